@@ -12,12 +12,9 @@ import trio
 from dht.catalog import Catalog
 from engine.objects.files import SchemaFiles
 from engine.objects.kinds import SCHEMA, STREAM
-from engine.objects.private import guard
-from engine.objects.readers import Readers
-from engine.replication.altering import Altering
+from engine.objects.readers import Readers, guard
 from engine.replication.announcements import Announcements
 from engine.replication.copies import Copies
-from engine.replication.deleting import Deleting
 from engine.replication.digests import Digests
 from engine.replication.directory import Directory
 from engine.replication.following.book import Followers
@@ -27,12 +24,15 @@ from engine.replication.modifier import Modifier
 from engine.replication.moves.assignments import Assignments
 from engine.replication.moves.mover import Mover
 from engine.replication.moves.returning import Returning
+from engine.replication.outputs import Outputs
 from engine.replication.queries import QueryHost
-from engine.replication.relabelling import Relabelling
+from engine.replication.relabelling import AssignedLabels, QueryLabels, Relabelling
 from engine.replication.replicas.primaries import Primaries
 from engine.replication.replicas.standbys import Standbys
 from engine.replication.resuming import Resuming
+from engine.replication.sources import Sources
 from engine.replication.versions.monitor import VersionMonitor
+from engine.replication.views.feeding import Feedings
 from engine.replication.views.host import Views
 from engine.replication.views.locating import Locator
 from engine.spark.config import SparkConfig
@@ -43,7 +43,6 @@ from engine.streams.leases import Leases
 from engine.streams.store import StreamStore
 from engine.streams.subscriptions import Subscriptions
 from engine.tasks.execution import Executor, OpenExecutor
-from overlay.concurrency import Locks
 from overlay.files import storing
 from overlay.names import ObjectName
 from overlay.node import Overlay
@@ -61,8 +60,8 @@ class Engine:
         queries: every query whose primary it is. resuming: takes up those of the last run.
         primaries: finds them secondaries. standbys: the queries whose secondary it is.
         mover: lets other peers work on their tasks.
-        modifier: gives running queries other parameters. altering: streams other definitions.
-        deleting: deletes streams and schemas, and reopens streams.
+        modifier: gives running queries other parameters. outputs: other definitions to what they
+            make. sources: alters, deletes and reopens the source streams whose home it is.
         copies: finds what this peer has of a stream or query.
         assignments: the tasks that it runs for other peers. returning: has their owners take them.
         locator: finds parts of streams' history. views: those of them that this peer keeps.
@@ -89,7 +88,16 @@ class Engine:
         self.executor = executor
         self.config = config
         self.started_at = trio.current_time()
-        self.schemas = SchemaFiles(home / "schemas")
+        self._keep_streams(home)
+        self._run_queries(home)
+        self._run_tasks_of_others(home)
+        self._look_after_streams(home)
+        catalog.yielded.add(self._give_way)
+        guard(catalog, self.readers)
+
+    def _keep_streams(self, home: Path) -> None:
+        """The logs of this peer, and what is said of streams and read of them."""
+        overlay, config, nursery = self.overlay, self.config, self._nursery
         leases = Leases(home / "leases.json", config.lease_s)
         self.subscriptions = Subscriptions(
             overlay.identity.participant, leases, config.lease_s, overlay.clock, overlay.events
@@ -104,23 +112,28 @@ class Engine:
             memory=overlay.memory,
             nursery=nursery,
         )
+        self.schemas = SchemaFiles(home / "schemas")
         self.readers = Readers()
-        self.directory = Directory(overlay, catalog, nursery)
-        self.announcements = Announcements(catalog, self.directory, overlay.events, nursery)
+        self.directory = Directory(overlay, self.catalog, nursery)
+        self.announcements = Announcements(self.catalog, self.directory, overlay.events, nursery)
         self.followers = Followers(
             self.store, self.directory, overlay.identity.peer_id.hex(), overlay.events, nursery
         )
         self.directory.changed.add(lambda term: self.followers.read_anew(term.subject))
+
+    def _run_queries(self, home: Path) -> None:
+        """The queries whose primary or secondary this peer is."""
+        overlay, config, nursery = self.overlay, self.config, self._nursery
         self.queries = QueryHost(
             home / "queries",
             overlay=overlay,
             store=self.store,
-            catalog=catalog,
+            catalog=self.catalog,
             directory=self.directory,
             announcements=self.announcements,
             readers=self.readers,
             followers=self.followers,
-            executor=executor,
+            executor=self.executor,
             config=config,
             nursery=nursery,
         )
@@ -146,38 +159,42 @@ class Engine:
         self.queries.deleted = self.primaries.deleted
         self.mover = Mover(self.queries, overlay, config, nursery)
         self.modifier = Modifier(self.queries, self.mover, self.primaries, overlay)
+        self.outputs = Outputs(self.queries, self.primaries, self.announcements, overlay.events)
+
+    def _run_tasks_of_others(self, home: Path) -> None:
         self.assignments = Assignments(
             home / "assignments",
-            overlay=overlay,
+            overlay=self.overlay,
             store=self.store,
             directory=self.directory,
             readers=self.readers,
             followers=self.followers,
-            executor=executor,
-            config=config,
-            nursery=nursery,
+            executor=self.executor,
+            config=self.config,
+            nursery=self._nursery,
         )
-        self.returning = Returning(self.assignments, overlay, self.store, nursery)
+        self.returning = Returning(self.assignments, self.overlay, self.store, self._nursery)
+
+    def _look_after_streams(self, home: Path) -> None:
+        """What makes, changes, finds and mends streams."""
+        overlay, nursery = self.overlay, self._nursery
         self.versions = VersionMonitor(
             overlay=overlay,
             store=self.store,
             directory=self.directory,
             followers=self.followers,
-            config=config,
+            config=self.config,
             nursery=nursery,
         )
         self.locator = Locator(self.store, self.directory, overlay.identity.participant)
         self.views = Views(
-            identity=overlay.identity,
-            store=self.store,
-            catalog=catalog,
+            overlay=overlay,
+            catalog=self.catalog,
             announcements=self.announcements,
             readers=self.readers,
-            followers=self.followers,
             queries=self.queries,
             locator=self.locator,
-            events=overlay.events,
-            nursery=nursery,
+            feedings=Feedings(self.store, self.followers, overlay.events, nursery),
         )
         self.mending = Mending(overlay, self.followers.reach, self.queries)
         self.homes = Homes(
@@ -187,29 +204,15 @@ class Engine:
             directory=self.directory,
             announcements=self.announcements,
             nursery=nursery,
-            quiet_s=config.home_silence_s,
+            quiet_s=self.config.home_silence_s,
         )
-
-        locks = Locks()
-        self.altering = Altering(
-            store=self.store,
-            homes=self.homes,
-            announcements=self.announcements,
-            queries=self.queries,
-            primaries=self.primaries,
-            events=overlay.events,
-            locks=locks,
-        )
-        self.deleting = Deleting(
-            overlay=overlay,
-            catalog=catalog,
+        self.sources = Sources(
             store=self.store,
             homes=self.homes,
             followers=self.followers,
             announcements=self.announcements,
             subscriptions=self.subscriptions,
-            schemas=self.schemas,
-            locks=locks,
+            events=overlay.events,
         )
         self.copies = Copies(
             store=self.store,
@@ -218,19 +221,25 @@ class Engine:
             assignments=self.assignments,
             homes=self.homes,
         )
-        catalog.yielded.add(self._give_way)
-        guard(catalog, self.readers)
         self.relabelling = Relabelling(
-            overlay=overlay,
             store=self.store,
             subscriptions=self.subscriptions,
             readers=self.readers,
             announcements=self.announcements,
-            queries=self.queries,
-            standbys=self.standbys,
-            mover=self.mover,
-            assignments=self.assignments,
-            returning=self.returning,
+            events=overlay.events,
+            made=(
+                QueryLabels(
+                    queries=self.queries,
+                    standbys=self.standbys,
+                    mover=self.mover,
+                    announcements=self.announcements,
+                    readers=self.readers,
+                    events=overlay.events,
+                ),
+                AssignedLabels(
+                    self.assignments, self.returning, self.readers, overlay.identity.participant
+                ),
+            ),
         )
 
     def _give_way(self, kind: str, name: ObjectName) -> None:
@@ -259,7 +268,10 @@ class Engine:
         await self.store.load()
         self._declare_own()
         await self.homes.resume()
-        await self.deleting.tidy()
+        await self.announcements.withdraw_sources(
+            self.overlay.identity.peer_id.hex(),
+            lambda name: self.store.get(name) is not None or self.homes.get(name) is not None,
+        )
         await self.views.resume()  # before queries read them
         await self.resuming.resume()
         await self.standbys.resume()

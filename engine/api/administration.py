@@ -6,7 +6,7 @@ and hands it on when another one of them keeps the object.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import msgspec
@@ -15,6 +15,7 @@ from msgspec import UNSET
 from dht.catalog import Catalog
 from engine.objects.alteration import Alteration
 from engine.objects.definitions import ANY, CONTRACT, QueryEntry, StreamDefinition
+from engine.objects.differing import listed
 from engine.objects.kinds import QUERY, STREAM, lookup
 from engine.replication.homes.homes import Homes
 from engine.replication.queries import QueryHost
@@ -86,8 +87,9 @@ class Administration:
             strangers = set() if named is UNSET else {*named} - {ANY, CONTRACT, *members}
             if strangers:
                 remarks.append(
-                    f"{name}: {attribute} names {_listed(strangers)}, no member of federation "
-                    f"{membership.name}; its members are {_listed(members)}"
+                    f"{name}: {attribute} names {listed(sorted(strangers), most=LISTED)}, no "
+                    f"member of federation {membership.name}; its members are "
+                    f"{listed(sorted(members), most=LISTED)}"
                 )
         return tuple(remarks)
 
@@ -147,8 +149,3 @@ class Administration:
     ) -> T:
         connection = await self.overlay.connect(peer)
         return await connection.call(method, request, response, timeout_s=ROUTED_CALL_S)
-
-
-def _listed(names: Collection[str]) -> str:
-    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    return f"{', '.join(sorted(names)[:LISTED])}{more}"

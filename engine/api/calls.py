@@ -12,7 +12,6 @@ from engine.api.own_status import OwnStatus, OwnTasks
 from engine.api.queries import QueryCalls
 from engine.api.replicas import ReplicaCalls
 from engine.api.status import StatusCalls
-from engine.api.versions import VersionCalls
 from engine.api.views import ViewCalls
 from engine.engine import Engine
 from overlay.clients import Clients
@@ -44,7 +43,6 @@ def register_calls(engine: Engine, clients: Clients) -> None:
     ReplicaCalls(
         engine.overlay, engine.queries, engine.primaries, engine.standbys, engine.mending
     ).register()
-    VersionCalls(engine.overlay, engine.copies, engine.readers).register()
     own = OwnStatus(
         overlay=engine.overlay,
         clients=clients,
@@ -68,14 +66,14 @@ def _register_administration(engine: Engine) -> None:
         homes=engine.homes,
         queries=engine.queries,
     )
-    schemas = SchemaCalls(ours, engine.schemas, engine.deleting)
+    schemas = SchemaCalls(ours, engine.schemas)
     streams = StreamCalls(
         ours,
         store=engine.store,
         homes=engine.homes,
         announcements=engine.announcements,
-        altering=engine.altering,
-        deleting=engine.deleting,
+        sources=engine.sources,
+        outputs=engine.outputs,
     )
     queries = QueryCalls(ours, engine.queries, engine.locator, engine.modifier)
     views = ViewCalls(ours, engine.store, engine.views, engine.locator, engine.readers)

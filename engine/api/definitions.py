@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import msgspec
+import trio
 
 from engine.api.administration import Administration
 from engine.api.messages import (
@@ -18,21 +19,27 @@ from engine.api.messages import (
     ReopenStream,
 )
 from engine.objects.alteration import altered
-from engine.objects.definitions import StreamDefinition, StreamEntry, check_not_late, check_stream
-from engine.objects.differing import schemas_differ, streams_differ
+from engine.objects.definitions import (
+    StreamDefinition,
+    StreamEntry,
+    base_of,
+    check_not_late,
+    check_stream,
+)
+from engine.objects.differing import listed, schemas_differ, streams_differ
 from engine.objects.files import SchemaFiles
 from engine.objects.kinds import SCHEMA, STREAM, find, lookup
 from engine.objects.schema import check_schema
-from engine.replication.altering import Altering
 from engine.replication.announcements import Announcements
-from engine.replication.deleting import Deleting
 from engine.replication.homes.homes import Homes
+from engine.replication.outputs import Outputs
+from engine.replication.sources import Sources
 from engine.replication.term import Term
 from engine.streams.kept import Role, entries_of
 from engine.streams.messages import Done
 from engine.streams.store import StreamStore
 from overlay.concurrency import Locks
-from overlay.errors import ConflictError, InvalidInputError
+from overlay.errors import ConflictError, InvalidInputError, UnavailableError
 from overlay.identity import parse_peer_id
 from overlay.names import ObjectName
 from overlay.rpc import Caller
@@ -41,10 +48,9 @@ from overlay.rpc import Caller
 class SchemaCalls:
     """The handlers; `register` puts them on the peer's service."""
 
-    def __init__(self, ours: Administration, schemas: SchemaFiles, deleting: Deleting) -> None:
+    def __init__(self, ours: Administration, schemas: SchemaFiles) -> None:
         self._ours = ours
         self._schemas = schemas
-        self._deleting = deleting
         self._defining = Locks()
 
     def register(self) -> None:
@@ -73,8 +79,36 @@ class SchemaCalls:
         if caller.peer_id is None and publisher != overlay.identity.peer_id:
             return await self._ours.route(publisher, "delete_schema", request, Done)
         async with self._defining.of(f"schema {name}"):
-            await self._deleting.delete_schema(str(name))
+            if users := await self._streams_of(request.schema):
+                raise ConflictError(
+                    f"{name} is the schema of {listed(sorted(users))}: delete that first"
+                )
+            await trio.to_thread.run_sync(self._schemas.remove, request.schema)
+            await self._ours.catalog.withdraw(SCHEMA, name)
+            overlay.events.note("info", f"deleted {name}")
         return Done()
+
+    async def _streams_of(self, schema: str) -> list[str]:
+        """The streams of ours that have a schema.
+
+        Raises:
+            UnavailableError: a peer of ours that may keep such a stream cannot be asked.
+        """
+        own = self._ours.overlay.identity.participant
+        listing = await self._ours.catalog.names()
+        siblings = {peer.hex() for peer in self._ours.overlay.living_siblings()}
+        if silent := sorted(siblings.intersection(listing.unreachable)):
+            raise UnavailableError(
+                f"{schema}: peer {silent[0][:8]} cannot be asked whether a stream of its has it"
+            )
+        found: list[str] = []
+        for text in listing.names.get(STREAM.label, ()):
+            name = ObjectName.parse(text)
+            if name.participant == own and base_of(text) == text:
+                entry = await find(self._ours.catalog, STREAM, name)
+                if entry is not None and entry.value.stream.schema == schema:
+                    found.append(text)
+        return found
 
 
 class StreamCalls:
@@ -87,15 +121,15 @@ class StreamCalls:
         store: StreamStore,
         homes: Homes,
         announcements: Announcements,
-        altering: Altering,
-        deleting: Deleting,
+        sources: Sources,
+        outputs: Outputs,
     ) -> None:
         self._ours = ours
         self._store = store
         self._homes = homes
         self._announcements = announcements
-        self._altering = altering
-        self._deleting = deleting
+        self._sources = sources
+        self._outputs = outputs
         self._defining = Locks()
 
     def register(self) -> None:
@@ -166,12 +200,12 @@ class StreamCalls:
         check_not_late(request.stream)
 
         async def alter() -> Done:
-            await self._altering.alter(request.stream, request.alteration)
+            await self._sources.alter(request.stream, request.alteration)
             return Done()
 
         async def alter_output() -> Done:
             query = entry.stream.query
-            await self._altering.alter_output(query, request.stream, request.alteration)
+            await self._outputs.alter(query, request.stream, request.alteration)
             return Done()
 
         kept = self._store.serving(request.stream)
@@ -191,7 +225,7 @@ class StreamCalls:
         name = await self._own_source(request.stream, "deleted")
 
         async def delete() -> Done:
-            await self._deleting.delete_stream(request.stream)
+            await self._sources.delete(request.stream)
             return Done()
 
         return await self._ours.at_its_home(
@@ -202,7 +236,7 @@ class StreamCalls:
         name = await self._own_source(request.stream, "reopened")
 
         async def reopen() -> Reopened:
-            return Reopened(await self._deleting.reopen_stream(request.stream))
+            return Reopened(await self._sources.reopen(request.stream))
 
         return await self._ours.at_its_home(
             caller, name, "reopen_stream", request, reopen, response=Reopened

@@ -1,4 +1,4 @@
-"""Calls that tell how peers are: the status that the monitor draws."""
+"""Calls that tell how peers are, and the streams that they produce: what the monitor draws."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from engine.api.own_status import OwnStatus
 from engine.objects.readers import Readers
 from engine.replication.copies import Copies
 from engine.replication.status import PeerStatus, Snapshot, Status
+from engine.replication.versions.messages import MAX_STREAMS, AskVersions, Version, Versions
 from engine.streams.store import StreamStore
-from overlay.errors import DecodeError, MedusaError
+from overlay.errors import DecodeError, InvalidInputError, MedusaError
 from overlay.names import PeerId
 from overlay.node import Overlay
 from overlay.rpc import Caller
@@ -46,6 +47,7 @@ class StatusCalls:
         # It asks every peer: nobody else has a peer of ours do that.
         service.unary("status", Status, self.status, clients=True, peers=False)
         service.unary("peer_status", Status, self.peer_status)
+        service.unary("versions", AskVersions, self.versions)
 
     async def status(self, _caller: Caller, request: Status, _: bytes) -> Snapshot:
         peers: dict[PeerId, PeerStatus] = {}
@@ -92,6 +94,21 @@ class StatusCalls:
             who = caller.participant
             status = for_members(status, partial(self._may_read, who), partial(self._may_know, who))
         return cut(status, SNAPSHOT_BYTES)
+
+    async def versions(self, caller: Caller, request: AskVersions, _: bytes) -> Versions:
+        """Consumers monitor so the producers of what they read."""
+        if len(request.streams) > MAX_STREAMS:
+            raise InvalidInputError(f"more than {MAX_STREAMS} streams in one question")
+        found: list[Version] = []
+        for stream in request.streams:
+            kept = self._copies.rendition(stream)
+            if kept is None:
+                continue
+            if self._readers.may_read(kept.entry.stream, caller.participant):
+                suffix, number = kept.suffix, self._copies.version(kept)
+                version = Version(stream, suffix.state, kept.log.boundary, suffix.visible, number)
+                found.append(version)
+        return Versions(tuple(found))
 
     def _may_read(self, participant: str, stream: str) -> bool:
         kept = self._copies.rendition(stream) or self._store.get(stream)

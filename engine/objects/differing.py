@@ -10,18 +10,22 @@ from engine.objects.query import Query
 from engine.objects.schema import Schema
 
 SHOWN = 5
-"""Differences that are named in one error."""
+"""Things that are named in one error."""
 
 
 def streams_differ(existing: StreamDefinition, asked: StreamDefinition) -> str:
     """By attribute, as it is and as it is asked for; "": not at all. The home that nobody asked for
     may be anywhere, and how often a stream was altered says nothing."""
     ours = {"edition", "home"} if not asked.home else {"edition"}
-    return _in_words(
-        f"{name.removesuffix('_us')} is {value_in_words(name, there)}, "
-        f"not {value_in_words(name, here)}"
-        for name in StreamDefinition.__struct_fields__
-        if name not in ours and (there := getattr(existing, name)) != (here := getattr(asked, name))
+    return listed(
+        (
+            f"{name.removesuffix('_us')} is {value_in_words(name, there)}, "
+            f"not {value_in_words(name, here)}"
+            for name in StreamDefinition.__struct_fields__
+            if name not in ours
+            and (there := getattr(existing, name)) != (here := getattr(asked, name))
+        ),
+        "; ",
     )
 
 
@@ -38,7 +42,7 @@ def schemas_differ(existing: Schema, asked: Schema) -> str:
         fields = ["its fields have another order"]
     time = [f"its time is {existing.time}"] if existing.time != asked.time else []
     key = [f"its key is {', '.join(existing.key) or 'none'}"] if existing.key != asked.key else []
-    return _in_words([*fields, *time, *key])
+    return listed([*fields, *time, *key], "; ")
 
 
 def queries_differ(existing: Query, asked: Query) -> str:
@@ -57,10 +61,11 @@ def queries_differ(existing: Query, asked: Query) -> str:
         for name in Query.__struct_fields__
         if name not in {"name", "boxes"} and getattr(existing, name) != getattr(asked, name)
     ]
-    return _in_words([*boxes, *others])
+    return listed([*boxes, *others], "; ")
 
 
-def _in_words(differences: Iterable[str]) -> str:
-    found = list(differences)
-    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    return "; ".join(found[:SHOWN]) + more
+def listed(texts: Iterable[str], between: str = ", ", most: int = SHOWN) -> str:
+    """Some of them, for people: the others are counted."""
+    found = list(texts)
+    more = f" and {len(found) - most} more" if len(found) > most else ""
+    return between.join(found[:most]) + more

@@ -1,10 +1,25 @@
-"""Readers of a stream: all code that gives out tuples asks here whether a participant is one."""
+"""Readers of a stream: all code that gives out tuples asks here whether a participant is one.
+
+So does the catalog, before it gives out a private object: those are for readers of the streams that
+they are about (`guard`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from engine.objects.definitions import ANY, CONTRACT, Policy, StreamDefinition
+from dht.catalog import Catalog
+from engine.objects.definitions import (
+    ANY,
+    CONTRACT,
+    Policy,
+    QueryEntry,
+    StreamDefinition,
+    StreamEntry,
+    may_write,
+)
+from engine.objects.kinds import QUERY, SCHEMA, STREAM
+from engine.objects.schema import Schema
 from overlay.errors import NotAuthorisedError
 from overlay.listeners import Decision, Listeners
 from overlay.names import ObjectName
@@ -66,3 +81,27 @@ def _refusal(stream: StreamDefinition, policy: Policy, participant: str) -> str:
     else:
         text += f": the owners of what it is made from name its readers; {stream.owner} knows them"
     return text if CONTRACT not in policy.readers else f"{text}, and a content contract makes one"
+
+
+def guard(catalog: Catalog, readers: Readers) -> None:
+    """Let a peer give out definitions of streams to their readers and writers, schemas to those of
+    a stream that has it, and queries to those who may read all that they read."""
+
+    def may_have_stream(entry: StreamEntry, participant: str) -> bool:
+        writes = may_write(entry.stream, participant)  # for that it must know the fields
+        return writes or readers.may_read(entry.stream, participant)
+
+    def may_have_schema(schema: Schema, participant: str) -> bool:
+        published = (each.value for each in catalog.own(STREAM))
+        return any(
+            may_have_stream(entry, participant)
+            for entry in published
+            if entry.stream.schema == schema.name
+        )
+
+    def may_have_query(entry: QueryEntry, participant: str) -> bool:
+        return readers.may_know(entry.query.name, entry.label, participant)
+
+    catalog.guard(STREAM, may_have_stream)
+    catalog.guard(SCHEMA, may_have_schema)
+    catalog.guard(QUERY, may_have_query)

@@ -9,7 +9,7 @@ from typing import Final
 import trio
 
 from dht.catalog import Catalog
-from engine.objects.definitions import Producer, StreamEntry
+from engine.objects.definitions import Producer, StreamEntry, base_of
 from engine.objects.kinds import PRODUCER, QUERY, STREAM
 from engine.replication.directory import Directory
 from engine.replication.stored_query import StoredQuery
@@ -102,6 +102,19 @@ class Announcements:
         """This peer produces the stream no more."""
         with suppress(NotFoundError, UnavailableError):
             await self._catalog.withdraw(PRODUCER, ObjectName.parse(stream))
+
+    async def withdraw_sources(self, peer: str, is_kept: Callable[[str], bool]) -> None:
+        """Of what the last run has published, the source streams that this peer has deleted: a
+        crash may have come to it. Comes once all that are kept are open.
+
+        Args:
+            peer: ours, hex. is_kept: whether the stream of that name is here.
+        """
+        for published in self._catalog.own(STREAM):
+            stream, name = published.value.stream, str(published.name)
+            of_source = not stream.query and stream.view is None and stream.home == peer
+            if of_source and not is_kept(base_of(name)):
+                await self.withdraw(name)
 
     # -- queries --------------------------------------------------------------------------------
 

@@ -13,7 +13,8 @@ strike off
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import trio
@@ -37,40 +38,124 @@ from engine.streams.subscriptions import Subscriptions, consumer_of
 from engine.tasks.network import Network
 from overlay.concurrency import Bell
 from overlay.errors import MedusaError, NotAuthorisedError
+from overlay.events import Events
 from overlay.names import ObjectName
-from overlay.node import Overlay
 
 AGAIN_S: Final = 5.0
 """After what failed, a full disk say, and for what no message tells of, seconds."""
 
 
-class Relabelling:
-    """Of one peer; `tend` runs it."""
+Latest = Mapping[str, StreamEntry]
+"""By name, the streams that are here as they are now."""
+
+Looks = Iterator[Callable[[], Awaitable[None]]]
+"""Each looks at one thing that is made from streams, and gives it the labels that it should have;
+any of them may fail alone."""
+
+
+class QueryLabels:
+    """The labels of what this peer's queries make, and of what it stands by for."""
 
     def __init__(
         self,
         *,
-        overlay: Overlay,
+        queries: QueryHost,
+        standbys: Standbys,
+        mover: Mover,
+        announcements: Announcements,
+        readers: Readers,
+        events: Events,
+    ) -> None:
+        self._queries = queries
+        self._standbys = standbys
+        self._mover = mover
+        self._announcements = announcements
+        self._readers = readers
+        self._events = events
+
+    def looks(self, latest: Latest) -> Looks:
+        for running in self._queries.all():
+            yield partial(self._look_at_query, running, latest)
+        for standby in self._standbys.all():
+            inputs = _known(standby.stored.inputs, latest)
+            yield partial(standby.relabel, replace(standby.stored, inputs=inputs))
+
+    async def _look_at_query(self, running: RunningQuery, latest: Latest) -> None:
+        inputs = _known(running.stored.inputs, latest)
+        other = inputs != running.stored.inputs
+        if other:
+            self._queries.write(running, inputs=inputs)
+        for placed in running.tasks:
+            await self._look_at_worker(placed, running.stored.network)
+        if other:
+            tasks = [placed.runner.task for placed in running.tasks]
+            logs = self._queries.logs
+            # first: whoever hears of the change here looks it up
+            await self._announcements.announce_altered(logs.entries(running.stored, tasks))
+            await logs.define_outputs(running.stored, tasks)
+            self._queries.publish_soon(running)
+
+    async def _look_at_worker(self, placed: PlacedTask, network: Network) -> None:
+        if not placed.current.term.holder or placed.moving.locked():
+            return
+        worker = self._mover.participant_of(placed.current.term.holder)
+        try:
+            check_worker(placed.runner.task, network, worker, self._readers)
+        except NotAuthorisedError as error:
+            self._events.note("warning", f"takes {placed.name} home: {error}")
+            await self._mover.take_home(placed.name)
+
+
+class AssignedLabels:
+    """The labels of what this peer computes for others."""
+
+    def __init__(
+        self, assignments: Assignments, returning: Returning, readers: Readers, participant: str
+    ) -> None:
+        self._assignments = assignments
+        self._returning = returning
+        self._readers = readers
+        self._participant = participant
+
+    def looks(self, latest: Latest) -> Looks:
+        for assigned in self._assignments.all():
+            yield partial(self._look_at, assigned, latest)
+
+    async def _look_at(self, assigned: AssignedTask, latest: Latest) -> None:
+        inputs = _known(assigned.inputs_now, latest)
+        if inputs != assigned.inputs_now:
+            await self._assignments.relabel(assigned, inputs)
+        owner = ObjectName.parse(assigned.task.name).participant
+        for participant in (owner, self._participant):
+            try:
+                check_worker(assigned.task, assigned.network, participant, self._readers)
+            except NotAuthorisedError as error:
+                self._returning.refuse(assigned, str(error))
+
+
+class Relabelling:
+    """Of one peer; `tend` runs it.
+
+    Args:
+        made: what gives labels to the streams that are made here, views aside.
+    """
+
+    def __init__(
+        self,
+        *,
         store: StreamStore,
         subscriptions: Subscriptions,
         readers: Readers,
         announcements: Announcements,
-        queries: QueryHost,
-        standbys: Standbys,
-        mover: Mover,
-        assignments: Assignments,
-        returning: Returning,
+        events: Events,
+        made: Sequence[QueryLabels | AssignedLabels],
     ) -> None:
-        self._overlay = overlay
         self._store = store
         self._subscriptions = subscriptions
         self._readers = readers
         self._announcements = announcements
-        self._queries = queries
-        self._standbys = standbys
-        self._mover = mover
-        self._assignments = assignments
-        self._returning = returning
+        self._events = events
+        self._made = made
         self._changed = Bell()
         store.defined.add(self.heed)
         readers.changed.add(self.contracts_changed)
@@ -102,67 +187,21 @@ class Relabelling:
             known = latest.setdefault(kept.name, kept.entry)
             if kept.entry.stream.edition > known.stream.edition:
                 latest[kept.name] = kept.entry
-        for running in self._queries.all():
-            await self._try(self._look_at_query, running, latest)
-        for standby in self._standbys.all():
-            inputs = _known(standby.stored.inputs, latest)
-            await self._try(standby.relabel, replace(standby.stored, inputs=inputs))
-        for assigned in self._assignments.all():
-            await self._try(self._look_at_assigned, assigned, latest)
+        for made in self._made:
+            for look in made.looks(latest):
+                await self._try(look)
         for kept in self._store.all():
             if kept.role is Role.VIEW:
-                await self._try(self._look_at_view, kept, latest)
+                await self._try(partial(self._look_at_view, kept, latest))
             self._let_go(kept)
 
-    async def _try(self, act: Callable[..., Awaitable[None]], *about: object) -> None:
+    async def _try(self, look: Callable[[], Awaitable[None]]) -> None:
         try:
-            await act(*about)
+            await look()
         except MedusaError as error:
-            self._overlay.events.note("warning", f"could not tell readers of a change: {error}")
+            self._events.note("warning", f"could not tell readers of a change: {error}")
 
-    # -- what is made here -----------------------------------------------------------------------
-
-    async def _look_at_query(
-        self, running: RunningQuery, latest: Mapping[str, StreamEntry]
-    ) -> None:
-        inputs = _known(running.stored.inputs, latest)
-        other = inputs != running.stored.inputs
-        if other:
-            self._queries.write(running, inputs=inputs)
-        for placed in running.tasks:
-            await self._look_at_worker(placed, running.stored.network)
-        if other:
-            tasks = [placed.runner.task for placed in running.tasks]
-            logs = self._queries.logs
-            # first: whoever hears of the change here looks it up
-            await self._announcements.announce_altered(logs.entries(running.stored, tasks))
-            await logs.define_outputs(running.stored, tasks)
-            self._queries.publish_soon(running)
-
-    async def _look_at_worker(self, placed: PlacedTask, network: Network) -> None:
-        if not placed.current.term.holder or placed.moving.locked():
-            return
-        worker = self._mover.participant_of(placed.current.term.holder)
-        try:
-            check_worker(placed.runner.task, network, worker, self._readers)
-        except NotAuthorisedError as error:
-            self._overlay.events.note("warning", f"takes {placed.name} home: {error}")
-            await self._mover.take_home(placed.name)
-
-    async def _look_at_assigned(
-        self, assigned: AssignedTask, latest: Mapping[str, StreamEntry]
-    ) -> None:
-        inputs = _known(assigned.inputs_now, latest)
-        if inputs != assigned.inputs_now:
-            await self._assignments.relabel(assigned, inputs)
-        owner = ObjectName.parse(assigned.task.name).participant
-        for participant in (owner, self._overlay.identity.participant):
-            try:
-                check_worker(assigned.task, assigned.network, participant, self._readers)
-            except NotAuthorisedError as error:
-                self._returning.refuse(assigned, str(error))
-
-    async def _look_at_view(self, kept: KeptStream, latest: Mapping[str, StreamEntry]) -> None:
+    async def _look_at_view(self, kept: KeptStream, latest: Latest) -> None:
         stream = kept.entry.stream
         assert stream.view is not None, "a view's stream says what it shows"
         source = latest.get(stream.view.stream)
@@ -191,9 +230,7 @@ class Relabelling:
                 self._subscriptions.let_go(kept, consumer, lease.holder, why)
 
 
-def _known(
-    inputs: Mapping[str, StreamEntry], latest: Mapping[str, StreamEntry]
-) -> dict[str, StreamEntry]:
+def _known(inputs: Mapping[str, StreamEntry], latest: Latest) -> dict[str, StreamEntry]:
     """With the readers that these streams have now; all else is as it was when they were taken up.
 
     Args:

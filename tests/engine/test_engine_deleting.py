@@ -227,12 +227,12 @@ async def test_an_alteration_and_a_deletion_at_once(
                 await announce(entries)
 
             async def delete() -> None:
-                await engine.deleting.delete_stream(stream)
+                await engine.sources.delete(stream)
                 deleted.set()
 
             monkeypatch.setattr(engine.announcements, "announce_altered", slowly)
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(engine.altering.alter, stream, Alteration(slack_us=7))
+                nursery.start_soon(engine.sources.alter, stream, Alteration(slack_us=7))
                 await altering.wait()
                 nursery.start_soon(delete)
             assert stream not in engine.catalog.own_names().get("stream", ())

@@ -17,10 +17,12 @@ from engine.replication.following.book import Followers, past_of
 from engine.replication.following.follower import Course, Follower
 from engine.replication.following.origin import Local, Place
 from engine.replication.views.locating import before_last, recent
-from engine.streams.kept import KeptStream
+from engine.streams.kept import KeptStream, Role
 from engine.streams.retention import Hold
-from overlay.errors import MedusaError
+from engine.streams.store import StreamStore
+from overlay.errors import ConflictError, MedusaError
 from overlay.events import Events
+from overlay.killpoints import KillPoint, kill_point
 
 HOLD: Final = Hold("view")
 """As which a view holds its own log."""
@@ -79,7 +81,6 @@ class Feeding:
 
     Attributes:
         stream: the one that it shows.
-        scope, at_rest: stop it, and say that it has stopped.
     """
 
     def __init__(self, kept: KeptStream, followers: Followers, events: Events) -> None:
@@ -91,8 +92,8 @@ class Feeding:
         self._user = f"view {kept.name}"
         self._source: KeptStream | None = None
         self._reason = ""
-        self.scope = trio.CancelScope()
-        self.at_rest = trio.Event()
+        self._scope = trio.CancelScope()
+        self._at_rest = trio.Event()
 
     async def open(self) -> KeptStream:
         """The stream that it shows; what follows is kept for it from now on.
@@ -109,7 +110,7 @@ class Feeding:
     async def run(self) -> None:
         """Until the view has ended; what fails is tried again."""
         try:
-            with self.scope:
+            with self._scope:
                 while self.kept.log.boundary < END:
                     try:
                         await self._copy(self._source or await self.open())
@@ -119,12 +120,12 @@ class Feeding:
                         self._source = None
                 await self._leave()
         finally:
-            self.at_rest.set()
+            self._at_rest.set()
 
     async def stop(self) -> None:
         """Read the stream no more, on return."""
-        self.scope.cancel()
-        await self.at_rest.wait()
+        self._scope.cancel()
+        await self._at_rest.wait()
         await self._leave()
 
     async def _leave(self) -> None:
@@ -143,3 +144,61 @@ class Feeding:
         if self._reason != str(error):  # once, not at every try
             self._events.note("error", f"waits with view {self.kept.name}: {error}")
         self._reason = str(error)
+
+
+class Feedings:
+    """Those of the views that one peer keeps."""
+
+    def __init__(
+        self, store: StreamStore, followers: Followers, events: Events, nursery: trio.Nursery
+    ) -> None:
+        self._store = store
+        self._followers = followers
+        self._events = events
+        self._nursery = nursery
+        self._feedings: dict[str, Feeding] = {}
+
+    def views(self) -> list[KeptStream]:
+        """The logs of the views."""
+        return [kept for kept in self._store.all() if kept.role is Role.VIEW]
+
+    async def make_way(self, view: str) -> None:
+        """A view of that name is to be kept.
+
+        Raises:
+            ConflictError: there is something else of that name.
+        """
+        await self._followers.make_way(view)
+        if (kept := self._store.get(view)) is not None:
+            raise ConflictError(f"{view} is kept here as a {kept.role} stream already")
+
+    async def keep(self, entry: StreamEntry) -> None:
+        """Make the log of a view, and let it be filled."""
+        await self.open(await self._store.keep(entry, Role.VIEW))
+
+    @kill_point(KillPoint.VIEW_OPEN)
+    async def open(self, kept: KeptStream) -> None:
+        """Let a view be filled."""
+        set_up(kept)
+        if kept.log.boundary == END:
+            return
+        feeding = Feeding(kept, self._followers, self._events)
+        await feeding.open()
+        self._feedings[kept.name] = feeding
+        self._nursery.start_soon(feeding.run)
+
+    async def drop(self, view: str) -> None:
+        """Fill a view no more, and leave nothing of its log, if it has one."""
+        feeding = self._feedings.pop(view, None)
+        if feeding is not None:
+            await feeding.stop()
+        if (kept := self._store.get(view)) is not None:
+            await self._followers.part_with(kept)
+
+    def readers(self, stream: str) -> list[str]:
+        """The views of a stream that are still filled."""
+        return [
+            feeding.kept.name
+            for feeding in self._feedings.values()
+            if feeding.stream == stream and feeding.kept.log.boundary < END
+        ]

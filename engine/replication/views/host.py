@@ -12,16 +12,13 @@ from dht.catalog import Catalog
 from engine.objects.definitions import StreamDefinition, StreamEntry, check_not_late
 from engine.objects.kinds import STREAM, VIEW, find
 from engine.objects.readers import Readers
-from engine.objects.schema import END
 from engine.objects.view import View, check_order, check_view
 from engine.replication.announcements import Announcements
-from engine.replication.following.book import Followers
 from engine.replication.queries import QueryHost
 from engine.replication.term import Term
-from engine.replication.views.feeding import Feeding, set_up, view_of
+from engine.replication.views.feeding import Feedings, view_of
 from engine.replication.views.locating import Locator
-from engine.streams.kept import KeptStream, Role
-from engine.streams.store import StreamStore
+from engine.streams.kept import KeptStream
 from overlay.errors import (
     BusyError,
     ConflictError,
@@ -29,10 +26,9 @@ from overlay.errors import (
     NotFoundError,
     UnavailableError,
 )
-from overlay.events import Events
-from overlay.identity import Identity
 from overlay.killpoints import KillPoint, kill_point
 from overlay.names import ObjectName
+from overlay.node import Overlay
 
 MAX_VIEWS: Final = 256
 """Of one peer, and so of a participant at each of its peers: what a moving one shows is written a
@@ -42,39 +38,32 @@ second time, epoch by epoch."""
 class Views:
     """
     Args:
-        queries: those that may read the views.
-        nursery: runs what fills them.
+        queries: those that may read the views. feedings: what fills them.
     """
 
     def __init__(
         self,
         *,
-        identity: Identity,
-        store: StreamStore,
+        overlay: Overlay,
         catalog: Catalog,
         announcements: Announcements,
         readers: Readers,
-        followers: Followers,
         queries: QueryHost,
         locator: Locator,
-        events: Events,
-        nursery: trio.Nursery,
+        feedings: Feedings,
     ) -> None:
-        self._identity = identity
-        self._store = store
+        self._identity = overlay.identity
+        self._events = overlay.events
         self._catalog = catalog
         self._announcements = announcements
         self._readers = readers
-        self._followers = followers
         self._queries = queries
         self._locator = locator
-        self._events = events
-        self._nursery = nursery
-        self._feeding: dict[str, Feeding] = {}
+        self._feedings = feedings
         self._changing = trio.Lock()
 
     def all(self) -> list[KeptStream]:
-        return [kept for kept in self._store.all() if kept.role is Role.VIEW]
+        return self._feedings.views()
 
     async def create(self, asked: View) -> View:
         """Make a view, and publish it; gives it with the interval that it was given.
@@ -100,12 +89,10 @@ class Views:
             source = await self._source(asked)
             found = await self._locator.locate(asked.stream, asked.shows, fixed=asked.is_fixed)
             view = msgspec.structs.replace(asked, after=found.after, until=found.until)
-            await self._followers.make_way(view.name)
-            if (kept := self._store.get(view.name)) is not None:
-                raise ConflictError(f"{view.name} is kept here as a {kept.role} stream already")
+            await self._feedings.make_way(view.name)
             entry = self._entry_of(view, source)
             try:
-                await self._open(await self._store.keep(entry, Role.VIEW))
+                await self._feedings.keep(entry)
                 await self._publish(entry)
             except BaseException:
                 with trio.CancelScope(shield=True):
@@ -120,8 +107,8 @@ class Views:
             NotFoundError: this peer does not keep it. ConflictError: it is read here.
         """
         async with self._changing:
-            kept = self._store.get(name)
-            if kept is None or kept.role is not Role.VIEW:
+            kept = next((each for each in self.all() if each.name == name), None)
+            if kept is None:
                 raise NotFoundError(f"{name} is no view that this peer keeps")
             if readers := ", ".join(sorted(self._read_by(name))):
                 raise ConflictError(f"{name} is read by {readers}: delete that first")
@@ -130,18 +117,14 @@ class Views:
 
     def _read_by(self, name: str) -> list[str]:
         """The queries, and the views that are still filled, that read a view here."""
-        views = [
-            feeding.kept.name
-            for feeding in self._feeding.values()
-            if feeding.stream == name and feeding.kept.log.boundary < END
-        ]
-        return [entry.query.name for entry in self._queries.consumers(name)] + views
+        queries = [entry.query.name for entry in self._queries.consumers(name)]
+        return queries + self._feedings.readers(name)
 
     async def resume(self) -> None:
         """Go on with the views of the last run. One that cannot stands still."""
         for kept in self.all():
             try:
-                await self._open(kept)
+                await self._feedings.open(kept)
                 await self._publish(kept.entry)  # a crash may have come before; again is no change
             except MedusaError as error:
                 self._events.note(
@@ -199,17 +182,6 @@ class Views:
         )
         return StreamEntry(definition, source.schema)
 
-    @kill_point(KillPoint.VIEW_OPEN)
-    async def _open(self, kept: KeptStream) -> None:
-        """Let it be filled."""
-        set_up(kept)
-        if kept.log.boundary == END:
-            return
-        feeding = Feeding(kept, self._followers, self._events)
-        await feeding.open()
-        self._feeding[kept.name] = feeding
-        self._nursery.start_soon(feeding.run)
-
     @kill_point(KillPoint.VIEW_PUBLISH)
     async def _publish(self, entry: StreamEntry) -> None:
         assert entry.stream.view is not None, "a view's stream says what it shows"
@@ -218,12 +190,7 @@ class Views:
 
     @kill_point(KillPoint.VIEW_REMOVE)
     async def _remove(self, view: View) -> None:
-        feeding = self._feeding.pop(view.name, None)
-        if feeding is not None:
-            await feeding.stop()
-        kept = self._store.get(view.name)
-        if kept is not None:
-            await self._followers.part_with(kept)
+        await self._feedings.drop(view.name)
         await self._withdraw(view.name)
 
     async def _withdraw(self, name: str) -> None:

@@ -1,4 +1,14 @@
-"""Deletes source streams and schemas, and lets streams go on that have ended: of one peer's.
+"""Changes of the source streams whose home this peer is: altered, deleted, reopened after an end.
+
+A new definition:
+
+1. It is an entry of the source's journal, in order with the posts: it is on every replica's disk
+   before it counts, and every later home goes by it.
+2. The catalog is told.
+3. It counts here (`stream.json` follows), and the stream's readers hear of it: peers ask again, and
+   learn their rights and the new definition.
+
+A crash after 1 leaves the rest to the start of the peer, or to the next home.
 
 What is deleted is gone once its folder is renamed, its late tuples and revisions with it; the
 catalog follows, after a crash when the peer starts again. Before that nothing has changed. Of
@@ -11,11 +21,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 import trio
+from msgspec.structs import replace
 
-from dht.catalog import Catalog
-from engine.objects.definitions import base_of
-from engine.objects.files import SchemaFiles
-from engine.objects.kinds import SCHEMA, STREAM, find
+from engine.objects.alteration import Alteration, altered
+from engine.objects.differing import listed
 from engine.objects.schema import END
 from engine.replication.announcements import Announcements
 from engine.replication.following.book import Followers
@@ -34,41 +43,47 @@ from overlay.errors import (
     StorageError,
     UnavailableError,
 )
-from overlay.names import ObjectName
-from overlay.node import Overlay
+from overlay.events import Events
 
 
-class Deleting:
-    """Of one peer.
-
-    Args:
-        locks: one a stream: it is altered, deleted and reopened one after the other.
-    """
+class Sources:
+    """Of one peer. Each stream is changed by one call at a time."""
 
     def __init__(
         self,
         *,
-        overlay: Overlay,
-        catalog: Catalog,
         store: StreamStore,
         homes: Homes,
         followers: Followers,
         announcements: Announcements,
         subscriptions: Subscriptions,
-        schemas: SchemaFiles,
-        locks: Locks,
+        events: Events,
     ) -> None:
-        self._overlay = overlay
-        self._catalog = catalog
         self._store = store
         self._homes = homes
         self._followers = followers
         self._announcements = announcements
         self._subscriptions = subscriptions
-        self._schemas = schemas
-        self._changing = locks
+        self._events = events
+        self._changing = Locks()
 
-    async def delete_stream(self, stream: str) -> None:
+    async def alter(self, stream: str, alteration: Alteration) -> None:
+        """A source stream whose home this peer is; the same again is no change.
+
+        Raises:
+            NotFoundError: this peer is not its home.
+            InvalidInputError: it cannot be defined so.
+            UnavailableError: its replicas do not answer.
+        """
+        async with self._changing.of(stream):
+            keeper = self._leading(stream)
+            if keeper is not None:
+                await changing.alter(keeper, alteration)
+            else:
+                await self._alter(self._source(stream), alteration)
+            self._events.note("info", f"altered {stream}: {alteration.in_words()}")
+
+    async def delete(self, stream: str) -> None:
         """Leave nothing of a source stream whose home this peer is.
 
         Raises:
@@ -78,10 +93,8 @@ class Deleting:
             UnavailableError: no majority of its electors answers.
         """
         async with self._changing.of(stream):
-            keeper = self._homes.get(stream)
+            keeper = self._leading(stream)
             if keeper is not None:
-                if not keeper.is_home:
-                    raise UnavailableError(f"{stream}: this peer is not its home now; ask again")
                 kept = await keeper.open()
                 self._check_unread(kept)
                 self._check_known_readers(kept)
@@ -96,9 +109,9 @@ class Deleting:
                 if self._store.folder_of(kept.key).exists():
                     raise StorageError(f"{stream}: its files stay, see the events: start the peer")
                 await self._withdraw(each.stream.name for each in entries_of(kept.entry))
-            self._overlay.events.note("info", f"deleted {stream}")
+            self._events.note("info", f"deleted {stream}")
 
-    async def reopen_stream(self, stream: str) -> bool:
+    async def reopen(self, stream: str) -> bool:
         """Let a source stream whose home this peer is go on although it has ended. Gives whether it
         had: one that has not is as it should be.
 
@@ -110,7 +123,7 @@ class Deleting:
                 which may have told somebody of its end.
         """
         async with self._changing.of(stream):
-            keeper = self._homes.get(stream)
+            keeper = self._leading(stream)
             if keeper is not None:
                 return await self._reopen_replicated(keeper)
             kept = self._source(stream)
@@ -121,18 +134,16 @@ class Deleting:
                 self._check_end_unread(kept)
                 await kept.home.reopen()
                 await trio.to_thread.run_sync(self._store.forget_end, kept)
-            self._overlay.events.note("info", f"reopened {stream}")
+            self._events.note("info", f"reopened {stream}")
             return True
 
     async def _reopen_replicated(self, keeper: Keeper) -> bool:
-        if not keeper.is_home:
-            raise UnavailableError(f"{keeper.name}: this peer is not its home now; ask again")
         await keeper.open()
         if keeper.logs.home.boundary < END:
             return False
         refused = await changing.reopen(keeper)
         if refused is None:
-            self._overlay.events.note("info", f"reopened {keeper.name}")
+            self._events.note("info", f"reopened {keeper.name}")
             return True
         if refused.told:
             raise _told_of_end(keeper.name, refused.told)
@@ -142,35 +153,29 @@ class Deleting:
             f"and {silent} did not answer: start what is down, and ask again"
         )
 
-    async def delete_schema(self, schema: str) -> None:
-        """Leave nothing of a schema that was created at this peer.
+    # -----------------------------------------------------------------------------------------
+
+    async def _alter(self, kept: KeptStream, alteration: Alteration) -> None:
+        assert kept.home is not None, "a source"
+        before = kept.home.definition or kept.entry.stream
+        definition = altered(before, alteration)
+        if definition != before:
+            await kept.home.alter(definition)
+        entry = replace(kept.entry, stream=definition)
+        await self._announcements.announce_altered(entries_of(entry))
+        if kept.entry != entry:
+            await self._store.define(kept, entry)
+
+    def _leading(self, stream: str) -> Keeper | None:
+        """What this peer is to a stream with replicas; None: it is none of those here.
 
         Raises:
-            NotFoundError: there is none. ConflictError: a stream of ours has it; says which.
-            UnavailableError: a peer of ours that may keep such a stream cannot be asked.
+            UnavailableError: this peer is not its home.
         """
-        name = ObjectName.parse(schema)
-        async with self._changing.of(schema):
-            if users := await self._streams_of(schema):
-                raise ConflictError(
-                    f"{schema} is the schema of {in_words(users)}: delete that first"
-                )
-            await trio.to_thread.run_sync(self._schemas.remove, schema)
-            await self._catalog.withdraw(SCHEMA, name)
-            self._overlay.events.note("info", f"deleted {schema}")
-
-    async def tidy(self) -> None:
-        """Take back what the catalog says of source streams that a crash came to while they were
-        deleted. Comes once all that are kept are open."""
-        here = self._overlay.identity.peer_id.hex()
-        for published in self._catalog.own(STREAM):
-            stream, name = published.value.stream, str(published.name)
-            base = base_of(name)
-            kept = self._store.get(base) is not None or self._homes.get(base) is not None
-            if not stream.query and stream.view is None and stream.home == here and not kept:
-                await self._announcements.withdraw(name)
-
-    # -----------------------------------------------------------------------------------------
+        keeper = self._homes.get(stream)
+        if keeper is not None and not keeper.is_home:
+            raise UnavailableError(f"{stream}: this peer is not its home now; ask again")
+        return keeper
 
     def _source(self, stream: str) -> KeptStream:
         kept = self._store.get(stream)
@@ -183,7 +188,7 @@ class Deleting:
             readers = {name: self._end_of(name) for name in self._followers.readers(kept.name)}
             readers |= self._subscriptions.readers(kept)
             if readers:
-                told = in_words(f"{name} ({end})" for name, end in readers.items())
+                told = listed(sorted(f"{name} ({end})" for name, end in readers.items()))
                 raise ConflictError(f"{kept.name} is read, end that first: {told}")
 
     @staticmethod
@@ -212,40 +217,12 @@ class Deleting:
 
     async def _withdraw(self, streams: Iterable[str]) -> None:
         for stream in streams:
-            with suppress(MedusaError):  # a restart takes it back as well: `tidy`
+            with suppress(MedusaError):  # a restart takes it back as well: `withdraw_sources`
                 await self._announcements.withdraw(stream)
-
-    async def _streams_of(self, schema: str) -> list[str]:
-        own = self._overlay.identity.participant
-        listing = await self._catalog.names()
-        siblings = {peer.hex() for peer in self._overlay.living_siblings()}
-        if silent := sorted(siblings.intersection(listing.unreachable)):
-            raise UnavailableError(
-                f"{schema}: peer {silent[0][:8]} cannot be asked whether a stream of its has it"
-            )
-        found: list[str] = []
-        for text in listing.names.get(STREAM.label, ()):
-            name = ObjectName.parse(text)
-            if name.participant == own and base_of(text) == text:
-                entry = await find(self._catalog, STREAM, name)
-                if entry is not None and entry.value.stream.schema == schema:
-                    found.append(text)
-        return found
 
 
 def _told_of_end(stream: str, readers: Iterable[str]) -> ConflictError:
     return ConflictError(
-        f"{stream} has ended, and that was told {in_words(readers)}, whose answers may depend on "
-        "it: post to a stream of another name"
+        f"{stream} has ended, and that was told {listed(sorted(readers))}, whose answers may "
+        "depend on it: post to a stream of another name"
     )
-
-
-SHOWN = 5
-"""Readers that are named in one error."""
-
-
-def in_words(names: Iterable[str]) -> str:
-    """Some of them, for people."""
-    found = sorted(names)
-    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    return ", ".join(found[:SHOWN]) + more
