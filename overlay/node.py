@@ -111,10 +111,35 @@ class Overlay:
     clock: Clock
     address: Address
     memory: Budgets
+    _learned: Listeners[[]]
     _exchanger: Exchanger
     _keeper: _Keeper
     threads: Threads = field(default_factory=Threads)
     renewed: Listeners[[Identity]] = field(default_factory=Listeners)
+
+    async def run(self, bootstrap: tuple[Address, ...], interval_s: float) -> None:
+        """Exchange news with the others, write what was learned, and watch the clock; for ever.
+
+        Args:
+            bootstrap: addresses of peers to join by. interval_s: between two exchanges, seconds.
+        """
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(
+                self._exchanger.run,
+                self.transport.connection,
+                self.transport.dial,
+                bootstrap,
+                interval_s,
+            )
+            nursery.start_soon(self._keeper.run, self._exchanger, self.events)
+            nursery.start_soon(self.clock.run)
+
+    def begin_anew(self) -> None:
+        """Our incarnation is of another time: others believe, or outdo, none of such."""
+        record = self.peers.announce_anew([self.address], self.clock())
+        self.gossip.begin_anew(record.incarnation)
+        self._learned.tell()
+        self._exchanger.hurry()
 
     @property
     def identity(self) -> Identity:
@@ -270,55 +295,31 @@ async def open_overlay(
         ConflictError: the port is in use. InvalidInputError: an address in the config is wrong.
         DecodeError: a file of the home is damaged.
     """
-    name = f"{identity.participant}/{identity.peer_id.hex()[:8]}"
-    events = events or Events(wall, name)
+    events = events or Events(wall, f"{identity.participant}/{identity.peer_id.hex()[:8]}")
     clock = Clock(events, wall, steady)
     membership.authenticate(der(identity.certificate), clock())
-    peers = PeerTable(identity, membership)
+    peers = _known_peers(identity, membership, home, clock())
     memory = Budgets.of_process(config.memory_bytes)
-    data = home / DATA
-    with storing(data):
-        data.mkdir(parents=True, exist_ok=True)
-    peers.load(data, clock())
     keeper = _Keeper(home, membership, peers)
-    followers = [keeper.tell]
-
-    def learned() -> None:
-        transport.drop_revoked()
-        for follow in followers:
-            follow()
-
+    learned: Listeners[[]] = Listeners()
+    learned.add(keeper.tell)
     exchanger = Exchanger(
         Exchange(membership, peers),
         peers,
         events=events,
-        learned=learned,
+        learned=learned.tell,
         clocks=Clocks(clock, wall, clock.hear),
         rng=rng,
     )
     exchanger.register(service)
-
-    def tcp(at: Address) -> AbstractAsyncContextManager[Transport]:
-        return open_transport(
-            identity,
-            membership,
-            service,
-            at,
-            peers.addresses_of,
-            events,
-            clock=clock,
-            memory=memory.messages,
-        )
-
-    def udp(at: Address) -> AbstractAsyncContextManager[Datagrams]:
-        return open_datagrams(identity, peers, at, events, clock)
-
     # what can be wrong with the config is found before anything is open
     bootstrap = tuple(check_address(at) for at in config.bootstrap)
     host, port = await _reachable(config)
     async with AsyncExitStack() as stack:
         stack.callback(keeper.close, events)
-        transport, datagrams = await _listen(stack, config.listen, tcp, udp)
+        listening = _Listening(peers, membership, service, events, clock, memory)
+        transport, datagrams = await listening.open(stack, config.listen)
+        learned.add(transport.drop_revoked)
         address = (host, port or transport.address[1])
         peers.announce([address], clock())
         events.note("info", f"listens on {shown(transport.address)} as {identity.name}")
@@ -329,70 +330,88 @@ async def open_overlay(
                 datagrams,
                 service,
                 GossipConfig.of(config.preset),
-                folder=data,
+                folder=home / DATA,
                 events=events,
                 clock=clock,
                 rng=rng or random.SystemRandom(),
             )
         )
-        followers.append(gossip.roster_changed)
-
-        def begin_anew() -> None:
-            """Our incarnation is of another time: others believe, or outdo, none of such."""
-            gossip.begin_anew(peers.announce_anew([address], clock()).incarnation)
-            learned()
-            exchanger.hurry()
-
-        clock.set.add(begin_anew)
+        learned.add(gossip.roster_changed)
+        overlay = Overlay(
+            membership,
+            peers,
+            transport,
+            datagrams,
+            gossip,
+            service,
+            events,
+            clock,
+            address,
+            memory,
+            learned,
+            exchanger,
+            keeper,
+        )
+        clock.set.add(overlay.begin_anew)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(
-                exchanger.run,
-                transport.connection,
-                transport.dial,
-                bootstrap,
-                config.preset.interval_s,
-            )
-            nursery.start_soon(keeper.run, exchanger, events)
-            nursery.start_soon(clock.run)
+            nursery.start_soon(overlay.run, bootstrap, config.preset.interval_s)
             try:
-                yield Overlay(
-                    membership,
-                    peers,
-                    transport,
-                    datagrams,
-                    gossip,
-                    service,
-                    events,
-                    clock,
-                    address,
-                    memory,
-                    exchanger,
-                    keeper,
-                )
+                yield overlay
             finally:
                 nursery.cancel_scope.cancel()
 
 
-async def _listen(
-    stack: AsyncExitStack,
-    listen: Address,
-    tcp: Callable[[Address], AbstractAsyncContextManager[Transport]],
-    udp: Callable[[Address], AbstractAsyncContextManager[Datagrams]],
-) -> tuple[Transport, Datagrams]:
-    """TCP and UDP on one port. A free TCP port may be taken on UDP: then another is tried."""
-    for attempt in range(1, PORT_TRIES + 1):
-        both = AsyncExitStack()
-        try:
-            transport = await both.enter_async_context(tcp(listen))
-            datagrams = await both.enter_async_context(udp((listen[0], transport.address[1])))
-        except ConflictError:
-            await both.aclose()
-            if listen[1] != 0 or attempt == PORT_TRIES:
-                raise
-        else:
-            await stack.enter_async_context(both)
-            return transport, datagrams
-    raise AssertionError("the last attempt returns or raises")
+def _known_peers(identity: Identity, membership: Membership, home: Path, now: float) -> PeerTable:
+    """The peer table of the home, whose folder is made. now: seconds since the epoch."""
+    peers = PeerTable(identity, membership)
+    with storing(home / DATA):
+        (home / DATA).mkdir(parents=True, exist_ok=True)
+    peers.load(home / DATA, now)
+    return peers
+
+
+@dataclass(frozen=True)
+class _Listening:
+    """Opens the peer's port for TCP and UDP."""
+
+    peers: PeerTable
+    membership: Membership
+    service: Service
+    events: Events
+    clock: Clock
+    memory: Budgets
+
+    async def open(self, stack: AsyncExitStack, listen: Address) -> tuple[Transport, Datagrams]:
+        """TCP and UDP on one port. A free TCP port may be taken on UDP: then another is tried."""
+        for attempt in range(1, PORT_TRIES + 1):
+            both = AsyncExitStack()
+            try:
+                transport = await both.enter_async_context(self._tcp(listen))
+                port = transport.address[1]
+                datagrams = await both.enter_async_context(self._udp((listen[0], port)))
+            except ConflictError:
+                await both.aclose()
+                if listen[1] != 0 or attempt == PORT_TRIES:
+                    raise
+            else:
+                await stack.enter_async_context(both)
+                return transport, datagrams
+        raise AssertionError("the last attempt returns or raises")
+
+    def _tcp(self, at: Address) -> AbstractAsyncContextManager[Transport]:
+        return open_transport(
+            self.peers.identity,
+            self.membership,
+            self.service,
+            at,
+            self.peers.addresses_of,
+            self.events,
+            clock=self.clock,
+            memory=self.memory.messages,
+        )
+
+    def _udp(self, at: Address) -> AbstractAsyncContextManager[Datagrams]:
+        return open_datagrams(self.peers.identity, self.peers, at, self.events, self.clock)
 
 
 async def _reachable(config: OverlayConfig) -> Address:

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
 import trio
 
 from engine.objects.definitions import StreamDefinition
@@ -411,33 +412,22 @@ async def open_home(
     """
     shared = shared or SharedMemory()
 
+    def open_log(name: str, columns: pa.Schema, in_memory: int = 2**20) -> StreamLog:
+        return StreamLog.open(
+            folder / name,
+            columns,
+            history_us=history_us,
+            recent_bytes=in_memory,
+            shared=shared,
+            durable=config.durable,
+        )
+
     def open_all() -> Home:
-        log = StreamLog.open(
-            folder / "log",
-            schema.source,
-            history_us=history_us,
-            recent_bytes=recent_bytes,
-            shared=shared,
-            durable=config.durable,
-        )
-        late_log = StreamLog.open(
-            folder / "late",
-            schema.source,
-            history_us=history_us,
-            recent_bytes=2**20,
-            shared=shared,
-            durable=config.durable,
-        )
+        log = open_log("log", schema.source, recent_bytes)
+        late_log = open_log("late", schema.source)
         revisions_log = None
         if schema.key:
-            revisions_log = StreamLog.open(
-                folder / "revisions",
-                revisions_schema(schema, source=True).source,
-                history_us=history_us,
-                recent_bytes=2**20,
-                shared=shared,
-                durable=config.durable,
-            )
+            revisions_log = open_log("revisions", revisions_schema(schema, source=True).source)
         source, late = open_sources(
             folder,
             name,
