@@ -170,7 +170,7 @@ class Announcements:
         succeeds: the catalog is slow when peers die, and others wait for us then. What has changed
         meanwhile is told as well."""
         telling = self._telling.get(name)
-        if telling is not None:
+        if telling is not None and not telling.scope.cancel_called:
             telling.again = True
         else:
             self._telling[name] = telling = _Telling()
@@ -190,14 +190,19 @@ class Announcements:
                         telling.again = True
                         await trio.sleep(AGAIN_S)
         finally:
-            del self._telling[name]
+            if self._telling.get(name) is telling:
+                del self._telling[name]
             telling.over.set()
+
+    def stop_telling(self, name: str) -> None:
+        """End what publishes the object of that name in the background."""
+        if (telling := self._telling.get(name)) is not None:
+            telling.scope.cancel()
 
     async def silence(self, name: str) -> None:
         """Nothing of that name is published any more in the background, on return."""
-        telling = self._telling.get(name)
-        if telling is not None:
-            telling.scope.cancel()
+        self.stop_telling(name)
+        if (telling := self._telling.get(name)) is not None:
             await telling.over.wait()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Final
+from functools import partial
 
 import trio
 
@@ -14,9 +14,6 @@ from engine.replication.homes.ballot import SourceTerm
 from overlay.errors import MedusaError
 from overlay.events import Events
 from overlay.killpoints import KillPoint, kill_point
-
-ANNOUNCE_AGAIN_S: Final = 1.0
-"""Between two tries to tell the catalog who is home, seconds."""
 
 
 class Announcing:
@@ -38,35 +35,24 @@ class Announcing:
         self._published = False
         self._deleted = False
         self._telling = trio.Lock()
-        self._scope = trio.CancelScope()
 
     def announce_soon(self, entries: Iterable[StreamEntry], term: SourceTerm) -> None:
         """This peer is the home of that term."""
         self.stop()
-        self._scope = trio.CancelScope()
-        self._nursery.start_soon(self._announce, tuple(entries), term, self._scope)
+        tell = partial(self._announce, tuple(entries), term)
+        self._announcements.tell_soon(self._stream, tell)
 
     def stop(self) -> None:
         """Tell nobody any more that this peer is home."""
-        self._scope.cancel()
+        self._announcements.stop_telling(self._stream)
 
-    async def _announce(
-        self, entries: tuple[StreamEntry, ...], term: SourceTerm, scope: trio.CancelScope
-    ) -> None:
-        with scope:
-            while True:
-                try:
-                    for entry in entries:
-                        async with self._telling:
-                            if self._deleted:
-                                return
-                            await self._announcements.announce(entry, term.of(entry.stream.name))
-                except MedusaError as error:
-                    self._events.note("warning", f"could not announce {self._stream}: {error}")
-                    await trio.sleep(ANNOUNCE_AGAIN_S)
-                else:
-                    self._published = True
+    async def _announce(self, entries: tuple[StreamEntry, ...], term: SourceTerm) -> None:
+        for entry in entries:
+            async with self._telling:
+                if self._deleted:
                     return
+                await self._announcements.announce(entry, term.of(entry.stream.name))
+        self._published = True
 
     async def announce_altered(self, entries: Iterable[StreamEntry]) -> None:
         """The stream, and what is beside it, is defined so from now on."""

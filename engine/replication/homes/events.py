@@ -112,9 +112,7 @@ class Ship:
 
 @dataclass(frozen=True, slots=True)
 class StopShipping:
-    """To that peer; "": to all."""
-
-    peer: str = ""
+    """Ship to no peer any more."""
 
 
 @dataclass(frozen=True, slots=True)
