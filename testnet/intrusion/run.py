@@ -179,13 +179,11 @@ async def _run(
         rows = sum(trace.rows for trace in traces)
         kind = "traces" if options.traces else "generated traces"
         stage.detail = f"{rows:,} connections in {len(traces)} {kind}"
-    with board.stage("start"):
-        federation.report = partial(board.say, "start")
+    with board.stage("start"), federation.reports.listening(partial(board.say, "start")):
         await federation.found(participants[0])
         board.say("start", f"{participants[0]} founded the federation")
     async with AsyncExitStack() as clients:
-        with board.stage("admit"):
-            federation.report = partial(board.say, "admit")
+        with board.stage("admit"), federation.reports.listening(partial(board.say, "admit")):
             opened = await admit(federation, participants[1:], options.siblings(), clients, board)
         with board.stage("define"):
             await _define(participants[-1], opened, list(by_poster), board, options)

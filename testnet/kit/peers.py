@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,6 +27,7 @@ import trio
 
 from overlay.concurrency import one_error
 from overlay.errors import DeadlineError, InvalidInputError, MedusaError, UnavailableError
+from overlay.listeners import Listeners
 from testnet.kit.patience import STILL_S, while_moving
 from tools.client.async_client import open_medusa
 from tools.home.addresses import format_address
@@ -222,6 +223,7 @@ class Federation:
         config: medusa.toml of the peers that are made from now on. configs: by participant, of
             those that have another one.
         links: says how they are started, if not as `Launch` has it.
+        reports: told of who starts, and who is admitted.
     """
 
     folder: Path
@@ -229,13 +231,13 @@ class Federation:
     config: str = CONFIG
     configs: Mapping[str, str] = field(default_factory=dict)
     links: Launcher | None = None
-    report: Callable[[str], None] = lambda text: None
+    reports: Listeners[[str]] = field(default_factory=Listeners)
 
     async def found(self, participant: str, *, name: str = "testnet") -> Peer:
         """Make the first participant's peer and start it."""
         peer = await self._make(participant, "--found", name)
         await peer.start()
-        self.report(f"{participant} starts")
+        self.reports.tell(f"{participant} starts")
         await peer.ready()
         return peer
 
@@ -250,7 +252,7 @@ class Federation:
         )
         token = invited.split()[-1]
         await run_command("join", token, "--home", str(peer.home.folder), log=peer.log)
-        self.report(f"{participant} is admitted")
+        self.reports.tell(f"{participant} is admitted")
         await peer.start()
         return peer
 

@@ -18,6 +18,8 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from overlay.listeners import Listeners
+
 P = TypeVar("P")
 
 FRAME_S: Final = 0.5
@@ -55,12 +57,12 @@ class Stages:
     Attributes:
         words: by stage, in order, what a person reads.
         seconds: a monotonic clock; zero: what it said when the scenario began.
-        on_stage: called when a stage begins, ends or fails.
+        changed: told of a stage that begins, ends or fails.
     """
 
     words: Mapping[str, str]
     seconds: Callable[[], float] = time.monotonic
-    on_stage: Callable[[Stage], None] = lambda stage: None
+    changed: Listeners[[Stage]] = field(default_factory=Listeners)
     stages: dict[str, Stage] = field(init=False)
     zero: float = field(init=False)
 
@@ -82,7 +84,7 @@ class Stages:
         """A stage, from here to the end of the block."""
         stage = self.stages[name]
         stage.state, stage.began = State.RUNNING, self.now
-        self.on_stage(stage)
+        self.changed.tell(stage)
         finished = False
         try:
             yield stage
@@ -90,7 +92,7 @@ class Stages:
         finally:
             stage.state = State.DONE if finished else State.FAILED
             stage.ended = self.now
-            self.on_stage(stage)
+            self.changed.tell(stage)
 
     def say(self, name: str, detail: str) -> None:
         """Change a stage's last word."""
@@ -119,7 +121,7 @@ class Stages:
             text = f"{words} {word} in {took_s:.1f} s{detail}{after()}"
             console.print(text, highlight=False, soft_wrap=True, markup=False)
 
-        self.on_stage = print_one
+        self.changed.add(print_one)
 
     def render(self, title: str, subtitle: str = "") -> RenderableType:
         """A row a stage: what it says, and how long it took.

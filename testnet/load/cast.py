@@ -66,16 +66,23 @@ class Player:
     Attributes:
         speed: seconds of trace per second; may be changed at any time.
         posted: what was posted, for the batch run; it shares its memory with the trace.
-        on_rows: called with the rows of each post.
     """
 
-    def __init__(self, tape: Tape, client: AsyncMedusaClient, stream: str, speed: float) -> None:
+    def __init__(
+        self,
+        tape: Tape,
+        client: AsyncMedusaClient,
+        stream: str,
+        speed: float,
+        count: Callable[[int], None] = lambda rows: None,
+    ) -> None:
+        """count: told of the rows of each post."""
         self.speed = speed
         self.posted: list[pa.Table] = []
-        self.on_rows: Callable[[int], None] = lambda rows: None
         self._tape = tape
         self._client = client
         self._stream = stream
+        self._count = count
         self._ending = trio.Event()
 
     def end(self) -> None:
@@ -93,7 +100,7 @@ class Player:
             for part in self._tape.forward(self.speed * TICK_S):
                 await self._client.post_event(self._stream, part)
                 self.posted.append(part)
-                self.on_rows(part.num_rows)
+                self._count(part.num_rows)
             # Where the peer was slower than that, what was missed is not made up for.
             due = max(due + TICK_S, trio.current_time())
             with trio.move_on_at(due):
@@ -161,8 +168,8 @@ class Cast:
             self._nursery.start_soon(self._receive, client, watch)
         self.players[place.participant] = []
         for number, (trace, stream) in enumerate(zip(traces, streams, strict=True)):
-            player = Player(Tape(trace, number * AHEAD_S), client, stream.name, speed)
-            player.on_rows = self._count
+            tape = Tape(trace, number * AHEAD_S)
+            player = Player(tape, client, stream.name, speed, self._count)
             self.players[place.participant].append(player)
             self._nursery.start_soon(player.run)
 

@@ -52,7 +52,8 @@ def partition(as_json: bool, **given: object) -> None:
     """
     # Late: --help and a mistyped option need none of this.
     from testnet.kit.stages import Stages
-    from testnet.partition.run import STAGES, Options, run_partition
+    from testnet.partition.figures import Options
+    from testnet.partition.run import STAGES, run_partition
     from testnet.partition.screen import open_screen, render_result
 
     options = msgspec.convert(given, Options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -15,6 +16,28 @@ from engine.streams.corrections import Change, Corrections, Kind
 from engine.tasks.tentative.deadlines import ALPHA
 from testnet.kit.answers import Fold
 from testnet.partition.chain import Row, expected, rows_in
+
+
+@dataclass(frozen=True)
+class Options:
+    """
+    Attributes:
+        seconds: of the split. bound_s: X. chain: servers one after the other.
+        missing: share of the readings on the far side.
+        replica: the poster's demonstration: A, B and C, and a replica R of B.
+        netns: cut cables between network namespaces, not sockets.
+        keep: leave homes and logs behind. plot: where the picture goes, if anywhere.
+    """
+
+    seconds: float = 10.0
+    bound_s: float = 2.0
+    chain: int = 2
+    corrections: Corrections = Corrections.UNDO
+    missing: float = 1 / 3
+    replica: bool = False
+    netns: bool = False
+    keep: bool = False
+    plot: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,32 +196,23 @@ PER_MISSING: Final = 5
 """Revisions, as a share of the tuples undone otherwise, per share of the input that was missing."""
 
 
-def figures(
-    run: Observations,
-    *,
-    seconds: float,
-    bound_s: float,
-    chain: int,
-    corrections: Corrections,
-    missing: float,
-    netns: bool,
-) -> PartitionResult:
+def figures(run: Observations, options: Options) -> PartitionResult:
     """What was seen, counted and judged."""
-    fold: Fold[Row] = Fold(corrections, rows_in)
+    fold: Fold[Row] = Fold(options.corrections, rows_in)
     finals = [fold.heed(heard.change) for heard in run.heard]
     got = Counter(row for final in finals if final is not None for row in final.rows)
-    wanted = expected(run.posted, chain)
+    wanted = expected(run.posted, options.chain)
     duplicates = sum(max(0, count - (row in wanted)) for row, count in got.items())
     losses = sum(row not in got for row in wanted)
     new, corrected_at = run.new_tuples(), run.corrected_at()
     first = next((each.at for each in new if each.tentative), None)
     result = PartitionResult(
-        seconds=seconds,
-        chain=chain,
-        corrections=corrections.value,
-        missing=missing,
-        netns=netns,
-        bound_ms=1e3 * bound_s,
+        seconds=options.seconds,
+        chain=options.chain,
+        corrections=options.corrections.value,
+        missing=options.missing,
+        netns=options.netns,
+        bound_ms=1e3 * options.bound_s,
         max_new_tuple_delay_ms_stable=_longest(
             [
                 each

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import msgspec
 import trio
 
 from engine.objects.schema import END
-from engine.streams.corrections import Corrections
 from overlay.events import wall_clock
 from testnet.cutting.links import Links, open_links
 from testnet.kit.patience import until, while_moving
 from testnet.kit.peers import open_federation
 from testnet.kit.stages import Stages
 from testnet.partition.cast import Cast
-from testnet.partition.chain import Source, sensor_of, sources
-from testnet.partition.figures import Heard, Observations, PartitionResult, figures
+from testnet.partition.chain import sensor_of, sources
+from testnet.partition.figures import Heard, Observations, Options, PartitionResult, figures
 from testnet.partition.plot import write_plot
 from tools.client.async_client import AsyncMedusaClient, open_medusa
 
@@ -48,24 +45,18 @@ class Play:
 
     def __init__(
         self,
+        options: Options,
         cast: Cast,
         links: Links,
         run: Observations,
         stages: Stages,
-        *,
-        sources: tuple[Source, ...],
-        bound_s: float,
-        seconds: float,
-        corrections: Corrections,
     ) -> None:
+        self._options = options
+        self._sources = sources(options.missing, replica=options.replica)
         self._cast = cast
         self._links = links
         self._run = run
         self._stages = stages
-        self._sources = sources
-        self._bound_s = bound_s
-        self._seconds = seconds
-        self._corrections = corrections
         self._ended = trio.Event()
         self._all_posted = False
 
@@ -81,7 +72,7 @@ class Play:
 
             await self._cast.enter(report)
         with self._stages.stage("define"):
-            await self._cast.define(self._sources, self._bound_s)
+            await self._cast.define(self._sources, self._options.bound_s)
         async with (
             open_medusa(self._cast.homes[0].home.folder) as far,
             open_medusa(self._cast.homes[1].home.folder) as near,
@@ -118,7 +109,7 @@ class Play:
         with self._stages.stage("split") as stage:
             await self._links.split(self._cast.sides)
             run.cut_at = wall_clock()
-            with trio.move_on_after(self._seconds):
+            with trio.move_on_after(self._options.seconds):
                 while True:
                     await trio.sleep(LOOK_S)
                     stage.detail = f"{run.outstanding} tentative tuples"
@@ -138,7 +129,7 @@ class Play:
     async def _follow(self, client: AsyncMedusaClient) -> None:
         """The changes, until the stream's end."""
         boundary = None
-        async for change in client.follow(self._cast.answers, self._corrections):
+        async for change in client.follow(self._cast.answers, self._options.corrections):
             self._run.heard.append(Heard(wall_clock(), change))
             boundary = change.boundary
         if boundary == END:
@@ -160,28 +151,6 @@ class Play:
             await until(condition, LOOK_S)
 
 
-@dataclass(frozen=True)
-class Options:
-    """
-    Attributes:
-        seconds: of the split. bound_s: X. chain: servers one after the other.
-        missing: share of the readings on the far side.
-        replica: the poster's demonstration: A, B and C, and a replica R of B.
-        netns: cut cables between network namespaces, not sockets.
-        keep: leave homes and logs behind. plot: where the picture goes, if anywhere.
-    """
-
-    seconds: float = 10.0
-    bound_s: float = 2.0
-    chain: int = 2
-    corrections: Corrections = Corrections.UNDO
-    missing: float = 1 / 3
-    replica: bool = False
-    netns: bool = False
-    keep: bool = False
-    plot: Path | None = None
-
-
 async def run_partition(options: Options, stages: Stages) -> PartitionResult:
     """
     Raises:
@@ -193,27 +162,10 @@ async def run_partition(options: Options, stages: Stages) -> PartitionResult:
         open_links(netns=options.netns) as links,
         open_federation(keep=options.keep, links=links) as federation,
     ):
-        play = Play(
-            Cast(federation, options.chain, replica=options.replica),
-            links,
-            run,
-            stages,
-            sources=sources(options.missing, replica=options.replica),
-            bound_s=options.bound_s,
-            seconds=options.seconds,
-            corrections=options.corrections,
-        )
-        await play.run()
+        cast = Cast(federation, options.chain, replica=options.replica)
+        await Play(options, cast, links, run, stages).run()
         folder = str(federation.folder)
-    result = figures(
-        run,
-        seconds=options.seconds,
-        bound_s=options.bound_s,
-        chain=options.chain,
-        corrections=options.corrections,
-        missing=options.missing,
-        netns=options.netns,
-    )
+    result = figures(run, options)
     if options.plot is not None:
         await trio.to_thread.run_sync(write_plot, options.plot, run, result)
     return msgspec.structs.replace(

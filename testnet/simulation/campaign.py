@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -26,6 +26,7 @@ import trio
 from msgspec import Struct
 
 from overlay.errors import UnavailableError
+from overlay.listeners import Listeners
 from testnet.simulation.generate import generate
 from testnet.simulation.history import found
 from testnet.simulation.manifest import Manifest
@@ -209,7 +210,7 @@ class Campaign:
     Attributes:
         go_on: whether the seeds after one that failed are run all the same.
         cpu_limit_s: of one seed, seconds.
-        report: told of every seed that is done.
+        done: told of every seed that is done.
     """
 
     first: int
@@ -217,7 +218,7 @@ class Campaign:
     jobs: int = 1
     go_on: bool = False
     cpu_limit_s: float = CPU_LIMIT_S
-    report: Callable[[Result], None] = lambda _: None
+    done: Listeners[[Result]] = field(default_factory=Listeners)
     results: list[Result] = field(default_factory=list)
     _stopped: bool = False
 
@@ -257,7 +258,7 @@ class Campaign:
                     # The others finish the lower seeds that they are at: the first one counts.
                     result = await worker.run(Request(seed), self.cpu_limit_s)
                     self.results.append(result)
-                    self.report(result)
+                    self.done.tell(result)
                     self._stopped = self._stopped or not (result.good or self.go_on)
                     seed = next(left, None)
 

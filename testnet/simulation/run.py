@@ -20,7 +20,7 @@ from testnet.simulation.determinism import deterministic
 from testnet.simulation.disk import Disk
 from testnet.simulation.federation import Federation
 from testnet.simulation.trace import Trace
-from testnet.simulation.world import World
+from testnet.simulation.world import Ground, World
 from testnet.virtual.clock import VirtualTime
 from testnet.virtual.network import Network
 
@@ -103,61 +103,31 @@ def run_simulation(
     federation: Federation,
     *,
     limit_s: float = LIMIT_S,
-    watch: Callable[[str], None] | None = None,
 ) -> Outcome:
-    """Run `main` on a federation that is built first; when it returns, all peers are stopped.
-
-    Args:
-        watch: told of every packet that arrives, one line each.
-    """
-    with scratch_folder() as folder:
-        return _run_in(folder, main, seed, federation, limit_s, watch)
-
-
-def _run_in(  # noqa: PLR0917
-    folder: Path,
-    main: Callable[[World], Awaitable[None]],
-    seed: int,
-    federation: Federation,
-    limit_s: float,
-    watch: Callable[[str], None] | None,
-) -> Outcome:
+    """Run `main` on a federation that is built first; when it returns, all peers are stopped."""
     started = time.process_time()
     virtual = VirtualTime()
     network = Network(virtual, Random(f"{seed} network"))
     disk = Disk(Random(f"{seed} disk"))
-    trace = Trace(lambda: virtual.elapsed, network.digest_text, str(folder))
-    if watch is not None:
-        told = watch
-        network.watch = lambda *packet: told(
-            f"{virtual.elapsed:12.6f}  " + " ".join(str(each) for each in packet)
-        )
     error: BaseException | None = None
 
-    async def scenario() -> None:
+    async def scenario(folder: Path, trace: Trace) -> None:
         network.enable()
         async with trio.open_nursery() as nursery:
-            virtual.on_stall = lambda: nursery.cancel_scope.cancel("stalled")
-            world = World(
-                seed=seed,
-                federation=federation,
-                folder=folder,
-                time=virtual,
-                disk=disk,
-                network=network,
-                trace=trace,
-                nursery=nursery,
-            )
+            virtual.stalls.add(lambda: nursery.cancel_scope.cancel("stalled"))
+            ground = Ground(folder, virtual, disk, network, trace)
             with trio.fail_after(limit_s):
-                await main(world)
+                await main(World(seed, federation, ground, nursery))
             nursery.cancel_scope.cancel()
 
-    try:
-        with deterministic(seed, virtual, disk), trace.hearing_peers():
-            trio.run(scenario, clock=virtual.clock, strict_exception_groups=True)
-    except Exception as raised:  # noqa: BLE001 - it is what the simulation has found
-        error = _only(raised)
-        trace.add("error", repr(error))
+    with scratch_folder() as folder:
+        trace = Trace(lambda: virtual.elapsed, network.digest_text, str(folder))
+        try:
+            with deterministic(seed, virtual, disk), trace.hearing_peers():
+                trio.run(scenario, folder, trace, clock=virtual.clock, strict_exception_groups=True)
+        except Exception as raised:  # noqa: BLE001 - it is what the simulation has found
+            error = _only(raised)
+            trace.add("error", repr(error))
     if error is None and virtual.stalled:
         error = StalledError(virtual.stalled)
     return Outcome(

@@ -33,8 +33,8 @@ async def open_progress(campaign: Campaign, console: Console) -> AsyncIterator[N
             cpu_s = sum(result.cpu_s for result in campaign.results) / len(campaign.results)
             progress.update(task, completed=len(campaign.results), cpu=cpu_s)
 
-        campaign.report = done
-        yield
+        with campaign.done.listening(done):
+            yield
 
 
 def render_summary(summary: Summary) -> RenderableType:

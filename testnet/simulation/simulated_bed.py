@@ -141,7 +141,8 @@ class SimulatedBed:
                 await self.world.stop(peer)
             case Clog(source=source, target=target):
                 hosts = self.peers[source].host, self.peers[target].host
-                self.world.network.clog(*hosts, fault.for_s)
+                network = self.world.network
+                network.links.clog(*hosts, network.time.now + fault.for_s)
             case Noise():
                 self._noises.append(fault)
                 self._make_noise()

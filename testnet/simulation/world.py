@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -17,7 +18,7 @@ from typing import Final
 import trio
 
 from overlay.errors import UnavailableError
-from overlay.identity import parse_peer_id
+from overlay.identity import Identity, parse_peer_id
 from testnet.simulation.disk import Disk
 from testnet.simulation.federation import Federation, build, config_of
 from testnet.simulation.interpreter import InterpreterConfig, open_interpreter
@@ -86,7 +87,7 @@ class SimulatedPeer:
         self._folder = folder
         self._link = folder.parent / "home"
         self._point_to(folder)
-        self.id = _id_of(self.home)
+        self.id = Identity.load(self.home.folder).peer_id.hex()
 
     @property
     def home(self) -> Home:
@@ -120,10 +121,15 @@ class SimulatedPeer:
         self._folder = folder
 
 
-def _id_of(home: Home) -> str:
-    from overlay.identity import Identity
+@dataclass(frozen=True)
+class Ground:
+    """What a world stands on. folder: of all homes. trace: takes what happens."""
 
-    return Identity.load(home.folder).peer_id.hex()
+    folder: Path
+    time: VirtualTime
+    disk: Disk
+    network: Network
+    trace: Trace
 
 
 class World:
@@ -138,23 +144,14 @@ class World:
     """
 
     def __init__(
-        self,
-        *,
-        seed: int,
-        federation: Federation,
-        folder: Path,
-        time: VirtualTime,
-        disk: Disk,
-        network: Network,
-        trace: Trace,
-        nursery: trio.Nursery,
+        self, seed: int, federation: Federation, ground: Ground, nursery: trio.Nursery
     ) -> None:
         self.seed = seed
         self.rng = random.Random(f"{seed} scenario")
-        self.network = network
-        self.trace = trace
-        self._time = time
-        self._disk = disk
+        self.network = ground.network
+        self.trace = ground.trace
+        self._time = ground.time
+        self._disk = ground.disk
         self._federation = federation
         self._nursery = nursery
         self._clients = 0
@@ -162,9 +159,9 @@ class World:
         hosts = federation.hosts
         self.peers = {
             name: SimulatedPeer(name, hosts[name], home)
-            for name, home in build(federation, folder).items()
+            for name, home in build(federation, ground.folder).items()
         }
-        disk.sync_all(folder)
+        ground.disk.sync_all(ground.folder)
 
     def now(self) -> float:
         """Virtual seconds since the start."""
@@ -218,19 +215,17 @@ class World:
 
         await self.until(met, "the peers know one another")
 
-    async def until(
-        self, condition: Callable[[], bool], what: str = "", within_s: float = DEADLINE_S
-    ) -> None:
+    async def until(self, condition: Callable[[], bool], what: str = "") -> None:
         """Wait for what tells nobody.
 
         Raises:
             trio.TooSlowError: it has not come true.
         """
-        with trio.move_on_after(within_s):
+        with trio.move_on_after(DEADLINE_S):
             while not condition():  # noqa: ASYNC110 - what is waited for tells nobody
                 await trio.sleep(LOOK_S)
             return
-        raise trio.TooSlowError(f"not within {within_s:g} s: {what or condition}")
+        raise trio.TooSlowError(f"not within {DEADLINE_S:g} s: {what or condition}")
 
     async def stop(self, name: str) -> None:
         """End a peer in order, as on SIGTERM."""

@@ -14,6 +14,8 @@ import trio
 import trio.testing
 from trio._core._run import GLOBAL_RUN_CONTEXT
 
+from overlay.listeners import Listeners
+
 Arguments = TypeVarTuple("Arguments")
 
 
@@ -65,13 +67,13 @@ class VirtualTime(Clock):
 
     Attributes:
         clock: to be given to `trio.run`.
-        on_stall: called when it stalls. stalled: why it has, or "".
+        stalls: told when it stalls. stalled: why it has, or "".
     """
 
     def __init__(self) -> None:
         super().__init__(START)
         self.stalled = ""
-        self.on_stall: Callable[[], None] = lambda: None
+        self.stalls: Listeners[[]] = Listeners()
         self._readings = 0
         # Trio lets its own MockClock jump, and nobody else; this replaces what it jumps to.
         self.clock = trio.testing.MockClock(autojump_threshold=0.0)
@@ -91,7 +93,7 @@ class VirtualTime(Clock):
 
     def _stall(self, why: str) -> None:
         self.stalled = why
-        self.on_stall()
+        self.stalls.tell()
 
     def _advance(self) -> None:
         """All tasks are waiting: go to the next moment and do what the network has for it."""

@@ -11,14 +11,13 @@ import hashlib
 import random
 import socket
 import struct
-from collections.abc import Callable
 from typing import Final, NoReturn
 
 import trio
 
 from testnet.virtual.clock import VirtualTime
 from testnet.virtual.hosts import Machine, Process, running_process
-from testnet.virtual.links import LinkModel, Links
+from testnet.virtual.links import Links
 from testnet.virtual.sockets import DatagramSocket, Listener, SimulatedSocket, StreamSocket
 from testnet.virtual.tcp import Endpoint
 
@@ -33,7 +32,6 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
         links: the weather between machines; may be changed at any time.
         machines: by IP.
         packets: how many have arrived.
-        watch: told of each packet that arrives, for a detailed trace.
     """
 
     def __init__(self, time: VirtualTime, rng: random.Random) -> None:
@@ -41,7 +39,6 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
         self.links = Links(rng)
         self.machines: dict[str, Machine] = {}
         self.packets = 0
-        self.watch: Callable[[str, str, str, int], None] | None = None
         self._hash = hashlib.sha256()
         self._listeners: dict[tuple[str, int], Listener] = {}
         self._datagrams: dict[tuple[str, int], DatagramSocket] = {}
@@ -58,33 +55,6 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
     def is_up(self, ip: str) -> bool:
         machine = self.machines.get(ip)
         return machine is not None and machine.up
-
-    @property
-    def defaults(self) -> LinkModel:
-        """Of every link that has no model of its own."""
-        return self.links.default
-
-    @defaults.setter
-    def defaults(self, model: LinkModel) -> None:
-        self.links.default = model
-
-    # -- faults, by IP; `links` has more
-
-    def cut(self, source: str, target: str, both: bool = True) -> None:
-        """Nothing gets through until it is healed."""
-        self.links.cut(source, target, both=both)
-
-    def heal_all(self) -> None:
-        """End all cuts and clogs."""
-        self.links.heal_all()
-
-    def heal(self, source: str, target: str, both: bool = True) -> None:
-        """End cut and clog."""
-        self.links.heal(source, target, both=both)
-
-    def clog(self, source: str, target: str, seconds: float) -> None:
-        """What is sent, or under way, arrives only after so long."""
-        self.links.clog(source, target, self.time.now + seconds)
 
     def kill(self, process: Process, *, power: bool) -> None:
         """The process is gone: its kernel closes its sockets, unless that is gone as well."""
@@ -210,8 +180,6 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
         self.packets += 1
         text = f"{kind} {source} {target} {length}".encode()
         self._hash.update(struct.pack("<d", self.time.now) + text)
-        if self.watch is not None:
-            self.watch(kind, source, target, length)
 
     def digest_text(self, line: str) -> None:
         """Note a line of the trace."""

@@ -121,7 +121,7 @@ def simulate(main: Callable[[World], Awaitable[None]], seed: int = 0) -> Outcome
 
 async def eventful(world: World) -> None:
     """Bad weather, kills at any moment and amid writing, a partition, a drifting clock."""
-    world.network.defaults = BAD_WEATHER
+    world.network.links.default = BAD_WEATHER
     await world.start_all()
     await define(world)
     async with work(world, 60) as found:
@@ -135,7 +135,7 @@ async def eventful(world: World) -> None:
         hosts = [peer.host for peer in world.peers.values()]
         world.network.links.partition(hosts[:1], hosts[1:])
         await trio.sleep(5)
-        world.network.heal_all()
+        world.network.links.heal_all()
     assert found == right_answer(60)
 
 

@@ -195,8 +195,8 @@ async def test_a_player_keeps_what_it_posts_and_follows_its_speed(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     stream, rows = Stream(), []
-    player = Player(Tape(generate(1, 1, rows=5_000)[0]), stream, "s", 10.0)  # type: ignore[arg-type]
-    player.on_rows = rows.append
+    tape = Tape(generate(1, 1, rows=5_000)[0])
+    player = Player(tape, stream, "s", 10.0, rows.append)  # type: ignore[arg-type]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(player.run)
         await trio.sleep(60)

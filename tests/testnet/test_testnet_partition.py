@@ -14,7 +14,7 @@ from rich.console import Console
 from engine.objects.schema import END, STIME
 from engine.streams.corrections import Change, Corrections, Kind
 from testnet.partition.chain import SIEVES, expected, query, sources
-from testnet.partition.figures import Heard, Observations, PartitionResult, figures
+from testnet.partition.figures import Heard, Observations, Options, PartitionResult, figures
 from testnet.partition.plot import write_plot
 from testnet.partition.screen import render_result
 
@@ -45,7 +45,7 @@ def judged(
     run: Observations, how: Corrections = Corrections.UNDO, **more: float
 ) -> PartitionResult:
     settings = {"seconds": 10.0, "bound_s": 2.0, "missing": 1 / 3, **more}
-    return figures(run, chain=1, corrections=how, netns=False, **settings)  # type: ignore[arg-type]
+    return figures(run, Options(chain=1, corrections=how, **settings))  # type: ignore[arg-type]
 
 
 def broken(result: PartitionResult) -> list[str]:

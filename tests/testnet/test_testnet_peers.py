@@ -88,7 +88,7 @@ async def _broken_peer(federation: Federation, mode: str) -> Peer:
 async def test_found_and_admit() -> None:
     said: list[str] = []
     async with open_federation() as federation:
-        federation.report = said.append
+        federation.reports.add(said.append)
         await federation.found("mit.edu")
         utah = await federation.admit("utah.edu")
         await utah.ready()

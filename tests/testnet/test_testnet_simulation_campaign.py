@@ -108,7 +108,7 @@ async def test_a_seed_that_failed_is_said_at_once() -> None:
     async with open_progress(campaign, console):
         for result in (Result(1, ()), BAD):
             campaign.results.append(result)
-            campaign.report(result)
+            campaign.done.tell(result)
         assert isinstance(console.file, io.StringIO)
         assert console.file.getvalue() == "seed 4711 failed\n"
 

@@ -24,7 +24,7 @@ class Net:
     def __init__(self, seed: int = 0) -> None:
         self.time = VirtualTime()
         self.network = Network(self.time, random.Random(seed))
-        self.network.defaults = EVEN
+        self.network.links.default = EVEN
         self.one = Process(self.network.machine(ONE), "one")
         self.two = Process(self.network.machine(TWO), "two")
 
@@ -61,7 +61,7 @@ async def read_all(stream: trio.SocketStream) -> bytes:
 def test_a_stream_arrives_whole_and_in_order_however_much_is_lost() -> None:
     async def main(net: Net) -> None:
         near, far = await net.pair()
-        net.network.defaults = LinkModel(0.01, 0.02, loss=0.3)
+        net.network.links.default = LinkModel(0.01, 0.02, loss=0.3)
         sent = random.Random(1).randbytes(2_000_000)
 
         async def send() -> None:
@@ -168,12 +168,12 @@ def test_closing_wakes_who_waits_on_this_side() -> None:
 def test_a_cut_holds_back_and_a_healed_link_goes_on() -> None:
     async def main(net: Net) -> None:
         near, far = await net.pair()
-        net.network.cut(ONE, TWO)
+        net.network.links.cut(ONE, TWO)
         await near.send_all(b"late")
         with trio.move_on_after(30) as limit:
             await far.receive_some()
         assert limit.cancelled_caught
-        net.network.heal(ONE, TWO)
+        net.network.links.heal(ONE, TWO)
         assert await far.receive_some() == b"late"
 
     Net().run(main)
@@ -182,7 +182,7 @@ def test_a_cut_holds_back_and_a_healed_link_goes_on() -> None:
 def test_a_cut_one_way_lets_the_other_way_through_up_to_a_window() -> None:
     async def main(net: Net) -> None:
         near, far = await net.pair()
-        net.network.cut(TWO, ONE, both=False)
+        net.network.links.cut(TWO, ONE, both=False)
         with trio.move_on_after(30) as limit:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(near.send_all, bytes(2_000_000))
@@ -199,7 +199,7 @@ def test_a_clog_delays_what_is_under_way() -> None:
     async def main(net: Net) -> None:
         near, far = await net.pair()
         start = trio.current_time()
-        net.network.clog(ONE, TWO, 5.0)
+        net.network.links.clog(ONE, TWO, net.time.now + 5.0)
         await near.send_all(b"late")
         await far.receive_some()
         assert 5.0 <= trio.current_time() - start < 5.1
@@ -230,7 +230,7 @@ async def datagrams(net: Net, count: int) -> tuple[list[int], list[float]]:
 
 def test_datagrams_are_lost_doubled_and_reordered_as_the_model_says() -> None:
     async def main(net: Net) -> None:
-        net.network.defaults = LinkModel(0.01, 0.0, loss=0.2, duplicate=0.1, reorder=0.3)
+        net.network.links.default = LinkModel(0.01, 0.0, loss=0.2, duplicate=0.1, reorder=0.3)
         found, took = await datagrams(net, 1000)
         assert len(set(found)) == pytest.approx(800, abs=60)
         assert len(found) - len(set(found)) == pytest.approx(80, abs=40)
@@ -243,7 +243,7 @@ def test_datagrams_are_lost_doubled_and_reordered_as_the_model_says() -> None:
 
 def test_datagrams_do_not_pass_a_cut() -> None:
     async def main(net: Net) -> None:
-        net.network.cut(ONE, TWO, both=False)
+        net.network.links.cut(ONE, TWO, both=False)
         found, _ = await datagrams(net, 10)
         assert found == []
 
@@ -255,7 +255,7 @@ def test_the_digest_is_the_seeds() -> None:
         net = Net(seed)
 
         async def main(net: Net) -> None:
-            net.network.defaults = LinkModel(0.01, 0.01, loss=0.2)
+            net.network.links.default = LinkModel(0.01, 0.01, loss=0.2)
             await datagrams(net, 100)
 
         net.run(main)
@@ -278,7 +278,7 @@ def test_a_dead_process_opens_nothing() -> None:
 def test_a_run_in_which_nothing_can_happen_is_told() -> None:
     async def main(net: Net) -> None:
         with trio.CancelScope() as scope:
-            net.time.on_stall = scope.cancel
+            net.time.stalls.add(scope.cancel)
             await trio.sleep_forever()
         assert scope.cancelled_caught
         assert "nothing" in net.time.stalled

@@ -33,7 +33,7 @@ HERE = Path(__file__).parent
 
 def test_a_query_over_a_bad_network_gives_the_exact_answer() -> None:
     async def main(world: World) -> None:
-        world.network.defaults = BAD_WEATHER
+        world.network.links.default = BAD_WEATHER
         await world.start_all()
         await define(world)
         async with work(world, 50, by="c.edu/0") as found:
@@ -128,12 +128,12 @@ def test_a_partition_stops_and_its_end_lets_go_on() -> None:
         source, query = (world.peers[name].host for name in ("a.edu/0", "b.edu/0"))
         async with work(world, 50) as found:
             await trio.sleep(3)
-            world.network.cut(source, query)
+            world.network.links.cut(source, query)
             await trio.sleep(2)
             stood = _boundary(world)
             await trio.sleep(20)
             assert _boundary(world) == stood
-            world.network.heal(source, query)
+            world.network.links.heal(source, query)
         assert found == right_answer(50)
 
     simulate(main)
@@ -225,7 +225,7 @@ def test_a_peer_that_fails_by_itself_fails_the_run() -> None:
 
 def test_posts_of_a_client_whose_peer_dies_are_neither_lost_nor_doubled() -> None:
     async def main(world: World) -> None:
-        world.network.defaults = BAD_WEATHER
+        world.network.links.default = BAD_WEATHER
         await world.start_all()
         await define(world)
 
