@@ -12,6 +12,7 @@ from engine_peers import Place, make_stream, received, rows, until
 from homes_town import keeper, kept_at, new_home, replicas_of, siblings
 
 from engine.streams.replica import Replica
+from engine.streams.sources import journal_folders
 from tools.client.async_client import AsyncMedusaClient
 
 Rows = list[tuple[int, int]]
@@ -231,12 +232,13 @@ async def test_a_home_whose_journal_is_damaged_gets_the_entry_again(tmp_path: Pa
             for number in range(10):
                 await client.post_event(stream, rows([(number, number)]), boundary=0)
             await client.flush()
-            end = kept_at(first, stream).home.source.position[1]  # type: ignore[union-attr]
+            segment, end = kept_at(first, stream).home.source.position  # type: ignore[union-attr]
+            journal = keeper(first, stream).election.ballot.journal
         (replica,) = replicas_of(places, stream, first)
         await town.stop(replica)
         await town.stop(first)
-        (path,) = (first.home.data / "streams").glob("mit.edu,s@home/journal*/*.journal")
-        flip(path, end - 300)
+        folder, _ = journal_folders(first.home.data / "streams/mit.edu,s@home", journal)
+        flip(folder / f"{segment:012}.journal", end - 300)
         await town.start(first)
         await until(lambda: keeper(first, stream).election.ballot.joined == 0)
         assert "bytes from byte" in said(first)

@@ -181,13 +181,13 @@ async def test_they_are_served_by_whoever_is_home(tmp_path: Path) -> None:
         (replica,) = replicas_of(places, stream, first)
         store = replica.up.engine.store
         name = f"{stream}/revisions"
+        await until(lambda: store.get(name, HOME) is not None, "the replica has them")
         assert store.serving(name) is None
         kept = store.get(name, HOME)
         assert kept is not None
         assert kept.role is Role.REPLICA
         await take_over(replica, stream, without=first.id)
-        assert kept.role is Role.REVISIONS
-        assert store.serving(name) is kept
+        await until(lambda: kept.role is Role.REVISIONS and store.serving(name) is kept, "it leads")
         await until(lambda: first.up.engine.store.serving(name) is None, "it hears")
         async with places[2].client() as there:
             await oracle.delete(there, stream, [20, 21])

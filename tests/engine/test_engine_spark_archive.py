@@ -159,7 +159,7 @@ def test_one_process_of_low_priority_makes_it(archive: ClassArchive, made: Path)
     wait_for((made / "runs").exists)
     for _ in range(3):
         archive.make_apart()  # its lock is held by who makes it
-    assert (made / "nice").read_text().split() == ["19"]
+    assert (made / "nice").read_text().split() == [str(min(19, os.nice(0) + 19))]
     assert (made / "parent").read_text().split() != [str(os.getpid())], "it may outlive us"
     (run,) = (made / "runs").read_text().splitlines()
     assert run.startswith("-P -m engine.spark.training ")
