@@ -15,6 +15,7 @@ from engine.objects.kinds import SCHEMA, STREAM
 from engine.objects.readers import Readers, guard
 from engine.replication.announcements import Announcements
 from engine.replication.copies import Copies
+from engine.replication.copy import Workshop
 from engine.replication.digests import Digests
 from engine.replication.directory import Directory
 from engine.replication.following.book import Followers
@@ -90,7 +91,6 @@ class Engine:
         self.started_at = trio.current_time()
         self._keep_streams(home)
         self._run_queries(home)
-        self._run_tasks_of_others(home)
         self._look_after_streams(home)
         catalog.yielded.add(self._give_way)
         guard(catalog, self.readers)
@@ -122,58 +122,19 @@ class Engine:
         self.directory.changed.add(lambda term: self.followers.read_anew(term.subject))
 
     def _run_queries(self, home: Path) -> None:
-        """The queries whose primary or secondary this peer is."""
-        overlay, config, nursery = self.overlay, self.config, self._nursery
-        self.queries = QueryHost(
-            home / "queries",
-            overlay=overlay,
-            store=self.store,
-            catalog=self.catalog,
-            directory=self.directory,
-            announcements=self.announcements,
-            readers=self.readers,
-            followers=self.followers,
-            executor=self.executor,
-            config=config,
-            nursery=nursery,
-        )
-        self.resuming = Resuming(self.queries, self.directory, overlay)
-        self.standbys = Standbys(
-            overlay=overlay,
-            store=self.store,
-            directory=self.directory,
-            followers=self.followers,
-            queries=self.queries,
-            nursery=nursery,
-        )
+        """The queries whose primary or secondary this peer is, and the tasks of others."""
+        overlay, config = self.overlay, self.config
+        shop = Workshop(overlay, self.followers, self.readers, self.executor, config, self._nursery)
+        self.queries = QueryHost(home / "queries", shop, self.catalog, self.announcements)
+        self.resuming = Resuming(self.queries)
+        self.standbys = Standbys(self.queries)
         self.digests = Digests(overlay, self.queries, self.directory, config)
-        self.primaries = Primaries(
-            overlay=overlay,
-            store=self.store,
-            directory=self.directory,
-            followers=self.followers,
-            queries=self.queries,
-            digests=self.digests,
-            nursery=nursery,
-        )
-        self.queries.deleted = self.primaries.deleted
-        self.mover = Mover(self.queries, overlay, config, nursery)
-        self.modifier = Modifier(self.queries, self.mover, self.primaries, overlay)
+        self.primaries = Primaries(self.queries, self.digests)
+        self.mover = Mover(self.queries)
+        self.modifier = Modifier(self.queries, self.mover, self.primaries)
         self.outputs = Outputs(self.queries, self.primaries, self.announcements, overlay.events)
-
-    def _run_tasks_of_others(self, home: Path) -> None:
-        self.assignments = Assignments(
-            home / "assignments",
-            overlay=self.overlay,
-            store=self.store,
-            directory=self.directory,
-            readers=self.readers,
-            followers=self.followers,
-            executor=self.executor,
-            config=self.config,
-            nursery=self._nursery,
-        )
-        self.returning = Returning(self.assignments, self.overlay, self.store, self._nursery)
+        self.assignments = Assignments(home / "assignments", shop)
+        self.returning = Returning(self.assignments, shop)
 
     def _look_after_streams(self, home: Path) -> None:
         """What makes, changes, finds and mends streams."""

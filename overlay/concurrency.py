@@ -1,4 +1,5 @@
-"""What tasks wait for: values that change, a bell, locks by name; and tasks that end together."""
+"""What tasks wait for: values that change, a bell, locks by name. Tasks that end together, and jobs
+that are started and stopped."""
 
 from __future__ import annotations
 
@@ -84,6 +85,54 @@ class Locks:
 
     def of(self, name: str) -> trio.Lock:
         return self._locks.setdefault(name, trio.Lock())
+
+
+class Job:
+    """What runs in the background until it ends or is stopped; it can be started again then."""
+
+    def __init__(self) -> None:
+        self._scope: trio.CancelScope | None = None
+        self._over = trio.Event()
+
+    @property
+    def started(self) -> bool:
+        """Whether it was started, and not stopped since."""
+        return self._scope is not None
+
+    @property
+    def going_on(self) -> bool:
+        """Whether it was started, and is not over."""
+        return self.started and not self._over.is_set()
+
+    def start(self, nursery: trio.Nursery, run: Callable[[], Awaitable[None]]) -> None:
+        """Begin; nothing where it is started."""
+        if self._scope is None:
+            self._scope, self._over = trio.CancelScope(), trio.Event()
+            nursery.start_soon(self._run, run, self._scope, self._over)
+
+    def cancel(self) -> None:
+        """It is to end soon; `stop` waits for that."""
+        if self._scope is not None:
+            self._scope.cancel()
+
+    async def stop(self) -> None:
+        """Returns once it is over, even if its caller would rather leave: half stopped it could not
+        be started again."""
+        if self._scope is not None:
+            self._scope.cancel()
+            with trio.CancelScope(shield=True):
+                await self._over.wait()
+            self._scope = None
+
+    @staticmethod
+    async def _run(
+        run: Callable[[], Awaitable[None]], scope: trio.CancelScope, over: trio.Event
+    ) -> None:
+        try:
+            with scope:
+                await run()
+        finally:
+            over.set()
 
 
 async def until_one_ends(*tasks: Callable[[], Awaitable[object]]) -> None:

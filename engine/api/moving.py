@@ -101,11 +101,11 @@ class MovingCalls:
         """The suffix of an input that the owner keeps for itself, up to where it ends now."""
         placed = self._mover.worker_of(request.task, request.fence, _peer(caller))
         stored, _ = self._queries.find(request.task)
-        check_worker(placed.runner.task, stored.network, caller.participant, self._readers)
-        log = placed.runner.input(request.stream)
-        if log is None:
+        check_worker(placed.task, stored.network, caller.participant, self._readers)
+        kept = placed.inputs.get(request.stream)
+        if kept is None:
             raise NotFoundError(f"{request.stream} is no input of {request.task}")
-        until = log.boundary
+        log, until = kept.log, kept.log.boundary
 
         shares = self._delivery.shares(caller)
         await Feed(Cursor(log, request.after), until, shares=shares).serve(duplex)

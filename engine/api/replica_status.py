@@ -7,10 +7,10 @@ from typing import Final
 from engine.objects.availability import Mode, Recovery
 from engine.objects.schema import BEGINNING, END
 from engine.replication.queries import QueryHost
+from engine.replication.query_copy import QueryCopy
 from engine.replication.replicas.primaries import Care, Primaries
 from engine.replication.replicas.standby import Standby
 from engine.replication.replicas.standbys import Standbys
-from engine.replication.running_query import RunningQuery
 from engine.replication.status import ReplicaStatus
 
 UNKNOWN: Final = -1
@@ -27,7 +27,7 @@ def replica_status(
     )
 
 
-def _of_primary(running: RunningQuery, care: Care) -> ReplicaStatus:
+def _of_primary(running: QueryCopy, care: Care) -> ReplicaStatus:
     availability, term = running.stored.availability, running.stored.term
     gaps = [
         task.boundary - care.boundaries[task.name]
@@ -47,7 +47,7 @@ def _of_primary(running: RunningQuery, care: Care) -> ReplicaStatus:
     )
 
 
-def _state(running: RunningQuery, care: Care) -> str:
+def _state(running: QueryCopy, care: Care) -> str:
     availability = running.stored.availability
     if not running.stored.term.secondary:
         return "alone"

@@ -63,11 +63,7 @@ class Digests:
     """Publishes ours and heeds those of others."""
 
     def __init__(
-        self,
-        overlay: Overlay,
-        queries: QueryHost,
-        directory: Directory,
-        config: EngineConfig,
+        self, overlay: Overlay, queries: QueryHost, directory: Directory, config: EngineConfig
     ) -> None:
         self._overlay = overlay
         self._queries = queries
@@ -76,16 +72,12 @@ class Digests:
         self._next = 0
         self._digests: dict[PeerId, Digest] = {}
         self._soon = Bell()
-        queries.appointed = self.publish_soon
+        queries.appointed.add(self._soon.ring)
 
     def is_busy(self, peer: PeerId) -> bool:
         """Whether a peer says that it has no room for more; one that says nothing has."""
         digest = self._digests.get(peer)
         return digest is not None and digest.load >= digest.capacity
-
-    def publish_soon(self) -> None:
-        """Something that others wait for is new."""
-        self._soon.ring()
 
     async def tend(self) -> None:
         """For ever."""

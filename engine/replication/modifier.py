@@ -29,10 +29,10 @@ from engine.objects.query import Query
 from engine.objects.schema import BEGINNING
 from engine.replication.moves.mover import Mover
 from engine.replication.queries import QueryHost
+from engine.replication.query_copy import QueryCopy
 from engine.replication.query_history import modified, postponed, settled, withdrawn
 from engine.replication.replicas import care as upkeep
 from engine.replication.replicas.primaries import Primaries
-from engine.replication.running_query import RunningQuery
 from engine.replication.stored_query import StoredQuery
 from engine.tasks.former import changed, made_since, succeeded, trimmed
 from engine.tasks.modification import Footing, earliest
@@ -40,7 +40,6 @@ from engine.tasks.network import Network
 from engine.tasks.plan import Task
 from overlay.errors import ConflictError, InvalidInputError, MedusaError, UnavailableError
 from overlay.killpoints import KillPoint, kill_point
-from overlay.node import Overlay
 
 TEND_S: Final = 1.0
 """How often it is looked whether editions can be forgotten, seconds."""
@@ -84,16 +83,15 @@ class _Plan:
 class Modifier:
     """Those of one peer."""
 
-    def __init__(
-        self, queries: QueryHost, mover: Mover, primaries: Primaries, overlay: Overlay
-    ) -> None:
+    def __init__(self, queries: QueryHost, mover: Mover, primaries: Primaries) -> None:
+        overlay = queries.shop.overlay
         self._queries = queries
         self._mover = mover
         self._primaries = primaries
         self._events = overlay.events
         self._participant = overlay.identity.participant
         self._threads = overlay.threads
-        primaries.refused = self.withdraw
+        primaries.refused.add(self.withdraw)
 
     async def modify(self, wish: ModifyQuery) -> Modified:
         """Let a query go on with other parameters; the same again is no change.
@@ -125,11 +123,11 @@ class Modifier:
         self._events.note("info", f"modified {running.name}: {told(wish.changes)}, from {since}")
         return Modified(running.name, since)
 
-    async def _plan(self, running: RunningQuery, wish: ModifyQuery) -> _Plan | None:
+    async def _plan(self, running: QueryCopy, wish: ModifyQuery) -> _Plan | None:
         """None: it says so already."""
         reading = partial(_read, running.stored, wish)
         query, tasks = await self._threads.run(self._participant, reading)
-        before = tuple(placed.runner.task for placed in running.tasks)
+        before = running.plan
         if any(task.of is not None for task in before):
             raise InvalidInputError(
                 f"{running.name} reads streams that are revised, and what it has made may have to "
@@ -142,7 +140,7 @@ class Modifier:
             raise plan.refusal(error) from None
         return plan if plan.names else None
 
-    def _as_it_is(self, running: RunningQuery, wish: ModifyQuery) -> Modified:
+    def _as_it_is(self, running: QueryCopy, wish: ModifyQuery) -> Modified:
         if running.halted:
             raise _not_confirmed(running)
         since = running.stored.entry.since
@@ -152,7 +150,7 @@ class Modifier:
 
     @asynccontextmanager
     async def _undisturbed(
-        self, running: RunningQuery, plan: _Plan
+        self, running: QueryCopy, plan: _Plan
     ) -> AsyncIterator[Mapping[str, int]]:
         """Within the block the tasks that change are here and stay here, and nobody else talks to
         the secondary, which is there if there is one. Gives how far other peers have given out
@@ -176,7 +174,7 @@ class Modifier:
             yield elsewhere
 
     @kill_point(KillPoint.MODIFICATION_DECIDE)
-    async def _decide(self, running: RunningQuery, plan: _Plan) -> int:
+    async def _decide(self, running: QueryCopy, plan: _Plan) -> int:
         """Write it down: from which boundary on it counts."""
         async with running.paused(plan.names):
             least = BEGINNING if plan.wish.at is None else plan.wish.at
@@ -192,7 +190,7 @@ class Modifier:
                 self._queries.publish_soon(running)
             return at
 
-    async def _confirm(self, running: RunningQuery, plan: _Plan) -> int:
+    async def _confirm(self, running: QueryCopy, plan: _Plan) -> int:
         """Its secondary has written it down as well, on return: from which boundary on it counts.
         Meanwhile no task that changes passes that."""
         for _ in range(TRIES):
@@ -212,7 +210,7 @@ class Modifier:
         self.withdraw(running)
         raise UnavailableError(f"{running.name}: its secondary is always ahead; try again")
 
-    def _earliest(self, running: RunningQuery, plan: _Plan, least: int) -> int:
+    def _earliest(self, running: QueryCopy, plan: _Plan, least: int) -> int:
         """
         Raises:
             InvalidInputError: there is none, or it is not the one asked for.
@@ -228,25 +226,25 @@ class Modifier:
             )
         return at
 
-    def _footing(self, running: RunningQuery, plan: _Plan) -> Footing:
+    def _footing(self, running: QueryCopy, plan: _Plan) -> Footing:
         starts = {name: upkeep.log_of(running, name).start for name in upkeep.streams_of(running)}
         given = {
             task.name: max(task.boundary, task.given, plan.elsewhere.get(task.name, BEGINNING))
             for task in running.tasks
         }
-        since = made_since([task.runner.task for task in running.tasks], running.stored.since)
+        since = made_since(running.plan, running.stored.since)
         kept = upkeep.released(running, self._primaries.care(running.name))
         return Footing(given, starts).joined(since).joined(kept)
 
     def _write(
-        self, running: RunningQuery, stored: StoredQuery, tasks: tuple[Task, ...], **more: object
+        self, running: QueryCopy, stored: StoredQuery, tasks: tuple[Task, ...], **more: object
     ) -> None:
         self._queries.write(
             running, entry=stored.entry, former=stored.former, since=stored.since, **more
         )
         running.modify(tasks)
 
-    def withdraw(self, running: RunningQuery) -> None:
+    def withdraw(self, running: QueryCopy) -> None:
         """The last modification, which nobody has heard of that counts, is not made."""
         if not running.halted:
             return
@@ -269,16 +267,16 @@ class Modifier:
                     with suppress(MedusaError):  # a full disk: the next time
                         self._settle(running)
 
-    def _settle(self, running: RunningQuery) -> None:
+    def _settle(self, running: QueryCopy) -> None:
         if running.name in self._queries.pending:
             return
-        tasks = tuple(placed.runner.task for placed in running.tasks)
+        tasks = running.plan
         stored = settled(running.stored, tasks, self._computed(running))
         gone = running.stored.former[: len(running.stored.former) - len(stored.former)]
         if gone:
             self._write(running, stored, trimmed(tasks, gone[-1].upto))
 
-    def _computed(self, running: RunningQuery) -> Mapping[str, int]:
+    def _computed(self, running: QueryCopy) -> Mapping[str, int]:
         return upkeep.computed(running, self._primaries.care(running.name))
 
 
@@ -292,7 +290,7 @@ def _read(stored: StoredQuery, wish: ModifyQuery) -> tuple[Query, tuple[Task, ..
     return query, Network(query, stored.inputs, stored.kept).tasks()
 
 
-def _not_confirmed(running: RunningQuery) -> UnavailableError:
+def _not_confirmed(running: QueryCopy) -> UnavailableError:
     return UnavailableError(
         f"{running.name}: the modification is written down, and counts once its secondary has "
         "heard of it; ask again"

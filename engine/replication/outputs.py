@@ -12,8 +12,8 @@ from engine.objects.alteration import Alteration, altered
 from engine.objects.definitions import AlteredOutput
 from engine.replication.announcements import Announcements
 from engine.replication.queries import QueryHost
+from engine.replication.query_copy import QueryCopy
 from engine.replication.replicas.primaries import Primaries
-from engine.replication.running_query import RunningQuery
 from overlay.errors import MedusaError, NotFoundError, UnavailableError
 from overlay.events import Events
 
@@ -61,13 +61,13 @@ class Outputs:
                 entry = replace(entry, altered={**entry.altered, stream: known})
                 self._queries.write(running, entry=entry)
             await self._tell_secondary(running)
-            logs, tasks = self._queries.logs, [each.runner.task for each in running.tasks]
-            await self._announcements.announce_altered(logs.entries(running.stored, tasks))
-            await logs.define_outputs(running.stored, tasks)
+            made = running.entries(running.stored, running.plan)
+            await self._announcements.announce_altered(made)
+            await running.define_outputs(running.stored, running.plan)
             self._queries.publish_soon(running)  # what has not been told yet
         self._events.note("info", f"altered {stream}: {alteration.in_words()}")
 
-    async def _tell_secondary(self, running: RunningQuery) -> None:
+    async def _tell_secondary(self, running: QueryCopy) -> None:
         if not running.stored.term.secondary:
             return
         async with self._primaries.care(running.name).talking:

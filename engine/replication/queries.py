@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -16,23 +16,16 @@ from engine.objects.availability import Mode
 from engine.objects.definitions import QueryEntry, StreamEntry
 from engine.objects.differing import queries_differ
 from engine.objects.query import Query, QueryStatus
-from engine.objects.readers import Readers
 from engine.objects.schema import END
 from engine.replication.announcements import Announcements
-from engine.replication.directory import Directory
-from engine.replication.following.book import Followers
-from engine.replication.moves.placed_task import PlacedTask
+from engine.replication.copy import Copy, Workshop
 from engine.replication.moves.placements import Placement, replaced
+from engine.replication.query_copy import QueryCopy, drop_logs
 from engine.replication.query_creation import Creation
 from engine.replication.query_files import QueryFiles
-from engine.replication.query_logs import QueryLogs
-from engine.replication.running_query import RunningQuery
 from engine.replication.stored_query import StoredQuery, written
 from engine.replication.term import QUERIES, Term
-from engine.streams.config import EngineConfig
-from engine.streams.kept import KeptStream, LogKey
-from engine.streams.store import StreamStore
-from engine.tasks.execution import Executor
+from engine.streams.kept import LogKey
 from engine.tasks.plan import Task
 from engine.tasks.status import TaskStatus
 from overlay.errors import (
@@ -43,8 +36,7 @@ from overlay.errors import (
     UnavailableError,
 )
 from overlay.killpoints import KillPoint, kill_point
-from overlay.listeners import Listeners
-from overlay.node import Overlay
+from overlay.listeners import Decision, Listeners
 
 _DONE: Final = {QueryStatus.RUNNING: "started", QueryStatus.STOPPED: "stopped"}
 
@@ -58,12 +50,11 @@ class QueryHost:
 
     Args:
         folder: one JSON file a query.
-        nursery: runs their tasks.
 
     Attributes:
         readers: who may read what.
         files: those of the queries, also of those whose secondary this peer is.
-        logs: opens what they read and make. announcements: tells others of them.
+        announcements: tells others of them. shop: makes copies of their tasks.
         changed: told of every placement of a task that counts: (task, before, now).
         deleted: told of a query that is no more.
         vacated: returns once this peer does not stand by for a query of that name; raises what
@@ -75,39 +66,27 @@ class QueryHost:
     """
 
     def __init__(
-        self,
-        folder: Path,
-        *,
-        overlay: Overlay,
-        store: StreamStore,
-        catalog: Catalog,
-        directory: Directory,
-        announcements: Announcements,
-        readers: Readers,
-        followers: Followers,
-        executor: Executor,
-        config: EngineConfig,
-        nursery: trio.Nursery,
+        self, folder: Path, shop: Workshop, catalog: Catalog, announcements: Announcements
     ) -> None:
-        self.readers = readers
+        self.readers = shop.readers
         self.files = QueryFiles(folder)
-        self.logs = QueryLogs(store, followers, overlay, config)
         self.announcements = announcements
-        self._peer = overlay.identity.peer_id.hex()
-        self._clock = overlay.clock
-        self._store = store
-        self._creation = Creation(overlay, catalog, store, readers)
-        self._directory = directory
-        self._followers = followers
-        self._executor = executor
-        self._events = overlay.events
-        self._nursery = nursery
-        self._queries: dict[str, RunningQuery] = {}
+        self.shop = shop
+        self._peer = shop.here
+        self._clock = shop.overlay.clock
+        self._store = shop.store
+        self._creation = Creation(shop.overlay, catalog, shop.store, shop.readers)
+        self._directory = shop.directory
+        self._followers = shop.followers
+        self._executor = shop.executor
+        self._events = shop.overlay.events
+        self._nursery = shop.nursery
+        self._queries: dict[str, QueryCopy] = {}
         self._changing = trio.Lock()
         self.changed: Listeners[[str, Placement, Placement]] = Listeners()
-        self.deleted: Callable[[RunningQuery], None] = lambda _: None
-        self.vacated: Callable[[str], Awaitable[None]] = _nobody_is_there
-        self.appointed: Callable[[], None] = lambda: None
+        self.deleted: Listeners[[QueryCopy]] = Listeners()
+        self.vacated: Decision[[str], Awaitable[None]] = Decision(_nobody_is_there)
+        self.appointed: Listeners[[]] = Listeners()
         self.pending: dict[str, StoredQuery] = {}
         self.leaving: set[str] = set()
         self.unfit: dict[str, tuple[StoredQuery, str]] = {}
@@ -198,7 +177,7 @@ class QueryHost:
         running = self.get(name)
         self._check_unread(running)
         await self._remove(running.stored)
-        self.deleted(running)
+        self.deleted.tell(running)
 
     def _check_fit(self, name: str) -> None:
         if name in self.unfit:
@@ -206,7 +185,7 @@ class QueryHost:
 
     # -- over restarts and failovers; see also `Resuming` -------------------------------------
 
-    def take_over(self, running: RunningQuery) -> None:
+    def take_over(self, running: QueryCopy) -> None:
         """Have a query that another peer had, or may have had: it runs first, and is published as
         soon as may be."""
         running.taken_over_at = trio.current_time()
@@ -217,9 +196,9 @@ class QueryHost:
             with suppress(StorageError):  # it has no workers, and is told so when it asks
                 self._place_home(running)
         self.publish_soon(running)
-        self.appointed()
+        self.appointed.tell()
 
-    async def take_up(self, running: RunningQuery) -> None:
+    async def take_up(self, running: QueryCopy) -> None:
         """Go on with a query of the last run."""
         if running.stored.availability.mode is not Mode.NONE:
             running.parted_at = trio.current_time()  # from whom, is forgotten
@@ -234,13 +213,13 @@ class QueryHost:
         else:
             await self._call_home(running)  # a crash may have come between
 
-    def admit(self, running: RunningQuery) -> None:
+    def admit(self, running: QueryCopy) -> None:
         """It is found by its name here."""
         self._queries[running.name] = running
         for task in running.tasks:
             self._directory.believe(Term(task.name, running.stored.term.number))
 
-    async def relinquish(self, name: str) -> RunningQuery:
+    async def relinquish(self, name: str) -> QueryCopy:
         """It is another peer's, which has published it: stop it, and forget it but for its logs.
 
         Raises:
@@ -265,7 +244,7 @@ class QueryHost:
 
     # -- what there is --------------------------------------------------------------------------
 
-    def get(self, name: str) -> RunningQuery:
+    def get(self, name: str) -> QueryCopy:
         """
         Raises:
             NotFoundError: this peer is not its primary.
@@ -278,10 +257,10 @@ class QueryHost:
         """Whether this peer has, or may have, the query itself, or something of it yet."""
         return name in self._queries or name in self.leaving
 
-    def all(self) -> list[RunningQuery]:
+    def all(self) -> list[QueryCopy]:
         return list(self._queries.values())
 
-    def replicated(self) -> list[RunningQuery]:
+    def replicated(self) -> list[QueryCopy]:
         """Those that ask for a secondary."""
         return [
             running
@@ -306,13 +285,13 @@ class QueryHost:
             for task in running.tasks
         )
 
-    def tasks(self) -> list[PlacedTask]:
+    def tasks(self) -> list[Copy]:
         """Every task of the queries that run."""
         return [
             task for running in self._queries.values() if running.running for task in running.tasks
         ]
 
-    def find(self, task: str) -> tuple[StoredQuery, PlacedTask]:
+    def find(self, task: str) -> tuple[StoredQuery, Copy]:
         """A task by its name, and the query it is part of.
 
         Raises:
@@ -327,14 +306,14 @@ class QueryHost:
     # -- what is decided about them -------------------------------------------------------------
 
     @kill_point(KillPoint.QUERY_PLACE)
-    def place(self, placed: PlacedTask, placement: Placement) -> None:
+    def place(self, placed: Copy, placement: Placement) -> None:
         """Write down who works on a task from now on; it counts from then. Blocking.
 
         Raises:
             NotFoundError: its query is not ours any more.
             StorageError: the disk does not take it; nothing has changed.
         """
-        running = self.get(placed.runner.task.query)
+        running = self.get(placed.task.query)
         placements = replaced(placed.placements, placement)
         before = placed.current
         stored = running.stored.placed(placed.name, placements)
@@ -343,7 +322,7 @@ class QueryHost:
         self.changed.tell(placed.name, before, placement)
 
     @kill_point(KillPoint.QUERY_WRITE)
-    def write(self, running: RunningQuery, **changes: object) -> None:
+    def write(self, running: QueryCopy, **changes: object) -> None:
         """Write down what changes of a query; it counts from then. Blocking.
 
         Raises:
@@ -356,38 +335,40 @@ class QueryHost:
         self.files.save(stored)
         running.stored = stored
 
-    def appoint(self, running: RunningQuery, term: Term) -> None:
+    def appoint(self, running: QueryCopy, term: Term) -> None:
         """Another term, written down and then announced. Blocking. Raises: as `write`."""
         parted = tuple(peer for peer in running.stored.parted if peer != term.secondary)
         self.write(running, written_term=written(term), parted=parted)
         self.publish_soon(running)
-        self.appointed()
+        self.appointed.tell()
 
-    def publish_soon(self, running: RunningQuery) -> None:
-        """`RunningQuery.publish`, in the background, until it is done."""
+    def publish_soon(self, running: QueryCopy) -> None:
+        """`QueryCopy.publish`, in the background, until it is done."""
         self.announcements.tell_soon(running.name, partial(running.publish, self.announcements))
 
-    async def name_worker(self, placed: PlacedTask) -> None:
+    async def name_worker(self, placed: Copy) -> None:
         """Publish who computes a task now.
 
         Raises:
             NotFoundError: its query is not ours any more.
             MedusaError: that cannot be published.
         """
-        running = self.get(placed.runner.task.query)
+        running = self.get(placed.task.query)
         await running.publish_term(placed, self.announcements)
 
     # -- their logs and tasks -----------------------------------------------------------------
 
-    async def prepare(self, stored: StoredQuery) -> RunningQuery:
-        """See `QueryLogs.prepare`."""
-        return await self.logs.prepare(stored, self._executor)
+    async def prepare(self, stored: StoredQuery) -> QueryCopy:
+        """A copy of the query whose tasks can be started; see `QueryCopy.prepare`.
 
-    def build(
-        self, stored: StoredQuery, tasks: Sequence[Task], logs: Mapping[str, KeptStream]
-    ) -> RunningQuery:
-        """See `QueryLogs.build`."""
-        return self.logs.build(stored, tasks, logs, self._executor)
+        Raises:
+            InvalidInputError: it does not type-check.
+        """
+        participant = self.shop.overlay.identity.participant
+        plan = await self.shop.overlay.threads.run(participant, stored.network.tasks)
+        copy = QueryCopy(self.shop, stored, plan)
+        await copy.prepare()
+        return copy
 
     def warm(self, tasks: Sequence[Task] = ()) -> None:
         """Start what computes, so that the first job, of these tasks say, does not wait for it."""
@@ -407,28 +388,28 @@ class QueryHost:
             await tried.wait()
         return self._executor.trouble
 
-    def start(self, running: RunningQuery) -> None:
+    def start(self, running: QueryCopy) -> None:
         """Let its tasks go on."""
         self.warm()
-        running.start(self._nursery)
+        running.start()
 
-    async def _stop(self, running: RunningQuery) -> None:
+    async def _stop(self, running: QueryCopy) -> None:
         if running.running:
             await running.stop()
             await self._call_home(running)
 
-    async def _call_home(self, running: RunningQuery) -> None:
+    async def _call_home(self, running: QueryCopy) -> None:
         """A query that does not run has no workers."""
         for task in self._place_home(running):
             await self.name_worker(task)
 
-    def _place_home(self, running: RunningQuery) -> list[PlacedTask]:
+    def _place_home(self, running: QueryCopy) -> list[Copy]:
         away = [task for task in running.tasks if task.current.term.holder]
         for task in away:
             self.place(task, Placement(Term(task.name, task.next_number(), since=task.boundary)))
         return away
 
-    def _check_unread(self, running: RunningQuery) -> None:
+    def _check_unread(self, running: QueryCopy) -> None:
         for output in running.stored.entry.outputs:
             readers = ", ".join(sorted(entry.query.name for entry in self.consumers(output)))
             if readers:
@@ -447,7 +428,7 @@ class QueryHost:
                 for task in running.tasks:
                     task.runner.release()
             self.files.remove(name)
-            await self.logs.drop(stored)
+            await drop_logs(self.shop, stored)
             await self.announcements.withdraw_query(stored)
 
 

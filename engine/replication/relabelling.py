@@ -23,15 +23,15 @@ from msgspec.structs import replace
 from engine.objects.definitions import ANY, CONTRACT, StreamEntry
 from engine.objects.readers import Readers
 from engine.replication.announcements import Announcements
-from engine.replication.moves.assigned_task import AssignedTask
+from engine.replication.copy import Copy
 from engine.replication.moves.assignments import Assignments
 from engine.replication.moves.checks import check_worker
+from engine.replication.moves.guest import Guest
 from engine.replication.moves.mover import Mover
-from engine.replication.moves.placed_task import PlacedTask
 from engine.replication.moves.returning import Returning
 from engine.replication.queries import QueryHost
+from engine.replication.query_copy import QueryCopy
 from engine.replication.replicas.standbys import Standbys
-from engine.replication.running_query import RunningQuery
 from engine.streams.kept import KeptStream, Role
 from engine.streams.store import StreamStore
 from engine.streams.subscriptions import Subscriptions, consumer_of
@@ -80,7 +80,7 @@ class QueryLabels:
             inputs = _known(standby.stored.inputs, latest)
             yield partial(standby.relabel, replace(standby.stored, inputs=inputs))
 
-    async def _look_at_query(self, running: RunningQuery, latest: Latest) -> None:
+    async def _look_at_query(self, running: QueryCopy, latest: Latest) -> None:
         inputs = _known(running.stored.inputs, latest)
         other = inputs != running.stored.inputs
         if other:
@@ -88,19 +88,18 @@ class QueryLabels:
         for placed in running.tasks:
             await self._look_at_worker(placed, running.stored.network)
         if other:
-            tasks = [placed.runner.task for placed in running.tasks]
-            logs = self._queries.logs
+            made = running.entries(running.stored, running.plan)
             # first: whoever hears of the change here looks it up
-            await self._announcements.announce_altered(logs.entries(running.stored, tasks))
-            await logs.define_outputs(running.stored, tasks)
+            await self._announcements.announce_altered(made)
+            await running.define_outputs(running.stored, running.plan)
             self._queries.publish_soon(running)
 
-    async def _look_at_worker(self, placed: PlacedTask, network: Network) -> None:
+    async def _look_at_worker(self, placed: Copy, network: Network) -> None:
         if not placed.current.term.holder or placed.moving.locked():
             return
         worker = self._mover.participant_of(placed.current.term.holder)
         try:
-            check_worker(placed.runner.task, network, worker, self._readers)
+            check_worker(placed.task, network, worker, self._readers)
         except NotAuthorisedError as error:
             self._events.note("warning", f"takes {placed.name} home: {error}")
             await self._mover.take_home(placed.name)
@@ -121,7 +120,7 @@ class AssignedLabels:
         for assigned in self._assignments.all():
             yield partial(self._look_at, assigned, latest)
 
-    async def _look_at(self, assigned: AssignedTask, latest: Latest) -> None:
+    async def _look_at(self, assigned: Guest, latest: Latest) -> None:
         inputs = _known(assigned.inputs_now, latest)
         if inputs != assigned.inputs_now:
             await self._assignments.relabel(assigned, inputs)

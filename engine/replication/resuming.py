@@ -4,30 +4,29 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from engine.replication.directory import Directory
 from engine.replication.queries import QueryHost
+from engine.replication.query_copy import tidy_logs
 from engine.replication.stored_query import StoredQuery
 from engine.replication.term import QUERIES
 from overlay.errors import InvalidInputError, StorageError
-from overlay.node import Overlay
 
 
 class Resuming:
     """Of one peer."""
 
-    def __init__(self, queries: QueryHost, directory: Directory, overlay: Overlay) -> None:
+    def __init__(self, queries: QueryHost) -> None:
         self._queries = queries
-        self._directory = directory
-        self._peer = overlay.identity.peer_id.hex()
-        self._clock = overlay.clock
-        self._events = overlay.events
+        self._directory = queries.shop.directory
+        self._peer = queries.shop.here
+        self._clock = queries.shop.overlay.clock
+        self._events = queries.shop.overlay.events
 
     async def resume(self) -> None:
         """Take up the queries of the last run where they stood; what others may have taken over is
         `QueryHost.pending`."""
         queries = self._queries
         known = {stored.name: self._renumbered(stored) for stored in queries.files.load()}
-        await queries.logs.tidy(known)  # before anybody reads what is left over
+        await tidy_logs(queries.shop, known)  # before anybody reads what is left over
         for stored in known.values():
             await self._resume(stored)
         await queries.announcements.withdraw_all_but(set(known))

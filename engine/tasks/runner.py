@@ -200,10 +200,6 @@ class TaskRunner:
         for log in self._inputs.values():
             log.release(self._consumer)
 
-    def input(self, stream: str) -> StreamLog | None:
-        """The log of one of its inputs."""
-        return self._inputs.get(stream)
-
     @property
     def input_boundary(self) -> int:
         """How far all inputs are, microseconds, as far as it reads them."""
@@ -237,14 +233,6 @@ class TaskRunner:
         """Take it to need what it needed elsewhere, until it is measured here: cores, rows/s."""
         if load > 0:
             self._load.expect(load, rate, trio.current_time())
-
-    def hold_for_bill(self, boundary: int | None) -> None:
-        """Keep the part of the inputs that is still to be counted; None: none."""
-        for log in self._inputs.values():
-            if boundary is None:
-                log.release(Hold("bill", self.task.name))
-            else:
-                log.hold(Hold("bill", self.task.name), boundary)
 
     def count(self, after: int, upto: int) -> int:
         """Input tuples with after < stime <= upto.

@@ -202,9 +202,9 @@ def reached(peer: Peer, name: str, life: int, look: int, now: float) -> Iterator
     engine = peer.engine
     placed = [(task.name, task.fork) for task in engine.queries.tasks()]
     assigned = [  # of what it takes over as well meanwhile, it has both
-        (f"{each.user} for {each.stored.owner[:8]}", each.fork)
+        (f"{each.user} for {each.stored.owner[:8]}", each.copy.fork)
         for each in engine.assignments.all()
-        if each.ready and not each.at_rest.is_set()
+        if each.copy is not None and each.copy.ready and each.work.going_on
     ]
     for task, fork in (*placed, *assigned):
         if fork is not None and fork.given > BEGINNING:

@@ -17,8 +17,9 @@ from engine.objects.definitions import Producer, StreamEntry
 from engine.objects.kinds import STREAM as STREAMS
 from engine.objects.schema import END
 from engine.replication.announcements import Announcements
+from engine.replication.copy import Workshop
 from engine.replication.directory import Directory
-from engine.replication.running_query import RunningQuery
+from engine.replication.query_copy import QueryCopy
 from engine.replication.stored_query import StoredQuery
 from engine.replication.term import Term
 from overlay.errors import ConflictError
@@ -60,7 +61,8 @@ async def test_a_task_that_moves_while_its_query_is_published_is_published_where
     stored = SimpleNamespace(
         name=name, term=Term(name, 7, "aa", ("bb",)), entry=query, published=query
     )
-    running = RunningQuery(cast("StoredQuery", stored), [placed])
+    running = QueryCopy(cast("Workshop", None), cast("StoredQuery", stored), ())
+    running.tasks.append(placed)
     directory = SimpleNamespace(believe=believed.append)
     async with trio.open_nursery() as nursery:
         announcements = Announcements(

@@ -39,7 +39,7 @@ class Around:
             peers=SimpleNamespace(get=lambda peer: SimpleNamespace(participant=PARTICIPANTS[peer])),
         )
         self.host = SimpleNamespace(
-            task_status=lambda: (), all=lambda: self.queries, appointed=lambda: None
+            task_status=lambda: (), all=lambda: self.queries, appointed=Listeners[[]]()
         )
         self.directory = Directory(
             cast("Overlay", overlay), cast("Any", None), cast("trio.Nursery", None)
@@ -118,7 +118,7 @@ async def test_a_takeover_is_published_at_once_however_many_streams_there_are(
     await trio.sleep(0.9)
     around.has("medusa://mit.edu/taken", 9999)
     before = len(around.published)
-    around.host.appointed()
+    around.host.appointed.tell()
     await trio.testing.wait_all_tasks_blocked()
     (latest,) = around.published[before:]
     assert latest.versions[0].stream == key_of("medusa://mit.edu/taken")

@@ -147,7 +147,7 @@ async def test_a_secondary_that_is_ahead_puts_the_boundary_off(
             assert standby is not None
             await until(lambda: standby.boundaries[one.name("sums")] == END, "the secondary, too")
             for stream in (one.name("kept"), one.name("sums")):
-                own, other = one.kept(stream).log, standby._kept[stream].log
+                own, other = one.kept(stream).log, standby.copy.logs[stream].log
                 assert own.read(own.start).table.equals(other.read(other.start).table)
 
 

@@ -17,8 +17,8 @@ from moving_tasks import SIZE_US, Sums, expected, post, siblings, windows
 from engine.objects.definitions import StreamDefinition, StreamEntry
 from engine.objects.query import Filter, Query, QueryStatus
 from engine.objects.schema import BEGINNING, END
+from engine.replication.copy import Copy
 from engine.replication.following import origin
-from engine.replication.following.book import Followers
 from engine.replication.moves.assignments import Assignments
 from engine.replication.moves.messages import (
     Assignment,
@@ -29,7 +29,6 @@ from engine.replication.moves.messages import (
     Progress,
 )
 from engine.replication.moves.mover import Mover
-from engine.replication.moves.placed_task import PlacedTask
 from engine.streams.kept import KeptStream
 from overlay.errors import (
     BusyError,
@@ -95,7 +94,7 @@ def welcome(place: Place) -> None:
     place.up.engine.assignments.admit = lambda *_: None
 
 
-def placed(place: Place) -> PlacedTask:
+def placed(place: Place) -> Copy:
     return place.up.engine.queries.find(place.name("out"))[1]
 
 
@@ -194,9 +193,9 @@ async def test_a_call_that_is_left_leaves_a_task_that_works(
             calls: list[str] = []
             original, assign = Assignments._follow_inputs, Assignments.assign
 
-            async def slow(self: Assignments, assigned: Any) -> Any:
+            async def slow(self: Assignments, *arguments: Any) -> Any:
                 await go_on.wait()
-                return await original(self, assigned)
+                return await original(self, *arguments)
 
             async def count(self: Assignments, *arguments: Any) -> Progress:
                 calls.append("assign")
@@ -229,7 +228,7 @@ async def test_inputs_are_shared_only_where_they_reach_back_far_enough(tmp_path:
         async with one.client() as client:
             await make_stream(client, one, "s")
         entry = one.kept("s").entry
-        followers: Followers = two.up.engine.assignments._followers
+        followers = two.up.engine.followers
 
         async def follow(user: str, owner: str, after: int) -> KeptStream:
             return await followers.follow_from(entry, user, silent, after, owner)
@@ -252,9 +251,9 @@ async def test_an_output_is_never_ahead_of_its_inputs(tmp_path: Path, boundary: 
             source, sums = await running(client, one)
             await one.up.engine.mover.move(one.name("out"), two.id, Deal(giver=one.id))
             (lying,) = two.up.engine.assignments.all()
-            assert lying.kept is not None
-            lying.scope.cancel()
-            lying.kept.log.append(boundary, None)
+            assert lying.copy is not None
+            lying.work.cancel()
+            lying.copy.kept.log.append(boundary, None)
             await post(client, source, range(250, 520))
             await sums.take(519)
             assert not placed(one).current.term.holder
@@ -470,7 +469,7 @@ async def test_a_worker_restarts_where_it_was_not_where_it_began(tmp_path: Path)
                 await sums.take(at + 9)
             begun = placed(one).current.term.since
             await until(
-                lambda: two.up.engine.assignments.all()[0].kept.log.start > begun,  # type: ignore[union-attr]
+                lambda: two.up.engine.assignments.all()[0].copy.kept.log.start > begun,  # type: ignore[union-attr]
                 "the output's beginning is gone",
             )
             await until(lambda: three.kept("s").log.start > HOUR_US, "and so is the input's")
@@ -571,7 +570,9 @@ async def test_inputs_that_nobody_counts_are_let_go(tmp_path: Path) -> None:
                 await post(client, source, range(start, start + 100))
                 await sums.take(start + 99)
             (guest,) = two.up.engine.assignments.all()
-            await until(lambda: guest.inputs[0].log.start > since, "the worker lets go")
+            assert guest.copy is not None
+            log = guest.copy.inputs[source].log
+            await until(lambda: log.start > since, "the worker lets go")
 
 
 async def test_a_placement_of_the_future_is_refused_and_never_made_after(tmp_path: Path) -> None:

@@ -365,7 +365,7 @@ async def test_a_query_whose_stop_was_not_waited_for_can_be_started_again(
             with trio.CancelScope() as scope:
                 scope.cancel()
                 await running.stop()
-            running.start(place.up.engine.queries._nursery)
+            running.start()
             sums = Sums(client, place.name("out"))
             await client.post_event(source, rows((at, at) for at in range(777)), end=True)
             await sums.take(END)

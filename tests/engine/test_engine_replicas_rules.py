@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from engine.objects.definitions import StreamDefinition, StreamEntry
 from engine.objects.query import Aggregate, AggregateFunction, Box, Filter, Function, Query
 from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
-from engine.replication.replicas.choice import preferred
 from engine.replication.replicas.lead import Lead
 from engine.replication.replicas.positions import needed, reached
+from engine.replication.replicas.primaries import preferred
 from engine.replication.replicas.watch import (
     ASK_S,
     DOUBT_S,

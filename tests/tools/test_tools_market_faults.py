@@ -139,9 +139,10 @@ async def test_who_never_pays_fills_no_disk(
         since = placed.current.term.since
         for _ in range(5):
             await town.work.post(100)
-        await until(lambda: guest.inputs[0].log.start > since, "the worker lets go")
-        log = placed.runner.input(town.work.source)
-        assert log is not None
+        assert guest.copy is not None
+        (there,) = guest.copy.inputs.values()
+        await until(lambda: there.log.start > since, "the worker lets go")
+        log = placed.inputs[town.work.source].log
         bill = Hold("bill", town.task)
         await until(lambda: bill not in log.retention.consumers, "the owner holds nothing for it")
         town.work.check()

@@ -32,9 +32,9 @@ from tools_market_town import (
 
 from contracts.market.events import Event, Received
 from contracts.market.messages import Answer, Item, Offer
-from engine.replication.moves.assigned_task import AssignedTask
+from engine.replication.copy import Copy
+from engine.replication.moves.guest import Guest
 from engine.replication.moves.messages import Progress
-from engine.replication.moves.placed_task import PlacedTask
 from engine.streams.messages import Done
 from overlay.errors import InvalidInputError
 from tools.market.trader import TELL, Tell
@@ -121,7 +121,7 @@ async def test_one_that_counts_wrongly(
     tmp_path: Path, loads: Loads, monkeypatch: pytest.MonkeyPatch, liar: str
 ) -> None:
     """It is on record at both, and people are told; not more is paid than the payer counts."""
-    kind: type[AssignedTask] | type[PlacedTask] = AssignedTask if liar == "payee" else PlacedTask
+    kind: type[Guest] | type[Copy] = Guest if liar == "payee" else Copy
     real: Callable[..., int] = kind.count
     factor = 2 if liar == "payee" else 0
     monkeypatch.setattr(kind, "count", lambda *args: factor * real(*args))

@@ -15,7 +15,7 @@ import trio
 from contracts.deals import Account, DealKey
 from contracts.ledger import Ledger
 from contracts.settlement import Settlement
-from engine.replication.moves.assigned_task import AssignedTask
+from engine.replication.moves.guest import Guest
 from overlay.errors import MedusaError
 from overlay.gossip.events import Health
 from overlay.identity import parse_peer_id
@@ -93,7 +93,7 @@ class Arrears:
             if upto is not None and health(key.account.payer) is Health.ALIVE:
                 yield key, upto
 
-    def _is_billed(self, task: AssignedTask) -> bool:
+    def _is_billed(self, task: Guest) -> bool:
         """Whether its deal still goes on: an owner may say that the deal is over, and let the task
         run."""
         deal, key = task.stored.assignment.deal, task.stored.key
@@ -116,5 +116,5 @@ class Arrears:
             self._overlay.events.note("warning", text)
 
 
-def _is_paid_for(task: AssignedTask) -> bool:
+def _is_paid_for(task: Guest) -> bool:
     return task.stored.since is not None and bool(task.stored.assignment.deal.contract)

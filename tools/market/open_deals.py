@@ -13,7 +13,7 @@ from contracts.deals import DealKey, LoadRate
 from contracts.ledger import Ledger, Standing
 from contracts.settlement import Ended
 from engine.objects.schema import END
-from engine.replication.moves.placed_task import PlacedTask
+from engine.replication.copy import Copy
 from overlay.errors import NotFoundError
 from tools.market.boundaries import clamped, stime_of
 from tools.market.tasks import Tasks
@@ -84,7 +84,7 @@ class OpenDeals:
                     yield Ended(deal.task, deal.fence, end)
 
 
-def _end_of(placed: PlacedTask, standing: Standing) -> int | None:
+def _end_of(placed: Copy, standing: Standing) -> int | None:
     """Where that placement ended; None: it lasts."""
     for placement in placed.placements:
         if placement.term.number == standing.deal.fence:

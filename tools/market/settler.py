@@ -33,7 +33,7 @@ from contracts.settlement import (
     Settlement,
     Tick,
 )
-from engine.replication.moves.assigned_task import StoredAssignment
+from engine.replication.moves.guest import StoredAssignment
 from engine.replication.moves.messages import Deal, MoveRecord, PassOn
 from engine.replication.moves.placements import Placement
 from engine.streams.messages import Done

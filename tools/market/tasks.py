@@ -44,7 +44,7 @@ class Tasks:
             if placed.boundary == END:
                 continue
             placed.measure()
-            item = item_of(placed.runner.task, owner=here, load=placed.load, cost_ns=placed.cost_ns)
+            item = item_of(placed.task, owner=here, load=placed.load, cost_ns=placed.cost_ns)
             current = placed.current
             if current.term.holder:
                 yield TaskOut(item, current.payee, current.owed.contract, current.owed.price)
@@ -54,9 +54,9 @@ class Tasks:
     def guests(self) -> Iterator[TaskHere]:
         """The tasks that it runs for others."""
         for assigned in self.assignments.all():
-            if assigned.stored.since is None or assigned.runner is None:
+            if assigned.stored.since is None or assigned.copy is None:
                 continue  # room is kept for it
-            status = assigned.runner.status(stopped=False)
+            status = assigned.copy.status()
             deal = assigned.stored.assignment.deal
             item = item_of(
                 assigned.task,
@@ -71,7 +71,7 @@ class Tasks:
         that we run it for."""
         try:
             stored, placed = self.queries.find(item.task)
-            task, network = placed.runner.task, stored.network
+            task, network = placed.task, stored.network
         except NotFoundError:
             try:
                 assigned = self.assignments.of_task(item.task)

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from engine.replication.moves.assigned_task import StoredAssignment
+from engine.replication.moves.guest import StoredAssignment
 from overlay.errors import DamagedError
 from overlay.files import load_folder, refuse, save_json, storing
 from overlay.killpoints import KillPoint, kill_point

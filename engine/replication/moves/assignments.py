@@ -16,11 +16,8 @@ import msgspec
 import trio
 
 from engine.objects.definitions import StreamEntry, check_stream
-from engine.objects.readers import Readers
 from engine.objects.schema import BEGINNING
-from engine.replication.directory import Directory
-from engine.replication.following.book import Followers
-from engine.replication.moves.assigned_task import AssignedTask, StoredAssignment
+from engine.replication.copy import Copy, Workshop
 from engine.replication.moves.assignment_files import AssignmentFiles
 from engine.replication.moves.checks import (
     check_form,
@@ -29,6 +26,7 @@ from engine.replication.moves.checks import (
     permitted_task,
     planned_task,
 )
+from engine.replication.moves.guest import Guest, StoredAssignment
 from engine.replication.moves.messages import (
     Activate,
     Assignment,
@@ -39,15 +37,13 @@ from engine.replication.moves.messages import (
     Standing,
 )
 from engine.replication.moves.owners import ask_owner
-from engine.streams.config import EngineConfig
+from engine.replication.moves.placements import Placement
+from engine.replication.term import Term
 from engine.streams.kept import KeptStream, LogKey, Role
-from engine.streams.retention import Hold
-from engine.streams.store import OUTPUT, StreamStore
-from engine.tasks.execution import Executor
+from engine.streams.store import OUTPUT
 from engine.tasks.plan import Task
-from engine.tasks.revisions.runner import runner_of
 from engine.tasks.status import TaskStatus
-from engine.tasks.tentative.fork import Fork
+from engine.tasks.windows import needed_after
 from overlay.concurrency import Locks
 from overlay.errors import (
     BusyError,
@@ -59,7 +55,6 @@ from overlay.errors import (
 )
 from overlay.killpoints import KillPoint, kill_point
 from overlay.listeners import Decision, Listeners
-from overlay.node import Overlay
 
 CONFIRM_S: Final = 2.0
 """How often the owner is asked whether it still counts on us, seconds."""
@@ -75,7 +70,6 @@ class Assignments:
     """
     Args:
         folder: one JSON file an assignment.
-        nursery: runs their tasks.
 
     Attributes:
         expect: as `admit`, of what has not been planned yet: a definition costs seconds to look at.
@@ -86,30 +80,15 @@ class Assignments:
             At least once. Both: (assignment, boundary).
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        overlay: Overlay,
-        store: StreamStore,
-        directory: Directory,
-        readers: Readers,
-        followers: Followers,
-        executor: Executor,
-        config: EngineConfig,
-        nursery: trio.Nursery,
-    ) -> None:
+    def __init__(self, folder: Path, shop: Workshop) -> None:
         self._files = AssignmentFiles(folder)
-        self._overlay = overlay
-        self._participant = overlay.identity.participant
-        self._store = store
-        self._directory = directory
-        self._readers = readers
-        self._followers = followers
-        self._executor = executor
-        self._config = config
-        self._nursery = nursery
-        self._tasks: dict[tuple[str, int], AssignedTask] = {}
+        self._shop = shop
+        self._overlay = shop.overlay
+        self._participant = shop.overlay.identity.participant
+        self._store = shop.store
+        self._followers = shop.followers
+        self._nursery = shop.nursery
+        self._tasks: dict[tuple[str, int], Guest] = {}
         self._released: dict[tuple[str, str, int], int] = {}
         # its owner may take its time with any of this, and others have tasks here as well
         self._changing = Locks()
@@ -118,14 +97,14 @@ class Assignments:
         self.activated: Listeners[[StoredAssignment, int]] = Listeners()
         self.ended: Listeners[[StoredAssignment, int]] = Listeners()
 
-    def all(self) -> list[AssignedTask]:
+    def all(self) -> list[Guest]:
         return list(self._tasks.values())
 
     def task_status(self) -> tuple[TaskStatus, ...]:
         return tuple(
-            each.runner.status(stopped=False, owner=each.stored.owner)
+            each.copy.status(owner=each.stored.owner)
             for each in self.all()
-            if each.runner is not None
+            if each.copy is not None
         )
 
     async def assign(self, owner: str, participant: str, request: Assignment) -> Progress:
@@ -147,27 +126,19 @@ class Assignments:
                 known = await self._take(owner, participant, request)
             return known.progress
 
-    async def _take(self, owner: str, participant: str, request: Assignment) -> AssignedTask:
+    async def _take(self, owner: str, participant: str, request: Assignment) -> Guest:
         earlier = [each for each in self.all() if each.task.name == request.task]
         if any(each.stored.assignment.fence > request.fence for each in earlier):
             raise ConflictError(f"{request.task}: fence {request.fence} is over")
         self.expect(owner, participant, request)
         check_form(request, self._overlay.clock())
-        task = await permitted_task(
-            request,
-            participant,
-            self._participant,
-            threads=self._overlay.threads,
-            store=self._store,
-            directory=self._directory,
-            readers=self._readers,
-        )
+        task = await permitted_task(request, participant, self._shop)
         if len(self._tasks) - len(earlier) >= MAX_ASSIGNMENTS:
             raise BusyError(f"this peer runs {MAX_ASSIGNMENTS} tasks for others already")
         self.admit(owner, participant, request, task)
         for each in earlier:
             await self._settle(each)
-        assigned = AssignedTask(StoredAssignment(request, owner), task)
+        assigned = Guest(StoredAssignment(request, owner), task)
         self._files.save(assigned.stored)
         self._tasks[assigned.stored.key] = assigned
         # not here: who calls may leave while the disk is slow, and come again
@@ -175,7 +146,7 @@ class Assignments:
         await assigned.opened.wait()
         return assigned
 
-    async def _open(self, assigned: AssignedTask, resumed: bool = False) -> None:
+    async def _open(self, assigned: Guest, resumed: bool = False) -> None:
         """Run it, or let its owner hear why that cannot be."""
         try:
             await self._start(assigned, resumed)
@@ -185,7 +156,7 @@ class Assignments:
         finally:
             assigned.opened.set()
 
-    async def _settle(self, assigned: AssignedTask) -> None:
+    async def _settle(self, assigned: Guest) -> None:
         """Another fence takes its place: the owner knows up to where it was used."""
         stored = assigned.stored
         answer = Confirmed(Standing.RELEASED)
@@ -193,48 +164,37 @@ class Assignments:
             answer = await self._ask(stored)
         await self._end(assigned, answer.until, answer.since)
 
-    async def _start(self, assigned: AssignedTask, resumed: bool) -> None:
+    async def _start(self, assigned: Guest, resumed: bool) -> None:
         """Open its logs, and run it. resumed: it ran here before a restart."""
-        stored, task = assigned.stored, assigned.task
-        assigned.kept = await self._keep_output(stored, task, resumed=resumed)
-        await self._define(assigned.kept, assigned)  # the owner may have said more meanwhile
-        inputs = await self._follow_inputs(assigned)
-        assigned.inputs = tuple(inputs.values())
-        assigned.runner = runner_of(
+        request, task = assigned.stored.assignment, assigned.task
+        kept = await self._keep_output(assigned.stored, task, resumed=resumed)
+        logs = await self._follow_inputs(assigned, kept.log.boundary)
+        taken = Placement(Term(task.name), load=request.load, rate=request.rate)
+        assigned.copy = copy = Copy(
+            self._shop,
             task,
-            inputs={name: kept.log for name, kept in inputs.items()},
-            output=assigned.kept.log,
-            executor=self._executor,
-            config=self._config,
-            events=self._overlay.events,
+            {**logs, task.output: kept},
+            bound_s=request.query.availability.bound_s,
+            placements=(taken,),
+            user=assigned.user,
         )
-        bound_s = network_of(stored.assignment).query.availability.bound_s
-        if bound_s and task.of is None:
-            assigned.fork = Fork(
-                assigned.runner,
-                inputs=inputs,
-                output=assigned.kept,
-                bound_s=bound_s,
-                executor=self._executor,
-                config=self._config,
-                events=self._overlay.events,
-            )
-        assigned.runner.expect(stored.assignment.load, stored.assignment.rate)
-        assigned.runner.hold()
-        if stored.since is not None:
-            self._tell_activated(assigned, stored.since)
-        elif stored.assignment.deal.contract:
-            assigned.hold_for_bill(assigned.boundary)  # what it computes before it hears that it is
-        self._nursery.start_soon(self._executor.prepare)
-        self._nursery.start_soon(assigned.run)
+        await self._define(assigned)  # the owner may have said more meanwhile
+        copy.runner.hold()
+        if assigned.stored.since is not None:
+            self._tell_activated(assigned, assigned.stored.since)
+        elif request.deal.contract:
+            copy.hold_for_bill(copy.boundary)  # what it computes before it hears that it is
+        self._nursery.start_soon(self._shop.executor.prepare)
+        assigned.work.start(self._nursery, assigned.run)
 
-    def _tell_activated(self, assigned: AssignedTask, since: int) -> None:
+    def _tell_activated(self, assigned: Guest, since: int) -> None:
         if assigned.stored.assignment.deal.contract:
             assigned.hold_for_bill(since)
         self.activated.tell(assigned.stored, since)
 
     @kill_point(KillPoint.ASSIGNMENT_FOLLOW_INPUTS)
-    async def _follow_inputs(self, assigned: AssignedTask) -> dict[str, KeptStream]:
+    async def _follow_inputs(self, assigned: Guest, boundary: int) -> dict[str, KeptStream]:
+        """boundary: its output's."""
         task, owner = assigned.task, assigned.stored.owner
         network = network_of(assigned.stored.assignment)
         return {
@@ -242,7 +202,7 @@ class Assignments:
                 network.entry_of(name, schema, owner),
                 assigned.user,
                 assigned.origin,
-                assigned.needed,
+                needed_after(task, boundary),
                 owner,
             )
             for name, schema in zip(task.inputs, task.input_schemas, strict=True)
@@ -279,13 +239,16 @@ class Assignments:
             if stored != before:
                 self._files.save(stored)
                 assigned.stored = stored
-            if assigned.kept is not None:
-                await self._define(assigned.kept, assigned)
+            await self._define(assigned)
             self._tell_activated(assigned, request.since)
 
-    async def _define(self, kept: KeptStream, assigned: AssignedTask) -> None:
-        task, stored = assigned.task, assigned.stored
-        entry = assigned.network.entry_of(task.output, task.output_schema, stored.owner)
+    async def _define(self, assigned: Guest) -> None:
+        if assigned.copy is None:
+            return  # that is done when it is opened
+        task, kept = assigned.task, assigned.copy.kept
+        if self._store.get(*kept.key) is not kept:
+            return  # it is being dropped
+        entry = assigned.network.entry_of(task.output, task.output_schema, assigned.stored.owner)
         if kept.entry != entry:
             check_stream(entry.stream)
             await self._store.define(kept, entry)
@@ -300,7 +263,7 @@ class Assignments:
         reached = self._released.get((owner, request.task, request.fence), BEGINNING)
         return Released(reached)
 
-    async def _end(self, assigned: AssignedTask, until: int | None, since: int | None) -> None:
+    async def _end(self, assigned: Guest, until: int | None, since: int | None) -> None:
         """What is not known of its end is what we have done: who pays says what was used. It may be
         the first that we hear of having been the task's worker at all."""
         if assigned.stored.since is None and until is not None and since is not None:
@@ -311,17 +274,16 @@ class Assignments:
             self.ended.tell(assigned.stored, until)
         await self._drop(assigned)
 
-    async def relabel(self, assigned: AssignedTask, inputs: dict[str, StreamEntry]) -> None:
+    async def relabel(self, assigned: Guest, inputs: dict[str, StreamEntry]) -> None:
         """What its query reads has the readers now that these entries say.
 
         Raises:
             InvalidInputError: more of them are restricted than one stream may be made from.
         """
         assigned.inputs_now = inputs
-        if assigned.kept is not None:
-            await self._define(assigned.kept, assigned)
+        await self._define(assigned)
 
-    def of_task(self, task: str) -> AssignedTask:
+    def of_task(self, task: str) -> Guest:
         """
         Raises:
             NotFoundError: it does not run here.
@@ -331,7 +293,7 @@ class Assignments:
                 return each
         raise NotFoundError(f"{task} is not run here for another peer")
 
-    def find(self, task: str, fence: int) -> AssignedTask:
+    def find(self, task: str, fence: int) -> Guest:
         """
         Raises:
             NotFoundError: it does not run here.
@@ -341,7 +303,7 @@ class Assignments:
             raise NotFoundError(f"{task} with fence {fence} is not run here")
         return assigned
 
-    def _theirs(self, owner: str, task: str, fence: int) -> AssignedTask:
+    def _theirs(self, owner: str, task: str, fence: int) -> Guest:
         assigned = self.find(task, fence)
         if assigned.stored.owner != owner:
             raise NotFoundError(f"{task} with fence {fence} is not run here for {owner[:8]}")
@@ -360,7 +322,7 @@ class Assignments:
                 text = f"does not run {stored.assignment.task} any more: {error}"
                 self._overlay.events.note("error", text)
                 continue
-            self._tasks[stored.key] = assigned = AssignedTask(stored, task)
+            self._tasks[stored.key] = assigned = Guest(stored, task)
             await self._open(assigned, resumed=True)
         outputs = {LogKey(each.task.output, OUTPUT) for each in self.all()}
         for kept in self._store.all():
@@ -375,7 +337,7 @@ class Assignments:
                 for assigned in self.all():
                     nursery.start_soon(self._confirm, assigned)
 
-    async def _confirm(self, assigned: AssignedTask) -> None:
+    async def _confirm(self, assigned: Guest) -> None:
         stored, known_s = assigned.stored, trio.current_time() - assigned.known_at
         try:
             try:
@@ -392,7 +354,7 @@ class Assignments:
             )
 
     async def _ask(self, stored: StoredAssignment) -> Confirmed:
-        return await ask_owner(self._overlay, self._directory, stored)
+        return await ask_owner(self._overlay, self._shop.directory, stored)
 
     async def _heed(self, stored: StoredAssignment, answer: Confirmed) -> None:
         if answer.standing is Standing.RELEASED:
@@ -408,27 +370,22 @@ class Assignments:
         if len(self._released) > MAX_ASSIGNMENTS:
             del self._released[next(iter(self._released))]
 
-    async def _stop(self, assigned: AssignedTask) -> int:
+    async def _stop(self, assigned: Guest) -> int:
         """End the work; who reads its output from here finds the next worker. Returns how far the
         output had come."""
         await assigned.opened.wait()
-        if assigned.runner is not None:
-            assigned.scope.cancel()
-            await assigned.at_rest.wait()
-            assigned.runner.release()
-        reached = assigned.boundary
-        if assigned.kept is not None:
-            await self._store.drop(assigned.kept.key)
-        assigned.runner = assigned.kept = None
-        return reached
+        await assigned.work.stop()
+        if assigned.copy is not None:
+            assigned.copy.runner.release()
+        await self._store.drop(LogKey(assigned.task.output, OUTPUT))
+        assigned.hold_for_bill(None)
+        return assigned.boundary
 
     @kill_point(KillPoint.ASSIGNMENT_DROP)
-    async def _drop(self, assigned: AssignedTask) -> None:
+    async def _drop(self, assigned: Guest) -> None:
         with trio.CancelScope(shield=True):
             self._files.remove(assigned.stored)
             self._remember(assigned.stored, await self._stop(assigned))
-            for kept in assigned.inputs:
-                kept.log.release(Hold("bill", assigned.user))
             async with trio.open_nursery() as nursery:  # each may wait for a producer's last word
                 for name in assigned.task.inputs:
                     nursery.start_soon(self._followers.leave, name, assigned.user)

@@ -13,16 +13,14 @@ from functools import partial
 from engine.objects.definitions import check_stream
 from engine.objects.readers import Readers
 from engine.objects.schema import BEGINNING, END
-from engine.replication.directory import Directory
+from engine.replication.copy import Workshop
 from engine.replication.moves.messages import Assignment
 from engine.replication.term import TASKS
-from engine.streams.store import StreamStore
 from engine.tasks.former import check_history
 from engine.tasks.network import Network
 from engine.tasks.plan import Task
 from overlay.errors import InvalidInputError, NotAuthorisedError
 from overlay.names import ObjectName
-from overlay.threads import Threads
 
 
 def check_owner(request: Assignment, owner: str) -> None:
@@ -104,38 +102,30 @@ def check_worker(task: Task, network: Network, participant: str, readers: Reader
         readers.check(entry.stream, participant)
 
 
-async def permitted_task(
-    request: Assignment,
-    owner: str,
-    worker: str,
-    *,
-    threads: Threads,
-    store: StreamStore,
-    directory: Directory,
-    readers: Readers,
-) -> Task:
+async def permitted_task(request: Assignment, owner: str, shop: Workshop) -> Task:
     """`planned_task`, if it reads only what both its owner and we may read. What the owner says of
     the streams of others is compared with what they say.
 
     Args:
-        owner, worker: participants: that wants it run, and ours.
+        owner: the participant that wants it run.
 
     Raises:
         NotAuthorisedError: one may not read them all, or the owner wants to make one itself.
         InvalidInputError: they are not as it says.
         MedusaError: what they are cannot be found out now.
     """
-    task = await threads.run(owner, partial(planned_task, request))
+    worker = shop.overlay.identity.participant
+    task = await shop.overlay.threads.run(owner, partial(planned_task, request))
     network = network_of(request)
     check_stream(network.entry_of(task.output, task.output_schema, "").stream)
-    check_worker(task, network, worker, readers)
+    check_worker(task, network, worker, shop.readers)
     for name in task.inputs:
         if ObjectName.parse(name).participant == owner:
             continue
-        kept = store.serving(name)
-        published = await directory.entry(name) if kept is None else kept.entry
+        kept = shop.store.serving(name)
+        published = await shop.directory.entry(name) if kept is None else kept.entry
         for participant in (owner, worker):
-            readers.check(published.stream, participant)
+            shop.readers.check(published.stream, participant)
         claimed = request.inputs.get(name)
         if claimed is None:
             raise NotAuthorisedError(f"{name} is not for {owner} to make")

@@ -31,6 +31,7 @@ import trio
 
 from engine.objects.definitions import AlteredOutput
 from engine.objects.schema import END
+from engine.replication.copy import Copy
 from engine.replication.moves.checks import check_worker
 from engine.replication.moves.messages import (
     Assignment,
@@ -43,13 +44,11 @@ from engine.replication.moves.messages import (
     Progress,
     Standing,
 )
-from engine.replication.moves.placed_task import PlacedTask
 from engine.replication.moves.placements import Placement, standing
 from engine.replication.moves.telling import CALL_S, Teller
 from engine.replication.queries import QueryHost
 from engine.replication.stored_query import StoredQuery
 from engine.replication.term import Term
-from engine.streams.config import EngineConfig
 from overlay.errors import (
     ClosedError,
     ConflictError,
@@ -63,7 +62,6 @@ from overlay.errors import (
 from overlay.identity import parse_peer_id
 from overlay.killpoints import KillPoint, kill_point
 from overlay.listeners import Decision, Listeners
-from overlay.node import Overlay
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -95,20 +93,15 @@ class Mover:
             the move.
     """
 
-    def __init__(
-        self,
-        queries: QueryHost,
-        overlay: Overlay,
-        config: EngineConfig,
-        nursery: trio.Nursery,
-    ) -> None:
+    def __init__(self, queries: QueryHost) -> None:
+        shop = queries.shop
         self._queries = queries
-        self._overlay = overlay
-        self._patience_s = config.patience_s
-        self._nursery = nursery
-        self._here = overlay.identity.peer_id.hex()
+        self._overlay = shop.overlay
+        self._patience_s = shop.config.patience_s
+        self._nursery = shop.nursery
+        self._here = shop.here
         self._preparing: dict[tuple[str, str], int] = {}
-        self.teller = Teller(overlay, self._altered)
+        self.teller = Teller(shop.overlay, self._altered)
         self.records: deque[MoveRecord] = deque(maxlen=KEPT_RECORDS)
         self.may_pass_on: Decision[[Placement], None] = Decision(_only_siblings)
         self.missed: Listeners[[str, str]] = Listeners()
@@ -167,7 +160,7 @@ class Mover:
         """
         return await self.take_home(self._working(request.task, request.fence, worker).name)
 
-    def _working(self, task: str, fence: int, worker: str) -> PlacedTask:
+    def _working(self, task: str, fence: int, worker: str) -> Copy:
         _, placed = self._queries.find(task)
         if (placed.current.term.holder, placed.current.term.number) != (worker, fence):
             raise NotAuthorisedError(f"{task}: you are not its worker")
@@ -193,7 +186,7 @@ class Mover:
             return Confirmed(Standing.RELEASED)
         return standing(placed.placements, worker, request.fence)
 
-    def worker_of(self, task: str, fence: int, peer: str) -> PlacedTask:
+    def worker_of(self, task: str, fence: int, peer: str) -> Copy:
         """The task, if that peer works on it or prepares to.
 
         Raises:
@@ -203,7 +196,7 @@ class Mover:
             raise NotAuthorisedError(f"{task}: you are not its worker")
         return self._queries.find(task)[1]
 
-    def _altered(self, placed: PlacedTask) -> dict[str, AlteredOutput]:
+    def _altered(self, placed: Copy) -> dict[str, AlteredOutput]:
         try:
             return self._queries.find(placed.name)[0].entry.altered
         except NotFoundError:  # deleted meanwhile
@@ -215,7 +208,7 @@ class Mover:
         self._check_movable(placed, to)
         if to:
             check_worker(
-                placed.runner.task, stored.network, self.participant_of(to), self._queries.readers
+                placed.task, stored.network, self.participant_of(to), self._queries.readers
             )
         known = placed.current
         async with placed.moving:
@@ -264,7 +257,7 @@ class Mover:
         finally:
             del self._preparing[task, to]
 
-    def _check_movable(self, placed: PlacedTask, to: str) -> None:
+    def _check_movable(self, placed: Copy, to: str) -> None:
         if not placed.running:
             raise StoppedError(f"{placed.name} does not run: start its query first")
         if to and placed.runner.halt.value < END:
@@ -276,7 +269,7 @@ class Mover:
 
     @kill_point(KillPoint.MOVE_PREPARE)
     async def _prepare(
-        self, stored: StoredQuery, placed: PlacedTask, to: str, fence: int, deal: Deal
+        self, stored: StoredQuery, placed: Copy, to: str, fence: int, deal: Deal
     ) -> int:
         """Let the new worker get to where the output is; the bytes that it took over."""
         assignment = Assignment(
@@ -295,7 +288,7 @@ class Mover:
         )
         return await self._until_there(placed, to, assignment)
 
-    async def _until_there(self, placed: PlacedTask, to: str, assignment: Assignment) -> int:
+    async def _until_there(self, placed: Copy, to: str, assignment: Assignment) -> int:
         reason = "it said nothing"
         with trio.move_on_after(PREPARE_S):
             while True:
@@ -312,7 +305,7 @@ class Mover:
                 await trio.sleep(POLL_S)
         raise DeadlineError(f"{placed.name} was not moved to {to[:8]}: {reason}")
 
-    def _announce(self, placed: PlacedTask, record: MoveRecord, committed_at: float) -> None:
+    def _announce(self, placed: Copy, record: MoveRecord, committed_at: float) -> None:
         self._overlay.events.note(
             "info",
             f"moved {placed.name} from {record.source[:8]} to {record.target[:8]}",
@@ -323,9 +316,7 @@ class Mover:
         self._nursery.start_soon(self.teller.tell, placed)
         self._nursery.start_soon(self._note_stall, placed, record, committed_at)
 
-    async def _note_stall(
-        self, placed: PlacedTask, record: MoveRecord, committed_at: float
-    ) -> None:
+    async def _note_stall(self, placed: Copy, record: MoveRecord, committed_at: float) -> None:
         """Remember the move, with the time that the output stood still; 0: nothing came."""
         since = placed.current.term.since
         stood_s = 0.0
@@ -335,7 +326,7 @@ class Mover:
         self.records.append(msgspec.structs.replace(record, stall_ms=1000 * stood_s))
 
     @kill_point(KillPoint.MOVE_SEND_SUBSCRIBERS)
-    async def _send_subscribers(self, placed: PlacedTask) -> None:
+    async def _send_subscribers(self, placed: Copy) -> None:
         """The catalog first, so that who is sent away finds the worker there."""
         worker = placed.current.term.holder
         try:
@@ -367,7 +358,7 @@ class Mover:
                 if placed.watch(trio.current_time()) > patience_s:
                     self._nursery.start_soon(self._miss, placed)
 
-    async def _dismiss(self, placed: PlacedTask) -> None:
+    async def _dismiss(self, placed: Copy) -> None:
         """The output has ended: its worker has nothing more to do, and we have all of it."""
         async with placed.moving:
             if placed.running or not placed.current.term.holder:
@@ -377,7 +368,7 @@ class Mover:
                 self._queries.place(placed, home)
                 await self._send_subscribers(placed)
 
-    async def _miss(self, placed: PlacedTask) -> None:
+    async def _miss(self, placed: Copy) -> None:
         worker = placed.current.term.holder
         self._overlay.events.note(
             "warning",

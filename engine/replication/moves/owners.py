@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from engine.replication.directory import Directory
-from engine.replication.moves.assigned_task import StoredAssignment
+from engine.replication.moves.guest import StoredAssignment
 from engine.replication.moves.messages import Confirm, Confirmed, Standing
 from overlay.errors import UnavailableError
 from overlay.identity import parse_peer_id

@@ -1,22 +1,28 @@
 """The worker's side: tasks that this peer runs for others, and is to run no longer.
 
 Only the owner moves a task: it is asked to take it home, or to let a third peer go on with it.
+
+Copies of a task's inputs stay here as long as the task, or its bill, needs them. A partner must not
+stop our posts by that: its tasks go home once their inputs are over the bounds of `foreign`, which
+count inputs of tasks apart from what subscribers keep.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import trio
 
-from engine.replication.moves.assigned_task import AssignedTask
+from engine.replication.copy import Workshop
 from engine.replication.moves.assignments import Assignments
-from engine.replication.moves.crowding import crowding
+from engine.replication.moves.guest import Guest
 from engine.replication.moves.messages import GiveBackTask, MoveRecord, PassOn, Release
-from engine.streams.store import StreamStore
+from engine.streams.foreign import Held, to_let_go
+from engine.streams.retention import Hold
 from overlay.errors import MedusaError
 from overlay.identity import parse_peer_id
-from overlay.node import Overlay
+from overlay.names import ObjectName
 
 LOOK_S: Final = 2.0
 """How often it is looked for tasks that crowd our own streams, seconds."""
@@ -29,22 +35,13 @@ LEAVE_S: Final = 300.0
 
 
 class Returning:
-    """
-    Args:
-        nursery: runs what waits for an owner.
-    """
+    """Of one peer."""
 
-    def __init__(
-        self,
-        assignments: Assignments,
-        overlay: Overlay,
-        store: StreamStore,
-        nursery: trio.Nursery,
-    ) -> None:
+    def __init__(self, assignments: Assignments, shop: Workshop) -> None:
         self._assignments = assignments
-        self._overlay = overlay
-        self._store = store
-        self._nursery = nursery
+        self._overlay = shop.overlay
+        self._store = shop.store
+        self._nursery = shop.nursery
         self._going: set[str] = set()
 
     async def pass_on(self, task: str, request: PassOn) -> MoveRecord:
@@ -77,25 +74,31 @@ class Returning:
                 await self._assignments.release(stored.owner, Release(*stored.key))
             raise
 
-    def refuse(self, assigned: AssignedTask, why: str) -> None:
+    def refuse(self, assigned: Guest, why: str) -> None:
         """Compute no more of a task, and ask its owner to take it home, until it does."""
         if assigned.reason != why:
-            assigned.reason, assigned.ready = why, False
-            assigned.scope.cancel()
+            assigned.refuse(why)
         self._send_home(assigned.task.name, why)
 
     async def tend(self) -> None:
         """Send home what crowds our own streams, for ever."""
         while True:
             await trio.sleep(LOOK_S)
-            found = crowding(
-                self._assignments.all(),
-                self._overlay.identity.participant,
-                disk_bytes=self._store.room.limit_bytes,
-                short_bytes=self._store.room.short_bytes,
-            )
-            for task, why in found.items():
+            for task, why in self._crowding().items():
                 self._send_home(task, why)
+
+    def _crowding(self) -> dict[str, str]:
+        """The tasks that are to go home, each with the reason, for people."""
+        room, own = self._store.room, self._overlay.identity.participant
+        held = [held for guest in self._assignments.all() for held in _held(guest)]
+        gone = to_let_go(
+            [each for each in held if each.holder != own],
+            disk_bytes=room.limit_bytes,
+            short_bytes=room.short_bytes,
+            hold_s=1.0,
+            now=0.0,
+        )
+        return {each.consumer.id: why for each, why in gone.items()}
 
     def _send_home(self, task: str, why: str) -> None:
         if task not in self._going:
@@ -110,3 +113,11 @@ class Returning:
             self._overlay.events.note("warning", f"could not give back {task}: {error}")
         finally:
             self._going.discard(task)
+
+
+def _held(guest: Guest) -> Iterator[Held]:
+    """What is kept of its inputs."""
+    consumer, owner = Hold("task", guest.task.name), ObjectName.parse(guest.task.name).participant
+    inputs = () if guest.copy is None else guest.copy.inputs.values()
+    for kept in inputs:
+        yield Held(kept.key, consumer, owner, kept.log.bytes, since=0.0)

@@ -10,8 +10,8 @@ import trio
 
 from engine.objects.definitions import AlteredOutput
 from engine.objects.schema import BEGINNING
+from engine.replication.copy import Copy
 from engine.replication.moves.messages import Activate, Release, Released
-from engine.replication.moves.placed_task import PlacedTask
 from engine.replication.moves.placements import Placement
 from engine.streams.messages import Done
 from overlay.errors import MedusaError, UnavailableError
@@ -39,13 +39,13 @@ class Teller:
         altered: how the outputs of a task's query were altered.
     """
 
-    def __init__(self, overlay: Overlay, altered: Callable[[PlacedTask], Altered]) -> None:
+    def __init__(self, overlay: Overlay, altered: Callable[[Copy], Altered]) -> None:
         self._overlay = overlay
         self._altered = altered
         self._told: set[News] = set()
         self._telling: set[str] = set()
 
-    def untold(self, placed: PlacedTask) -> list[Placement]:
+    def untold(self, placed: Copy) -> list[Placement]:
         """Of the last two placements, those whose worker does not know yet what it is."""
         return [
             placement
@@ -53,7 +53,7 @@ class Teller:
             if placement.term.holder and self._news(placed, placement) not in self._told
         ]
 
-    async def tell(self, placed: PlacedTask) -> None:
+    async def tell(self, placed: Copy) -> None:
         """Once at a time; to be repeated while any are untold."""
         if placed.name in self._telling:
             return
@@ -68,9 +68,9 @@ class Teller:
         finally:
             self._telling.discard(placed.name)
 
-    async def until_told(self, placed: PlacedTask) -> None:
+    async def until_told(self, placed: Copy) -> None:
         """Returns once no former worker can still take itself for the task's worker, so that
-        `PlacedTask.given` says all.
+        `Copy.given` says all.
 
         Raises:
             UnavailableError: one lives and has not heard it yet.
@@ -88,19 +88,19 @@ class Teller:
             "compute it any more; try again"
         )
 
-    def _unheard(self, placed: PlacedTask) -> list[Placement]:
+    def _unheard(self, placed: Copy) -> list[Placement]:
         """Of those untold, the ones whose worker lives."""
         gossip, peers = self._overlay.gossip, self._overlay.peers
         named = [(each, parse_peer_id(each.term.holder)) for each in self.untold(placed)]
         return [each for each, peer in named if peers.get(peer) and not gossip.health(peer).gone]
 
-    def _news(self, placed: PlacedTask, placement: Placement) -> News:
+    def _news(self, placed: Copy, placement: Placement) -> News:
         works = placement.until is None
         altered = tuple(sorted(self._altered(placed).items())) if works else None
         return placed.name, placement.term.number, altered
 
     @kill_point(KillPoint.MOVE_TELL_PRODUCER)
-    async def _tell_one(self, placed: PlacedTask, placement: Placement) -> int:
+    async def _tell_one(self, placed: Copy, placement: Placement) -> int:
         """How far a worker had come that is none any more."""
         connection = await self._overlay.connect(parse_peer_id(placement.term.holder))
         if placement.until is None:

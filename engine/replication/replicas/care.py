@@ -12,9 +12,9 @@ import trio
 from engine.objects.availability import Mode, Recovery
 from engine.objects.schema import BEGINNING, END
 from engine.replication.following.book import Followers
+from engine.replication.query_copy import QueryCopy
 from engine.replication.replicas.lead import Lead
 from engine.replication.replicas.positions import needed, reached
-from engine.replication.running_query import RunningQuery
 from engine.replication.stored_query import StoredQuery
 from engine.streams.leases import Lease
 from engine.streams.log import StreamLog
@@ -87,26 +87,25 @@ def secondary_of(query: str) -> Hold:
     return Hold("secondary", query)
 
 
-def log_of(running: RunningQuery, stream: str) -> StreamLog:
+def log_of(running: QueryCopy, stream: str) -> StreamLog:
     """
     Raises:
         NotFoundError: the query neither reads nor makes that stream.
     """
-    for task in running.tasks:
-        log = task.kept.log if task.name == stream else task.runner.input(stream)
-        if log is not None:
-            return log
-    raise NotFoundError(f"{running.name} has no stream {stream[:256]!a}")
+    kept = running.logs.get(stream)
+    if kept is None:
+        raise NotFoundError(f"{running.name} has no stream {stream[:256]!a}")
+    return kept.log
 
 
-def streams_of(running: RunningQuery) -> tuple[str, ...]:
+def streams_of(running: QueryCopy) -> tuple[str, ...]:
     return (*running.stored.inputs, *(task.name for task in running.tasks))
 
 
-def positions(running: RunningQuery, *, modest: bool = False) -> dict[str, int]:
+def positions(running: QueryCopy, *, modest: bool = False) -> dict[str, int]:
     """From where a secondary that has nothing yet would go on. modest: an active one, with what we
     have of the inputs ourselves; consumers that are far behind are beyond it."""
-    tasks = [task.runner.task for task in running.tasks]
+    tasks = running.plan
     mode = running.stored.availability.mode
     if mode is Mode.AMNESIA:
         inputs = {name: log_of(running, name).boundary for name in running.stored.inputs}
@@ -129,7 +128,7 @@ def positions(running: RunningQuery, *, modest: bool = False) -> dict[str, int]:
     return found
 
 
-def hold_for(running: RunningQuery, care: Care, known: dict[str, int]) -> None:
+def hold_for(running: QueryCopy, care: Care, known: dict[str, int]) -> None:
     """Keep what a secondary begins with until it has it. known: the positions it is told."""
     mode, holder = running.stored.availability.mode, secondary_of(running.name)
     if mode is Mode.PASSIVE_STANDBY:
@@ -140,7 +139,7 @@ def hold_for(running: RunningQuery, care: Care, known: dict[str, int]) -> None:
             log_of(running, stream).hold(holder, known[stream], trio.current_time() + JOIN_S)
 
 
-def hold_all(running: RunningQuery) -> None:
+def hold_all(running: QueryCopy) -> None:
     """After a restart it is not known yet what the secondary has."""
     if running.stored.availability.mode is Mode.PASSIVE_STANDBY:
         for stream in streams_of(running):
@@ -148,19 +147,19 @@ def hold_all(running: RunningQuery) -> None:
             log.hold(secondary_of(running.name), log.start)
 
 
-def hold_no_more(running: RunningQuery) -> None:
+def hold_no_more(running: QueryCopy) -> None:
     """There is no secondary."""
     for stream in streams_of(running):
         log_of(running, stream).release(secondary_of(running.name))
 
 
-def has_copied(running: RunningQuery, care: Care, stream: str, boundary: int) -> None:
+def has_copied(running: QueryCopy, care: Care, stream: str, boundary: int) -> None:
     """A passive secondary has a stream up to there, and keeps it."""
     care.stored[stream] = boundary
     log_of(running, stream).hold(secondary_of(running.name), boundary)
 
 
-def let_go_upstream(running: RunningQuery, care: Care, followers: Followers) -> None:
+def let_go_upstream(running: QueryCopy, care: Care, followers: Followers) -> None:
     """Producers keep what a secondary may need that does not read them itself."""
     mode = running.stored.availability.mode
     for name in running.stored.inputs:
@@ -172,15 +171,15 @@ def let_go_upstream(running: RunningQuery, care: Care, followers: Followers) -> 
         followers.need(name, running.name, keep)
 
 
-def _checkpointed(running: RunningQuery, care: Care, name: str) -> int:
+def _checkpointed(running: QueryCopy, care: Care, name: str) -> int:
     """After which boundary the secondary would read an input from its producer."""
-    readers = [task for task in running.tasks if name in task.runner.task.inputs]
-    if any(task.runner.task.window is not None for task in readers):
+    readers = [task for task in running.plan if name in task.inputs]
+    if any(task.window is not None for task in readers):
         return care.stored.get(name, BEGINNING)
     return min(care.stored.get(task.name, BEGINNING) for task in readers)
 
 
-def release(running: RunningQuery, care: Care, now: float) -> bool:
+def release(running: QueryCopy, care: Care, now: float) -> bool:
     """Let consumers have what the secondary has; everything where that need not be, or where they
     would have to wait for longer than the bound of the query. now: on trio's clock, seconds.
 
@@ -214,7 +213,7 @@ def release(running: RunningQuery, care: Care, now: float) -> bool:
     return False
 
 
-def _is_overdue(running: RunningQuery, care: Care, stored: Mapping[str, int], now: float) -> bool:
+def _is_overdue(running: QueryCopy, care: Care, stored: Mapping[str, int], now: float) -> bool:
     """Whether consumers have waited for the secondary for longer than they asked to wait."""
     leads = {task.name: care.leads.setdefault(task.name, Lead()) for task in running.tasks}
     for task in running.tasks:
@@ -224,7 +223,7 @@ def _is_overdue(running: RunningQuery, care: Care, stored: Mapping[str, int], no
     return bool(asked.bound_s) and longest_s > asked.bound_s + asked.checkpoint_s
 
 
-def computed(running: RunningQuery, care: Care) -> dict[str, int]:
+def computed(running: QueryCopy, care: Care) -> dict[str, int]:
     """By output, the boundary up to which nobody will compute it again, whoever takes over."""
     found = {task.name: task.boundary for task in running.tasks}
     stored = running.stored
@@ -241,16 +240,16 @@ def computed(running: RunningQuery, care: Care) -> dict[str, int]:
     }
 
 
-def released(running: RunningQuery, care: Care) -> dict[str, int]:
+def released(running: QueryCopy, care: Care) -> dict[str, int]:
     """By stream, the boundary after which a secondary that has only what producers keep for it can
     come to have it."""
     if running.stored.availability.mode is not Mode.UPSTREAM_BACKUP:
         return {}
     kept = positions(running) | care.positions
     inputs = {name: kept[name] for name in running.stored.inputs}
-    return inputs | reached([task.runner.task for task in running.tasks], inputs)
+    return inputs | reached(running.plan, inputs)
 
 
-def open_gates(running: RunningQuery) -> None:
+def open_gates(running: QueryCopy) -> None:
     for task in running.tasks:
         task.kept.open_gate(END)

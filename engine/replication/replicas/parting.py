@@ -8,28 +8,27 @@ from __future__ import annotations
 
 from engine.objects.schema import BEGINNING
 from engine.replication.queries import QueryHost
+from engine.replication.query_copy import QueryCopy
 from engine.replication.replicas.asking import dismiss
 from engine.replication.replicas.watch import PARTED_S
-from engine.replication.running_query import RunningQuery
 from overlay.errors import MedusaError, UnavailableError
 from overlay.identity import parse_peer_id
-from overlay.node import Overlay
 
 
 class Parting:
     """Those of the queries whose primary this peer is."""
 
-    def __init__(self, overlay: Overlay, queries: QueryHost) -> None:
-        self._overlay = overlay
+    def __init__(self, queries: QueryHost) -> None:
+        self._overlay = queries.shop.overlay
         self._queries = queries
 
-    def part_from(self, running: RunningQuery, peer: str) -> None:
+    def part_from(self, running: QueryCopy, peer: str) -> None:
         """It may take itself for the secondary yet, or come to do so: written down."""
         parted = running.stored.parted_from(peer)
         if parted != running.stored.parted:
             self._queries.write(running, parted=parted)
 
-    async def settle(self, running: RunningQuery, *, alone: bool) -> dict[str, int]:
+    async def settle(self, running: QueryCopy, *, alone: bool) -> dict[str, int]:
         """Have all of them let go of it, until it is written down that they have. A secondary is
         none of them.
 
@@ -65,7 +64,7 @@ class Parting:
             )
         return given
 
-    async def _dismiss(self, running: RunningQuery, peer: str) -> dict[str, int]:
+    async def _dismiss(self, running: QueryCopy, peer: str) -> dict[str, int]:
         """
         Raises:
             MedusaError: it cannot be told, or has the query all the same.

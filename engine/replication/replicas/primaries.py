@@ -8,7 +8,8 @@ comes from us. Whether the query is this peer's at all: `engine.replication.repl
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -18,28 +19,24 @@ import trio
 from engine.objects.availability import Mode
 from engine.objects.schema import BEGINNING
 from engine.replication.digests import Digests
-from engine.replication.directory import Directory
-from engine.replication.following.book import Followers
 from engine.replication.queries import QueryHost
+from engine.replication.query_copy import QueryCopy
 from engine.replication.replicas import care as upkeep
 from engine.replication.replicas.asking import ask, dismiss
 from engine.replication.replicas.care import Care
-from engine.replication.replicas.choice import preferred
 from engine.replication.replicas.messages import KeepUp, KeptUp, StandBy
 from engine.replication.replicas.parting import Parting
 from engine.replication.replicas.succession import Succession
 from engine.replication.replicas.watch import PARTED_S
-from engine.replication.running_query import RunningQuery
 from engine.replication.stored_query import StoredQuery
 from engine.replication.term import Term
 from engine.streams.log import StreamLog
-from engine.streams.store import StreamStore
 from overlay.errors import ConflictError, MedusaError, NotFoundError, UnavailableError
 from overlay.gossip.events import Health
 from overlay.identity import parse_peer_id
 from overlay.killpoints import KillPoint, kill_point
+from overlay.listeners import Listeners
 from overlay.names import PeerId
-from overlay.node import Overlay
 
 __all__ = ["Care", "Primaries"]
 
@@ -56,42 +53,25 @@ what they wait for, of machines that have more to do now."""
 
 class Primaries:
     """
-    Args:
-        nursery: runs the calls.
-
     Attributes:
         refused: told of a query whose secondary cannot take its last modification.
     """
 
-    def __init__(
-        self,
-        *,
-        overlay: Overlay,
-        store: StreamStore,
-        directory: Directory,
-        followers: Followers,
-        queries: QueryHost,
-        digests: Digests,
-        nursery: trio.Nursery,
-    ) -> None:
-        self._overlay = overlay
-        self._store = store
-        self._directory = directory
-        self._followers = followers
+    def __init__(self, queries: QueryHost, digests: Digests) -> None:
+        shop = queries.shop
+        self._overlay = shop.overlay
+        self._store = shop.store
+        self._directory = shop.directory
+        self._followers = shop.followers
         self._queries = queries
         self._digests = digests
-        self._nursery = nursery
+        self._nursery = shop.nursery
         self._cares: dict[str, Care] = {}
-        self._parting = Parting(overlay, queries)
-        self._succession = Succession(
-            overlay=overlay,
-            directory=directory,
-            followers=followers,
-            queries=queries,
-            parting=self._parting,
-            stepped_down=self._forget,
-        )
-        self.refused: Callable[[RunningQuery], None] = lambda _: None
+        self._parting = Parting(queries)
+        self._succession = Succession(queries, self._parting)
+        self._succession.stepped_down.add(self._forget)
+        self.refused: Listeners[[QueryCopy]] = Listeners()
+        queries.deleted.add(self._deleted)
 
     def care(self, query: str) -> Care:
         return self._cares.setdefault(query, Care())
@@ -131,7 +111,7 @@ class Primaries:
             upkeep.has_copied(running, care, stream, boundary)
             self._release(running, care)
 
-    def _release(self, running: RunningQuery, care: Care) -> None:
+    def _release(self, running: QueryCopy, care: Care) -> None:
         if upkeep.release(running, care, trio.current_time()):
             bound_s = running.stored.availability.bound_s
             text = f"waits no longer for the secondary of {running.name}, until it has caught up"
@@ -139,7 +119,7 @@ class Primaries:
 
     # -- asked by whoever modifies a query, and holds `Care.talking` ------------------------------
 
-    async def reach(self, running: RunningQuery, *, alone: bool) -> dict[str, int]:
+    async def reach(self, running: QueryCopy, *, alone: bool) -> dict[str, int]:
         """How far others have given out its streams; see `Parting.settle`.
 
         Raises:
@@ -156,7 +136,7 @@ class Primaries:
         return given
 
     @kill_point(KillPoint.PRIMARY_TELL)
-    async def tell(self, running: RunningQuery) -> int:
+    async def tell(self, running: QueryCopy) -> int:
         """Let its secondary have the query as it is now; see `KeptUp.earliest`.
 
         Raises:
@@ -192,7 +172,7 @@ class Primaries:
                 if running.stored.term.secondary == peer.hex():
                     self._nursery.start_soon(self._look_after, running)
 
-    async def _look_after(self, running: RunningQuery) -> None:
+    async def _look_after(self, running: QueryCopy) -> None:
         care = self.care(running.name)
         if care.talking.locked():
             return
@@ -204,7 +184,7 @@ class Primaries:
                     "warning", f"misses the secondary of {running.name}: {error}"
                 )
 
-    async def _attend(self, running: RunningQuery, care: Care) -> None:
+    async def _attend(self, running: QueryCopy, care: Care) -> None:
         term = running.stored.term
         if self._succession.is_over(running):
             await self._succession.give_way(running)
@@ -219,7 +199,7 @@ class Primaries:
     def _lives(self, peer: str) -> bool:
         return not self._overlay.gossip.health(parse_peer_id(peer)).gone
 
-    async def _recruit(self, running: RunningQuery, care: Care) -> None:
+    async def _recruit(self, running: QueryCopy, care: Care) -> None:
         """Find a secondary. Until there is one, nothing waits for it."""
         care.reset()
         if running.stored.term.secondary:
@@ -256,13 +236,13 @@ class Primaries:
             alone = msgspec.structs.replace(running.stored.term, members=())
             self._queries.appoint(running, alone)
 
-    def _let_go_on(self, running: RunningQuery) -> None:
+    def _let_go_on(self, running: QueryCopy) -> None:
         """Nobody who may give out results of it does not know its last modification."""
         if running.halted and running.wait_s(PARTED_S) <= 0:
             running.go_on()
             self._queries.publish_soon(running)  # it was not to be known before
 
-    async def _stand_by(self, running: RunningQuery, care: Care, term: Term) -> bool:
+    async def _stand_by(self, running: QueryCopy, care: Care, term: Term) -> bool:
         """Whether that peer stands by; or else we have been succeeded."""
         stored = msgspec.structs.replace(
             running.stored.under(term), positions=upkeep.positions(running, modest=care.modest)
@@ -278,13 +258,13 @@ class Primaries:
             )
         return await self._heed(running, care, answer)
 
-    async def _keep_up(self, running: RunningQuery, care: Care) -> None:
+    async def _keep_up(self, running: QueryCopy, care: Care) -> None:
         term = running.stored.term
         if care.told is None or not _unchanged(care.told, running.stored):
             try:
                 await self._stand_by(running, care, term)
                 if care.earliest > BEGINNING:
-                    self.refused(running)
+                    self.refused.tell(running)
             except UnavailableError:
                 care.told = None
                 raise
@@ -308,7 +288,7 @@ class Primaries:
             care.has_heard(leases)
             await self._heed(running, care, answer)
 
-    async def _heed(self, running: RunningQuery, care: Care, answer: KeptUp) -> bool:
+    async def _heed(self, running: QueryCopy, care: Care, answer: KeptUp) -> bool:
         if not self._succession.is_ours(running):
             return True
         known = answer.written_term.of(running.name)
@@ -330,14 +310,14 @@ class Primaries:
                     upkeep.has_copied(running, care, stream, boundary)
         return True
 
-    def deleted(self, running: RunningQuery) -> None:
+    def _deleted(self, running: QueryCopy) -> None:
         """Its secondary hears of it; if not now, when it asks."""
         upkeep.hold_no_more(running)
         self._forget(running)
         if running.stored.term.secondary:
             self._nursery.start_soon(self._dismiss, running.stored.term)
 
-    def _forget(self, running: RunningQuery) -> None:
+    def _forget(self, running: QueryCopy) -> None:
         self._cares.pop(running.name, None)
 
     async def _dismiss(self, term: Term) -> None:
@@ -354,3 +334,20 @@ def _unchanged(told: StoredQuery, stored: StoredQuery) -> bool:
         parted=stored.parted,
     )
     return same == stored
+
+
+def preferred(
+    query: str, candidates: Iterable[PeerId], asked: str, is_busy: Callable[[PeerId], bool]
+) -> list[PeerId]:
+    """All candidates, the best first: the one asked for, then those with room, in an order that
+    differs from query to query, so that secondaries spread over the peers, and that hardly changes
+    when peers come and go (rendezvous hashing: Thaler and Ravishankar, 1998).
+
+    Args:
+        candidates: peer ids. asked: a peer id (hex), or "".
+    """
+
+    def rank(peer: PeerId) -> tuple[bool, bool, bytes]:
+        return peer.hex() != asked, is_busy(peer), hashlib.sha256(query.encode() + peer).digest()
+
+    return sorted(candidates, key=rank)

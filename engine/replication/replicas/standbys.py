@@ -16,8 +16,6 @@ import trio
 
 from engine.objects.query import QueryStatus
 from engine.objects.schema import BEGINNING
-from engine.replication.directory import Directory
-from engine.replication.following.book import Followers
 from engine.replication.queries import QueryHost
 from engine.replication.query_history import follows
 from engine.replication.replicas.messages import (
@@ -35,7 +33,6 @@ from engine.replication.term import QUERIES, Term
 from engine.streams.kept import KeptStream, Role
 from engine.streams.leases import Lease
 from engine.streams.messages import Done
-from engine.streams.store import StreamStore
 from overlay.errors import (
     BusyError,
     ConflictError,
@@ -49,7 +46,6 @@ from overlay.errors import (
 from overlay.gossip.events import Health
 from overlay.identity import parse_peer_id
 from overlay.names import ObjectName, PeerId
-from overlay.node import Overlay
 
 TICK_S: Final = 0.25
 """How often silent primaries are looked at, seconds."""
@@ -68,32 +64,21 @@ MAX_STANDBYS: Final = 500
 
 
 class Standbys:
-    """
-    Args:
-        nursery: runs what keeps them.
-    """
+    """Those of one peer."""
 
-    def __init__(
-        self,
-        *,
-        overlay: Overlay,
-        store: StreamStore,
-        directory: Directory,
-        followers: Followers,
-        queries: QueryHost,
-        nursery: trio.Nursery,
-    ) -> None:
-        self._overlay = overlay
-        self._here = overlay.identity.peer_id.hex()
-        self._participant = overlay.identity.participant
-        self._store = store
-        self._directory = directory
-        self._followers = followers
+    def __init__(self, queries: QueryHost) -> None:
+        shop = queries.shop
+        self._overlay = shop.overlay
+        self._here = shop.here
+        self._participant = shop.overlay.identity.participant
+        self._store = shop.store
+        self._directory = shop.directory
+        self._followers = shop.followers
         self._queries = queries
-        self._nursery = nursery
+        self._nursery = shop.nursery
         self._standbys: dict[str, Standby] = {}
         self._changing = trio.Lock()
-        queries.vacated = self.vacate
+        queries.vacated.made_by(self.vacate)
 
     def all(self) -> list[Standby]:
         return list(self._standbys.values())
@@ -311,18 +296,10 @@ class Standbys:
 
     async def _open(self, stored: StoredQuery, *, again: bool = False) -> Standby:
         """again: it is one of the last run; if it cannot be opened now, then later."""
-        tasks = await self._overlay.threads.run(self._participant, stored.network.tasks)
-        standby = Standby(
-            stored,
-            tasks,
-            overlay=self._overlay,
-            store=self._store,
-            followers=self._followers,
-            queries=self._queries,
-            resumed=again,
-        )
+        plan = await self._overlay.threads.run(self._participant, stored.network.tasks)
+        standby = Standby(self._queries, stored, plan, resumed=again)
         try:
-            await standby.open(self._nursery)
+            await standby.open()
         except BaseException:  # half of it would be looked after by nobody
             if not again:
                 await standby.drop()
@@ -335,6 +312,7 @@ class Standbys:
         await standby.drop()
 
     async def _take_over(self, standby: Standby, reason: str) -> None:
+        primary = standby.stored.term.holder
         try:
             await self._look_up(standby)
             async with self._changing:
@@ -350,7 +328,7 @@ class Standbys:
             standby.succeeding = False
         self._overlay.events.note(
             "warning",
-            f"took over {standby.name} from {standby.stored.term.holder[:8]}: {reason}",
+            f"took over {standby.name} from {primary[:8]}: {reason}",
             query=standby.name,
             term=term,
         )
@@ -419,10 +397,10 @@ class Standbys:
         stored = standby.decided or self._decide(standby)
         with trio.CancelScope(shield=True):
             await standby.leave_primary()
-            running = standby.running
-            if running is None:
-                running = await self._queries.prepare(stored)
+            running = standby.copy
             running.stored = stored
+            if not standby.computes:
+                await running.prepare()
             for task in running.tasks:
                 await self._store.change_role(task.kept, Role.DERIVED)
                 needed = stored.positions.get(task.name, task.kept.log.start)

@@ -6,25 +6,22 @@ query again, in a later term.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
 import trio
 
-from engine.replication.directory import Directory
-from engine.replication.following.book import Followers
 from engine.replication.queries import QueryHost
+from engine.replication.query_copy import QueryCopy
 from engine.replication.replicas import care as upkeep
 from engine.replication.replicas.asking import ask
 from engine.replication.replicas.messages import KeepUp
 from engine.replication.replicas.parting import Parting
-from engine.replication.running_query import RunningQuery
 from engine.replication.stored_query import StoredQuery
 from engine.replication.term import QUERIES, Term
 from overlay.errors import MedusaError, NotFoundError, UnavailableError
 from overlay.identity import parse_peer_id
-from overlay.node import Overlay
+from overlay.listeners import Listeners
 
 RECLAIM_S: Final = 3.0
 """How long a restarted primary tries to reach its secondary before it goes on alone, seconds."""
@@ -40,33 +37,25 @@ AGAIN_S: Final = 0.5
 class Succession:
     """Of the queries whose primary this peer is, or was before it restarted.
 
-    Args:
+    Attributes:
         stepped_down: told of a query that this peer has no more.
     """
 
-    def __init__(
-        self,
-        *,
-        overlay: Overlay,
-        directory: Directory,
-        followers: Followers,
-        queries: QueryHost,
-        parting: Parting,
-        stepped_down: Callable[[RunningQuery], None],
-    ) -> None:
-        self._overlay = overlay
-        self._here = overlay.identity.peer_id.hex()
-        self._directory = directory
-        self._followers = followers
+    def __init__(self, queries: QueryHost, parting: Parting) -> None:
+        shop = queries.shop
+        self._overlay = shop.overlay
+        self._here = shop.here
+        self._directory = shop.directory
+        self._followers = shop.followers
         self._queries = queries
         self._parting = parting
-        self._stepped_down = stepped_down
+        self.stepped_down: Listeners[[QueryCopy]] = Listeners()
 
-    def is_over(self, running: RunningQuery) -> bool:
+    def is_over(self, running: QueryCopy) -> bool:
         """A later term than ours is known."""
         return self._known_number(running.stored) > running.stored.term.number
 
-    def is_ours(self, running: RunningQuery) -> bool:
+    def is_ours(self, running: QueryCopy) -> bool:
         """Still: it may have been deleted while others were asked about it."""
         with suppress(NotFoundError):
             return self._queries.get(running.name) is running
@@ -93,7 +82,7 @@ class Succession:
         except MedusaError as error:
             self._overlay.events.note("warning", f"could not go on with {stored.name}: {error}")
 
-    async def give_way(self, running: RunningQuery) -> None:
+    async def give_way(self, running: QueryCopy) -> None:
         """It is over: the holder of the later term has it, unless that one is gone as well."""
         peer = await self._successor(running.stored)
         if not self.is_over(running) or not self.is_ours(running):  # by now
@@ -103,7 +92,7 @@ class Succession:
         else:
             await self.step_down(running)
 
-    async def step_down(self, running: RunningQuery) -> None:
+    async def step_down(self, running: QueryCopy) -> None:
         """Another peer has it. What is read here goes on as a mirror of what that one produces.
 
         Whatever fails on the way, nothing is served here any more at the end."""
@@ -116,14 +105,14 @@ class Succession:
                 for task in running.tasks:
                     await self._followers.part_with(task.kept)
                     task.kept.send_away()
-            await self._queries.logs.leave_inputs(running.stored)
+            await running.leave_inputs()
             await self._queries.announcements.withdraw_terms(running.stored)
         finally:
             self._queries.leaving.discard(running.name)
-        self._stepped_down(running)
+        self.stepped_down.tell(running)
         self._overlay.events.note("info", f"gave up {running.name}: it is another peer's now")
 
-    def _insist(self, running: RunningQuery, gone: str) -> None:
+    def _insist(self, running: QueryCopy, gone: str) -> None:
         """Have it again, in a later term than that of the peer that is gone."""
         self._parting.part_from(running, gone)
         known = (self._known_number(running.stored), running.stored.term.number)

@@ -1,0 +1,115 @@
+"""One task that this peer runs for another: what its owner says of it, and the copy."""
+
+from __future__ import annotations
+
+import trio
+from msgspec import Struct
+from msgspec.structs import replace
+
+from engine.objects.schema import BEGINNING
+from engine.replication.copy import Copy
+from engine.replication.following.origin import PRODUCER, READ_INPUT, Origin, Place, Right
+from engine.replication.moves.checks import network_of
+from engine.replication.moves.messages import Assignment, Progress
+from engine.tasks.network import Network
+from engine.tasks.plan import Task
+from overlay.concurrency import Job
+from overlay.errors import NotRetainedError
+from overlay.identity import parse_peer_id
+
+
+class StoredAssignment(Struct, frozen=True):
+    """
+    Attributes:
+        owner: peer id (hex).
+        since: the boundary from which on it is ours; None: we only prepare.
+    """
+
+    assignment: Assignment
+    owner: str
+    since: int | None = None
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.assignment.task, self.assignment.fence
+
+
+class Guest:
+    """
+    Attributes:
+        copy: what this peer has of the task; None until its logs are open.
+        work: lets it go on.
+        opened: set once it is running, or cannot be.
+        inputs_now: what its query reads, with the readers that it has now.
+        reason: why it never will go on.
+        known_at: when this peer took it, or was started again with it; asked_at: when its owner
+            was first asked in vain to take it back: on trio's clock, seconds.
+    """
+
+    def __init__(self, stored: StoredAssignment, task: Task) -> None:
+        self.stored = stored
+        self.task = task
+        self.copy: Copy | None = None
+        self.work = Job()
+        self.inputs_now = stored.assignment.inputs
+        self.reason = ""
+        self.known_at = trio.current_time()
+        self.asked_at: float | None = None
+        self.opened = trio.Event()
+
+    @property
+    def network(self) -> Network:
+        """The query that it is part of, as far as it is known here."""
+        return replace(network_of(self.stored.assignment), inputs=self.inputs_now)
+
+    @property
+    def user(self) -> str:
+        """Whom its mirrors are kept for."""
+        task, fence = self.stored.key
+        return f"{task} {fence}"
+
+    @property
+    def origin(self) -> Origin:
+        """Of an input: its producer, and the owner for the suffix that the producer let go of."""
+        owner = parse_peer_id(self.stored.owner)
+        return (PRODUCER, Place(owner, method=READ_INPUT, right=Right(*self.stored.key)))
+
+    @property
+    def boundary(self) -> int:
+        return BEGINNING if self.copy is None else self.copy.boundary
+
+    @property
+    def progress(self) -> Progress:
+        copy = self.copy
+        if copy is None:
+            return Progress(BEGINNING, 0, reason=self.reason or "it is not open yet")
+        reason = self.reason or copy.runner.reason
+        return Progress(copy.boundary, copy.runner.input_bytes, copy.ready, reason)
+
+    def count(self, after: int, upto: int) -> int:
+        """See `Copy.count`."""
+        if self.copy is None:
+            raise NotRetainedError(f"{self.task.name}: its inputs are not open yet")
+        return self.copy.runner.count(after, upto)
+
+    def hold_for_bill(self, boundary: int | None) -> None:
+        """See `Copy.hold_for_bill`."""
+        if self.copy is not None:
+            self.copy.hold_for_bill(boundary)
+
+    async def run(self) -> None:
+        """Compute it until its output has ended, or the reason is known why not."""
+        assert self.copy is not None, "it is open"
+        try:
+            await self.copy.catch_up()
+        except NotRetainedError as error:
+            self.reason = str(error)
+        else:
+            await self.copy.run()
+
+    def refuse(self, why: str) -> None:
+        """Compute no more of it."""
+        self.reason = why
+        if self.copy is not None:
+            self.copy.ready = False
+        self.work.cancel()
