@@ -17,6 +17,7 @@ from typing import Final
 
 import trio
 
+from engine.objects.query import outputs_of
 from engine.replication.moves.messages import MoveRecord, MoveTask
 from overlay.clients import open_client
 from overlay.concurrency import one_error
@@ -36,6 +37,7 @@ from testnet.bench.minutes import (
     stream,
 )
 from testnet.bench.moving_reference import measure_reference
+from testnet.kit.cast import publish
 from testnet.kit.peers import Federation, Peer, open_federation, participant_name
 from tools.client.async_client import AsyncMedusaClient, Endpoint, open_medusa
 from tools.home.folder import Home
@@ -126,7 +128,12 @@ async def _measure(federation: Federation, minutes: Minutes, acts: Sequence[Act]
     worker = await federation.admit_sibling(owner)
     await federation.together()
     async with open_medusa(owner.home.folder) as poster, open_medusa(owner.home.folder) as client:
-        (task,) = await _define(poster, owner.participant)
+        source, work = (
+            stream(owner.participant),
+            query(owner.participant, stream(owner.participant).name),
+        )
+        await publish(owner, (schema(owner.participant),), (source,), (work,))
+        (task,) = outputs_of(work.boxes[-1])
         consumer = Consumer(client, task)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(consumer.receive)
@@ -141,16 +148,6 @@ async def _measure(federation: Federation, minutes: Minutes, acts: Sequence[Act]
                     await worker.restart()
     _check(consumer, minutes, len(acts) + 1)
     return Run(schedule.began, consumer.seen, acts)
-
-
-async def _define(client: AsyncMedusaClient, participant: str) -> tuple[str, ...]:
-    """The stream and the query over it, running; gives what the query puts out."""
-    source, work = stream(participant), query(participant, stream(participant).name)
-    await client.create_schema(schema(participant))
-    await client.create_stream(source)
-    await client.create_query(work)
-    await client.start_query(work.name)
-    return tuple(box.output for box in work.boxes if hasattr(box, "output"))
 
 
 def _target(act: Act, worker: Peer) -> str:

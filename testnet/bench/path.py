@@ -29,9 +29,10 @@ from overlay.errors import InternalError
 from overlay.identity import Identity, Root
 from testnet.bench import Entry, entry
 from testnet.connections.conn import ARROW, conn_schema
-from testnet.connections.query import source_schema, source_stream
+from testnet.connections.query import source_stream
 from testnet.intrusion.board import Board
 from testnet.intrusion.run import Options, run_intrusion
+from testnet.kit.cast import publish
 from testnet.kit.peers import Federation, Peer, open_federation, participant_name
 from tools.client.async_client import open_medusa
 
@@ -125,9 +126,8 @@ async def _two_peers(federation: Federation) -> tuple[Peer, Peer]:
     near = await federation.found(participant_name(0))
     far = await federation.admit(participant_name(1))
     await far.ready()
-    async with open_medusa(near.home.folder) as owner:
-        await owner.create_schema(conn_schema(source_schema(near.participant)))
-        await owner.create_stream(source_stream(near.participant))
+    stream = source_stream(near.participant)
+    await publish(near, (conn_schema(stream.schema),), (stream,))
     return near, far
 
 

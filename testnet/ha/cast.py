@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
-import psutil
 import trio
 
 from engine.objects.availability import Mode
-from engine.objects.query import QueryStatus
 from engine.replication.status import PeerStatus
 from overlay.errors import MedusaError, UnavailableError
 from overlay.events import wall_clock
@@ -27,6 +24,7 @@ from testnet.ha.chain import (
 )
 from testnet.ha.figures import Cost
 from testnet.ha.variants import Variant
+from testnet.kit.cast import all_at_once, cpu_seconds, publish
 from testnet.kit.peers import CONFIG, Federation, Peer
 from tools.client.async_client import AsyncMedusaClient, open_medusa
 from tools.home.folder import Home
@@ -59,25 +57,6 @@ async def _sent(client: AsyncMedusaClient, count: int) -> int:
         if len(peers) == count and not silent:
             return sum(peer.sent_bytes for peer in peers)
     raise UnavailableError(f"these peers do not tell what they sent: {', '.join(silent)}")
-
-
-def cpu_seconds(pids: Iterable[int]) -> float:
-    """Of processes and all that they started, ended children included. Blocking, milliseconds."""
-    total = 0.0
-    for pid in pids:
-        with suppress(psutil.NoSuchProcess):
-            process = psutil.Process(pid)
-            total += _of(process)
-            for child in process.children(recursive=True):
-                with suppress(psutil.NoSuchProcess):
-                    total += _of(child)
-    return total
-
-
-def _of(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    ended = getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)
-    return float(times.user + times.system + ended)
 
 
 EPOCH_S: Final = 1.0
@@ -133,22 +112,18 @@ class Cast:
             made[name] = await federation.admit_sibling(first, name)
             report(f"{len(made) + 2} of {len(names) + 3} peers")
 
-        await _together(*(partial(admit, name) for name in names))
+        await all_at_once(partial(admit, name) for name in names)
         self.primaries = {server: made[server] for server in SERVERS}
         self.standbys = [made[name] for name in names[len(SERVERS) - 1 :]]
         await self._federation.together()
 
     async def define(self, variant: Variant) -> None:
         """Publish the source and a query on each server, all running."""
-        async with open_medusa(self.source_home.folder) as client:
-            await client.create_schema(SCHEMA)
-            await client.create_stream(SOURCE)
+        await publish(self._source, (SCHEMA,), (SOURCE,))
         for number, (server, peer) in enumerate(self.primaries.items()):
             standby = self.standbys[number % len(self.standbys)]
             work = query(server, variant.availability(standby.id))
-            async with open_medusa(peer.home.folder) as client:
-                await client.create_query(work)
-                await client.set_query_status(work.name, QueryStatus.RUNNING)
+            await publish(peer, queries=(work,))
 
     async def progress(self) -> str:
         """How far the chain is: which servers' Sparks run, and how far their answers go."""
@@ -165,20 +140,16 @@ class Cast:
             written = any(each.name == name and each.rows for each in status.streams)
             told[server] = f"{server}'s Spark is {status.spark}" + ", it answers" * written
 
-        await _together(*(partial(ask, *each) for each in self.primaries.items()))
+        await all_at_once(partial(ask, *each) for each in self.primaries.items())
         return "; ".join(told[server] for server in SERVERS)
 
     async def kill(self) -> None:
         """SIGKILL to B, C, D and E and to their JVMs, all at once."""
-        await _together(*(peer.kill_9 for peer in self.primaries.values()))
+        await all_at_once(peer.kill_9 for peer in self.primaries.values())
 
     async def restart(self) -> None:
         """The killed peers come back, in their homes."""
-
-        async def restart(peer: Peer) -> None:
-            await peer.restart()
-
-        await _together(*(partial(restart, peer) for peer in self.primaries.values()))
+        await all_at_once(peer.restart for peer in self.primaries.values())
 
     def returned(self, peers: Sequence[PeerStatus], variant: Variant) -> int:
         """How many of B, C, D and E run again, and do not think themselves the primary still."""
@@ -206,9 +177,3 @@ def secured(peers: Sequence[PeerStatus]) -> int:
 def primaries_of(peer: PeerStatus) -> set[str]:
     """The queries that a peer thinks itself the primary of."""
     return {replica.query for replica in peer.replicas if replica.role == "primary"}
-
-
-async def _together(*calls: Callable[[], Awaitable[object]]) -> None:
-    async with trio.open_nursery() as nursery:
-        for each in calls:
-            nursery.start_soon(each)

@@ -12,6 +12,7 @@ import trio
 
 from engine.objects.availability import Mode
 from engine.objects.schema import END, STIME
+from engine.replication.status import Snapshot
 from overlay.errors import DeadlineError, MedusaError
 from overlay.events import wall_clock
 from testnet.ha.cast import Cast, measure, secured
@@ -20,6 +21,7 @@ from testnet.ha.figures import HaResult, ModeResult, Observations, figures, judg
 from testnet.ha.plot import write_plot
 from testnet.ha.screen import HaBoard
 from testnet.ha.variants import NONE, VARIANTS, Variant
+from testnet.kit.cast import until_status
 from testnet.kit.patience import until, while_moving
 from testnet.kit.peers import open_federation
 from tools.client.async_client import AsyncMedusaClient, open_medusa
@@ -158,10 +160,14 @@ class Play:
             DeadlineError: they do not catch up.
         """
         found = 0
+
+        def all_secured(told: Snapshot) -> bool:
+            nonlocal found
+            found = secured(told.peers)
+            return found == len(SERVERS)
+
         async with while_moving("until the standbys have caught up", lambda: f"{found} have"):
-            while found < len(SERVERS):
-                found = secured((await client.status()).peers)
-                await trio.sleep(LOOK_S)
+            await until_status(client, all_secured)
 
     async def _until_returned(self, client: AsyncMedusaClient) -> None:
         run = self._run
@@ -169,13 +175,14 @@ class Play:
         def stands() -> str:
             return f"{run.returned} are, {run.secured} queries have a standby"
 
+        def all_returned(told: Snapshot) -> bool:
+            run.returned = self._cast.returned(told.peers, run.variant)
+            run.secured = secured(told.peers)
+            return run.returned == len(SERVERS)
+
         with suppress(DeadlineError):  # the run's figures say how many did
             async with while_moving("until the killed are back", stands):
-                while run.returned < len(SERVERS):
-                    peers = (await client.status()).peers
-                    run.returned = self._cast.returned(peers, run.variant)
-                    run.secured = secured(peers)
-                    await trio.sleep(LOOK_S)
+                await until_status(client, all_returned)
 
     def _fail(self, reason: str) -> None:
         self._run.failure = self._run.failure or reason

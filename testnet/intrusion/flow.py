@@ -12,6 +12,7 @@ import pyarrow as pa
 import trio
 
 from engine.objects.schema import BEGINNING, END
+from engine.replication.status import Snapshot
 from engine.streams.corrections import Change
 from overlay.connection import Connection
 from overlay.errors import (
@@ -25,6 +26,7 @@ from testnet.connections.query import COLUMNS, Answers, Row, source_stream
 from testnet.connections.traces import Trace, merge
 from testnet.intrusion.board import Board, Posting
 from testnet.kit.answers import Fold, Received
+from testnet.kit.cast import until_status
 from testnet.kit.pace import Part, Timing, paced
 from testnet.kit.patience import while_moving
 from testnet.kit.peers import Federation, Peer
@@ -253,13 +255,22 @@ async def admit(
     for peer in firsts:
         for _ in range(siblings.get(peer.participant, 0)):
             await federation.admit_sibling(peer)
-    opened = {}
+    opened: dict[str, AsyncMedusaClient] = {}
     for participant, homes in homes_of(federation.peers).items():
         dial = dial_running(homes)
         opened[participant] = await clients.enter_async_context(open_client_over(dial))
         board.say("admit", f"{participant} runs")
+
+    def together(told: Snapshot) -> bool:
+        board.snapshot = told
+        running = sum(peer.state == "running" for peer in told.peers)
+        board.say("admit", f"{running} of {len(federation.peers)} peers are together")
+        return running == len(federation.peers)
+
+    stage = board.stages["admit"]
     for client in opened.values():
-        await _until_together(client, len(federation.peers), board)
+        async with while_moving("until the peers find each other", lambda: stage.detail):
+            await until_status(client, together)
     return opened
 
 
@@ -283,16 +294,3 @@ def dial_running(homes: Sequence[Home]) -> Dial:
         return dial_to(homes[-1].folder, None)()
 
     return dial
-
-
-async def _until_together(client: AsyncMedusaClient, peers: int, board: Board) -> None:
-    """Wait until a peer sees all others running."""
-    stage = board.stages["admit"]
-    async with while_moving("until the peers find each other", lambda: stage.detail):
-        while True:
-            board.snapshot = await client.status()
-            running = sum(peer.state == "running" for peer in board.snapshot.peers)
-            stage.detail = f"{running} of {peers} peers are together"
-            if running == peers:
-                return
-            await trio.sleep(LOOK_S / 4)

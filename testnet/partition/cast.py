@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-import trio
-
-from engine.objects.query import QueryStatus
+from engine.replication.status import Snapshot
+from testnet.kit.cast import publish, until_status
 from testnet.kit.peers import CONFIG, Federation, Peer
 from testnet.partition.chain import FAR_OWNER, NEAR_OWNER, SCHEMA, Source, output, query
 from tools.client.async_client import open_medusa
@@ -15,7 +14,6 @@ from tools.client.async_client import open_medusa
 EPOCH_S: Final = 0.15
 """Shortest epoch, seconds, for each peer: a job takes a tenth of a second of a core that all of
 them share, and what is late because the machine is busy is no matter of the split."""
-LOOK_S: Final = 0.1
 
 PEER_CONFIG: Final = f"{CONFIG}\n[contracts]\ntrade = false\n\n[engine]\nepoch_s = "
 """medusa.toml of every peer. No market: nothing but the split shall happen."""
@@ -77,26 +75,22 @@ class Cast:
 
     async def define(self, sources: tuple[Source, ...], bound_s: float) -> None:
         """Publish the sources and a query on each server, all running."""
-        async with open_medusa(self.source.home.folder) as client:
-            await client.create_schema(SCHEMA)
+        await publish(self.source, (SCHEMA,))
         for source, peer in zip(sources, self.homes, strict=True):
-            async with open_medusa(peer.home.folder) as client:
-                await client.create_stream(source.stream)
+            await publish(peer, streams=(source.stream,))
         for number, peer in enumerate(self.servers):
             standby = self.replica if not number else None
             work = query(number, bound_s, "" if standby is None else standby.id)
-            async with open_medusa(peer.home.folder) as client:
-                await client.create_query(work)
-                await client.set_query_status(work.name, QueryStatus.RUNNING)
+            await publish(peer, queries=(work,))
 
     async def replica_is_ready(self) -> None:
         """Returns once it has caught up, and is known for that."""
+
+        def caught_up(told: Snapshot) -> bool:
+            return any(each.state == "caught up" for peer in told.peers for each in peer.replicas)
+
         async with open_medusa(self.servers[0].home.folder) as client:
-            while True:
-                peers = (await client.status()).peers
-                if any(each.state == "caught up" for peer in peers for each in peer.replicas):
-                    return
-                await trio.sleep(LOOK_S)
+            await until_status(client, caught_up)
 
     async def read_from(self) -> Peer | None:
         """Whom the last server reads the first one's output from."""

@@ -21,12 +21,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
-import psutil
 import trio
 from msgspec import Struct
 
 from overlay.errors import UnavailableError
 from overlay.listeners import Listeners
+from testnet.kit.cast import cpu_seconds
 from testnet.simulation.generate import generate
 from testnet.simulation.history import found
 from testnet.simulation.manifest import Manifest
@@ -105,11 +105,11 @@ class Worker:
     async def _watch(
         self, seed: int, cpu_limit_s: float, verdict: list[Result], scope: trio.CancelScope
     ) -> None:
-        process = psutil.Process(self._process.pid)
-        begun_s, begun_at = _cpu_s(process), trio.current_time()
+        pids = [self._process.pid]
+        begun_s, begun_at = cpu_seconds(pids), trio.current_time()
         while True:
             await trio.sleep(WATCH_S)
-            used_s, passed_s = _cpu_s(process) - begun_s, trio.current_time() - begun_at
+            used_s, passed_s = cpu_seconds(pids) - begun_s, trio.current_time() - begun_at
             if used_s > cpu_limit_s or passed_s > STILL_SHARE * cpu_limit_s:
                 self._process.kill()
                 text = f"it hangs: {used_s:.0f} s of CPU in {passed_s:.0f} s"
@@ -170,14 +170,6 @@ async def simulate_apart(request: Request) -> Result:
     """In a worker of its own."""
     async with open_worker() as worker:
         return await worker.run(request)
-
-
-def _cpu_s(process: psutil.Process) -> float:
-    try:
-        times = process.cpu_times()
-    except psutil.NoSuchProcess:
-        return 0.0
-    return float(times.user + times.system)
 
 
 class Summary(msgspec.Struct, frozen=True):

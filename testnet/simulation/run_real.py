@@ -13,11 +13,11 @@ from functools import partial
 from typing import Final
 
 import msgspec
-import psutil
 import trio
 
 from overlay.errors import InvalidInputError
-from testnet.kit.peers import Federation, Peer, open_federation, run_command
+from testnet.kit.cast import cpu_seconds
+from testnet.kit.peers import Federation, Peer, open_federation
 from testnet.simulation.checkers import violations
 from testnet.simulation.faults import Crash, Fault, Stop
 from testnet.simulation.history import Acknowledged, Covered, History, PeerView, Reached, Received
@@ -126,7 +126,7 @@ async def run_real(manifest: Manifest, seed: int) -> Result:
         peers = await _populate(federation, manifest)
         bed = RealBed(federation, peers, seed)
         await Run(bed, manifest, history)()
-        cpu_s = sum(_cpu_s(peer) for peer in federation.peers)
+        cpu_s = cpu_seconds(peer.pid for peer in federation.peers if peer.alive)
         passed_s = bed.now()
     acknowledged = {each.poster: each.upto for each in history.of(Acknowledged)}
     return Result(
@@ -151,22 +151,9 @@ async def _populate(federation: Federation, manifest: Manifest) -> dict[str, Pee
         await first.ready()
         for sibling in range(1, count):
             federation.config = _config(manifest, f"{participant}/{sibling}")
-            peer = await _sibling(federation, first, sibling)
-            peers[f"{participant}/{sibling}"] = peer
-            await peer.start()
-    for peer in peers.values():
-        await peer.ready()
+            name = f"{participant}-{sibling}"
+            peers[f"{participant}/{sibling}"] = await federation.admit_sibling(first, name)
     return peers
-
-
-async def _sibling(federation: Federation, first: Peer, number: int) -> Peer:
-    name = f"{first.participant}-{number}"
-    home = federation.folder / name
-    await run_command("init", "--root", str(first.home.folder), "--home", str(home))
-    peer = Peer(first.participant, Home(home), federation.folder / f"{name}.log")
-    peer.home.config.write_text(federation.config)
-    federation.peers.append(peer)
-    return peer
 
 
 def _config(manifest: Manifest, peer: str) -> str:
@@ -176,11 +163,3 @@ def _config(manifest: Manifest, peer: str) -> str:
         lines.append(f"[{section}]")
         lines += [f"{key} = {msgspec.json.encode(value).decode()}" for key, value in table.items()]
     return "\n".join(lines) + "\n"
-
-
-def _cpu_s(peer: Peer) -> float:
-    if not peer.alive:
-        return 0.0
-    family = [psutil.Process(peer.pid)]
-    family += family[0].children(recursive=True)
-    return sum(each.cpu_times().user + each.cpu_times().system for each in family)

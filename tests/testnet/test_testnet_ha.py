@@ -22,7 +22,7 @@ from engine.replication.status import PeerStatus, ReplicaStatus
 from engine.tasks.plan import plan
 from overlay.errors import InvalidInputError
 from testnet.ha import chain
-from testnet.ha.cast import cpu_seconds, primaries_of, secured
+from testnet.ha.cast import primaries_of, secured
 from testnet.ha.chain import (
     RATE,
     SERVERS,
@@ -49,6 +49,7 @@ from testnet.ha.figures import (
     stall_ms,
 )
 from testnet.ha.variants import NONE, VARIANTS, Variant, chosen
+from testnet.kit.cast import cpu_seconds
 
 ACTIVE = Variant(Mode.ACTIVE_STANDBY, Recovery.PRECISE)
 

@@ -1,0 +1,72 @@
+"""What every cast does: it publishes, waits for what peers say, and counts what they use."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Final
+
+import psutil
+import trio
+
+from engine.objects.definitions import StreamDefinition
+from engine.objects.query import Query
+from engine.objects.schema import Schema
+from engine.replication.status import Snapshot
+from testnet.kit.peers import Peer
+from tools.client.async_client import AsyncMedusaClient, open_medusa
+
+LOOK_S: Final = 0.1
+"""Between two looks at what the peers say, seconds."""
+
+
+async def all_at_once(calls: Iterable[Callable[[], Awaitable[object]]]) -> None:
+    async with trio.open_nursery() as nursery:
+        for each in calls:
+            nursery.start_soon(each)
+
+
+async def publish(
+    peer: Peer,
+    schemas: Sequence[Schema] = (),
+    streams: Sequence[StreamDefinition] = (),
+    queries: Sequence[Query] = (),
+) -> None:
+    """Create these at a peer, and start the queries.
+
+    Raises:
+        MedusaError: it refuses.
+    """
+    async with open_medusa(peer.home.folder) as client:
+        for schema in schemas:
+            await client.create_schema(schema)
+        for stream in streams:
+            await client.create_stream(stream)
+        for query in queries:
+            await client.create_query(query)
+            await client.start_query(query.name)
+
+
+async def until_status(client: AsyncMedusaClient, wanted: Callable[[Snapshot], bool]) -> None:
+    """Until what a client is told of the federation is what is wanted."""
+    while not wanted(await client.status()):  # noqa: ASYNC110 - of other processes
+        await trio.sleep(LOOK_S)
+
+
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """Of processes and all that they started, ended children included. Blocking, milliseconds."""
+    total = 0.0
+    for pid in pids:
+        with suppress(psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            total += _of(process)
+            for child in process.children(recursive=True):
+                with suppress(psutil.NoSuchProcess):
+                    total += _of(child)
+    return total
+
+
+def _of(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    ended = getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)
+    return float(times.user + times.system + ended)
