@@ -10,7 +10,6 @@ from __future__ import annotations
 import random  # noqa: TID251 - a driver; tests pass a seeded one
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final, TypeVar
 
 import trio
@@ -59,19 +58,6 @@ must not keep everybody busy."""
 
 
 Item = TypeVar("Item", bound=bytes)
-
-
-class Preset(StrEnum):
-    """How fast rumours travel against what they cost: by the network between the peers."""
-
-    LOCAL = "local"
-    LAN = "lan"
-    WAN = "wan"
-
-    @property
-    def interval_s(self) -> float:
-        """Seconds between exchanges when nothing is new."""
-        return {Preset.LOCAL: 0.5, Preset.LAN: 5.0, Preset.WAN: 30.0}[self]
 
 
 class Offer(Struct, frozen=True):

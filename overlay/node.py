@@ -33,9 +33,9 @@ from overlay.errors import (
     UntrustedError,
 )
 from overlay.events import Change, Events, wall_clock
-from overlay.exchange import EXCHANGE_S, Clocks, Exchange, Exchanger, Preset
+from overlay.exchange import EXCHANGE_S, Clocks, Exchange, Exchanger
 from overlay.files import storing, write_atomically
-from overlay.gossip.config import GossipConfig
+from overlay.gossip.config import GossipConfig, Preset
 from overlay.gossip.driver import Gossip, open_gossip
 from overlay.identity import Identity
 from overlay.listeners import Listeners

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
-
-from overlay.exchange import Preset
 
 AWARENESS_MAX: Final = 8
 """Lifeguard's local health score is at most this: waits are at most nine times as long."""
@@ -18,6 +17,19 @@ themselves: one hostile participant, with however many peers, is never enough.""
 PUSH_PULL_SCALE: Final = 32
 """Peers above which push-pulls become rarer: the logarithm keeps their load on the network level
 while the federation grows."""
+
+
+class Preset(StrEnum):
+    """How fast rumours travel against what they cost: by the network between the peers."""
+
+    LOCAL = "local"
+    LAN = "lan"
+    WAN = "wan"
+
+    @property
+    def interval_s(self) -> float:
+        """Seconds between exchanges when nothing is new."""
+        return {Preset.LOCAL: 0.5, Preset.LAN: 5.0, Preset.WAN: 30.0}[self]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from overlay.exchange import Preset as Settings
 from overlay.gossip.config import GossipConfig
+from overlay.gossip.config import Preset as Settings
 from testnet.detection.predictions import Predicted, quantile
 from testnet.detection.tally import Crash
 from testnet.detection.world import World

@@ -15,9 +15,8 @@ from typing import Final
 from msgspec import Struct
 
 from overlay.encoding import encode
-from overlay.exchange import Preset
 from overlay.gossip.claims import SIGNATURE_BYTES
-from overlay.gossip.config import GossipConfig
+from overlay.gossip.config import GossipConfig, Preset
 from overlay.gossip.detector import Detector, Start
 from overlay.gossip.events import (
     Changed,

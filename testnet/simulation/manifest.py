@@ -21,7 +21,7 @@ from engine.objects.definitions import MAX_SPAN_US
 from engine.objects.query import Box, Query
 from engine.streams.corrections import Corrections
 from overlay.errors import InvalidInputError
-from overlay.exchange import Preset
+from overlay.gossip.config import Preset
 from overlay.names import ObjectName, check_participant
 from testnet.simulation.faults import Fault, named_peers
 from tools.home.config import read_document

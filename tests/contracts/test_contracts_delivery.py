@@ -37,7 +37,7 @@ from overlay.clients import open_client, open_client_listener
 from overlay.connection import Connection
 from overlay.errors import DecodeError
 from overlay.events import wall_clock
-from overlay.exchange import Preset
+from overlay.gossip.config import Preset
 from overlay.identity import Identity, Root
 from overlay.membership import Membership
 from overlay.membership_file import save_membership

@@ -26,7 +26,7 @@ from overlay.errors import (
     UntrustedError,
 )
 from overlay.events import wall_clock
-from overlay.exchange import Preset
+from overlay.gossip.config import Preset
 from overlay.identity import Identity, Root
 from overlay.membership import Membership
 from overlay.membership_file import save_membership

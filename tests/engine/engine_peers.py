@@ -19,7 +19,7 @@ from engine.objects.schema import END, Field, FieldType, Schema
 from engine.streams.config import EngineConfig
 from engine.streams.kept import KeptStream
 from overlay.events import wall_clock
-from overlay.exchange import Preset
+from overlay.gossip.config import Preset
 from tools.client.async_client import AsyncMedusaClient, Subscription, open_medusa
 from tools.commands.peer.admission import invite
 from tools.commands.peer.founding import make_peer, make_sibling

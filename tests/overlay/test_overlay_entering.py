@@ -14,7 +14,7 @@ from overlay.certificates import der
 from overlay.entering import meet
 from overlay.errors import UntrustedError
 from overlay.events import Events, wall_clock
-from overlay.exchange import Preset
+from overlay.gossip.config import Preset
 from overlay.identity import Identity, Root
 from overlay.membership import Membership
 from overlay.node import Overlay, OverlayConfig, open_overlay

@@ -16,9 +16,8 @@ from overlay.connection import Connection, KeepAlive
 from overlay.datagrams import Channel
 from overlay.errors import BrokenError, DamagedError, InvalidInputError
 from overlay.events import Events, wall_clock
-from overlay.exchange import Preset
 from overlay.gossip import Health
-from overlay.gossip.config import GossipConfig
+from overlay.gossip.config import GossipConfig, Preset
 from overlay.gossip.incarnation import FILE, load_incarnation, next_incarnation
 from overlay.gossip.messages import PING_METHOD, Here, Knock
 from overlay.identity import Identity, Root

@@ -12,7 +12,6 @@ from overlay_gossip_network import QUICK, HashKeys, Lone, peer, roster_of, word
 
 from overlay.encoding import encode
 from overlay.errors import DecodeError, InvalidInputError
-from overlay.exchange import Preset
 from overlay.gossip.claims import (
     MAX_INCARNATION,
     OTHERS_BYTES,
@@ -23,7 +22,7 @@ from overlay.gossip.claims import (
     make_claim,
     read_claim,
 )
-from overlay.gossip.config import GossipConfig, suspicion_timeout
+from overlay.gossip.config import GossipConfig, Preset, suspicion_timeout
 from overlay.gossip.digests import MAX_BYTES, MAX_DIGEST, MAX_ITEMS, Broadcasts, Digests
 from overlay.gossip.events import PublishDigest, Received, Said, Synced
 from overlay.gossip.members import Counters, Members, Roster

@@ -24,7 +24,8 @@ from overlay.errors import (
     UntrustedError,
 )
 from overlay.events import wall_clock
-from overlay.exchange import EXCHANGE, PUSH, Answer, Offer, Preset, Push, Pushed
+from overlay.exchange import EXCHANGE, PUSH, Answer, Offer, Push, Pushed
+from overlay.gossip.config import Preset
 from overlay.identity import Identity, Root
 from overlay.invite import decode_invite, encode_invite
 from overlay.membership import Membership

@@ -23,8 +23,8 @@ from contracts.book import FOLDER, SUFFIX
 from contracts.delivery import open_contracts
 from contracts.ledger import LEDGER_FILE
 from overlay.clients import open_client_listener
-from overlay.exchange import Preset
 from overlay.files import read_secret
+from overlay.gossip.config import Preset
 from overlay.identity import Identity
 from overlay.membership_file import load_membership
 from overlay.node import Overlay, OverlayConfig, open_overlay

@@ -20,7 +20,7 @@ from overlay.certificates import PEER_DAYS, der
 from overlay.clients import open_client, open_client_listener
 from overlay.errors import DecodeError, UntrustedError
 from overlay.events import Events, wall_clock
-from overlay.exchange import Preset
+from overlay.gossip.config import Preset
 from overlay.identity import Identity, Root, certificate_pem, make_request, read_request
 from overlay.membership import Membership
 from overlay.membership_file import load_membership
