@@ -100,7 +100,7 @@ class Engine:
         overlay, config, nursery = self.overlay, self.config, self._nursery
         leases = Leases(home / "leases.json", config.lease_s)
         self.subscriptions = Subscriptions(
-            overlay.identity.participant, leases, config.lease_s, overlay.clock, overlay.events
+            overlay.identity.participant, leases, config, overlay.clock, overlay.events
         )
         self.delivery = Delivery(overlay.memory.messages)
         self.store = StreamStore(
@@ -115,7 +115,9 @@ class Engine:
         self.schemas = SchemaFiles(home / "schemas")
         self.readers = Readers()
         self.directory = Directory(overlay, self.catalog, nursery)
-        self.announcements = Announcements(self.catalog, self.directory, overlay.events, nursery)
+        self.announcements = Announcements(
+            self.catalog, self.directory, overlay.events, nursery, config.timing
+        )
         self.followers = Followers(
             self.store, self.directory, overlay.identity.peer_id.hex(), overlay.events, nursery
         )

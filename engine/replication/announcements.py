@@ -14,13 +14,11 @@ from engine.objects.kinds import PRODUCER, QUERY, STREAM
 from engine.replication.directory import Directory
 from engine.replication.stored_query import StoredQuery
 from engine.replication.term import Term
+from engine.streams.config import Timing
 from overlay.errors import ConflictError, MedusaError, NotFoundError, UnavailableError
 from overlay.events import Events
 from overlay.killpoints import KillPoint, kill_point
 from overlay.names import ObjectName
-
-AGAIN_S: Final = 1.0
-"""Between two tries to tell the catalog what others wait for, seconds."""
 
 PATIENCE_S: Final = 2.0
 """Patience with the nodes that should hear of a change, seconds; those that do not hear it now are
@@ -34,12 +32,18 @@ class Announcements:
     """
 
     def __init__(
-        self, catalog: Catalog, directory: Directory, events: Events, nursery: trio.Nursery
+        self,
+        catalog: Catalog,
+        directory: Directory,
+        events: Events,
+        nursery: trio.Nursery,
+        timing: Timing,
     ) -> None:
         self._catalog = catalog
         self._directory = directory
         self._events = events
         self._nursery = nursery
+        self._timing = timing
         self._telling: dict[str, _Telling] = {}
 
     # -- streams and their terms ------------------------------------------------------------------
@@ -188,7 +192,7 @@ class Announcements:
                     except MedusaError as error:
                         self._events.note("warning", f"could not publish {name} yet: {error}")
                         telling.again = True
-                        await trio.sleep(AGAIN_S)
+                        await trio.sleep(self._timing.announce_again_s)
         finally:
             if self._telling.get(name) is telling:
                 del self._telling[name]

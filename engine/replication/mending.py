@@ -42,11 +42,6 @@ from overlay.rpc import Caller, Duplex, EndOfCall
 
 LEND: Final = "log.lend"
 
-LOOK_S: Final = 1.0
-"""Between two looks for lost files, seconds."""
-
-AGAIN_S: Final = 30.0
-"""After which a file that nobody had is asked for again, seconds: a peer may have come back."""
 
 SILENCE_S: Final = 10.0
 """How long a peer that is asked may take for the next part, seconds."""
@@ -70,6 +65,7 @@ class Mending:
         self._store = store = reach.store
         self._queries = queries
         self._durable = store.is_durable
+        self._timing = store.timing
         self._mending: defaultdict[LogKey, trio.Lock] = defaultdict(trio.Lock)
         self._failed_at: dict[EpochFile, float] = {}
         store.mend.made_by(self.mend)
@@ -80,17 +76,18 @@ class Mending:
     async def tend(self) -> None:
         """Fetch what is lost, for ever."""
         while True:
-            await trio.sleep(LOOK_S)
+            await trio.sleep(self._timing.mend_s)
             for kept in self._store.all():
                 for lost in kept.log.lost_files:
                     await self.mend(kept, lost)
 
     async def mend(self, kept: KeptStream, lost: EpochFile) -> None:
-        """Have a lost file made anew, unless that failed less than `AGAIN_S` ago; returns when it
-        is whole, or when nobody has it."""
+        """Have a lost file made anew, unless that failed a moment ago; returns when it is whole,
+        or when nobody has it."""
+        again_s = self._timing.mend_again_s
         async with self._mending[kept.key]:
             since = trio.current_time() - self._failed_at.get(lost, float("-inf"))
-            if lost not in kept.log.lost_files or since < AGAIN_S:
+            if lost not in kept.log.lost_files or since < again_s:
                 return
             if await self._is_whole_again(kept, lost):
                 return
@@ -104,7 +101,7 @@ class Mending:
             self._failed_at = {
                 file: at
                 for file, at in self._failed_at.items()
-                if trio.current_time() - at < AGAIN_S
+                if trio.current_time() - at < again_s
             }
             self._failed_at[lost] = trio.current_time()
 

@@ -41,9 +41,6 @@ from engine.tasks.plan import Task
 from overlay.errors import ConflictError, InvalidInputError, MedusaError, UnavailableError
 from overlay.killpoints import KillPoint, kill_point
 
-TEND_S: Final = 1.0
-"""How often it is looked whether editions can be forgotten, seconds."""
-
 MOVE_S: Final = 10.0
 """Patience with a move of a task that is to be modified, seconds."""
 
@@ -91,6 +88,7 @@ class Modifier:
         self._events = overlay.events
         self._participant = overlay.identity.participant
         self._threads = overlay.threads
+        self._timing = queries.shop.config.timing
         primaries.refused.add(self.withdraw)
 
     async def modify(self, wish: ModifyQuery) -> Modified:
@@ -260,7 +258,7 @@ class Modifier:
     async def tend(self) -> None:
         """Forget the editions that nobody computes any more; for ever."""
         while True:
-            await trio.sleep(TEND_S)
+            await trio.sleep(self._timing.modified_s)
             for running in self._queries.all():
                 busy = running.halted or running.modifying.locked()
                 if running.stored.former and not busy:

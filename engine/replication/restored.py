@@ -27,6 +27,7 @@ from engine.objects.definitions import REVISIONS, Idle, StreamEntry
 from engine.objects.schema import BEGINNING, END
 from engine.replication.query_files import QueryFiles
 from engine.replication.status import PeerStatus, Status
+from engine.streams.config import Timing
 from engine.streams.epochs import path_of
 from engine.streams.kept import KeptEntry, Role
 from engine.streams.log import StreamLog
@@ -44,13 +45,6 @@ from overlay.node import Overlay
 FILE: Final = "restored.json"
 """In a peer's data, from the restore until the first start has done what follows from it."""
 
-ASK_S: Final = 60.0
-"""How long the other peers are asked how far they have our streams, seconds. They may be starting;
-and a peer that joined after the backup is known once it has dialled us, which it does again within
-half a minute (`TransportConfig.max_backoff_s`)."""
-
-AGAIN_S: Final = 0.5
-"""Between two tries to ask one of them, and between two looks for new ones, seconds."""
 
 CALL_S: Final = 5.0
 
@@ -83,7 +77,7 @@ def is_restored(data: Path) -> bool:
     return (data / FILE).exists()
 
 
-async def begin_again(data: Path, overlay: Overlay) -> None:
+async def begin_again(data: Path, overlay: Overlay, timing: Timing) -> None:
     """Do what a restored home must do before it says anything; others do nothing here.
 
     Raises:
@@ -95,11 +89,12 @@ async def begin_again(data: Path, overlay: Overlay) -> None:
     except NotFoundError:
         return
     await _check_alone(restored, overlay)
-    overlay.events.note("info", f"asks the other peers for newer tuples, for up to {ASK_S:g} s")
-    known, silent = await _ask(overlay)
+    up_to_s = timing.restored_ask_s
+    overlay.events.note("info", f"asks the other peers for newer tuples, for up to {up_to_s:g} s")
+    known, silent = await _ask(overlay, timing)
     for peer in silent:
         text = f"does not know what peer {peer.hex()[:8]} alone has of our streams"
-        overlay.events.note("warning", f"{text}: it did not say so within {ASK_S:g} s")
+        overlay.events.note("warning", f"{text}: it did not say so within {up_to_s:g} s")
     told = await trio.to_thread.run_sync(partial(_go_on, data, known, restored, overlay.clock()))
     for text in told:
         overlay.events.note("warning", f"restored {text}")
@@ -128,7 +123,7 @@ async def _check_alone(restored: Restored, overlay: Overlay) -> None:
 Known = Mapping[str, int]
 
 
-async def _ask(overlay: Overlay) -> tuple[Known, list[bytes]]:
+async def _ask(overlay: Overlay, timing: Timing) -> tuple[Known, list[bytes]]:
     """How far others have our streams, and who did not say.
 
     The backup does not know the peers that joined after it. Each peer asked names those that it
@@ -145,7 +140,7 @@ async def _ask(overlay: Overlay) -> tuple[Known, list[bytes]]:
                 await overlay.exchange(connection)
                 said = await connection.call("peer_status", Status(), PeerStatus, timeout_s=CALL_S)
             except MedusaError:
-                await trio.sleep(AGAIN_S)
+                await trio.sleep(timing.restored_again_s)
                 continue
             limit = END
             if connection.remote.participant != own.participant:
@@ -158,7 +153,7 @@ async def _ask(overlay: Overlay) -> tuple[Known, list[bytes]]:
             silent.discard(peer)
             return
 
-    with trio.move_on_after(ASK_S):
+    with trio.move_on_after(timing.restored_ask_s):
         async with trio.open_nursery() as nursery:
             while True:
                 for peer in {each.peer_id for each in overlay.peers.all()} - asked:
@@ -167,7 +162,7 @@ async def _ask(overlay: Overlay) -> tuple[Known, list[bytes]]:
                     nursery.start_soon(ask, peer)
                 if asked != {own.peer_id} and not silent:
                     break
-                await trio.sleep(AGAIN_S)
+                await trio.sleep(timing.restored_again_s)
     return known, sorted(silent)
 
 

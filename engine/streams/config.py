@@ -3,9 +3,50 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from overlay.errors import InvalidInputError
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How often the engine looks, and how long it waits, where nobody needs it otherwise but tests,
+    which are in a hurry. Seconds.
+
+    Attributes:
+        tend_s: between two looks at retention, leases and rates.
+        store_again_s: before what had to wait for room in a log is tried again.
+        grace_s: how long what an unnamed subscriber has not acknowledged is kept when its call
+            breaks: it may only be on its way to another peer.
+        held_s: how long what somebody is about to read of a stream's past is kept.
+        follow_again_s: shortest and longest wait before a follower subscribes again; doubled in
+            between, with jitter.
+        last_word_s: how long the end of a stream may take to be acknowledged: else a lease runs
+            out.
+        view_again_s: before a view whose copying has failed, at a full disk say, goes on.
+        announce_again_s: between two tries to tell the catalog what others wait for.
+        mend_s: between two looks for lost files.
+        mend_again_s: before a file that nobody had is asked for again: a peer may have come back.
+        modified_s: between two looks for editions of queries that nobody computes any more.
+        restored_ask_s: how long a restored peer asks the others how far they have its streams: they
+            may be starting, and a peer that joined after the backup is known once it has dialled
+            us, which it does again within half a minute (`TransportConfig.max_backoff_s`).
+        restored_again_s: between two tries to ask one of them, and between two looks for new ones.
+    """
+
+    tend_s: float = 1.0
+    store_again_s: float = 1.0
+    grace_s: float = 10.0
+    held_s: float = 30.0
+    follow_again_s: tuple[float, float] = (0.1, 5.0)
+    last_word_s: float = 5.0
+    view_again_s: float = 5.0
+    announce_again_s: float = 1.0
+    mend_s: float = 1.0
+    mend_again_s: float = 30.0
+    modified_s: float = 1.0
+    restored_ask_s: float = 60.0
+    restored_again_s: float = 0.5
 
 
 @dataclass(frozen=True)
@@ -30,6 +71,7 @@ class EngineConfig:
             before one of them stands for its place, seconds; gossip may tell it earlier.
         keep_alive_s: how often the producers of a stream that is read here are asked how they are,
             where it has several, seconds; one that misses four answers is not read any more.
+        timing: no setting: medusa.toml does not have it.
     """
 
     epoch_s: float = 1.0
@@ -44,6 +86,7 @@ class EngineConfig:
     patience_s: float = 30.0
     home_silence_s: float = 3.0
     keep_alive_s: float = 0.25
+    timing: Timing = field(default=Timing(), metadata={"setting": False})
 
     def __post_init__(self) -> None:
         for name in (

@@ -22,9 +22,6 @@ from overlay.errors import BusyError, InternalError, StorageError
 from overlay.events import Events
 from overlay.log import bound
 
-AGAIN_S: Final = 1.0
-"""How often it is tried again what had to wait, seconds."""
-
 HURRY_SHARE: Final = 0.125
 """Of the bytes that may wait for their boundary: past it an epoch does not wait for its time."""
 
@@ -108,7 +105,8 @@ class Intake:
                 raise
             except BusyError:
                 kept.hurry.ring()
-                with trio.move_on_after(AGAIN_S):  # a stream that breaks tells nobody
+                # a stream that breaks tells nobody
+                with trio.move_on_after(self._config.timing.store_again_s):
                     await home.log.wait_beyond(moved)
                 continue
             kept.memory.set(home.pending_bytes)
@@ -160,7 +158,7 @@ class Intake:
                     text = f"stands still with {kept.name}, and its posts wait: {error}"
                     self._events.note("error", text)
                 failing = True
-                await trio.sleep(AGAIN_S)
+                await trio.sleep(self._config.timing.store_again_s)
             finally:
                 kept.memory.set(home.pending_bytes)
             pacer.finished(trio.current_time())

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from engine.objects.definitions import StreamEntry, base_of
 from engine.objects.files import file_name
 from engine.objects.schema import END
-from engine.streams.config import EngineConfig
+from engine.streams.config import EngineConfig, Timing
 from engine.streams.epochs import EpochFile
 from engine.streams.home import open_home
 from engine.streams.intake import Intake
@@ -227,6 +227,10 @@ class StreamStore:
     def is_durable(self) -> bool:
         """Whether what is acknowledged survives a loss of power."""
         return self._config.fsync
+
+    @property
+    def timing(self) -> Timing:
+        return self._config.timing
 
     @property
     def lease_s(self) -> float:

@@ -11,6 +11,7 @@ import trio
 
 from engine.objects.definitions import base_of
 from engine.objects.schema import END
+from engine.streams.config import EngineConfig
 from engine.streams.kept import KeptStream, LogKey
 from engine.streams.leases import MAX_LEASES, Lease, Leases
 from engine.streams.retention import Hold
@@ -21,9 +22,6 @@ from overlay.events import Events
 _PEER: Final = re.compile(r"[0-9a-f]{40}( |$)")
 """As what peers subscribe: see `engine.replication.following.book`."""
 
-GRACE_S: Final = 10.0
-"""How long what an unnamed subscriber has not acknowledged is kept when its call breaks, seconds:
-it may only be on its way to another peer."""
 
 LEFT: Final = 256
 """Readers of one participant that are waited for so, in one stream: whoever begins and ends calls
@@ -82,7 +80,6 @@ class Subscriptions:
     """
     Args:
         participant: ours.
-        lease_s: how long a named subscriber that went away is waited for, seconds.
         clock: seconds since the epoch.
     """
 
@@ -90,13 +87,14 @@ class Subscriptions:
         self,
         participant: str,
         leases: Leases,
-        lease_s: float,
+        config: EngineConfig,
         clock: Callable[[], float],
         events: Events,
     ) -> None:
         self._participant = participant
         self._leases = leases
-        self._lease_s = lease_s
+        self._lease_s = config.lease_s
+        self._grace_s = config.timing.grace_s
         self._clock = clock
         self._events = events
         self._saving = trio.Lock()
@@ -109,7 +107,7 @@ class Subscriptions:
         self, kept: KeptStream, subscriber: str, holder: str, after: int
     ) -> AsyncIterator[Reader]:
         """Hold the stream for a reader, from the boundary `after` on. The hold outlives the block:
-        a named one's by its lease, another's by `GRACE_S`.
+        a named one's by its lease, another's by `Timing.grace_s`.
 
         Args:
             subscriber: its name, "" for none. holder: its participant.
@@ -148,7 +146,8 @@ class Subscriptions:
                 kept.log.release(consumer)
                 if reader.boundary < END and not reader.let_go.is_set():
                     left = Hold("left", f"{holder} {self._calls % LEFT}")
-                    kept.log.hold(left, reader.boundary, trio.current_time() + GRACE_S, foreign)
+                    expires = trio.current_time() + self._grace_s
+                    kept.log.hold(left, reader.boundary, expires, foreign)
 
     def let_go(self, kept: KeptStream, consumer: Hold, holder: str, why: str) -> None:
         """Wait no longer for a consumer of another participant; its calls end."""

@@ -17,9 +17,6 @@ from engine.streams.subscriptions import Subscriptions
 from overlay.errors import MedusaError, StorageError
 from overlay.events import Events
 
-TEND_S: Final = 1.0
-"""How often retention, leases and rates are looked after, seconds."""
-
 TIDY_S: Final = 0.1
 """How often at most while posts find the disk full, seconds: it takes a look at every stream."""
 
@@ -53,12 +50,13 @@ class Tending:
         self._tidied_at = -math.inf
         self.room = Room(config.disk_bytes, self._taken, events, self._make_room)
         self._foreign_hold_s = config.foreign_hold_s
+        self._tend_s = config.timing.tend_s
 
     async def tend(self) -> None:
         """Retention, leases, rates, memory and compaction, for ever."""
         compacted_at = gave_back_at = trio.current_time()
         while True:
-            await trio.sleep(TEND_S)
+            await trio.sleep(self._tend_s)
             now = trio.current_time()
             self._tidy(now)
             for kept in self._streams():

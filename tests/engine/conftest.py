@@ -39,5 +39,4 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     """The detectors of the peers that are opened from now on, which say what a test tells them."""
     interpret(monkeypatch)
     monkeypatch.setattr("engine.replication.replicas.primaries.KEEP_UP_S", 0.05)
-    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.05)
     return detectors(monkeypatch)

@@ -16,7 +16,7 @@ from contracts.config import ContractsConfig
 from engine.objects.definitions import StreamDefinition
 from engine.objects.query import Filter, Query
 from engine.objects.schema import END, Field, FieldType, Schema
-from engine.streams.config import EngineConfig
+from engine.streams.config import EngineConfig, Timing
 from engine.streams.kept import KeptStream
 from overlay.events import wall_clock
 from overlay.gossip.config import Preset
@@ -248,7 +248,7 @@ class Town:
 
 @asynccontextmanager
 async def open_town(
-    folder: Path, *, epoch_s: float = 0.05, lease_s: float = 3600.0, **engine: float | int
+    folder: Path, *, epoch_s: float = 0.05, lease_s: float = 3600.0, **engine: float | Timing
 ) -> AsyncIterator[Town]:
     """Peers under `folder`; whatever runs at the end of the block is stopped."""
     config = EngineConfig(epoch_s=epoch_s, lease_s=lease_s, **engine)  # type: ignore[arg-type]

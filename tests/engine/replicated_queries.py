@@ -11,10 +11,14 @@ from engine_peers import Place, Town, until
 
 from engine.objects.availability import Availability, Mode, Recovery
 from engine.objects.query import Filter, Query
+from engine.streams.config import Timing
 from overlay.errors import NotFoundError
 from overlay.gossip.events import Health
 
 Made = dict[bytes, ToldDetector]
+
+QUICK = Timing(tend_s=0.05)
+"""Of peers whose retention is soon over."""
 
 
 LOSSLESS = [Mode.UPSTREAM_BACKUP, Mode.PASSIVE_STANDBY, Mode.ACTIVE_STANDBY]

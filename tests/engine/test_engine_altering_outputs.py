@@ -15,8 +15,11 @@ from engine.objects.alteration import Alteration
 from engine.objects.availability import Mode
 from engine.objects.definitions import StreamDefinition
 from engine.replication.moves.messages import Deal
+from engine.streams.config import Timing
 from engine.streams.store import OUTPUT
 from overlay.errors import InvalidInputError
+
+QUICK = Timing(tend_s=0.05)
 
 
 @pytest.fixture
@@ -24,7 +27,6 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     interpret(monkeypatch)
     monkeypatch.setattr("engine.replication.replicas.primaries.KEEP_UP_S", 0.05)
     monkeypatch.setattr("engine.replication.moves.mover.TEND_S", 0.05)
-    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.05)
     return detectors(monkeypatch)
 
 
@@ -43,7 +45,7 @@ def at_worker(place: Place, stream: str) -> StreamDefinition:
 
 @pytest.mark.usefixtures("made")
 async def test_a_restart_and_workers_know_it(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one, two = await siblings(town)
         out = one.name("out")
         async with one.client() as client, two.client() as far:
@@ -79,7 +81,7 @@ async def test_a_restart_and_workers_know_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", [Mode.UPSTREAM_BACKUP, Mode.PASSIVE_STANDBY, Mode.ACTIVE_STANDBY])
 async def test_its_successor_goes_by_it(tmp_path: Path, made: Made, mode: Mode) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary = await siblings(town, others=2)
         out = home.name("out")
         async with home.client() as poster, primary.client() as owner:

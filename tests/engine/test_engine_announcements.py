@@ -22,6 +22,7 @@ from engine.replication.directory import Directory
 from engine.replication.query_copy import QueryCopy
 from engine.replication.stored_query import StoredQuery
 from engine.replication.term import Term
+from engine.streams.config import Timing
 from overlay.errors import ConflictError
 from overlay.events import Events
 from overlay.names import ObjectName
@@ -70,6 +71,7 @@ async def test_a_task_that_moves_while_its_query_is_published_is_published_where
             cast("Directory", directory),
             Events(lambda: 0.0),
             nursery,
+            Timing(),
         )
         nursery.start_soon(running.publish, announcements)
         await catalog.publishing.wait()
@@ -85,7 +87,6 @@ async def test_a_restart_goes_on_while_another_peer_publishes_the_same(
 ) -> None:
     """One that took it over, say: which of the two counts is decided by their fences."""
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.replication.announcements.AGAIN_S", 0.05)
     publish, refused, published = Announcements.publish_entry, 0, 0
 
     async def refuse_twice(self: Announcements, entry: StreamEntry) -> None:
@@ -96,7 +97,7 @@ async def test_a_restart_goes_on_while_another_peer_publishes_the_same(
         await publish(self, entry)
         published += bool(entry.stream.query)
 
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=Timing(announce_again_s=0.05)) as town:
         one = await town.settle("mit.edu")
         async with one.client() as client:
             source = await make_stream(client, one, "s")

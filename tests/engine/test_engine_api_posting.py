@@ -22,6 +22,7 @@ from engine_peers import (
 
 from engine.objects.definitions import Idle
 from engine.objects.schema import BEGINNING, END
+from engine.streams.config import Timing
 from engine.streams.ipc import encode
 from engine.streams.messages import Post, Posted, PostEvent
 from overlay.connection import Connection
@@ -222,8 +223,7 @@ async def test_no_room_left_is_told_and_passes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader that does not read fills the disk; the poster hears of it; nothing is lost."""
-    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.02)
-    async with open_town(tmp_path, disk_bytes=300_000) as town:
+    async with open_town(tmp_path, disk_bytes=300_000, timing=Timing(tend_s=0.02)) as town:
         mit, utah = await town.settle_all("mit.edu", "utah.edu")
         count = 2_000
         async with mit.client() as client:

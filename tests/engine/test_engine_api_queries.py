@@ -22,8 +22,12 @@ from lent_spark import LentSpark
 
 from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
 from engine.spark.session import Spark
+from engine.streams.config import Timing
 from overlay.errors import InternalError
 from tools.client.async_client import AsyncMedusaClient, Subscription
+
+QUICK = Timing(tend_s=0.02)
+
 
 pytestmark = pytest.mark.spark
 
@@ -31,7 +35,6 @@ pytestmark = pytest.mark.spark
 @pytest.fixture(autouse=True)
 def _peers_share_spark(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.spark.executor.Spark", lambda *_: LentSpark(spark))
-    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.02)
 
 
 def odd(place: Place, name: str, source: str, output: str) -> Query:
@@ -72,7 +75,7 @@ async def two(town: Town) -> tuple[Place, Place]:
 
 async def test_a_stopped_query_misses_nothing(tmp_path: Path) -> None:
     """Its input is kept, however little history the stream declares, here and at another peer."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit, utah = await two(town)
         async with mit.client() as client, utah.client() as other:
             source = await make_stream(client, mit, "s", history_us=1)
@@ -101,7 +104,7 @@ async def test_a_stopped_query_misses_nothing(tmp_path: Path) -> None:
 
 
 async def test_a_deleted_query_makes_room_for_another(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit, utah = await two(town)
         async with mit.client() as client, utah.client() as other:
             source = await make_stream(client, mit, "s", history_us=1)
@@ -124,7 +127,7 @@ async def test_a_deleted_query_makes_room_for_another(tmp_path: Path) -> None:
 
 
 async def test_peers_that_restart_go_on_where_they_were(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit, utah = await two(town)
         async with mit.client() as client, utah.client() as other:
             source = await make_stream(client, mit, "s", history_us=1)
@@ -147,7 +150,7 @@ async def test_peers_that_restart_go_on_where_they_were(tmp_path: Path) -> None:
 
 
 async def test_where_the_beginning_is_gone_no_window_is_partial(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit, utah = await two(town)
         async with mit.client() as client, utah.client() as other:
             source = await make_stream(client, mit, "s", history_us=30)
@@ -167,7 +170,7 @@ async def test_where_the_beginning_is_gone_no_window_is_partial(tmp_path: Path) 
 async def test_a_task_that_fails_says_why_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit = await town.settle("mit.edu")
         async with mit.client() as client:
             source = await make_stream(client, mit, "s")

@@ -20,6 +20,7 @@ from engine_peers import (
 
 from engine.objects.query import Filter, Query
 from engine.objects.schema import BEGINNING, END
+from engine.streams.config import Timing
 from engine.streams.messages import Acknowledge, Subscribe, Tuples
 from engine.streams.retention import Hold, Kind
 from engine.streams.store import StreamStore
@@ -31,14 +32,11 @@ from overlay.errors import (
     UnavailableError,
 )
 
-
-@pytest.fixture(autouse=True)
-def _retention_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.02)
+QUICK = Timing(tend_s=0.02)
 
 
 async def test_from_a_boundary_and_from_one_too_old(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             stream = await make_stream(client, mit, "s", history_us=20)
@@ -62,7 +60,7 @@ async def test_from_a_boundary_and_from_one_too_old(tmp_path: Path) -> None:
 async def test_a_stream_that_begins_late_is_read_from_there_by_who_asked_before(
     tmp_path: Path,
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit = await town.settle("mit.edu")
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s")
@@ -88,7 +86,7 @@ async def test_a_stream_that_begins_late_is_read_from_there_by_who_asked_before(
 
 
 async def test_pulling_from_near_and_far(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             stream = await make_stream(client, mit, "s", readers=("utah.edu",))
@@ -113,7 +111,7 @@ async def test_pulling_from_near_and_far(tmp_path: Path) -> None:
 
 
 async def test_who_may_read(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             connection = await utah.up.engine.overlay.connect(bytes.fromhex(mit.id))
@@ -140,7 +138,7 @@ async def test_who_may_read(tmp_path: Path) -> None:
 
 async def test_it_goes_on_when_peers_come_back(tmp_path: Path) -> None:
     """Cut anywhere on the way, in the middle of it: every tuple comes, once and in order."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client(producer="p") as client, utah.client() as other:
             stream = await make_stream(client, mit, "s")
@@ -178,7 +176,7 @@ async def test_it_goes_on_when_peers_come_back(tmp_path: Path) -> None:
 
 async def test_a_slow_reader_holds_nobody_up_and_fills_no_memory(tmp_path: Path) -> None:
     """It is sent what its credit allows, the rest waits on disk; others read and post on."""
-    async with open_town(tmp_path, recent_bytes=2**20) as town:
+    async with open_town(tmp_path, timing=QUICK, recent_bytes=2**20) as town:
         mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other, utah.client() as third:
             stream = await make_stream(client, mit, "s", history_us=1)
@@ -207,7 +205,7 @@ async def test_a_slow_reader_holds_nobody_up_and_fills_no_memory(tmp_path: Path)
 
 async def test_a_named_subscriber_is_waited_for(tmp_path: Path) -> None:
     """Over its own absence and over a restart of the peer; one without a name is not."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client:
             streams = {
@@ -241,7 +239,7 @@ async def test_nobodys_name_is_that_of_what_a_peer_itself_waits_for(
     tmp_path: Path, kind: Kind
 ) -> None:
     """A participant may be called as a kind of hold is, and its subscriber as a task."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit, evil = await town.settle("mit.edu"), await town.settle(kind)
         await town.acquainted(mit, evil)
         async with mit.client() as client, evil.client() as other:
@@ -256,7 +254,7 @@ async def test_nobodys_name_is_that_of_what_a_peer_itself_waits_for(
 
 
 async def test_a_lease_runs_out(tmp_path: Path) -> None:
-    async with open_town(tmp_path, lease_s=0.2) as town:
+    async with open_town(tmp_path, timing=QUICK, lease_s=0.2) as town:
         mit = await town.settle("mit.edu")
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s", history_us=1)
@@ -286,7 +284,7 @@ async def test_a_peer_that_is_starting_or_stopping(
             await closed.wait()
         await close(store)
 
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit, utah = await town.settle_all("mit.edu", "utah.edu")
         there = bytes.fromhex(mit.id)
 
@@ -330,7 +328,7 @@ async def test_a_producer_that_hangs_up_is_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It ends the call at once, against all custom: the mirror lives, and so does its peer."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             stream = await make_stream(client, mit, "s")
@@ -352,7 +350,7 @@ async def test_a_producer_that_hangs_up_is_asked_again(
 
 async def test_hostile_acknowledgements(tmp_path: Path) -> None:
     """They harm nobody but the one who sends them."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s")

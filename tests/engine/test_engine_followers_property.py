@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pytest
 import trio
 from deadline import DEADLINE_S
 from engine_streams_data import SCHEMA, Row, all_rows, logged
@@ -21,9 +20,9 @@ from msgspec import Struct
 
 from engine.objects.definitions import StreamDefinition, StreamEntry
 from engine.objects.schema import BEGINNING, END
-from engine.replication.following import follower
 from engine.replication.following.follower import Course, Follower
 from engine.replication.following.origin import FROM_PRODUCERS, Reach
+from engine.streams.config import Timing
 from engine.streams.cursors import cursor_for
 from engine.streams.feed import parts_of
 from engine.streams.kept import KeptStream, Role
@@ -93,7 +92,9 @@ class World:
         self.calm = False
         directory = SimpleNamespace(connect=self._connect, number=lambda _: 0)
         store = SimpleNamespace(
-            serving=lambda _: None, room=SimpleNamespace(wait=trio.lowlevel.checkpoint)
+            serving=lambda _: None,
+            room=SimpleNamespace(wait=trio.lowlevel.checkpoint),
+            timing=Timing(follow_again_s=(0.0005, 0.002), last_word_s=0.01),
         )
         self.reach = Reach(
             cast("Any", directory),
@@ -255,7 +256,5 @@ def test_a_copy_comes_to_equal_its_origin(seed: int, steps: list[str]) -> None:
                 await getattr(world, step)()
             await world.settle()
 
-    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(follower, "RETRY_S", (0.0005, 0.002))
-        patch.setattr(follower, "LAST_WORD_S", 0.01)
+    with TemporaryDirectory() as folder:
         trio.run(run, Path(folder))

@@ -11,6 +11,7 @@ import pytest
 import trio
 from engine_peers import make_stream, open_town, received, rows, to_the_end, until
 
+from engine.streams.config import Timing
 from overlay.errors import StorageFullError
 
 
@@ -48,8 +49,7 @@ def fill(disk: Path) -> Path:
 
 
 async def test_a_full_disk(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.02)
-    async with open_town(small_disk) as town:
+    async with open_town(small_disk, timing=Timing(tend_s=0.02)) as town:
         mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client(producer="p") as client, utah.client() as other:
             stream = await make_stream(client, mit, "s", writers=("*",))

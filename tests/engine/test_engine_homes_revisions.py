@@ -27,6 +27,7 @@ from test_engine_homes_reading import take_over
 
 from engine.objects.query import Query
 from engine.objects.schema import END
+from engine.streams.config import Timing
 from engine.streams.kept import Role
 from engine.streams.revisions.revising import LookedUp, Revising
 from engine.streams.store import HOME
@@ -294,8 +295,7 @@ async def test_a_replica_that_was_away_beyond_the_history_begins_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the home keeps begins later than its logs end."""
-    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.02)
-    async with siblings(tmp_path) as (town, places):
+    async with siblings(tmp_path, timing=Timing(tend_s=0.02)) as (town, places):
         first = places[0]
         async with first.client() as client:
             stream = await keyed_stream(client, first, k_safety=1, history_us=100)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import pytest
 import trio
 from engine_peers import make_stream, open_town, rows, until
 
-from engine.streams import intake
+from engine.streams.config import Timing
 from engine.streams.kept import LogKey
+
+AGAIN_S = 0.05
 
 
 async def test_a_folder_that_was_removed_is_told_as_that(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(intake, "AGAIN_S", 0.05)
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=Timing(store_again_s=AGAIN_S)) as town:
         mit = await town.settle("mit.edu")
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s")
@@ -29,7 +29,7 @@ async def test_a_folder_that_was_removed_is_told_as_that(
             await client.post_event(stream, rows([(2, 2)]), boundary=2)
             await client.flush()
             await until(lambda: bool(mit.errors()))
-            await trio.sleep(5 * intake.AGAIN_S)
+            await trio.sleep(5 * AGAIN_S)
         assert mit.errors() == [
             f"stands still with {stream}, and its posts wait: {folder}: there is no such "
             "folder: make it, or put it back"

@@ -19,6 +19,7 @@ from engine.objects.schema import BEGINNING
 from engine.objects.view import Range, View
 from engine.replication.mending import LEND, Lend
 from engine.streams.acceptance import Writer
+from engine.streams.config import Timing
 from engine.streams.ipc import encode
 from engine.streams.kept import KeptStream
 from engine.streams.messages import Tuples
@@ -27,13 +28,12 @@ from overlay.errors import NotAuthorisedError, NotFoundError, NotRetainedError
 from overlay.events import wall_clock
 from tools.client.async_client import AsyncMedusaClient
 
+QUICK = Timing(mend_s=0.05, mend_again_s=0.3, tend_s=0.05)
+
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.replication.mending.LOOK_S", 0.05)
-    monkeypatch.setattr("engine.replication.mending.AGAIN_S", 0.3)
-    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.05)
 
 
 def files(place: Place, key: str) -> list[Path]:
@@ -93,7 +93,7 @@ def whole(place: Place, stream: str) -> bool:
 async def test_a_source_gets_it_from_a_mirror_of_its_own_participant(
     tmp_path: Path, damage: Damage
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one, two = await siblings(town)
         async with one.client() as client, two.client() as other:
             stream = await make_stream(client, one, "s")
@@ -121,7 +121,7 @@ async def test_a_source_gets_it_from_a_mirror_of_its_own_participant(
 async def test_what_nobody_has_is_named_and_all_else_goes_on(
     tmp_path: Path, damage: Damage
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit = await town.settle("mit.edu")
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s")
@@ -150,7 +150,7 @@ async def test_what_nobody_has_is_named_and_all_else_goes_on(
 
 async def test_a_mirror_gets_it_from_its_producer(tmp_path: Path) -> None:
     """Its task computes from all of it, or not at all."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             stream = await make_stream(client, mit, "s")
@@ -167,7 +167,7 @@ async def test_a_mirror_gets_it_from_its_producer(tmp_path: Path) -> None:
 
 
 async def test_a_view_gets_it_from_the_stream_that_it_shows(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             stream = await make_stream(client, mit, "s")
@@ -186,7 +186,7 @@ async def test_a_view_gets_it_from_the_stream_that_it_shows(tmp_path: Path) -> N
 
 
 async def test_an_output_is_computed_again(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit = await town.settle("mit.edu")
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s")
@@ -210,7 +210,7 @@ async def test_an_output_is_computed_again(tmp_path: Path) -> None:
 
 
 async def test_an_output_is_not_computed_from_what_is_left_of_its_inputs(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit = await town.settle("mit.edu")
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s", history_us=10)
@@ -286,7 +286,7 @@ async def test_a_home_that_has_lost_a_part_for_good_finds_another_replica(tmp_pa
 
 
 async def test_only_peers_of_its_participant_are_lent_a_stream(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one, two = await siblings(town)
         utah = await town.settle("utah.edu")
         await town.acquainted(one, two, utah)
@@ -312,7 +312,7 @@ async def test_only_peers_of_its_participant_are_lent_a_stream(tmp_path: Path) -
 
 async def test_posts_missing_from_a_damaged_journal_are_told(tmp_path: Path) -> None:
     """Where it is damaged when the peer starts; whose posts they were once a producer goes on."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit = await town.settle("mit.edu")
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s")

@@ -16,7 +16,10 @@ from engine.language.modification import BoxChange, modified_query
 from engine.objects.query import Query
 from engine.objects.schema import END
 from engine.replication.moves.messages import Deal
+from engine.streams.config import Timing
 from overlay.errors import ConflictError, InvalidInputError, MedusaError, NotFoundError
+
+QUICK = Timing(modified_s=0.05, tend_s=0.05)
 
 
 @pytest.fixture(autouse=True)
@@ -24,8 +27,6 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
     monkeypatch.setattr("engine.replication.moves.mover.TEND_S", 0.05)
     monkeypatch.setattr("engine.replication.moves.assignments.CONFIRM_S", 0.05)
-    monkeypatch.setattr("engine.replication.modifier.TEND_S", 0.05)
-    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.05)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +37,7 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_old_up_to_the_boundary_and_new_after_it(
     tmp_path: Path, first: BoxChange, at: int | None, second: BoxChange
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one, two = await siblings(town)
         async with one.client() as client, two.client() as reader:
             source = await make_stream(client, one, "s")
@@ -70,7 +71,7 @@ async def test_old_up_to_the_boundary_and_new_after_it(
 
 
 async def test_a_restart_goes_on_with_it(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one, two = await siblings(town)
         async with two.client() as reader:
             async with one.client() as client:
@@ -101,7 +102,7 @@ async def test_a_restart_goes_on_with_it(tmp_path: Path) -> None:
 async def test_a_task_that_runs_elsewhere_is_taken_home_and_may_leave_again(
     tmp_path: Path,
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one, two, three = await siblings(town, others=2)
         async with one.client() as client, three.client() as reader:
             source = await make_stream(client, one, "s")
@@ -137,7 +138,7 @@ async def test_a_task_that_runs_elsewhere_is_taken_home_and_may_leave_again(
 
 
 async def test_what_has_not_run_yet_is_modified_from_the_beginning_on(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one = await town.settle("mit.edu")
         async with one.client() as client:
             source = await make_stream(client, one, "s")
@@ -156,7 +157,7 @@ async def test_what_has_not_run_yet_is_modified_from_the_beginning_on(tmp_path: 
 
 
 async def test_the_same_again_is_no_change(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one, two = await siblings(town)
         async with one.client() as client, two.client() as other:
             source = await make_stream(client, one, "s")
@@ -198,7 +199,7 @@ REFUSED = [
 async def test_what_cannot_be_is_refused_and_changes_nothing(
     tmp_path: Path, changes: tuple[BoxChange, ...], reason: str
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one = await town.settle("mit.edu")
         async with one.client() as client:
             source = await make_stream(client, one, "s")
@@ -214,7 +215,7 @@ async def test_what_cannot_be_is_refused_and_changes_nothing(
 async def test_boundaries_that_cannot_be_are_refused_with_the_one_that_can(
     tmp_path: Path,
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one = await town.settle("mit.edu")
         async with one.client() as client:
             source = await make_stream(client, one, "s", history_us=0)
@@ -247,7 +248,7 @@ async def test_boundaries_that_cannot_be_are_refused_with_the_one_that_can(
 
 
 async def test_only_who_owns_a_query_modifies_it(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as stranger:
             source = await make_stream(client, mit, "s")
@@ -265,7 +266,7 @@ async def test_editions_that_are_still_needed_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("engine.replication.query_history.MAX_FORMER", 2)
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one = await town.settle("mit.edu")
         async with one.client(patience_s=0.1) as client:
             source = await make_stream(client, one, "s")

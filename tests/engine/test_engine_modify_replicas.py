@@ -20,9 +20,12 @@ from replicated_queries import LOSSLESS, Made, asked, believes, die, has, stands
 from engine.objects.availability import Mode
 from engine.objects.schema import END
 from engine.replication.replicas.primaries import Primaries
+from engine.streams.config import Timing
 from overlay.errors import InvalidInputError, UnavailableError
 from overlay.gossip.events import Health
 from testnet.simulation.interpreter import InterpretedTask
+
+QUICK = Timing(modified_s=0.05, tend_s=0.05)
 
 
 @pytest.fixture
@@ -30,8 +33,6 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     interpret(monkeypatch)
     monkeypatch.setattr("engine.replication.replicas.primaries.KEEP_UP_S", 0.05)
     parted_after(monkeypatch, 0.3)
-    monkeypatch.setattr("engine.replication.modifier.TEND_S", 0.05)
-    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.05)
     return detectors(monkeypatch)
 
 
@@ -60,7 +61,7 @@ def standby_edition(place: Place, query: str) -> int:
 async def test_a_dead_primary_is_succeeded_with_what_was_modified(
     tmp_path: Path, made: Made, mode: Mode, when: str
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, one, two, reader = await cast(town, made)
         async with home.client() as poster, one.client() as owner, reader.client() as client:
             source = await make_stream(poster, home, "s")
@@ -115,7 +116,7 @@ class Brake:
 async def test_a_secondary_that_is_ahead_puts_the_boundary_off(
     tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, one, two, reader = await cast(town, made)
         async with home.client() as poster, one.client() as owner, reader.client() as client:
             source = await make_stream(poster, home, "s")
@@ -162,7 +163,7 @@ def ahead(place: Place, query: str, stream: str, boundary: int) -> Callable[[], 
 async def test_without_its_secondary_it_is_refused_until_there_is_another(
     tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, one, two, reader = await cast(town, made)
         async with (
             home.client() as poster,
@@ -205,7 +206,7 @@ async def test_who_may_still_take_itself_for_the_secondary_is_waited_for(
     monkeypatch.setattr("engine.replication.replicas.watch.SURE_S", 1.0)
     parted_after(monkeypatch, 2.0)
     monkeypatch.setattr("engine.replication.replicas.watch.ASK_S", 1e9)
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, one, two, other = await cast(town, made)
         async with home.client() as client, one.client(patience_s=0.1) as owner:
             source = await make_stream(client, home, "s")
@@ -248,7 +249,7 @@ async def test_what_the_secondary_has_not_heard_counts_for_nobody_yet(
         await trio.lowlevel.checkpoint()
         raise UnavailableError("its secondary is deaf")
 
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, one, two, reader = await cast(town, made)
         async with home.client() as poster, reader.client() as client:
             source = await make_stream(poster, home, "s")
@@ -296,7 +297,7 @@ async def test_a_restarted_primary_tells_its_secondary_before_it_goes_on(
     tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As above, and the secondary is not past the boundary."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, one, two, reader = await cast(town, made)
         async with home.client() as poster, reader.client() as client:
             source = await make_stream(poster, home, "s")
@@ -339,7 +340,7 @@ async def test_a_secondary_of_long_ago_does_not_go_on_with_what_was_modified_sin
 ) -> None:
     """It was away while another peer became the secondary and the query was modified; when it is
     back, its primary is gone."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, one, two, other = await cast(town, made)
         async with home.client() as client:
             source = await make_stream(client, home, "s")

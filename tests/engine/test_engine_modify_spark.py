@@ -18,7 +18,11 @@ from lent_spark import LentSpark
 from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
 from engine.objects.schema import END
 from engine.spark.session import Spark
+from engine.streams.config import Timing
 from tools.client.async_client import AsyncMedusaClient
+
+QUICK = Timing(modified_s=0.05)
+
 
 pytestmark = pytest.mark.spark
 
@@ -31,7 +35,6 @@ PER_POST = 40
 @pytest.fixture(autouse=True)
 def _peers_share_spark(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.spark.executor.Spark", lambda *_: LentSpark(spark))
-    monkeypatch.setattr("engine.replication.modifier.TEND_S", 0.05)
 
 
 def tuples(stimes: range) -> pa.Table:
@@ -92,7 +95,7 @@ async def pour(client: AsyncMedusaClient, source: str, modified: trio.Event) -> 
 
 
 async def test_old_up_to_a_given_boundary_and_new_after_it_on_spark(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one = await town.settle("mit.edu")
         async with one.client() as client, one.client() as poster:
             source = await make_stream(client, one, "s")

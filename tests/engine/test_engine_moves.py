@@ -16,8 +16,11 @@ from engine.replication.moves.assignments import Assignments
 from engine.replication.moves.messages import Deal
 from engine.replication.moves.mover import Mover
 from engine.replication.moves.telling import Teller
+from engine.streams.config import Timing
 from overlay.errors import ConflictError, MedusaError, NotAuthorisedError, NotFoundError
 from tools.commands.medusa import calls
+
+QUICK = Timing(tend_s=0.05)
 
 
 @pytest.fixture(autouse=True)
@@ -25,11 +28,10 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
     monkeypatch.setattr("engine.replication.moves.mover.TEND_S", 0.05)
     monkeypatch.setattr("engine.replication.moves.assignments.CONFIRM_S", 0.05)
-    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.05)
 
 
 async def test_there_and_back_under_traffic(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one, two = await siblings(town)
         async with one.client() as client:
             source = await make_stream(client, one, "s")
@@ -56,7 +58,7 @@ async def test_there_and_back_under_traffic(tmp_path: Path) -> None:
 
 
 async def test_a_subscriber_elsewhere_follows_the_task(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one, two, three = await siblings(town, others=2)
         async with one.client() as client, three.client() as reader:
             source = await make_stream(client, one, "s")
@@ -101,7 +103,7 @@ async def test_either_side_restarts_at_any_step(
 ) -> None:
     """A peer is stopped when one of them comes to the step, before it is done, and started again.
     (Real processes killed with -9 are in test_engine_moving_kills.)"""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one, two = await siblings(town)
         async with one.client(patience_s=DEADLINE_S) as client:
             source = await make_stream(client, one, "s")
@@ -164,7 +166,7 @@ def _stop_at(monkeypatch: pytest.MonkeyPatch, step: str) -> tuple[trio.Event, tr
 
 
 async def test_a_worker_that_never_comes_back_loses_nothing(tmp_path: Path) -> None:
-    async with open_town(tmp_path, patience_s=0.3) as town:
+    async with open_town(tmp_path, timing=QUICK, patience_s=0.3) as town:
         one, two = await siblings(town)
         async with one.client() as client:
             source = await make_stream(client, one, "s")
@@ -195,7 +197,7 @@ async def test_a_worker_that_never_comes_back_loses_nothing(tmp_path: Path) -> N
 
 
 async def test_what_is_refused(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one, two = await siblings(town)
         other = await town.settle("utah.edu")
         await town.acquainted(one, two, other)
@@ -222,7 +224,7 @@ async def test_what_is_refused(tmp_path: Path) -> None:
 
 
 async def test_stopping_a_query_frees_its_worker(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one, two = await siblings(town)
         async with one.client() as client:
             source = await make_stream(client, one, "s")
@@ -241,7 +243,7 @@ async def test_stopping_a_query_frees_its_worker(tmp_path: Path) -> None:
 
 async def test_a_suffix_that_the_producer_let_go_comes_from_the_owner(tmp_path: Path) -> None:
     """The input's home keeps nothing, the owner what its open window needs."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one, two = await siblings(town)
         three = await town.settle("mit.edu", sibling=True)
         await town.acquainted(one, two, three)
@@ -261,7 +263,7 @@ async def test_a_suffix_that_the_producer_let_go_comes_from_the_owner(tmp_path: 
 
 
 async def test_moved_by_hand(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one, two = await siblings(town)
         home = str(one.home.folder)
         async with one.client() as client:

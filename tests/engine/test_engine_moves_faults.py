@@ -29,6 +29,7 @@ from engine.replication.moves.messages import (
     Progress,
 )
 from engine.replication.moves.mover import Mover
+from engine.streams.config import Timing
 from engine.streams.kept import KeptStream
 from overlay.errors import (
     BusyError,
@@ -42,6 +43,9 @@ from overlay.errors import (
 from overlay.identity import parse_peer_id
 from tools.client.async_client import AsyncMedusaClient
 
+QUICK = Timing(tend_s=0.05)
+
+
 HOUR_US = 3_600_000_000
 
 
@@ -50,7 +54,6 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
     monkeypatch.setattr("engine.replication.moves.mover.TEND_S", 0.05)
     monkeypatch.setattr("engine.replication.moves.assignments.CONFIRM_S", 0.05)
-    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.05)
 
 
 async def assign(hostile: Place, worker: Place, request: Assignment) -> Progress:
@@ -102,7 +105,7 @@ def placed(place: Place) -> Copy:
 
 
 async def test_nobody_stops_what_runs_here_for_another(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one, two = await siblings(town)
         stranger = await town.settle("utah.edu")
         await town.acquainted(one, two, stranger)
@@ -130,7 +133,7 @@ def replace_struct(request: Assignment, **changes: Any) -> Assignment:
 @pytest.mark.parametrize("keeper", ["the worker", "a third one"])
 async def test_a_worker_reads_nothing_for_those_who_may_not(tmp_path: Path, keeper: str) -> None:
     """It may read the stream itself; who wants its tuples by way of a task may not."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         bank = await town.settle("bank.com")
         thief = await town.settle("thief.org")
         third = await town.settle("third.net")
@@ -170,7 +173,7 @@ async def test_a_worker_reads_nothing_for_those_who_may_not(tmp_path: Path, keep
     ],
 )
 async def test_an_assignment_beyond_all_limits(tmp_path: Path, change: dict[str, Any]) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one, two = await siblings(town)
         async with one.client() as client:
             source = await make_stream(client, one, "s")
@@ -185,7 +188,7 @@ async def test_a_call_that_is_left_leaves_a_task_that_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The owner loses patience while the worker opens logs, on a slow disk."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one, two = await siblings(town)
         async with one.client() as client:
             source, sums = await running(client, one)
@@ -223,7 +226,7 @@ async def test_inputs_are_shared_only_where_they_reach_back_far_enough(tmp_path:
     one owner gives as its input's past is nobody else's."""
 
     silent = (origin.Place(bytes(20)),)  # of a peer that nobody knows
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one, two = await siblings(town)
         async with one.client() as client:
             await make_stream(client, one, "s")
@@ -245,7 +248,7 @@ async def test_inputs_are_shared_only_where_they_reach_back_far_enough(tmp_path:
 @pytest.mark.parametrize("boundary", [END, 10_000])
 async def test_an_output_is_never_ahead_of_its_inputs(tmp_path: Path, boundary: int) -> None:
     """A worker that says that there is nothing to come, or that it has come already."""
-    async with open_town(tmp_path, patience_s=0.3) as town:
+    async with open_town(tmp_path, timing=QUICK, patience_s=0.3) as town:
         one, two = await siblings(town)
         async with one.client() as client:
             source, sums = await running(client, one)
@@ -268,7 +271,7 @@ async def test_an_output_is_never_ahead_of_its_inputs(tmp_path: Path, boundary: 
 
 async def test_a_task_is_not_passed_on_to_its_owner(tmp_path: Path) -> None:
     """Who passed it on would be paid for what the owner computes."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one, two, three = await siblings(town, others=2)
         async with one.client() as client:
             await running(client, one)
@@ -289,7 +292,7 @@ async def test_a_task_is_not_passed_on_to_its_owner(tmp_path: Path) -> None:
 
 async def test_a_task_goes_only_where_its_inputs_may_be_read(tmp_path: Path) -> None:
     """The owner has their past, and the next worker would get it from there."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one, two = await siblings(town)
         other = await town.settle("utah.edu")
         await town.acquainted(one, two, other)
@@ -312,7 +315,7 @@ async def test_a_task_goes_only_where_its_inputs_may_be_read(tmp_path: Path) -> 
 
 
 async def test_who_only_prepares_gives_nothing_back(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one, two, three = await siblings(town, others=2)
         async with one.client() as client:
             await running(client, one)
@@ -334,7 +337,7 @@ async def test_who_only_prepares_gives_nothing_back(tmp_path: Path) -> None:
 
 
 async def test_deleting_a_query_whose_task_is_away(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one, two = await siblings(town)
         async with one.client() as client:
             await running(client, one)
@@ -354,7 +357,7 @@ async def test_a_query_stopped_at_the_moment_of_a_switch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: QueryStatus
 ) -> None:
     """The move has waited for the output to rest; that it rests now is not its doing."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one, two = await siblings(town)
         async with one.client() as client:
             await running(client, one)
@@ -375,7 +378,7 @@ async def test_a_query_stopped_at_the_moment_of_a_switch(
 
 
 async def test_a_move_decided_on_old_knowledge_is_off(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one, two, three = await siblings(town, others=2)
         async with one.client() as client:
             source, sums = await running(client, one)
@@ -407,7 +410,7 @@ def replace_placement(placement: Any, **changes: Any) -> Any:
 
 async def test_a_fence_is_never_used_twice(tmp_path: Path) -> None:
     """Else what a worker hears of a move that failed could end the one that did not."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one, two, three = await siblings(town, others=2)
         async with one.client() as client:
             await running(client, one)
@@ -436,7 +439,7 @@ async def test_a_fence_is_never_used_twice(tmp_path: Path) -> None:
 
 
 async def test_a_task_whose_output_has_ended_leaves_its_worker(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one, two = await siblings(town)
         async with one.client() as client:
             source, sums = await running(client, one)
@@ -451,7 +454,7 @@ async def test_a_task_whose_output_has_ended_leaves_its_worker(tmp_path: Path) -
 
 async def test_a_worker_restarts_where_it_was_not_where_it_began(tmp_path: Path) -> None:
     """What it needed at first is long gone, everywhere."""
-    async with open_town(tmp_path, patience_s=DEADLINE_S) as town:
+    async with open_town(tmp_path, timing=QUICK, patience_s=DEADLINE_S) as town:
         one, two = await siblings(town)
         three = await town.settle("mit.edu", sibling=True)
         await town.acquainted(one, two, three)
@@ -486,7 +489,7 @@ async def test_a_worker_restarts_where_it_was_not_where_it_began(tmp_path: Path)
 async def test_a_full_disk_at_the_worker_ends_no_peer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one, two = await siblings(town)
         async with one.client() as client:
             source, sums = await running(client, one)
@@ -512,7 +515,7 @@ async def test_a_full_disk_at_the_worker_ends_no_peer(
 
 async def test_a_query_that_a_crash_stopped_half_way_has_no_worker(tmp_path: Path) -> None:
     """That it is stopped was written down, that its task is home was not."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one, two = await siblings(town)
         async with one.client() as client:
             await running(client, one)
@@ -534,7 +537,7 @@ async def test_a_worker_may_leave_an_owner_that_never_takes_its_task_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("engine.replication.moves.returning.LEAVE_S", 0.2)
-    async with open_town(tmp_path, patience_s=0.5) as town:
+    async with open_town(tmp_path, timing=QUICK, patience_s=0.5) as town:
         one, two = await siblings(town)
         async with one.client() as client:
             source, sums = await running(client, one)
@@ -560,7 +563,7 @@ async def refuse_all(*_: Any) -> Any:
 
 async def test_inputs_that_nobody_counts_are_let_go(tmp_path: Path) -> None:
     """Between peers of one participant nothing is billed."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one, two = await siblings(town)
         async with one.client() as client:
             source, sums = await running(client, one)
@@ -577,7 +580,7 @@ async def test_inputs_that_nobody_counts_are_let_go(tmp_path: Path) -> None:
 
 async def test_a_placement_of_the_future_is_refused_and_never_made_after(tmp_path: Path) -> None:
     """By a stolen key, or a clock gone wild: the owner can place its task all the same."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, owner, worker = await siblings(town, others=2)
         async with home.client() as poster, owner.client() as client:
             source = await make_stream(poster, home, "s")

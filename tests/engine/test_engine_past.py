@@ -27,8 +27,12 @@ from engine.objects.query import (
 )
 from engine.objects.schema import BEGINNING, END
 from engine.objects.view import Last, Range, Recent, View
+from engine.streams.config import Timing
 from overlay.errors import ConflictError, InvalidInputError, NotFoundError, NotRetainedError
 from tools.client.async_client import AsyncMedusaClient
+
+QUICK = Timing(tend_s=0.02, held_s=1.0)
+
 
 OUTPUTS = ("odd", "sums", "peaks")
 """What can be read of `network`, a chain: each made of the one before."""
@@ -40,9 +44,6 @@ HORIZONS = {"odd": 0, "sums": 29, "peaks": 29 + 99}
 @pytest.fixture(autouse=True)
 def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.02)
-    for module in ("engine.replication.following.book", "engine.replication.views.locating"):
-        monkeypatch.setattr(f"{module}.HELD_S", 1.0)
 
 
 def network(place: Place, *sources: str) -> Query:
@@ -106,7 +107,7 @@ async def fill(client: AsyncMedusaClient, sources: list[str], until: int, *, ste
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "elsewhere"])
 async def test_a_copy_makes_what_the_original_made(tmp_path: Path, elsewhere: bool) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit, utah = await town.settle_all("mit.edu", "utah.edu")
         at = utah if elsewhere else mit
         async with mit.client() as client, at.client() as copier:
@@ -140,7 +141,7 @@ async def test_a_copy_makes_what_the_original_made(tmp_path: Path, elsewhere: bo
 
 
 async def test_a_copy_is_another_version_and_goes_alone(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit = await town.settle("mit.edu")
         async with mit.client() as client:
             sources = await two_sources(client, mit, history_us=250)
@@ -174,7 +175,7 @@ async def test_a_copy_is_another_version_and_goes_alone(tmp_path: Path) -> None:
 
 
 async def test_what_is_not_kept_any_more_is_refused(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             source = await make_stream(client, mit, "s", history_us=50)
@@ -212,7 +213,7 @@ async def test_what_is_not_kept_any_more_is_refused(tmp_path: Path) -> None:
 
 async def test_what_is_behind_outlives_a_restart(tmp_path: Path) -> None:
     """A copy that was created and did not run yet has its history kept, over restarts too."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             sources = await two_sources(client, mit, history_us=1)
@@ -243,7 +244,7 @@ async def test_what_is_behind_outlives_a_restart(tmp_path: Path) -> None:
 
 
 async def test_a_copy_moves_to_another_peer(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         one, two = await town.settle_all("mit.edu", "mit.edu")
         async with one.client() as client:
             sources = await two_sources(client, one)
@@ -272,7 +273,7 @@ async def test_a_copy_moves_to_another_peer(tmp_path: Path) -> None:
 
 async def test_a_query_over_a_frozen_view_is_a_batch(tmp_path: Path) -> None:
     """It ends, and so does what is made of it; a moving one goes on."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             source = await make_stream(client, mit, "s")

@@ -16,8 +16,12 @@ from engine_peers import Place, open_town, schema_of, until
 from engine.objects.definitions import StreamDefinition
 from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
 from engine.objects.schema import BEGINNING, END, REVISION_KIND
+from engine.streams.config import Timing
 from overlay.errors import NotRetainedError
 from tools.client.async_client import AsyncMedusaClient
+
+QUICK = Timing(tend_s=0.02)
+
 
 Rows = list[tuple[int, ...]]
 
@@ -31,7 +35,6 @@ BEHIND = {"odd": 0, "sums": SIZE - 1, "peaks": SIZE - 1 + LONG - 1}
 @pytest.fixture(autouse=True)
 def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.02)
 
 
 def network(place: Place, source: str) -> Query:
@@ -144,7 +147,7 @@ async def fill(
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "elsewhere"])
 async def test_a_copy_over_revised_history_is_exact(tmp_path: Path, elsewhere: bool) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit, utah = await town.settle_all("mit.edu", "utah.edu")
         at = utah if elsewhere else mit
         async with mit.client() as client, at.client() as copier:
@@ -181,7 +184,7 @@ async def check(mit: Place, at: Place, copy: str, over: tuple[int, int], boundar
 
 
 async def test_history_whose_revisions_are_not_kept_is_refused(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit = await town.settle("mit.edu")
         async with mit.client() as client:
             schema = msgspec.structs.replace(schema_of("mit.edu", "keyed"), key=("name",))

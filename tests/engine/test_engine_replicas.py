@@ -8,7 +8,7 @@ import pytest
 import trio
 from engine_peers import make_stream, open_town, rows, until
 from moving_tasks import Sums, expected, post, siblings, windows
-from replicated_queries import LOSSLESS, Made, asked, die, stands_by
+from replicated_queries import LOSSLESS, QUICK, Made, asked, die, stands_by
 
 from engine.objects.availability import Mode
 from engine.objects.schema import END
@@ -19,7 +19,7 @@ from overlay.gossip.events import Health
 async def test_a_dead_primary_is_succeeded_without_loss_or_repetition(
     tmp_path: Path, made: Made, mode: Mode
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary, reader = await siblings(town, others=3)
         async with home.client() as poster, primary.client() as owner, reader.client() as client:
             source = await make_stream(poster, home, "s")
@@ -45,7 +45,7 @@ async def test_a_dead_primary_is_succeeded_without_loss_or_repetition(
 async def test_amnesia_loses_the_windows_that_were_open_and_goes_on(
     tmp_path: Path, made: Made
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary, reader = await siblings(town, others=3)
         async with home.client() as poster, primary.client() as owner, reader.client() as client:
             source = await make_stream(poster, home, "s")
@@ -67,7 +67,7 @@ async def test_amnesia_loses_the_windows_that_were_open_and_goes_on(
 
 async def test_a_slow_primary_steps_down_and_becomes_a_standby(tmp_path: Path, made: Made) -> None:
     """It never died: it hears of the higher fence, and nobody reads from it any more."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary, reader = await siblings(town, others=3)
         async with home.client() as poster, primary.client() as owner, reader.client() as client:
             source = await make_stream(poster, home, "s")
@@ -92,7 +92,7 @@ async def test_a_slow_primary_steps_down_and_becomes_a_standby(tmp_path: Path, m
 
 
 async def test_it_fails_over_again_and_again(tmp_path: Path, made: Made) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, one, two, reader = await siblings(town, others=3)
         async with home.client() as poster, one.client() as owner, reader.client() as client:
             source = await make_stream(poster, home, "s")
@@ -126,7 +126,7 @@ async def test_it_fails_over_again_and_again(tmp_path: Path, made: Made) -> None
 
 async def test_the_first_to_return_of_two_that_died_goes_on(tmp_path: Path, made: Made) -> None:
     """Its successor took over, alone, and died as well: nobody else has the query."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, one, two, reader = await siblings(town, others=3)
         async with home.client() as poster, one.client() as owner, reader.client() as client:
             for place in (home, reader):

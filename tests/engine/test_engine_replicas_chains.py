@@ -9,7 +9,7 @@ import pytest
 import trio
 from engine_peers import DEADLINE_S, Place, make_stream, open_town, rows, until
 from moving_tasks import Sums, expected, post, siblings, windows
-from replicated_queries import LOSSLESS, Made, asked, passed, stands_by
+from replicated_queries import LOSSLESS, QUICK, Made, asked, passed, stands_by
 
 from engine.objects.availability import Mode, Recovery
 from engine.objects.schema import END
@@ -39,7 +39,7 @@ async def test_a_chain_whose_primaries_all_die_at_once(
 ) -> None:
     """One peer stands by for both queries: afterwards one of its queries reads what the other
     makes."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, first, second, secondary, reader = await siblings(town, others=4)
         async with (
             home.client() as poster,
@@ -76,7 +76,7 @@ async def test_a_chain_whose_primaries_all_die_at_once(
 
 async def test_readers_at_the_old_and_the_new_primary_go_on(tmp_path: Path, made: Made) -> None:
     """Both peers have a query of their own that reads the stream which changes hands."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary, reader = await siblings(town, others=3)
         async with (
             home.client() as poster,
@@ -107,7 +107,7 @@ async def test_readers_at_the_old_and_the_new_primary_go_on(tmp_path: Path, made
 async def test_consumers_never_outrun_a_standby_that_promises_precision(
     tmp_path: Path, made: Made
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary, reader = await siblings(town, others=3)
         async with home.client() as poster, primary.client() as owner, reader.client() as client:
             source = await make_stream(poster, home, "s")
@@ -131,7 +131,7 @@ async def test_consumers_wait_for_a_standby_that_copies_nothing_no_longer_than_t
     tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It lives, and its disk is full, say. Once it copies again it is waited for again."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary, reader = await siblings(town, others=3)
         async with home.client() as poster, primary.client() as owner, reader.client() as client:
             source = await make_stream(poster, home, "s")
@@ -161,7 +161,7 @@ async def test_producers_keep_what_a_backup_may_need_and_no_more(
     tmp_path: Path, made: Made
 ) -> None:
     """However little history the source declares."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary, reader = await siblings(town, others=3)
         async with home.client() as poster, primary.client() as owner, reader.client() as client:
             source = await make_stream(poster, home, "s", history_us=0)
@@ -185,7 +185,7 @@ async def test_producers_keep_what_a_backup_may_need_and_no_more(
 
 
 async def test_strangers_and_bystanders_are_refused(tmp_path: Path, made: Made) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary = await siblings(town, others=2)
         stranger = await town.settle("utah.edu")
         await town.acquainted(home, primary, secondary, stranger)
@@ -238,7 +238,7 @@ async def test_strangers_and_bystanders_are_refused(tmp_path: Path, made: Made) 
 
 
 async def test_a_deleted_query_leaves_no_standby(tmp_path: Path, made: Made) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary = await siblings(town, others=2)
         async with home.client() as poster, primary.client() as owner:
             source = await make_stream(poster, home, "s")

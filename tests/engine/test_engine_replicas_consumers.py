@@ -16,10 +16,14 @@ from replicated_queries import Made, asked, die, has, standby_boundary, stands_b
 from engine.objects.availability import Mode
 from engine.objects.schema import END
 from engine.replication.moves.messages import Deal
+from engine.streams.config import Timing
 from engine.streams.retention import Hold
 from overlay.errors import UnavailableError
 from overlay.gossip.events import Health
 from tools.client.async_client import AsyncMedusaClient
+
+QUICK = Timing(tend_s=0.05, grace_s=0.1)
+
 
 NAME = "away"
 
@@ -29,8 +33,6 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     interpret(monkeypatch)
     monkeypatch.setattr("engine.replication.replicas.primaries.KEEP_UP_S", 0.05)
     monkeypatch.setattr("engine.replication.replicas.primaries.SETTLE_S", 0.1)
-    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.05)
-    monkeypatch.setattr("engine.streams.subscriptions.GRACE_S", 0.1)
     return detectors(monkeypatch)
 
 
@@ -54,7 +56,7 @@ def leased(place: Place, stream: str) -> list[int]:
 async def test_a_named_subscriber_is_waited_for_by_the_secondary_too(
     tmp_path: Path, made: Made, mode: Mode
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary, reader = await siblings(town, others=3)
         async with home.client() as poster, primary.client() as owner, reader.client() as client:
             source = await make_stream(poster, home, "s")
@@ -78,7 +80,7 @@ async def test_who_reads_for_the_first_time_after_a_takeover_finds_the_past(
 ) -> None:
     """A passive secondary that came late copies what nobody waits for, too; one that has copied
     nothing yet makes all of it anew."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary, reader = await siblings(town, others=3)
         async with home.client() as poster, primary.client() as owner, reader.client() as client:
             source = await make_stream(poster, home, "s")
@@ -126,7 +128,7 @@ async def test_a_consumer_that_is_away_while_two_primaries_die_misses_nothing(
 ) -> None:
     """By upstream backup the second successor begins with what consumers of the first one need,
     also those that have not come to that one."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, one, two, three, reader = await siblings(town, others=4)
         async with home.client() as poster, one.client() as owner, reader.client() as client:
             source = await make_stream(poster, home, "s")
@@ -156,7 +158,7 @@ async def test_who_takes_over_what_it_has_worked_on_gives_consumers_all_of_it(
     tmp_path: Path, made: Made
 ) -> None:
     """As a worker it began where it was asked to; as the secondary it has the past as well."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary, reader = await siblings(town, others=3)
         async with home.client() as poster, primary.client() as owner, reader.client() as client:
             source = await make_stream(poster, home, "s")

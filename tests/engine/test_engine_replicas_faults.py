@@ -12,6 +12,7 @@ from deadline import DEADLINE_S
 from engine_peers import Place, make_stream, open_town, rows, until
 from moving_tasks import Sums, expected, post, siblings, windows
 from replicated_queries import (
+    QUICK,
     Made,
     asked,
     believes,
@@ -48,7 +49,7 @@ def query_primary(place: Place, query: Query) -> str:
 async def test_a_query_made_again_is_not_deposed_by_the_fence_of_its_namesake(
     tmp_path: Path, made: Made
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary = await siblings(town, others=2)
         async with (
             home.client() as poster,
@@ -85,7 +86,7 @@ async def test_a_query_may_be_made_again_where_its_namesake_was_stood_by_for(
 
     monkeypatch.setattr(Primaries, "_dismiss", unheard)
     monkeypatch.setattr("engine.replication.replicas.watch.ASK_S", 1.0)
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary = await siblings(town, others=2)
         async with (
             home.client() as poster,
@@ -123,7 +124,7 @@ async def test_a_query_deleted_while_a_secondary_is_found_stays_deleted(
         await go_on.wait()
         return await stand_by(self, *args)
 
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary = await siblings(town, others=2)
         monkeypatch.setattr(Standbys, "stand_by", slowly)
         async with home.client() as poster, primary.client() as owner:
@@ -150,7 +151,7 @@ async def test_a_query_deleted_while_its_secondary_was_away_stays_deleted(
     tmp_path: Path, made: Made
 ) -> None:
     """Nobody is left who could tell it, but the catalog."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary = await siblings(town, others=2)
         async with home.client() as poster:
             source = await make_stream(poster, home, "s")
@@ -176,7 +177,7 @@ async def test_a_query_deleted_while_its_secondary_was_away_stays_deleted(
 async def test_a_worker_is_not_named_for_a_query_that_is_no_more(
     tmp_path: Path, made: Made
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         (place,) = await siblings(town, others=0)
         async with place.client() as client:
             source = await make_stream(client, place, "s")
@@ -191,7 +192,7 @@ async def test_a_worker_is_not_named_for_a_query_that_is_no_more(
 async def test_a_restarted_primary_survives_a_catalog_that_refuses(
     tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary, reader = await siblings(town, others=3)
         async with home.client() as poster, reader.client() as client:
             async with primary.client() as owner:
@@ -222,7 +223,7 @@ async def test_a_restarted_primary_survives_a_catalog_that_refuses(
 async def test_a_restarted_standby_keeps_its_carry_though_nothing_comes(
     tmp_path: Path, made: Made
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary, reader = await siblings(town, others=3)
         async with home.client() as poster, primary.client() as owner, reader.client() as client:
             source = await make_stream(poster, home, "s", history_us=0)
@@ -252,7 +253,7 @@ async def test_a_restarted_standby_copies_on_from_where_it_was(
     tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("engine.replication.replicas.standby.SAVE_S", 0.0)
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary = await siblings(town, others=2)
         async with home.client() as poster, primary.client() as owner:
             source = await make_stream(poster, home, "s")
@@ -280,7 +281,7 @@ async def test_a_crash_while_stepping_down_harms_nobody(
     tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The query's file is gone, its logs are not; a query here reads what it made."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary, reader = await siblings(town, others=3)
         async with home.client() as poster, reader.client() as client:
             async with primary.client() as owner:
@@ -315,7 +316,7 @@ async def test_a_crash_while_stepping_down_harms_nobody(
 
 
 async def test_a_peer_that_stops_hears_no_more_of_others(tmp_path: Path, made: Made) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, other = await siblings(town)
         detector = made[bytes.fromhex(home.id)]
         await until(lambda: len(detector.changed) > 1)
@@ -328,7 +329,7 @@ async def test_a_query_started_as_its_primary_died_is_taken_over(
     tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The secondary has not been told; the client has."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary, reader = await siblings(town, others=3)
         async with home.client() as poster, reader.client() as client:
             async with primary.client() as owner:
@@ -355,7 +356,7 @@ async def test_a_query_started_as_its_primary_died_is_taken_over(
 async def test_a_query_whose_stop_was_not_waited_for_can_be_started_again(
     tmp_path: Path, made: Made
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         (place,) = await siblings(town, others=0)
         async with place.client() as client:
             source = await make_stream(client, place, "s")

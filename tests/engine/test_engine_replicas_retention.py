@@ -10,6 +10,7 @@ from deadline import DEADLINE_S
 from engine_peers import make_stream, open_town, rows, until
 from moving_tasks import Sums, expected, post, siblings, windows
 from replicated_queries import (
+    QUICK,
     Made,
     asked,
     believes,
@@ -30,7 +31,7 @@ from overlay.identity import parse_peer_id
 async def test_a_standby_that_reads_a_stream_made_here_survives_its_deletion(
     tmp_path: Path, made: Made
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary = await siblings(town, others=2)
         async with (
             home.client() as poster,
@@ -56,7 +57,7 @@ async def test_a_standby_that_reads_a_stream_made_here_survives_its_deletion(
 async def test_two_standbys_of_one_input_do_not_hang_on_one_primary(
     tmp_path: Path, made: Made
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary, reader = await siblings(town, others=3)
         async with home.client() as poster, primary.client() as owner, reader.client() as client:
             source = await make_stream(poster, home, "s", history_us=0)
@@ -85,7 +86,7 @@ async def test_two_standbys_of_one_input_do_not_hang_on_one_primary(
 async def test_a_query_made_at_the_new_primary_reads_what_is_left_of_the_stream(
     tmp_path: Path, made: Made
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary = await siblings(town, others=2)
         async with (
             home.client() as poster,
@@ -122,7 +123,7 @@ async def test_a_query_made_at_the_new_primary_reads_what_is_left_of_the_stream(
 async def test_a_deleted_query_holds_nothing_of_its_inputs(
     tmp_path: Path, made: Made, mode: Mode
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, secondary = await siblings(town)
         async with home.client() as client:
             source = await make_stream(client, home, "s")
@@ -145,7 +146,7 @@ async def test_two_queries_do_not_hold_for_each_others_secondaries(
     tmp_path: Path, made: Made
 ) -> None:
     """The input is let go of when the last of them has it, not the first."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary = await siblings(town, others=2)
         async with home.client() as poster, primary.client() as owner:
             source = await make_stream(poster, home, "s")
@@ -161,7 +162,7 @@ async def test_two_queries_do_not_hold_for_each_others_secondaries(
 async def test_a_secondary_that_is_the_home_of_the_input_lets_go_of_it(
     tmp_path: Path, made: Made
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary = await siblings(town)
         async with home.client() as poster, primary.client() as owner:
             source = await make_stream(poster, home, "s", history_us=0)
@@ -180,7 +181,7 @@ async def test_a_secondary_that_is_the_home_of_the_input_lets_go_of_it(
 async def test_amnesia_goes_on_though_its_producer_keeps_no_history(
     tmp_path: Path, made: Made
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary, reader = await siblings(town, others=3)
         async with home.client() as poster, primary.client() as owner, reader.client() as client:
             source = await make_stream(poster, home, "s", history_us=0)
@@ -206,7 +207,7 @@ async def test_an_active_secondary_has_the_window_that_is_open_when_it_joins(
     tmp_path: Path, made: Made
 ) -> None:
     """Although the producer has let go of it: the primary has it."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary, reader = await siblings(town, others=3)
         async with home.client() as poster, primary.client() as owner, reader.client() as client:
             for place in (home, secondary, reader):

@@ -11,7 +11,17 @@ import trio
 from deadline import DEADLINE_S
 from engine_peers import make_stream, open_town, rows, until
 from moving_tasks import Sums, expected, post, siblings, windows
-from replicated_queries import Made, asked, believes, die, has, passed, standby_boundary, stands_by
+from replicated_queries import (
+    QUICK,
+    Made,
+    asked,
+    believes,
+    die,
+    has,
+    passed,
+    standby_boundary,
+    stands_by,
+)
 
 from engine.objects.availability import Mode
 from engine.objects.schema import END
@@ -26,7 +36,7 @@ from overlay.gossip.events import Health
 async def test_a_standby_goes_on_when_its_query_is_stopped_and_started(
     tmp_path: Path, made: Made
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary = await siblings(town, others=2)
         async with home.client() as poster, primary.client() as owner:
             source = await make_stream(poster, home, "s")
@@ -47,7 +57,7 @@ async def test_a_standby_goes_on_when_its_query_is_stopped_and_started(
 async def test_a_candidate_that_refuses_does_not_stand_in_the_way(
     tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary = await siblings(town, others=2)
         stand_by = Standbys.stand_by
 
@@ -67,7 +77,7 @@ async def test_a_candidate_that_refuses_does_not_stand_in_the_way(
 async def test_consumers_do_not_wait_for_a_secondary_that_lost_everything_and_refuses(
     tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary = await siblings(town, others=2)
         believes(made, primary, home.id, Health.DEAD)  # not chosen
         async with home.client() as poster, primary.client() as owner:
@@ -98,7 +108,7 @@ async def test_a_takeover_that_was_decided_is_finished_when_there_is_room(
     tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Although its primary turns out to live."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary, reader = await siblings(town, others=3)
         change_role, full = StreamStore.change_role, True
 
@@ -133,7 +143,7 @@ async def test_the_worker_of_a_dead_primary_is_released_by_its_successor(
     tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("engine.replication.moves.assignments.CONFIRM_S", 0.05)
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary, worker = await siblings(town, others=3)
         async with home.client() as poster, primary.client() as owner:
             source = await make_stream(poster, home, "s")
@@ -158,7 +168,7 @@ async def test_a_secondary_whose_disk_is_full_hears_its_primary_all_the_same(
     tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("engine.replication.replicas.standby.SAVE_S", 0.0)
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary = await siblings(town, others=2)
         async with home.client() as poster, primary.client() as owner:
             source = await make_stream(poster, home, "s")
@@ -185,7 +195,7 @@ async def test_a_stream_whose_time_runs_faster_than_the_clock_deposes_nobody(
     tmp_path: Path, made: Made
 ) -> None:
     """A bound is of the clock, not of the stream's own time: a day may be posted in a second."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary = await siblings(town, others=2)
         async with home.client() as poster, primary.client() as owner:
             source = await make_stream(poster, home, "s")
@@ -211,7 +221,7 @@ async def test_a_stream_whose_time_runs_faster_than_the_clock_deposes_nobody(
 
 async def test_a_standby_that_is_dropped_as_it_opens_is_dropped(tmp_path: Path, made: Made) -> None:
     """Before its copies have begun."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary = await siblings(town, others=2)
         async with home.client() as poster, primary.client() as owner:
             source = await make_stream(poster, home, "s")

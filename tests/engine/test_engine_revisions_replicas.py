@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from engine_peers import Place, Town, open_town, rows, until
 from moving_tasks import siblings
-from replicated_queries import LOSSLESS, Made, asked, die, stands_by
+from replicated_queries import LOSSLESS, QUICK, Made, asked, die, stands_by
 from revised_streams import (
     Told,
     counted,
@@ -28,7 +28,7 @@ from tools.client.async_client import AsyncMedusaClient, Corrections
 
 @asynccontextmanager
 async def town_of(folder: Path) -> AsyncIterator[tuple[Town, list[Place]]]:
-    async with open_town(folder) as town:
+    async with open_town(folder, timing=QUICK) as town:
         yield town, await siblings(town, others=3)
 
 

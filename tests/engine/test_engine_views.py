@@ -23,6 +23,7 @@ from engine.objects.view import Last, Range, Recent, View
 from engine.replication.views import host
 from engine.replication.views.locating import HOLDERS
 from engine.replication.views.messages import Locate, Located
+from engine.streams.config import Timing
 from engine.streams.kept import LogKey
 from overlay.errors import (
     BusyError,
@@ -33,16 +34,11 @@ from overlay.errors import (
     NotRetainedError,
 )
 
-
-@pytest.fixture(autouse=True)
-def _retention_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.02)
-    for module in ("engine.replication.following.book", "engine.replication.views.locating"):
-        monkeypatch.setattr(f"{module}.HELD_S", 1.0)
+QUICK = Timing(tend_s=0.02, held_s=1.0)
 
 
 async def test_the_last_tuples_move_and_what_is_frozen_does_not(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             stream = await make_stream(client, mit, "s", history_us=20)
@@ -75,7 +71,7 @@ async def test_the_last_tuples_move_and_what_is_frozen_does_not(tmp_path: Path) 
 
 
 async def test_tuples_of_one_stime_stay_together(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit = await town.settle("mit.edu")
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s")
@@ -94,7 +90,7 @@ async def test_tuples_of_one_stime_stay_together(tmp_path: Path) -> None:
 
 
 async def test_the_last_seconds(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit = await town.settle("mit.edu")
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s", history_us=1)
@@ -117,7 +113,7 @@ async def test_the_last_seconds(tmp_path: Path) -> None:
 
 
 async def test_a_range_lasts_however_little_the_stream_keeps(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             stream = await make_stream(client, mit, "s", history_us=20)
@@ -151,7 +147,7 @@ async def test_a_range_lasts_however_little_the_stream_keeps(tmp_path: Path) -> 
 
 
 async def test_what_is_shown_of_a_stream_that_comes_late_or_has_ended(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit = await town.settle("mit.edu")
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s")
@@ -181,7 +177,7 @@ async def test_what_is_shown_of_a_stream_that_comes_late_or_has_ended(tmp_path: 
 
 
 async def test_who_may_make_and_read_them(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit, utah, brown = await town.settle_all("mit.edu", "utah.edu", "brown.edu")
         async with mit.client() as client, utah.client() as other, brown.client() as third:
             own = await make_stream(client, mit, "own", readers=())
@@ -227,7 +223,7 @@ async def test_names_and_numbers_that_cannot_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host, "MAX_VIEWS", 2)
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit = await town.settle("mit.edu")
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s")
@@ -261,7 +257,7 @@ async def test_names_and_numbers_that_cannot_be(
 
 
 async def test_deleting_frees_what_it_kept(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit, beside = await town.settle_all("mit.edu", "mit.edu")
         async with mit.client() as client, beside.client() as other:
             stream = await make_stream(client, mit, "s", history_us=1)

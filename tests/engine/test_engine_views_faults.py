@@ -13,21 +13,19 @@ from viewed_streams import caught_up, post
 
 from engine.objects.query import Filter, Query
 from engine.objects.view import Last, Range, View
+from engine.streams.config import Timing
 from engine.streams.kept import LogKey
 from engine.streams.log import StreamLog
 from overlay.errors import ConflictError, NotFoundError, StorageFullError
 
-
-@pytest.fixture(autouse=True)
-def _retention_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.02)
+QUICK = Timing(tend_s=0.02, view_again_s=0.05)
 
 
 async def test_views_of_views_and_of_what_is_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interpret(monkeypatch)
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as other:
             stream = await make_stream(client, mit, "s")
@@ -66,7 +64,6 @@ async def test_views_of_views_and_of_what_is_deleted(
 async def test_a_full_disk_only_delays_a_view(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.replication.views.feeding.RETRY_S", 0.05)
     failures = 3
     commit = StreamLog.commit
 
@@ -78,7 +75,7 @@ async def test_a_full_disk_only_delays_a_view(
         return await commit(log, upto, table)
 
     monkeypatch.setattr(StreamLog, "commit", sometimes)
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit = await town.settle("mit.edu")
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s", history_us=1)
@@ -95,7 +92,7 @@ async def test_a_full_disk_only_delays_a_view(
 
 
 async def test_half_of_what_was_dropped_is_nothing(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit = await town.settle("mit.edu")
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s")
@@ -117,7 +114,7 @@ async def test_half_of_what_was_dropped_is_nothing(tmp_path: Path) -> None:
 
 async def test_a_stream_whose_home_dies_is_shown_from_the_next_one(tmp_path: Path) -> None:
     """At the home itself, at an elector that becomes it, and beside."""
-    async with siblings(tmp_path, 4) as (town, places):
+    async with siblings(tmp_path, 4, timing=QUICK) as (town, places):
         first = places[0]
         async with first.client() as client:
             stream = await make_stream(client, first, "s", k_safety=1)

@@ -22,7 +22,11 @@ from engine_interpreted import interpret
 from engine_peers import Place, open_town
 
 import medusa
+from engine.streams.config import Timing
 from medusa import AsyncMedusaClient, MedusaClient, open_medusa
+
+QUICK = Timing(tend_s=0.02)
+
 
 MANUAL = Path(__file__).parents[2] / "docs" / "queries.md"
 QUERY = "medusa://mit.edu/busy_sources"
@@ -33,7 +37,6 @@ BEGIN_S = 1_521_900_000
 @pytest.fixture(autouse=True)
 def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.02)
 
 
 def public(kind: type) -> Iterator[tuple[str, Callable[..., object]]]:
@@ -114,7 +117,7 @@ async def world(folder: Path) -> AsyncIterator[Place]:
         {"ts": BEGIN_S + 10.0 * n, "src_ip": f"10.0.0.{n % 4}", "dst_port": n % 7}
         for n in range(60)
     ]
-    async with open_town(folder) as town:
+    async with open_town(folder, timing=QUICK) as town:
         mit, _ = await town.settle_all("mit.edu", "mit.edu")
         async with mit.client() as client:
             await client.create_query_xml(document.replace("conns > 100", "conns > 1"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from engine_peers import Place, Town, make_stream, open_town, pairs_of, rows, un
 
 from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
 from engine.objects.schema import BEGINNING, END
+from engine.streams.config import Timing
 from engine.streams.retention import Hold
 from overlay.errors import ConflictError, NotRetainedError
 from tools.client.async_client import AsyncMedusaClient
@@ -20,18 +22,14 @@ from tools.commands.peer.backup import backup, restore
 from tools.daemon.peer import open_peer
 from tools.home.folder import Home
 
+QUICK = Timing(restored_again_s=0.05, mend_again_s=0.2)
+ALONE = dataclasses.replace(QUICK, restored_ask_s=0.1)
+"""Of a federation that has one peer: no other will answer, or call."""
+
 
 @pytest.fixture(autouse=True)
 def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.replication.restored.AGAIN_S", 0.05)
-    monkeypatch.setattr("engine.replication.mending.AGAIN_S", 0.2)
-
-
-@pytest.fixture
-def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The federation has one peer: no other will answer, or call."""
-    monkeypatch.setattr("engine.replication.restored.ASK_S", 0.1)
 
 
 def quiet(_: int) -> None:
@@ -88,7 +86,7 @@ def watch(place: Place, source: str) -> Query:
 
 @pytest.mark.parametrize("sibling", [True, False], ids=["sibling", "other participant"])
 async def test_a_restored_peer_never_tells_another_tuple(tmp_path: Path, sibling: bool) -> None:
-    async with open_town(tmp_path / "town") as town:
+    async with open_town(tmp_path / "town", timing=QUICK) as town:
         (tmp_path / "town").mkdir()
         mit = await town.settle("mit.edu")
         other = await town.settle("mit.edu" if sibling else "utah.edu", sibling=sibling)
@@ -136,13 +134,12 @@ async def test_a_backup_has_the_peers_that_were_met_a_moment_ago(
 ) -> None:
     """The peer writes them to its home from time to time only."""
     monkeypatch.setattr("overlay.node.SAVE_GAP_S", 3600.0)
-    async with open_town(tmp_path / "town") as town:
+    async with open_town(tmp_path / "town", timing=ALONE) as town:
         (tmp_path / "town").mkdir()
         mit, utah = await town.settle_all("mit.edu", "utah.edu")
         met = utah.id
         file, keys = await back_up(mit, tmp_path)
         await town.stop(utah)  # it cannot tell the restored peer that it is there
-        monkeypatch.setattr("engine.replication.restored.ASK_S", 0.1)
         await lose_and_restore(town, mit, file, keys)
         assert f"peer {met[:8]} alone has" in told(mit)
 
@@ -151,7 +148,7 @@ async def test_a_backup_has_the_peers_that_were_met_a_moment_ago(
 async def test_a_restored_peer_asks_those_that_joined_after_the_backup(
     tmp_path: Path, others: tuple[str, ...]
 ) -> None:
-    async with open_town(tmp_path / "town") as town:
+    async with open_town(tmp_path / "town", timing=QUICK) as town:
         (tmp_path / "town").mkdir()
         mit, *rest = await town.settle_all("mit.edu", *others)
         async with mit.client() as client:
@@ -187,10 +184,9 @@ async def upto(client: AsyncMedusaClient, stream: str, boundary: int) -> Any:
                     yield row["total"]
 
 
-@pytest.mark.usefixtures("_alone")
 async def test_a_stream_of_today_goes_on_behind_the_present(tmp_path: Path) -> None:
     """What nobody says that he has, a client may have: its time was not beyond the clock."""
-    async with open_town(tmp_path / "town") as town:
+    async with open_town(tmp_path / "town", timing=ALONE) as town:
         (tmp_path / "town").mkdir()
         mit = await town.settle("mit.edu")
         async with mit.client() as client:
@@ -213,12 +209,11 @@ async def test_a_stream_of_today_goes_on_behind_the_present(tmp_path: Path) -> N
             assert min(seq for s, (seq, _) in tuples(mit, "s").items() if s >= at) > 2**48
 
 
-@pytest.mark.usefixtures("_alone")
 async def test_a_stream_of_another_time_keeps_its_rows_and_goes_on_where_it_was(
     tmp_path: Path,
 ) -> None:
     """Of years ago, say; behind the present, all that it keeps would be older than its history."""
-    async with open_town(tmp_path / "town") as town:
+    async with open_town(tmp_path / "town", timing=ALONE) as town:
         (tmp_path / "town").mkdir()
         mit = await town.settle("mit.edu")
         async with mit.client() as client:
@@ -234,12 +229,11 @@ async def test_a_stream_of_another_time_keeps_its_rows_and_goes_on_where_it_was(
             }
 
 
-@pytest.mark.usefixtures("_alone")
 @pytest.mark.parametrize("max_ahead_us", [None, 3_600_000_000], ids=["any time", "today"])
 async def test_who_knows_how_far_clients_have_read_says_so(
     tmp_path: Path, max_ahead_us: int | None
 ) -> None:
-    async with open_town(tmp_path / "town") as town:
+    async with open_town(tmp_path / "town", timing=ALONE) as town:
         (tmp_path / "town").mkdir()
         mit = await town.settle("mit.edu")
         async with mit.client() as client:
@@ -254,10 +248,9 @@ async def test_who_knows_how_far_clients_have_read_says_so(
             assert set(tuples(mit, "s")) == {*range(100), *range(150, 200)}
 
 
-@pytest.mark.usefixtures("_alone")
 async def test_what_was_posted_and_waited_is_in_the_backup(tmp_path: Path) -> None:
     """Rows that no boundary had passed are in the journal alone; posts go on while it is made."""
-    async with open_town(tmp_path / "town") as town:
+    async with open_town(tmp_path / "town", timing=ALONE) as town:
         (tmp_path / "town").mkdir()
         mit = await town.settle("mit.edu")
         async with mit.client(producer="p") as client:
@@ -290,7 +283,7 @@ async def test_what_was_posted_and_waited_is_in_the_backup(tmp_path: Path) -> No
 
 
 async def test_the_queries_of_a_restored_peer_go_on(tmp_path: Path) -> None:
-    async with open_town(tmp_path / "town") as town:
+    async with open_town(tmp_path / "town", timing=QUICK) as town:
         (tmp_path / "town").mkdir()
         mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client() as client, utah.client() as reader:
@@ -318,7 +311,7 @@ async def test_the_queries_of_a_restored_peer_go_on(tmp_path: Path) -> None:
 
 async def test_a_restored_elector_has_no_vote(tmp_path: Path) -> None:
     """What it had voted after the backup nobody knows: the others go on without it."""
-    async with open_town(tmp_path / "town") as town:
+    async with open_town(tmp_path / "town", timing=QUICK) as town:
         (tmp_path / "town").mkdir()
         mit = await town.settle("mit.edu")
         others = [await town.settle("mit.edu", sibling=True) for _ in range(2)]
@@ -344,7 +337,7 @@ async def test_a_restored_elector_has_no_vote(tmp_path: Path) -> None:
 
 
 async def test_two_of_one_name_do_not_run(tmp_path: Path) -> None:
-    async with open_town(tmp_path / "town") as town:
+    async with open_town(tmp_path / "town", timing=QUICK) as town:
         (tmp_path / "town").mkdir()
         mit = await town.settle("mit.edu")
         file, keys = await back_up(mit, tmp_path)

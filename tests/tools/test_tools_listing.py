@@ -18,11 +18,15 @@ from tools_prompt import Prompt
 from engine.objects.definitions import Policy, StreamDefinition, StreamEntry
 from engine.objects.schema import Schema
 from engine.replication.status import PeerStatus, Snapshot
+from engine.streams.config import Timing
 from engine.tasks.status import TaskStatus
 from tools.commands import command_line
 from tools.commands.medusa.listing import StreamLine
 from tools.commands.medusa.listing_screen import readers_in_words, stream_details
 from tools.commands.medusa.medusa_command import medusa
+
+QUICK = Timing(tend_s=0.02)
+
 
 DOCUMENT = """<medusa>
   <schema name="medusa://mit.edu/conn" time="ts" key="id">
@@ -53,12 +57,11 @@ DOCUMENT = """<medusa>
 @pytest.fixture(autouse=True)
 def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.02)
     monkeypatch.setenv("COLUMNS", "40")  # of some terminal: here the output goes elsewhere
 
 
 async def test_what_there_is(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit, utah = await town.settle_all("mit.edu", "utah.edu")
         at_mit, at_utah = Prompt(mit.home.folder, capfd), Prompt(utah.home.folder, capfd)
         assert (await at_mit("query", "list")) == "no query is defined yet\n"

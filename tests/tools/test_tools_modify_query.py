@@ -21,8 +21,12 @@ from tools_travel import MINUTE_S, THREE, examples, world
 from engine.language.modification import BoxChange, Modified
 from engine.objects.definitions import QueryEntry
 from engine.objects.query import Box, Filter
+from engine.streams.config import Timing
 from tools.client.async_client import AsyncMedusaClient
 from tools.client.blocking import MedusaClient
+
+UNHURRIED = Timing(tend_s=3600.0)  # all is still there at the end
+
 
 QUERY = "medusa://mit.edu/busy_sources"
 TWO_S, FOUR_S, FIVE_S, SIX_S = (THREE + hours * 60 * MINUTE_S for hours in (-1, 1, 2, 3))
@@ -48,7 +52,6 @@ Answer = tuple[int, str, int]
 @pytest.fixture(autouse=True)
 def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.streams.tending.TEND_S", 3600.0)  # all is still there at the end
 
 
 def conns(begin_s: int, end_s: int) -> list[tuple[int, str]]:
@@ -103,7 +106,7 @@ def typed_in(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
 async def test_a_box_is_modified_from_the_prompt(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=UNHURRIED) as town:
         mit = await town.settle("mit.edu")
         prompt = Prompt(mit.home.folder, capfd)
         async with mit.client() as client:
@@ -128,7 +131,7 @@ async def test_boxes_are_modified_together_by_a_document(
     monkeypatch: pytest.MonkeyPatch,
     source: str,
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=UNHURRIED) as town:
         mit = await town.settle("mit.edu")
         prompt = Prompt(mit.home.folder, capfd)
         file = str(tmp_path / "both.xml")
@@ -155,7 +158,7 @@ async def test_the_manual_works_as_written(
     (document,) = examples("xml", heading)
     (session,) = examples("sh", heading)
     lines = session.splitlines()
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=UNHURRIED) as town:
         mit = await town.settle("mit.edu")
         prompt = Prompt(mit.home.folder, capfd)
         file = tmp_path / "shorter.xml"
@@ -172,7 +175,7 @@ async def test_the_manual_works_as_written(
 async def test_the_prompt_has_the_last_word_on_when_it_counts(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=UNHURRIED) as town:
         mit = await town.settle("mit.edu")
         prompt = Prompt(mit.home.folder, capfd)
         async with mit.client() as client:
@@ -186,7 +189,7 @@ async def test_the_prompt_has_the_last_word_on_when_it_counts(
 async def test_several_parameters_and_values_with_equals_signs(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=UNHURRIED) as town:
         mit = await town.settle("mit.edu")
         prompt = Prompt(mit.home.folder, capfd)
         document = """<medusa>
@@ -294,7 +297,7 @@ async def test_a_wrong_document_is_refused_with_file_line_and_reason(
 async def test_what_the_peer_refuses_is_said_on_one_line_and_changes_nothing(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=UNHURRIED) as town:
         mit = await town.settle("mit.edu")
         prompt = Prompt(mit.home.folder, capfd)
         document = tmp_path / "none.xml"
@@ -326,7 +329,7 @@ async def test_what_the_peer_refuses_is_said_on_one_line_and_changes_nothing(
 
 
 async def test_the_blocking_client_modifies_as_well(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=UNHURRIED) as town:
         mit = await town.settle("mit.edu")
         change = BoxChange("busy", (("expression.0", "conns > 0"),))
 

@@ -14,16 +14,18 @@ from tools_prompt import Prompt
 from tools_travel import THREE, examples, world
 
 from engine.objects.view import Last, Range, Recent, View
+from engine.streams.config import Timing
 from overlay.errors import InvalidInputError
 from tools.client.blocking import MedusaClient
 from tools.commands.medusa import travel
 from tools.commands.medusa.travel import view_in_words
 
+QUICK = Timing(tend_s=0.02)
+
 
 @pytest.fixture(autouse=True)
 def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.streams.tending.TEND_S", 0.02)
 
 
 def commands(heading: str) -> list[tuple[list[str], str]]:
@@ -46,7 +48,7 @@ def stimes(out: str) -> list[float]:
 async def test_the_manual_works_as_written(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit = await town.settle("mit.edu")
         prompt = Prompt(mit.home.folder, capfd)
         async with mit.client() as client:
@@ -90,7 +92,7 @@ until_four = ("--until", "2018-03-24T16:00:00Z")
 
 
 async def test_what_is_said_and_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit = await town.settle("mit.edu")
         prompt = Prompt(mit.home.folder, capfd)
         async with mit.client() as client:
@@ -165,7 +167,7 @@ async def test_what_is_said_and_refused(tmp_path: Path, capfd: pytest.CaptureFix
 
 
 async def test_the_blocking_client_travels_as_well(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=QUICK) as town:
         mit = await town.settle("mit.edu")
         async with mit.client() as client:
             await world(client, mit)

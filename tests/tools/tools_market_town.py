@@ -26,6 +26,7 @@ from contracts.documents import Proposal, accept, contract_id, propose, revoke
 from contracts.market.config import MarketConfig
 from contracts.terms import LoadTerms, Menu
 from engine.objects.query import Aggregate, AggregateFunction, Function, Query
+from engine.streams.config import Timing
 from engine.tasks.runner import TaskRunner
 from engine.tasks.status import TaskStatus
 from overlay.events import wall_clock
@@ -66,7 +67,6 @@ SHORT = {
     "engine.replication.moves.mover.TEND_S": 0.05,
     "engine.replication.moves.assignments.CONFIRM_S": 0.05,
     "engine.replication.moves.returning.LOOK_S": 0.05,
-    "engine.streams.tending.TEND_S": 0.05,
     "tools.market.settler.LOOK_S": 0.05,
     "tools.market.settler.TRIES": (0.1, 0.2, 0.5, 1.0),
     "tools.market.trader.SAMPLE_S": 0.05,
@@ -112,7 +112,7 @@ def set_up(monkeypatch: pytest.MonkeyPatch) -> Loads:
 
 @asynccontextmanager
 async def open_market_town(folder: Path, **engine: float) -> AsyncIterator[Town]:
-    async with open_town(folder, **engine) as town:  # type: ignore[arg-type]
+    async with open_town(folder, timing=Timing(tend_s=0.05), **engine) as town:  # type: ignore[arg-type]
         yield town
 
 

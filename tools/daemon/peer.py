@@ -20,7 +20,8 @@ from dht.catalog import open_catalog
 from engine.api import calls
 from engine.api.serving import PeerService
 from engine.engine import Engine, open_engine
-from engine.replication.restored import ASK_S, begin_again, is_restored
+from engine.replication.restored import begin_again, is_restored
+from engine.streams.config import Timing
 from engine.streams.freezing import freeze
 from engine.tasks.execution import OpenExecutor
 from overlay.clients import Clients, open_client_listener
@@ -89,7 +90,8 @@ async def run_peer(
         renew_at_start(home, wall_clock())
         await enter(home, load_federation(home), config.overlay.bootstrap)
         if is_restored(home.data):
-            warn(f"restored from a backup: asks the other peers first, for up to {ASK_S:g} s")
+            up_to_s = config.engine.timing.restored_ask_s
+            warn(f"restored from a backup: asks the other peers first, for up to {up_to_s:g} s")
         async with (
             open_peer(home, config) as peer,
             telling(peer.engine.overlay.warnings, warn),
@@ -189,9 +191,9 @@ async def open_peer(
 
 
 @asynccontextmanager
-async def _begun_again(home: Home, overlay: Overlay) -> AsyncIterator[None]:
+async def _begun_again(home: Home, overlay: Overlay, timing: Timing) -> AsyncIterator[None]:
     """A restored home has done what it must before it says anything."""
-    await begin_again(home.data, overlay)
+    await begin_again(home.data, overlay, timing)
     yield
 
 
@@ -208,7 +210,7 @@ async def _open(
             identity, membership, home.folder, config.overlay, service, wall=wall
         ) as overlay,
         open_catalog(overlay, home.folder, config.dht) as catalog,
-        _begun_again(home, overlay),
+        _begun_again(home, overlay, config.engine.timing),
         open_engine(
             overlay,
             catalog,

@@ -189,7 +189,10 @@ def read_section(
     """
     assert dataclasses.is_dataclass(section)
     assert isinstance(table, dict)
-    hints = typing.get_type_hints(section)
+    settings = {each.name for each in dataclasses.fields(section) if _is_setting(each)}
+    hints = {
+        name: hint for name, hint in typing.get_type_hints(section).items() if name in settings
+    }
     values: dict[str, object] = dict(defaults or {})
     for key, value in table.items():
         if key not in hints:
@@ -202,6 +205,11 @@ def read_section(
         return section(**values)
     except (ValueError, InvalidInputError) as error:
         raise InvalidInputError(f"{where}: {error}") from None
+
+
+def _is_setting(field: dataclasses.Field[object]) -> bool:
+    """Whether medusa.toml may have it."""
+    return bool(field.metadata.get("setting", True))
 
 
 def _known(names: Iterable[str]) -> str:

@@ -28,9 +28,6 @@ PAST: Final = "past"
 """The variant of the copies that begin earlier than the log that is here, each for one of our
 queries or views."""
 
-HELD_S: Final = 30.0
-"""How long what somebody is about to read of a stream's past is kept, seconds."""
-
 
 def past_of(user: str) -> Hold:
     """As whom a log is held for one that reads its past."""
@@ -116,7 +113,7 @@ class Followers:
     async def follow_past(self, entry: StreamEntry, user: str, after: int) -> KeptStream:
         """The log of a stream that has what follows the boundary `after`, on behalf of a query or a
         view of ours: one that is here and reaches back so far, or a mirror of its own. It is held
-        as `past_of(user)` for `HELD_S`: by then the user holds it."""
+        as `past_of(user)` for a while: by then the user holds it."""
         async with self._changing:
             kept = self._store.get(entry.stream.name)
             if kept is None:
@@ -128,7 +125,8 @@ class Followers:
                     variant = f"{PAST}-{short_digest(user)}"
                     kept = await self._store.keep(entry, Role.MIRROR, variant)
                 self._use(kept, user, FOR_QUERIES, after)
-            kept.log.hold(past_of(user), max(after, kept.log.start), trio.current_time() + HELD_S)
+            expires = trio.current_time() + self._store.timing.held_s
+            kept.log.hold(past_of(user), max(after, kept.log.start), expires)
             return kept
 
     def need(self, stream: str, user: str, boundary: int) -> None:

@@ -37,14 +37,8 @@ from overlay.errors import (
 from overlay.log import bound
 from overlay.rpc import EndOfCall
 
-RETRY_S = (0.1, 5.0)
-"""Shortest and longest wait before subscribing again, seconds; doubled in between, with jitter."""
-
 LOOK_AGAIN_S = 15.0
 """Between two looks into the catalog for what a stream is that is read, seconds."""
-
-LAST_WORD_S = 5.0
-"""How long the end of a stream may take to be acknowledged, seconds: else a lease runs out."""
 
 
 async def _at_once(_: int) -> None: ...
@@ -92,6 +86,7 @@ class Follower:
         self._reach = reach
         self._subscriber = subscriber
         self._course = course
+        self._timing = reach.store.timing
         self.gone: Place | None = None
         self._safe = Watched(END)
         self._jitter = SystemRandom()
@@ -103,7 +98,8 @@ class Follower:
             await self._run()
 
     async def _run(self) -> None:
-        wait_s = RETRY_S[0]
+        shortest_s, longest_s = self._timing.follow_again_s
+        wait_s = shortest_s
         listed = (self._look_up,) if self._course.listed else ()
         while self._kept.log.boundary < END or self._safe.value < END:
             before = self._kept.log.boundary
@@ -114,11 +110,11 @@ class Follower:
                 self._note(error, wait_s)
                 self._take_refusal(error)
             if self._kept.log.boundary > before:
-                wait_s = RETRY_S[0]
+                wait_s = shortest_s
             with trio.move_on_after(wait_s * self._jitter.uniform(0.5, 1.0)):
                 await self._elsewhere.wait()
             at_once = self._elsewhere.is_rung
-            wait_s = RETRY_S[0] if at_once else min(2 * wait_s, RETRY_S[1])
+            wait_s = shortest_s if at_once else min(2 * wait_s, longest_s)
 
     def read_from(self, origin: Origin) -> None:
         """Take it from there from now on."""
@@ -184,7 +180,7 @@ class Follower:
     async def take_leave(self) -> None:
         """Tell the producer that it need not keep anything for us; if that fails, a lease ends."""
         request = Subscribe(self._kept.name, END, self._subscriber)
-        with suppress(MedusaError, EndOfCall), trio.move_on_after(LAST_WORD_S):
+        with suppress(MedusaError, EndOfCall), trio.move_on_after(self._timing.last_word_s):
             async with self._reach.open(self._origin[0], request) as feed:
                 await feed.receive(Tuples)
 
@@ -203,7 +199,7 @@ class Follower:
         await self._safe.until(lambda boundary: boundary == END)
         if self._course.until < END:
             return  # of a part there is no last word
-        with suppress(EndOfCall), trio.move_on_after(LAST_WORD_S):
+        with suppress(EndOfCall), trio.move_on_after(self._timing.last_word_s):
             await feed.receive(Tuples)  # the producer ends the call once it has the last of them
 
     async def _take_part(self, feed: Reading, incoming: Incoming) -> None:
@@ -257,7 +253,7 @@ class Follower:
         self._kept.refusal = str(error)
 
     def _note(self, error: MedusaError, wait_s: float) -> None:
-        if wait_s >= RETRY_S[1]:  # a short absence is nobody's news
+        if wait_s >= self._timing.follow_again_s[1]:  # a short absence is nobody's news
             self._reach.events.note("warning", f"waits for {self._kept.name}: {error}")
 
 

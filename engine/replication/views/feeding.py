@@ -17,6 +17,7 @@ from engine.replication.following.book import Followers, past_of
 from engine.replication.following.follower import Course, Follower
 from engine.replication.following.origin import Local, Place
 from engine.replication.views.locating import before_last, recent
+from engine.streams.config import Timing
 from engine.streams.kept import KeptStream, Role
 from engine.streams.retention import Hold
 from engine.streams.store import StreamStore
@@ -26,9 +27,6 @@ from overlay.killpoints import KillPoint, kill_point
 
 HOLD: Final = Hold("view")
 """As which a view holds its own log."""
-
-RETRY_S: Final = 5.0
-"""After a failure, a full disk say, seconds."""
 
 
 def view_of(kept: KeptStream) -> View:
@@ -83,7 +81,9 @@ class Feeding:
         stream: the one that it shows.
     """
 
-    def __init__(self, kept: KeptStream, followers: Followers, events: Events) -> None:
+    def __init__(
+        self, kept: KeptStream, followers: Followers, events: Events, timing: Timing
+    ) -> None:
         self.kept = kept
         self._view = view_of(kept)
         self.stream = self._view.stream
@@ -92,6 +92,7 @@ class Feeding:
         self._user = f"view {kept.name}"
         self._source: KeptStream | None = None
         self._reason = ""
+        self._timing = timing
         self._scope = trio.CancelScope()
         self._at_rest = trio.Event()
 
@@ -116,7 +117,7 @@ class Feeding:
                         await self._copy(self._source or await self.open())
                     except MedusaError as error:
                         self._note(error)
-                        await trio.sleep(RETRY_S)
+                        await trio.sleep(self._timing.view_again_s)
                         self._source = None
                 await self._leave()
         finally:
@@ -182,7 +183,7 @@ class Feedings:
         set_up(kept)
         if kept.log.boundary == END:
             return
-        feeding = Feeding(kept, self._followers, self._events)
+        feeding = Feeding(kept, self._followers, self._events, self._store.timing)
         await feeding.open()
         self._feedings[kept.name] = feeding
         self._nursery.start_soon(feeding.run)

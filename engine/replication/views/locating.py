@@ -11,7 +11,6 @@ from engine.objects.query import Query
 from engine.objects.schema import BEGINNING, END
 from engine.objects.view import Last, Range, Recent, Shows, check_shows
 from engine.replication.directory import Directory
-from engine.replication.following.book import HELD_S
 from engine.replication.views.messages import Locate, Located
 from engine.streams.kept import KeptStream, Role
 from engine.streams.log import StreamLog
@@ -39,7 +38,7 @@ class Locator:
         self._asked = 0
 
     async def locate(self, stream: str, shows: Shows, *, fixed: bool) -> Located:
-        """Where that part lies now; it is kept for `HELD_S`: by then who asked reads it.
+        """Where that part lies now; it is kept for a while: by then who asked reads it.
 
         Raises:
             NotRetainedError: some of it is not kept any more; says from where on the rest is.
@@ -65,7 +64,7 @@ class Locator:
         self._asked += 1
         consumer = Hold("located", f"{holder} {self._asked % HOLDERS}")
         foreign = "" if holder == self._participant else holder
-        expires = trio.current_time() + HELD_S
+        expires = trio.current_time() + self._store.timing.held_s
         kept.log.hold(consumer, max(found.after, kept.log.start), expires, foreign)
         if not isinstance(shows, Range) and fixed:
             await kept.released(found.until)
