@@ -30,7 +30,7 @@ _LOW_BITS: Final = 26
 Columns = tuple[str, str, bytes, bytes, int, str, int, int, int, int, int, int]
 """An entry's columns beside its position, data and digest."""
 
-_COLUMNS: Final = "kind, contract, payer, payee, number, task, fence, after, upto, rows, amount, at"
+_COLUMNS: Final = "kind, contract, payer, payee, number, task, term, after, upto, rows, amount, at"
 
 
 def chained(before: bytes, data: bytes) -> bytes:
@@ -52,10 +52,10 @@ def open_entry(entry: Entry, federation: str, key_of: KeyOf) -> tuple[Receipt, C
 
 
 def _columns(kind: str, receipt: Receipt, rows: int, amount: int) -> Columns:
-    account, task, fence = receipt.key
+    account, task, term = receipt.key
     at = receipt.at
     return (
-        kind, *account, receipt.number, task, fence, receipt.after, receipt.upto, rows, amount, at
+        kind, *account, receipt.number, task, term, receipt.after, receipt.upto, rows, amount, at
     )  # fmt: skip
 
 

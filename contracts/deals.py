@@ -34,7 +34,7 @@ PartyId = Annotated[PeerId, Meta(min_length=PEER_ID_BYTES, max_length=PEER_ID_BY
 Price = Annotated[int, Meta(ge=0, le=MAX_PRICE)]
 Rows = Annotated[int, Meta(ge=0, le=MAX_ROWS)]
 Time = Annotated[int, Meta(ge=-MAX_TIME, le=MAX_TIME)]
-Fence = Annotated[int, Meta(ge=0, le=MAX_TIME)]
+TermNumber = Annotated[int, Meta(ge=0, le=MAX_TIME)]
 TaskName = Annotated[str, Meta(min_length=1, max_length=MAX_NAME)]
 ContractId = Annotated[str, Meta(min_length=1, max_length=MAX_CONTRACT)]
 
@@ -50,7 +50,7 @@ class Account(NamedTuple):
 class DealKey(NamedTuple):
     account: Account
     task: str
-    fence: int
+    term_number: int
 
 
 class LoadRate(Struct, frozen=True, array_like=True, tag="load"):
@@ -99,12 +99,12 @@ class ContentRate(Struct, frozen=True, array_like=True, tag="content"):
 Rate = LoadRate | ContentRate
 
 
-class Deal(Struct, frozen=True, array_like=True):
+class Deal(Struct, frozen=True, array_like=True, rename={"term_number": "fence"}):
     """What both sides agreed on when a task moved, or a subscription began. Peer ids: bytes.
 
     Attributes:
         task: its name, that is its output stream's; of content contracts the stream's.
-        fence: of this placement: never the same twice for one task (or, chosen by the one who
+        term: of this placement: never the same twice for one task (or, chosen by the one who
             pays, for the subscriptions to one stream).
         start: boundary from which the payee runs it (delivers it), microseconds of stime.
         agreed_at: microseconds UTC, of the peer's own clock.
@@ -114,7 +114,7 @@ class Deal(Struct, frozen=True, array_like=True):
     payer: PartyId
     payee: PartyId
     task: TaskName
-    fence: Fence
+    term_number: TermNumber
     start: Time
     rate: Rate
     agreed_at: Time
@@ -125,7 +125,7 @@ class Deal(Struct, frozen=True, array_like=True):
 
     @property
     def key(self) -> DealKey:
-        return DealKey(self.account, self.task, self.fence)
+        return DealKey(self.account, self.task, self.term_number)
 
 
 def check_rate(rate: Rate, terms: Terms, task: str) -> None:

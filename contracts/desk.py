@@ -59,7 +59,7 @@ class Ended:
     """
 
     task: str
-    fence: int
+    term_number: int
     upto: int
 
 
@@ -155,7 +155,7 @@ class Desk:
         way round: there is one where we passed a task on."""
         if not isinstance(standing.deal.rate, LoadRate):
             return None
-        for other in self.ledger.deals_of(standing.deal.task, standing.deal.fence):
+        for other in self.ledger.deals_of(standing.deal.task, standing.deal.term_number):
             if other is not standing and isinstance(other.deal.rate, LoadRate):
                 return other
         return None

@@ -125,7 +125,7 @@ class Ledger:
             check_disputed(receipt, self.billed(receipt.key))
         if isinstance(receipt.rate, LoadRate) and self._paid_elsewhere(receipt):
             raise ConflictError(
-                f"receipt of {receipt.task!a}: placement {receipt.fence} is another account's"
+                f"receipt of {receipt.task!a}: placement {receipt.term_number} is another account's"
             )
         self._insert(columns, encode(entry), (receipt.payer, receipt.payee))
         standing = self._deals.get(receipt.key)
@@ -225,14 +225,18 @@ class Ledger:
         known = self._deals.get(deal.key)
         if known is not None:
             if (known.deal.rate, known.deal.start) != (deal.rate, deal.start):
-                raise ConflictError(f"{deal.task}: placement {deal.fence} was agreed otherwise")
+                raise ConflictError(
+                    f"{deal.task}: placement {deal.term_number} was agreed otherwise"
+                )
             return known
         if self.own not in {deal.payer, deal.payee} or deal.payer == deal.payee:
             raise UntrustedError(f"{deal.task}: this peer is no party to that deal")
-        for other in self.deals_of(deal.task, deal.fence):
+        for other in self.deals_of(deal.task, deal.term_number):
             both_load = isinstance(deal.rate, LoadRate) and isinstance(other.deal.rate, LoadRate)
             if both_load and not _passes_on(deal, other.deal):
-                raise ConflictError(f"{deal.task}: placement {deal.fence} is another account's")
+                raise ConflictError(
+                    f"{deal.task}: placement {deal.term_number} is another account's"
+                )
         if len(self._deals) >= MAX_DEALS:
             raise BusyError(f"{MAX_DEALS} deals are open or ended lately; no more are taken")
         if self._of_contract[deal.contract] >= MAX_DEALS_OF_CONTRACT:
@@ -268,13 +272,13 @@ class Ledger:
     def forget_deal(self, standing: Standing) -> None:
         """It is paid, or nobody has claimed it for long."""
         key = standing.deal.key
-        where = f"{_OF_ACCOUNT} AND task = ? AND fence = ?"
+        where = f"{_OF_ACCOUNT} AND task = ? AND term = ?"
         self._change(f"DELETE FROM deals WHERE {where}", *_arguments(key))  # noqa: S608
         del self._deals[key]
         self._of_contract[key.account.contract] -= 1
-        self._of_task[key.task, key.fence].remove(standing)
-        if not self._of_task[key.task, key.fence]:
-            del self._of_task[key.task, key.fence]
+        self._of_task[key.task, key.term_number].remove(standing)
+        if not self._of_task[key.task, key.term_number]:
+            del self._of_task[key.task, key.term_number]
 
     def deals(self) -> tuple[Standing, ...]:
         """All that are kept."""
@@ -283,9 +287,9 @@ class Ledger:
     def deal(self, key: DealKey) -> Standing | None:
         return self._deals.get(key)
 
-    def deals_of(self, task: str, fence: int) -> tuple[Standing, ...]:
+    def deals_of(self, task: str, term_number: int) -> tuple[Standing, ...]:
         """Those of that placement: one; of a middleman two."""
-        return tuple(self._of_task.get((task, fence), ()))
+        return tuple(self._of_task.get((task, term_number), ()))
 
     # -- SQL ---------------------------------------------------------------------------------------
 
@@ -293,24 +297,24 @@ class Ledger:
         key = standing.deal.key
         self._deals[key] = standing
         self._of_contract[key.account.contract] += 1
-        self._of_task.setdefault((key.task, key.fence), []).append(standing)
+        self._of_task.setdefault((key.task, key.term_number), []).append(standing)
 
     def _of_deal(
         self, what: str, key: DealKey, kind: str, more: str = "", *arguments: int
     ) -> list[tuple[bytes, ...]]:
         return self._rows(
-            f"SELECT {what} FROM entries WHERE task = ? AND fence = ? AND kind = ? "  # noqa: S608
+            f"SELECT {what} FROM entries WHERE task = ? AND term = ? AND kind = ? "  # noqa: S608
             f"AND {_OF_ACCOUNT} {more}",
-            key.task, key.fence, kind, *key.account, *arguments,
+            key.task, key.term_number, kind, *key.account, *arguments,
         )  # fmt: skip
 
     def _paid_elsewhere(self, receipt: Receipt) -> bool:
         """Whether another account has a receipt of the same placement on the same side."""
         side = "payer" if receipt.payer == self.own else "payee"
         rows = self._rows(
-            "SELECT 1 FROM entries WHERE task = ? AND fence = ? AND kind = 'receipt' "  # noqa: S608
+            "SELECT 1 FROM entries WHERE task = ? AND term = ? AND kind = 'receipt' "  # noqa: S608
             f"AND {side} = ? AND NOT ({_OF_ACCOUNT}) LIMIT 1",
-            receipt.task, receipt.fence, self.own, *receipt.account,
+            receipt.task, receipt.term_number, self.own, *receipt.account,
         )  # fmt: skip
         return bool(rows)
 
@@ -319,7 +323,7 @@ class Ledger:
             return self._connection.execute(sql, arguments).fetchall()
 
     def _update(self, key: DealKey, values: str, *arguments: object) -> None:
-        where = f"{_OF_ACCOUNT} AND task = ? AND fence = ?"
+        where = f"{_OF_ACCOUNT} AND task = ? AND term = ?"
         sql = f"UPDATE deals SET {values} WHERE {where}"  # noqa: S608
         self._change(sql, *arguments, *_arguments(key))
 
@@ -335,7 +339,7 @@ def _passes_on(one: Deal, other: Deal) -> bool:
 
 
 def _arguments(key: DealKey) -> tuple[object, ...]:
-    return *key.account, key.task, key.fence
+    return *key.account, key.task, key.term_number
 
 
 def _settled(data: bytes) -> Settled:

@@ -298,7 +298,7 @@ class Payee:
         receipt = line.out[1]
         key = receipt.key
         standing, bill = self._desk.ledger.deal(key), line.bills.get(key)
-        if (key.task, key.fence) != (refusal.task, refusal.fence):
+        if (key.task, key.term_number) != (refusal.task, refusal.term_number):
             return []
         if standing is None or bill is None:
             return []

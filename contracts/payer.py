@@ -223,7 +223,7 @@ class Payer:
         message = Refusal(
             contract=receipt.contract,
             task=receipt.task,
-            fence=receipt.fence,
+            term_number=receipt.term_number,
             have=have,
             reason=reason,
             upto=refused.upto,

@@ -20,11 +20,11 @@ from contracts.deals import (
     ContractId,
     Deal,
     DealKey,
-    Fence,
     PartyId,
     Rate,
     Rows,
     TaskName,
+    TermNumber,
     Time,
 )
 from overlay.encoding import decode, encode
@@ -59,13 +59,13 @@ KeyOf = Callable[[PeerId], Ed25519PublicKey]
 """The public key of the peer of that id; raises UntrustedError where it is not known."""
 
 
-class Receipt(Struct, frozen=True, array_like=True):
+class Receipt(Struct, frozen=True, array_like=True, rename={"term_number": "fence"}):
     """The payer owes the payee that amount for these tuples.
 
     Attributes:
         federation: its id: a receipt of one says nothing in another.
         payer, payee: ids of the two peers.
-        task, fence: which placement, see `contracts.deals.Deal`.
+        task, term: which placement, see `contracts.deals.Deal`.
         number: 1, 2, 3... within the account (contract, payer, payee).
         after, upto: the interval (after, upto] of stime, microseconds.
         rows: input tuples in it (of content contracts: tuples of the stream).
@@ -79,7 +79,7 @@ class Receipt(Struct, frozen=True, array_like=True):
     payer: PartyId
     payee: PartyId
     task: TaskName
-    fence: Fence
+    term_number: TermNumber
     number: Number
     after: Time
     upto: Time
@@ -95,7 +95,7 @@ class Receipt(Struct, frozen=True, array_like=True):
 
     @property
     def key(self) -> DealKey:
-        return DealKey(self.account, self.task, self.fence)
+        return DealKey(self.account, self.task, self.term_number)
 
 
 class Proposal(Struct, frozen=True, array_like=True, tag="proposal"):
@@ -128,7 +128,7 @@ class Dispute(Struct, frozen=True, array_like=True, tag="dispute"):
     signature: Signature
 
 
-class Refusal(Struct, frozen=True, array_like=True, tag="refusal"):
+class Refusal(Struct, frozen=True, array_like=True, tag="refusal", rename={"term_number": "fence"}):
     """Not countersigned. It binds nobody.
 
     Attributes:
@@ -140,7 +140,7 @@ class Refusal(Struct, frozen=True, array_like=True, tag="refusal"):
 
     contract: ContractId
     task: TaskName
-    fence: Fence
+    term_number: TermNumber
     have: Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
     reason: Annotated[str, Meta(max_length=500)]
     upto: Annotated[int, Meta(ge=-MAX_TIME, le=MAX_TIME)] | None = None
@@ -187,7 +187,7 @@ def make_receipt(
         payer=deal.payer,
         payee=deal.payee,
         task=deal.task,
-        fence=deal.fence,
+        term_number=deal.term_number,
         number=number + 1,
         after=after,
         upto=upto,

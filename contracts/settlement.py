@@ -3,7 +3,7 @@
 How to drive it. Once a peer: `Settlement(Desk(identity, ledger, agreements, key_of))`, and then
 
 * `agree(deal, now)` on both sides before a move is committed (on the side of a middleman for both
-  of its deals); what it raises stops the move. `handle(Ended(task, fence, upto), now)` on every
+  of its deals); what it raises stops the move. `handle(Ended(task, term, upto), now)` on every
   side when the placement is over, with the boundary from which the next one runs: on the owner's
   in any case, elsewhere as soon as it is known (the payer's word for it is taken).
 * `handle(event, now)` and do the effects, in order: `Send` is a one-way call, lost or not; `Count`
@@ -142,7 +142,7 @@ class Settlement:
 
     def _ended(self, event: Ended, now: float) -> list[Effect]:
         effects: list[Effect] = []
-        for standing in self._desk.ledger.deals_of(event.task, event.fence):
+        for standing in self._desk.ledger.deals_of(event.task, event.term_number):
             self._desk.ledger.end_deal(standing, event.upto, int(now * MICROS))
             effects += self._payee.ended(standing, now)
         return effects
@@ -167,7 +167,7 @@ class Settlement:
     def _refused(self, peer: PeerId, message: Refusal, now: float) -> list[Effect]:
         effects = self._payee.refused(peer, message, now)
         account = Account(message.contract, peer, self._desk.own)
-        standing = self._desk.ledger.deal(DealKey(account, message.task, message.fence))
+        standing = self._desk.ledger.deal(DealKey(account, message.task, message.term_number))
         other = None if standing is None else self._desk.resold(standing)
         if standing is None or other is None:
             return effects

@@ -19,7 +19,7 @@ from engine.replication.copy import Workshop
 from engine.replication.digests import Digests
 from engine.replication.directory import Directory
 from engine.replication.following.book import Followers
-from engine.replication.homes.homes import Homes
+from engine.replication.leaders.leaders import Leaders
 from engine.replication.mending import Mending
 from engine.replication.modifier import Modifier
 from engine.replication.moves.assignments import Assignments
@@ -39,9 +39,9 @@ from engine.replication.views.locating import Locator
 from engine.spark.config import SparkConfig
 from engine.streams.config import EngineConfig
 from engine.streams.delivery import Delivery
-from engine.streams.kept import KeptStream, Role, entries_of
 from engine.streams.leases import Leases
 from engine.streams.store import StreamStore
+from engine.streams.stream_state import Role, StreamState, entries_of
 from engine.streams.subscriptions import Subscriptions
 from engine.tasks.execution import Executor, OpenExecutor
 from overlay.files import storing
@@ -79,7 +79,7 @@ class Engine:
         overlay: Overlay,
         catalog: Catalog,
         executor: Executor,
-        home: Path,
+        leader: Path,
         config: EngineConfig,
         nursery: trio.Nursery,
     ) -> None:
@@ -89,22 +89,22 @@ class Engine:
         self.executor = executor
         self.config = config
         self.started_at = trio.current_time()
-        self._keep_streams(home)
-        self._run_queries(home)
-        self._look_after_streams(home)
+        self._keep_streams(leader)
+        self._run_queries(leader)
+        self._look_after_streams(leader)
         catalog.yielded.add(self._give_way)
         guard(catalog, self.readers)
 
-    def _keep_streams(self, home: Path) -> None:
+    def _keep_streams(self, leader: Path) -> None:
         """The logs of this peer, and what is said of streams and read of them."""
         overlay, config, nursery = self.overlay, self.config, self._nursery
-        leases = Leases(home / "leases.json", config.lease_s)
+        leases = Leases(leader / "leases.json", config.lease_s)
         self.subscriptions = Subscriptions(
             overlay.identity.participant, leases, config, overlay.clock, overlay.events
         )
         self.delivery = Delivery(overlay.memory.messages)
         self.store = StreamStore(
-            home / "streams",
+            leader / "streams",
             subscriptions=self.subscriptions,
             config=config,
             clock=overlay.clock,
@@ -112,7 +112,7 @@ class Engine:
             memory=overlay.memory,
             nursery=nursery,
         )
-        self.schemas = SchemaFiles(home / "schemas")
+        self.schemas = SchemaFiles(leader / "schemas")
         self.readers = Readers()
         self.directory = Directory(overlay, self.catalog, nursery)
         self.announcements = Announcements(
@@ -123,11 +123,11 @@ class Engine:
         )
         self.directory.changed.add(lambda term: self.followers.read_anew(term.subject))
 
-    def _run_queries(self, home: Path) -> None:
+    def _run_queries(self, leader: Path) -> None:
         """The queries whose primary or secondary this peer is, and the tasks of others."""
         overlay, config = self.overlay, self.config
         shop = Workshop(overlay, self.followers, self.readers, self.executor, config, self._nursery)
-        self.queries = QueryHost(home / "queries", shop, self.catalog, self.announcements)
+        self.queries = QueryHost(leader / "queries", shop, self.catalog, self.announcements)
         self.resuming = Resuming(self.queries)
         self.standbys = Standbys(self.queries)
         self.digests = Digests(overlay, self.queries, self.directory, config)
@@ -135,10 +135,10 @@ class Engine:
         self.mover = Mover(self.queries)
         self.modifier = Modifier(self.queries, self.mover, self.primaries)
         self.outputs = Outputs(self.queries, self.primaries, self.announcements, overlay.events)
-        self.assignments = Assignments(home / "assignments", shop)
+        self.assignments = Assignments(leader / "assignments", shop)
         self.returning = Returning(self.assignments, shop)
 
-    def _look_after_streams(self, home: Path) -> None:
+    def _look_after_streams(self, leader: Path) -> None:
         """What makes, changes, finds and mends streams."""
         overlay, nursery = self.overlay, self._nursery
         self.versions = VersionMonitor(
@@ -160,8 +160,8 @@ class Engine:
             feedings=Feedings(self.store, self.followers, overlay.events, nursery),
         )
         self.mending = Mending(overlay, self.followers.reach, self.queries)
-        self.homes = Homes(
-            home / "ballots",
+        self.leaders = Leaders(
+            leader / "ballots",
             overlay=overlay,
             store=self.store,
             directory=self.directory,
@@ -171,7 +171,7 @@ class Engine:
         )
         self.sources = Sources(
             store=self.store,
-            homes=self.homes,
+            leaders=self.leaders,
             followers=self.followers,
             announcements=self.announcements,
             subscriptions=self.subscriptions,
@@ -182,7 +182,7 @@ class Engine:
             queries=self.queries,
             standbys=self.standbys,
             assignments=self.assignments,
-            homes=self.homes,
+            leaders=self.leaders,
         )
         self.relabelling = Relabelling(
             store=self.store,
@@ -208,20 +208,20 @@ class Engine:
     def _give_way(self, kind: str, name: ObjectName) -> None:
         if kind == SCHEMA.label:
             self.schemas.remove(str(name))
-        kept = self.store.get(str(name))
-        if kind == STREAM.label and kept is not None and kept.role is Role.SOURCE:
-            self._nursery.start_soon(self._set_aside, kept)
+        state = self.store.get(str(name))
+        if kind == STREAM.label and state is not None and state.role is Role.SOURCE:
+            self._nursery.start_soon(self._set_aside, state)
 
-    async def _set_aside(self, kept: KeptStream) -> None:
+    async def _set_aside(self, state: StreamState) -> None:
         """Another peer of ours has defined the stream as well, while we were apart, and later: one
         of us must be its home."""
-        await self.announcements.withdraw_term(kept.name)
-        folder = await self.store.set_aside(kept)
-        for beside in entries_of(kept.entry)[1:]:
+        await self.announcements.withdraw_term(state.name)
+        folder = await self.store.set_aside(state)
+        for beside in entries_of(state.entry)[1:]:
             await self.announcements.withdraw(beside.stream.name)
         self.overlay.events.note(
             "error",
-            f"set aside {kept.name}: another peer of ours defined it as well while we were apart, "
+            f"set aside {state.name}: another peer of ours defined it as well while we were apart, "
             f"and that one counts; what was posted here is in {folder}: post it again from there",
         )
 
@@ -230,10 +230,10 @@ class Engine:
         until they are dropped: what is paid for may still have to be counted."""
         await self.store.load()
         self._declare_own()
-        await self.homes.resume()
+        await self.leaders.resume()
         await self.announcements.withdraw_sources(
             self.overlay.identity.peer_id.hex(),
-            lambda name: self.store.get(name) is not None or self.homes.get(name) is not None,
+            lambda name: self.store.get(name) is not None or self.leaders.get(name) is not None,
         )
         await self.views.resume()  # before queries read them
         await self.resuming.resume()
@@ -249,9 +249,9 @@ class Engine:
                 self.schemas.save(published.value)
         for schema in self.schemas.load():
             self.catalog.publish_soon(SCHEMA, ObjectName.parse(schema.name), schema)
-        for kept in self.store.all():
-            if kept.role is Role.SOURCE and not kept.entry.stream.k_safety:
-                for entry in entries_of(kept.entry):
+        for state in self.store.all():
+            if state.role is Role.SOURCE and not state.entry.stream.k_safety:
+                for entry in entries_of(state.entry):
                     self.announcements.announce_soon(entry)
 
     def tend(self) -> None:
@@ -277,7 +277,7 @@ class Engine:
 async def open_engine(
     overlay: Overlay,
     catalog: Catalog,
-    home: Path,
+    leader: Path,
     config: EngineConfig,
     spark: SparkConfig,
     *,
@@ -292,8 +292,8 @@ async def open_engine(
         execution: what computes its tasks; its own Spark unless said.
     """
     for folder in ("schemas", "streams", "queries", "assignments"):
-        with storing(home / folder):
-            (home / folder).mkdir(parents=True, exist_ok=True)
+        with storing(leader / folder):
+            (leader / folder).mkdir(parents=True, exist_ok=True)
     opened = execution
     if opened is None:
         # Late: PySpark is slow to import, and a simulation computes without it.
@@ -309,7 +309,7 @@ async def open_engine(
             overlay=overlay,
             catalog=catalog,
             executor=executor,
-            home=home,
+            leader=leader,
             config=config,
             nursery=nursery,
         )

@@ -22,7 +22,7 @@ from overlay.events import Events, wall_clock
 from overlay.listeners import Listeners
 
 MAX_AHEAD_S: Final = 600.0
-"""Seconds by which a number that is made of another peer's clock (an incarnation, a fence) may lie
+"""Seconds by which a number that is made of another peer's clock (an incarnation, a term) may lie
 ahead of ours. One that lay further ahead could not be outdone: no later one would be believed."""
 
 MAX_STEP_S: Final = 30.0

@@ -17,7 +17,7 @@ from engine.objects.alteration import Alteration
 from engine.objects.definitions import ANY, CONTRACT, QueryEntry, StreamDefinition
 from engine.objects.differing import listed
 from engine.objects.kinds import QUERY, STREAM, lookup
-from engine.replication.homes.homes import Homes
+from engine.replication.leaders.leaders import Leaders
 from engine.replication.queries import QueryHost
 from engine.streams.store import StreamStore
 from overlay.errors import InvalidInputError, NotAuthorisedError, NotFoundError, UnavailableError
@@ -48,13 +48,13 @@ class Administration:
         overlay: Overlay,
         catalog: Catalog,
         store: StreamStore,
-        homes: Homes,
+        leaders: Leaders,
         queries: QueryHost,
     ) -> None:
         self.overlay = overlay
         self.catalog = catalog
         self._store = store
-        self._homes = homes
+        self._leaders = leaders
         self._queries = queries
 
     def own_name(self, text: str) -> ObjectName:
@@ -93,7 +93,7 @@ class Administration:
                 )
         return tuple(remarks)
 
-    async def at_its_home(
+    async def at_its_leader(
         self,
         caller: Caller,
         name: ObjectName,
@@ -103,25 +103,27 @@ class Administration:
         *,
         response: type[T],
     ) -> T:
-        """A call about a stream, carried out by `here` where this peer is its home; a call of
+        """A call about a stream, carried out by `here` where this peer is its leader; a call of
         another peer is not handed on once more: records out of date would make a circle."""
         stream = str(name)
-        keeper, kept = self._homes.get(stream), self._store.get(stream)
-        at_home = keeper.is_home if keeper is not None else kept is not None and kept.is_at_home
-        if at_home or caller.peer_id is not None:
+        keeper, state = self._leaders.get(stream), self._store.get(stream)
+        at_leader = (
+            keeper.is_leader if keeper is not None else state is not None and state.is_at_leader
+        )
+        if at_leader or caller.peer_id is not None:
             return await here()
         entry = (await lookup(self.catalog, STREAM, name)).value
         if entry.stream.k_safety:
-            connection = await self._homes.connect(stream)
+            connection = await self._leaders.connect(stream)
         else:
-            home = parse_peer_id(entry.stream.home)
-            if home == self.overlay.identity.peer_id:
+            leader = parse_peer_id(entry.stream.leader)
+            if leader == self.overlay.identity.peer_id:
                 return await here()
             try:
-                connection = await self.overlay.connect(home)
+                connection = await self.overlay.connect(leader)
             except UnavailableError as error:
                 raise UnavailableError(
-                    f"{stream}: its home, peer {home.hex()[:8]}, cannot be reached, nothing "
+                    f"{stream}: its leader, peer {leader.hex()[:8]}, cannot be reached, nothing "
                     f"has changed: {error}"
                 ) from None
         return await connection.call(method, request, response, timeout_s=ROUTED_CALL_S)

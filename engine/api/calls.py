@@ -29,7 +29,7 @@ def register_calls(engine: Engine, clients: Clients) -> None:
             readers=engine.readers,
             directory=engine.directory,
             copies=engine.copies,
-            homes=engine.homes,
+            leaders=engine.leaders,
         )
     ).register()
     MovingCalls(
@@ -63,14 +63,14 @@ def _register_administration(engine: Engine) -> None:
         overlay=engine.overlay,
         catalog=engine.catalog,
         store=engine.store,
-        homes=engine.homes,
+        leaders=engine.leaders,
         queries=engine.queries,
     )
     schemas = SchemaCalls(ours, engine.schemas)
     streams = StreamCalls(
         ours,
         store=engine.store,
-        homes=engine.homes,
+        leaders=engine.leaders,
         announcements=engine.announcements,
         sources=engine.sources,
         outputs=engine.outputs,

@@ -31,13 +31,13 @@ from engine.objects.files import SchemaFiles
 from engine.objects.kinds import SCHEMA, STREAM, find, lookup
 from engine.objects.schema import check_schema
 from engine.replication.announcements import Announcements
-from engine.replication.homes.homes import Homes
+from engine.replication.leaders.leaders import Leaders
 from engine.replication.outputs import Outputs
 from engine.replication.sources import Sources
 from engine.replication.term import Term
-from engine.streams.kept import Role, entries_of
 from engine.streams.messages import Done
 from engine.streams.store import StreamStore
+from engine.streams.stream_state import Role, entries_of
 from overlay.concurrency import Locks
 from overlay.errors import ConflictError, InvalidInputError, UnavailableError
 from overlay.identity import parse_peer_id
@@ -119,21 +119,21 @@ class StreamCalls:
         ours: Administration,
         *,
         store: StreamStore,
-        homes: Homes,
+        leaders: Leaders,
         announcements: Announcements,
         sources: Sources,
         outputs: Outputs,
     ) -> None:
         self._ours = ours
         self._store = store
-        self._homes = homes
+        self._leaders = leaders
         self._announcements = announcements
         self._sources = sources
         self._outputs = outputs
         self._defining = Locks()
 
     def register(self) -> None:
-        self._homes.register()
+        self._leaders.register()
         service = self._ours.overlay.service
         ours = partial(service.unary, clients=True, own=True)
         ours("create_stream", CreateStream, self.create_stream)
@@ -153,45 +153,45 @@ class StreamCalls:
         if stream.edition:
             raise InvalidInputError(f"{name}: a new stream has no edition yet")
         here = self._ours.overlay.identity.peer_id
-        home = parse_peer_id(stream.home) if stream.home else here
-        self._ours.check_sibling(f"{name}: its home", home)
-        if home == here:
+        leader = parse_peer_id(stream.leader) if stream.leader else here
+        self._ours.check_sibling(f"{name}: its leader", leader)
+        if leader == here:
             async with self._defining.of(f"stream {name}"):
                 await self._host(name, stream)
         else:
-            await self._ours.route(home, "create_stream", request, Created)
+            await self._ours.route(leader, "create_stream", request, Created)
         return Created((stream.name,), self._ours.strangers(stream.name, stream))
 
     async def _host(self, name: ObjectName, stream: StreamDefinition) -> None:
         catalog, here = self._ours.catalog, self._ours.overlay.identity.peer_id.hex()
-        kept = self._store.get(str(name))
-        if kept is not None and kept.role is Role.SOURCE:  # the catalog may know an older edition
-            _check_same(kept.entry.stream, stream)
-            await self._lead(kept.entry)  # a crash may have cut its creation short
+        state = self._store.get(str(name))
+        if state is not None and state.role is Role.SOURCE:  # the catalog may know an older edition
+            _check_same(state.entry.stream, stream)
+            await self._lead(state.entry)  # a crash may have cut its creation short
             return
         existing = await find(catalog, STREAM, name)
         if existing is None:
             schema = await lookup(catalog, SCHEMA, ObjectName.parse(stream.schema))
-            at_home = msgspec.structs.replace(stream, home=here)
-            await self._lead(StreamEntry(at_home, schema.value))
+            at_leader = msgspec.structs.replace(stream, leader=here)
+            await self._lead(StreamEntry(at_leader, schema.value))
             return
         _check_same(existing.value.stream, stream)
-        if existing.value.stream.home == here:  # a crash may have cut its creation short
+        if existing.value.stream.leader == here:  # a crash may have cut its creation short
             await self._lead(existing.value)
 
     async def _lead(self, entry: StreamEntry) -> None:
-        """Become the home of a source stream and tell the catalog.
+        """Become the leader of a source stream and tell the catalog.
 
         Raises:
             ConflictError: this peer keeps another stream under that name.
-            MedusaError: it asks for replicas, and there are none; see `Homes.found`.
+            MedusaError: it asks for replicas, and there are none; see `Leaders.found`.
         """
         if entry.stream.k_safety:
-            await self._homes.found(entry)
+            await self._leaders.found(entry)
             return
-        kept = await self._store.keep(entry, Role.SOURCE)
-        if (kept.entry, kept.role) != (entry, Role.SOURCE):
-            raise ConflictError(f"{kept.name} is kept here as another {kept.role} stream already")
+        state = await self._store.keep(entry, Role.SOURCE)
+        if (state.entry, state.role) != (entry, Role.SOURCE):
+            raise ConflictError(f"{state.name} is kept here as another {state.role} stream already")
         for announced in entries_of(entry):
             await self._announcements.announce(announced, Term(announced.stream.name))
 
@@ -208,15 +208,15 @@ class StreamCalls:
             await self._outputs.alter(query, request.stream, request.alteration)
             return Done()
 
-        kept = self._store.serving(request.stream)
-        entry = kept.entry if kept else (await lookup(self._ours.catalog, STREAM, name)).value
+        state = self._store.serving(request.stream)
+        entry = state.entry if state else (await lookup(self._ours.catalog, STREAM, name)).value
         if entry.stream.view is not None:
             altered(entry.stream, request.alteration)  # which says why that cannot be
         if entry.stream.query:
             query = self._ours.own_name(entry.stream.query)
             await self._ours.at_its_peer(query, "alter_stream", request, Done, alter_output)
         else:
-            await self._ours.at_its_home(
+            await self._ours.at_its_leader(
                 caller, name, "alter_stream", request, alter, response=Done
             )
         return Done(self._ours.strangers(request.stream, request.alteration))
@@ -228,7 +228,7 @@ class StreamCalls:
             await self._sources.delete(request.stream)
             return Done()
 
-        return await self._ours.at_its_home(
+        return await self._ours.at_its_leader(
             caller, name, "delete_stream", request, delete, response=Done
         )
 
@@ -238,7 +238,7 @@ class StreamCalls:
         async def reopen() -> Reopened:
             return Reopened(await self._sources.reopen(request.stream))
 
-        return await self._ours.at_its_home(
+        return await self._ours.at_its_leader(
             caller, name, "reopen_stream", request, reopen, response=Reopened
         )
 
@@ -249,8 +249,8 @@ class StreamCalls:
         """
         name = self._ours.own_name(stream)
         check_not_late(stream)
-        kept = self._store.serving(stream)
-        entry = kept.entry if kept else (await lookup(self._ours.catalog, STREAM, name)).value
+        state = self._store.serving(stream)
+        entry = state.entry if state else (await lookup(self._ours.catalog, STREAM, name)).value
         if entry.stream.view is not None:
             raise InvalidInputError(f"{stream} is a view: `medusa view delete {stream}`")
         if entry.stream.query:
@@ -262,7 +262,7 @@ class StreamCalls:
 
 
 def _check_same(existing: StreamDefinition, asked: StreamDefinition) -> None:
-    """Creating a stream again as it is, is no error; a home not named may be anywhere."""
+    """Creating a stream again as it is, is no error; a leader not named may be anywhere."""
     if existing.query:
         raise ConflictError(f"{asked.name} exists: {existing.query} produces it")
     if how := streams_differ(existing, asked):

@@ -21,15 +21,14 @@ from engine.objects.schema import BEGINNING, END
 from engine.replication.copies import Copies
 from engine.replication.directory import Directory
 from engine.replication.following.origin import SUBSCRIBE
-from engine.replication.homes import changing
-from engine.replication.homes.homes import Homes
-from engine.replication.homes.posting import take_posts
+from engine.replication.leaders import changing
+from engine.replication.leaders.leaders import Leaders
+from engine.replication.leaders.posting import take_posts
 from engine.replication.term import Term
 from engine.streams.acceptance import Writer
 from engine.streams.cursors import cursor_for, message_of
 from engine.streams.delivery import Delivery
 from engine.streams.feed import Feed
-from engine.streams.kept import KeptStream, Role
 from engine.streams.messages import (
     Acknowledge,
     Post,
@@ -40,7 +39,8 @@ from engine.streams.messages import (
     Tuples,
 )
 from engine.streams.retention import too_old
-from engine.streams.store import HOME, StreamStore
+from engine.streams.store import REPLICATED, StreamStore
+from engine.streams.stream_state import Role, StreamState
 from engine.streams.subscriptions import Subscriptions, reader_in_words
 from overlay.concurrency import until_one_ends
 from overlay.connection import Connection
@@ -81,7 +81,7 @@ class FlowParts:
     readers: Readers
     directory: Directory
     copies: Copies
-    homes: Homes
+    leaders: Leaders
 
 
 class FlowCalls:
@@ -113,30 +113,30 @@ class FlowCalls:
         if entry.stream.k_safety:
             await self._post_replicated(caller, request, duplex)
             return
-        kept = store.serving(request.stream)
-        if kept is None:
-            home = await self._producer(caller, request.stream)
-            await _pass_on(duplex, home, "post_event", request)
+        state = store.serving(request.stream)
+        if state is None:
+            leader = await self._producer(caller, request.stream)
+            await _pass_on(duplex, leader, "post_event", request)
             return
-        if kept.role is not Role.SOURCE:
-            raise InvalidInputError(f"{kept.name} takes no posts: it is a {kept.role} stream")
+        if state.role is not Role.SOURCE:
+            raise InvalidInputError(f"{state.name} takes no posts: it is a {state.role} stream")
         writer = _writer(caller, request)
         while True:
             try:
                 post, body = await duplex.receive(Post)
             except EndOfCall:
                 return
-            await duplex.send(await store.intake.post(kept, writer, post, body))
+            await duplex.send(await store.intake.post(state, writer, post, body))
 
     async def _post_replicated(self, caller: Caller, request: PostEvent, duplex: Duplex) -> None:
-        homes = self._parts.homes
-        keeper = homes.get(request.stream)
-        if keeper is not None and keeper.is_home:
+        leaders = self._parts.leaders
+        keeper = leaders.get(request.stream)
+        if keeper is not None and keeper.is_leader:
             await take_posts(keeper, self._parts.store, _writer(caller, request), duplex)
         elif caller.peer_id is not None:
-            raise UnavailableError(f"{request.stream}: this peer is not its home now; ask again")
+            raise UnavailableError(f"{request.stream}: this peer is not its leader now; ask again")
         else:
-            connection = await homes.connect(request.stream)
+            connection = await leaders.connect(request.stream)
             await _pass_on(duplex, connection, "post_event", request)
 
     async def subscribe(self, caller: Caller, request: Subscribe, duplex: Duplex) -> None:
@@ -148,43 +148,43 @@ class FlowCalls:
 
     async def _subscribe(self, caller: Caller, request: Subscribe, duplex: Duplex) -> None:
         parts = self._parts
-        kept = parts.store.serving(request.stream)
-        if kept is None and caller.peer_id is not None:
-            kept = parts.copies.rendition(request.stream)
-        if kept is None or (caller.peer_id is None and _begins_later(kept, request.after)):
+        state = parts.store.serving(request.stream)
+        if state is None and caller.peer_id is not None:
+            state = parts.copies.rendition(request.stream)
+        if state is None or (caller.peer_id is None and _begins_later(state, request.after)):
             await self._relay(caller, request, duplex)
             return
-        if _begins_later(kept, request.after):  # not for good: who has it may be away
+        if _begins_later(state, request.after):  # not for good: who has it may be away
             raise NotFoundError(
-                f"{kept.name} is produced by this peer from {kept.log.start} on; its owner has more"
+                f"{state.name}: this peer produces it from {state.log.start} on; its owner has more"
             )
         if request.after == BEGINNING:
-            await kept.log.fetch_lost()
-        ends = self._interruptions(kept, caller)  # one may come while a lease is written down
-        self._check_current(caller, kept, request)
-        after = _literal(kept, request.after, caller)
-        if after < kept.log.start:
-            why = parts.subscriptions.why(kept.name, request.subscriber, caller.participant)
-            raise too_old(kept.name, kept.log.start, after, why)
+            await state.log.fetch_lost()
+        ends = self._interruptions(state, caller)  # one may come while a lease is written down
+        self._check_current(caller, state, request)
+        after = _literal(state, request.after, caller)
+        if after < state.log.start:
+            why = parts.subscriptions.why(state.name, request.subscriber, caller.participant)
+            raise too_old(state.name, state.log.start, after, why)
         if request.subscriber and after == END:
-            parts.subscriptions.check_known(kept.name, request.subscriber, caller.participant)
+            parts.subscriptions.check_known(state.name, request.subscriber, caller.participant)
         keep = after if request.keep is None else min(after, request.keep)
-        keep = max(keep, kept.log.start)  # a hold on what is gone would keep all that follows it
-        holding = parts.subscriptions.hold(kept, request.subscriber, caller.participant, keep)
+        keep = max(keep, state.log.start)  # a hold on what is gone would keep all that follows it
+        holding = parts.subscriptions.hold(state, request.subscriber, caller.participant, keep)
 
         async def released(_: int, upto: int) -> None:
-            await kept.released(upto)
-            await self._note_end(caller, kept, upto, request.subscriber)
+            await state.released(upto)
+            await self._note_end(caller, state, upto, request.subscriber)
 
         async def until_let_go() -> None:
             await reader.let_go.wait()
-            raise NotRetainedError(f"{kept.name}: you are waited for no longer: {reader.why}")
+            raise NotRetainedError(f"{state.name}: you are waited for no longer: {reader.why}")
 
-        cursor = cursor_for(kept, after, request.tentative, whole=caller.peer_id is not None)
+        cursor = cursor_for(state, after, request.tentative, whole=caller.peer_id is not None)
         shares = parts.delivery.shares(caller)
         async with holding as reader:
             feed = Feed(cursor, END, released, reader.acknowledge, reader.boundary, shares)
-            with _over_for_now(kept.name):
+            with _over_for_now(state.name):
                 await feed.serve(duplex, until_let_go, *ends)
 
     async def receive_events(
@@ -197,55 +197,55 @@ class FlowCalls:
 
     async def _pull(self, caller: Caller, request: ReceiveEvents) -> tuple[Tuples, Buffer]:
         timeout_s = min(max(0.0, request.timeout_s), MAX_PULL_S)
-        kept = self._parts.store.serving(request.stream)
-        if kept is None or (caller.peer_id is None and _begins_later(kept, request.after)):
+        state = self._parts.store.serving(request.stream)
+        if state is None or (caller.peer_id is None and _begins_later(state, request.after)):
             producer = await self._producer(caller, request.stream, oldest=True)
             with _over_for_now(request.stream):
                 return await producer.call_with_body(
                     "receive_events", request, Tuples, timeout_s=timeout_s + MAX_PULL_S
                 )
-        if _begins_later(kept, request.after):
-            raise UnavailableError(f"{kept.name}: who has its past cannot be reached now")
+        if _begins_later(state, request.after):
+            raise UnavailableError(f"{state.name}: who has its past cannot be reached now")
         if request.after == BEGINNING:
-            await kept.log.fetch_lost()
-        after = _literal(kept, request.after, caller)
-        if after < kept.log.start:
-            raise too_old(kept.name, kept.log.start, after)
+            await state.log.fetch_lost()
+        after = _literal(state, request.after, caller)
+        if after < state.log.start:
+            raise too_old(state.name, state.log.start, after)
         with _over_for_now(request.stream):
             with trio.move_on_after(timeout_s):
-                while kept.log.boundary <= after < END:
-                    await kept.log.wait_beyond(after)
-                    after = _literal(kept, after, caller)
-            self._parts.readers.check(kept.entry.stream, caller.participant)
-            if kept.log.boundary > after:
-                part = await kept.log.part(after)
+                while state.log.boundary <= after < END:
+                    await state.log.wait_beyond(after)
+                    after = _literal(state, after, caller)
+            self._parts.readers.check(state.entry.stream, caller.participant)
+            if state.log.boundary > after:
+                part = await state.log.part(after)
                 if part.upto is None:
                     raise InvalidInputError(
                         "more tuples of one stime than one answer holds: subscribe instead"
                     )
                 with trio.move_on_after(timeout_s) as releasing:
-                    await kept.released(part.upto)
+                    await state.released(part.upto)
                 if not releasing.cancelled_caught:
                     # beyond the caller's time: who does not wait gets the end, too
-                    await self._note_end(caller, kept, part.upto)
+                    await self._note_end(caller, state, part.upto)
                     return message_of(part), part.body()
         return Tuples(after, None, 0), b""
 
     async def _note_end(
-        self, caller: Caller, kept: KeptStream, boundary: int, subscriber: str = ""
+        self, caller: Caller, state: StreamState, boundary: int, subscriber: str = ""
     ) -> None:
         if boundary == END:
             who = reader_in_words(subscriber, caller.participant)
-            keeper = self._parts.homes.get(kept.name) if kept.variant == HOME else None
+            keeper = self._parts.leaders.get(state.name) if state.variant == REPLICATED else None
             if keeper is not None:
                 await changing.tell_end(keeper, who)
             else:
-                await self._parts.store.note_end_read(kept, who)
+                await self._parts.store.note_end_read(state, who)
 
     async def _relay(self, caller: Caller, request: Subscribe, near: Duplex) -> None:
         """From who is at work; what that one has no more, from who has most of the past."""
         number = self._parts.directory.number(request.stream)
-        request = msgspec.structs.replace(request, fence=max(number, request.fence))
+        request = msgspec.structs.replace(request, term_number=max(number, request.term_number))
         if request.after > BEGINNING:
             with suppress(NotRetainedError, NotFoundError):
                 connection = await self._producer(caller, request.stream)
@@ -275,52 +275,54 @@ class FlowCalls:
         raise NotFoundError(f"{stream} is not produced by this peer any more")
 
     async def _entry(self, caller: Caller, stream: str) -> StreamEntry:
-        kept = self._parts.copies.rendition(stream) or self._parts.store.get(stream)
-        if kept is not None:
-            return kept.entry
-        keeper = self._parts.homes.get(stream)
+        state = self._parts.copies.rendition(stream) or self._parts.store.get(stream)
+        if state is not None:
+            return state.entry
+        keeper = self._parts.leaders.get(stream)
         if keeper is not None:
             return keeper.entries[stream]
         self._check_relays(caller, stream)
         return await self._parts.directory.entry(stream)
 
-    def _check_current(self, caller: Caller, kept: KeptStream, request: Subscribe) -> None:
+    def _check_current(self, caller: Caller, state: StreamState, request: Subscribe) -> None:
         """
         Raises:
             NotFoundError: another peer has taken over; a peer of that participant knows it.
         """
         directory = self._parts.directory
-        if request.fence <= directory.number(request.stream) or caller.peer_id is None:
+        if request.term_number <= directory.number(request.stream) or caller.peer_id is None:
             return
         if caller.participant == ObjectName.parse(request.stream).participant:
-            directory.believe(Term(request.stream, request.fence))  # its primary steps down by that
-        if kept.role in COMPUTED_BESIDE:  # on its owner's or primary's word, without a fence
+            directory.believe(
+                Term(request.stream, request.term_number)
+            )  # its primary steps down by that
+        if state.role in COMPUTED_BESIDE:  # on its owner's or primary's word, without a term
             return
         raise NotFoundError(f"{request.stream} is not produced by this peer any more")
 
     def _interruptions(
-        self, kept: KeptStream, caller: Caller
+        self, state: StreamState, caller: Caller
     ) -> list[Callable[[], Awaitable[None]]]:
         """What ends a subscription that begins now: where the stream went, or that the caller may
         not read it any more."""
-        moved_away, altered = kept.moved_away.value, kept.altered.value
+        moved_away, altered = state.moved_away.value, state.altered.value
         readers = self._parts.readers
 
         async def until_moved() -> None:
-            await kept.moved_away.changed_from(moved_away)
-            raise BrokenError(f"{kept.name} is computed by another peer from now on: ask again")
+            await state.moved_away.changed_from(moved_away)
+            raise BrokenError(f"{state.name} is computed by another peer from now on: ask again")
 
         async def until_altered() -> None:
-            await kept.altered.changed_from(altered)
+            await state.altered.changed_from(altered)
             while caller.peer_id is None:
-                readers.check(kept.entry.stream, caller.participant)
-                await kept.altered.changed()
-            readers.check(kept.entry.stream, caller.participant)
+                readers.check(state.entry.stream, caller.participant)
+                await state.altered.changed()
+            readers.check(state.entry.stream, caller.participant)
             # a peer finds out what the stream is now, and who may read what it makes of it
-            raise BrokenError(f"{kept.name} is defined otherwise from now on: ask again")
+            raise BrokenError(f"{state.name} is defined otherwise from now on: ask again")
 
         # our own clients read on here, whoever computes it; but a source's log stands still
-        leaves = caller.peer_id is not None or kept.variant == HOME
+        leaves = caller.peer_id is not None or state.variant == REPLICATED
         return [until_altered, *([until_moved] if leaves else [])]
 
     async def _check_reader(self, caller: Caller, stream: str) -> None:
@@ -350,21 +352,21 @@ def _writer(caller: Caller, request: PostEvent) -> Writer:
     return Writer(request.producer, "" if caller.participant == owner else caller.participant)
 
 
-def _begins_later(kept: KeptStream, after: int) -> bool:
+def _begins_later(state: StreamState, after: int) -> bool:
     """Whether another peer has what we, who only compute the stream as well, never had."""
-    return kept.role in COMPUTED_BESIDE and after < kept.log.start
+    return state.role in COMPUTED_BESIDE and after < state.log.start
 
 
-def _literal(kept: KeptStream, after: int, caller: Caller) -> int:
+def _literal(state: StreamState, after: int, caller: Caller) -> int:
     """The beginning means the oldest that is kept, where that is the stream's; any other boundary
     is taken literally. Of a log that is still empty that is not known yet.
 
     A client is given all that is whole, and told where something is lost. A peer copies the stream
     and computes from it: for a peer it begins behind the last interval that is lost.
     """
-    if after != BEGINNING or kept.role in COMPUTED_BESIDE:
+    if after != BEGINNING or state.role in COMPUTED_BESIDE:
         return after
-    return kept.log.oldest_kept if caller.peer_id is None else kept.log.oldest
+    return state.log.oldest_kept if caller.peer_id is None else state.log.oldest
 
 
 async def _pass_on(

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from engine.replication.status import PeerStatus
-from engine.streams.kept import Role
+from engine.streams.stream_state import Role
 from overlay.encoding import encode
 from overlay.names import SCHEME
 from overlay.plain import plain

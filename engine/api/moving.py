@@ -99,13 +99,13 @@ class MovingCalls:
     @kill_point(KillPoint.MOVE_READ_INPUT)
     async def read_input(self, caller: Caller, request: ReadInput, duplex: Duplex) -> None:
         """The suffix of an input that the owner keeps for itself, up to where it ends now."""
-        placed = self._mover.worker_of(request.task, request.fence, _peer(caller))
+        placed = self._mover.worker_of(request.task, request.term_number, _peer(caller))
         stored, _ = self._queries.find(request.task)
         check_worker(placed.task, stored.network, caller.participant, self._readers)
-        kept = placed.inputs.get(request.stream)
-        if kept is None:
+        state = placed.inputs.get(request.stream)
+        if state is None:
             raise NotFoundError(f"{request.stream} is no input of {request.task}")
-        log, until = kept.log, kept.log.boundary
+        log, until = state.log, state.log.boundary
 
         shares = self._delivery.shares(caller)
         await Feed(Cursor(log, request.after), until, shares=shares).serve(duplex)

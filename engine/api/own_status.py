@@ -16,9 +16,9 @@ from engine.replication.queries import QueryHost
 from engine.replication.replicas.primaries import Primaries
 from engine.replication.replicas.standbys import Standbys
 from engine.replication.status import ClientStatus, EventRecord, PeerStatus, ReplicaStatus
-from engine.streams.kept import Role
 from engine.streams.messages import StreamStatus
 from engine.streams.store import StreamStore
+from engine.streams.stream_state import Role
 from engine.tasks.execution import Executor
 from engine.tasks.status import TaskStatus
 from overlay.addresses import shown

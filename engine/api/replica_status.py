@@ -8,7 +8,7 @@ from engine.objects.availability import Mode, Recovery
 from engine.objects.schema import BEGINNING, END
 from engine.replication.queries import QueryHost
 from engine.replication.query_copy import QueryCopy
-from engine.replication.replicas.primaries import Care, Primaries
+from engine.replication.replicas.primaries import Primaries, SecondaryState
 from engine.replication.replicas.standby import Standby
 from engine.replication.replicas.standbys import Standbys
 from engine.replication.status import ReplicaStatus
@@ -22,17 +22,20 @@ def replica_status(
 ) -> tuple[ReplicaStatus, ...]:
     """Of the queries whose primary it is, then of those whose secondary."""
     return (
-        *(_of_primary(running, primaries.care(running.name)) for running in queries.replicated()),
+        *(
+            _of_primary(running, primaries.secondary_state(running.name))
+            for running in queries.replicated()
+        ),
         *(_of_standby(standby) for standby in standbys.all()),
     )
 
 
-def _of_primary(running: QueryCopy, care: Care) -> ReplicaStatus:
+def _of_primary(running: QueryCopy, secondary_state: SecondaryState) -> ReplicaStatus:
     availability, term = running.stored.availability, running.stored.term
     gaps = [
-        task.boundary - care.boundaries[task.name]
+        task.boundary - secondary_state.boundaries[task.name]
         for task in running.tasks
-        if BEGINNING < task.boundary < END and task.name in care.boundaries
+        if BEGINNING < task.boundary < END and task.name in secondary_state.boundaries
     ]
     return ReplicaStatus(
         running.name,
@@ -43,23 +46,24 @@ def _of_primary(running: QueryCopy, care: Care) -> ReplicaStatus:
         term.holder,
         term.secondary,
         max(0, *gaps) if gaps else UNKNOWN,
-        _state(running, care),
+        _state(running, secondary_state),
     )
 
 
-def _state(running: QueryCopy, care: Care) -> str:
+def _state(running: QueryCopy, secondary_state: SecondaryState) -> str:
     availability = running.stored.availability
     if not running.stored.term.secondary:
         return "alone"
-    if care.told is None:
+    if secondary_state.told is None:
         ready = False
     elif availability.mode in {Mode.UPSTREAM_BACKUP, Mode.AMNESIA}:
         ready = True
     elif (availability.mode, availability.recovery) == (Mode.PASSIVE_STANDBY, Recovery.PRECISE):
-        ready = care.caught_up
+        ready = secondary_state.caught_up
     else:
         ready = all(
-            care.boundaries.get(task.name, BEGINNING) > BEGINNING or task.boundary == BEGINNING
+            secondary_state.boundaries.get(task.name, BEGINNING) > BEGINNING
+            or task.boundary == BEGINNING
             for task in running.tasks
         )
     return "caught up" if ready else "catching up"

@@ -75,7 +75,7 @@ class ReplicaCalls:
 
     async def incumbent(self, caller: Caller, request: Incumbent, _: bytes) -> Done:
         await trio.lowlevel.checkpoint()
-        self._primaries.incumbent(_peer(caller), request.query, request.fence)
+        self._primaries.incumbent(_peer(caller), request.query, request.term_number)
         return Done()
 
     async def read(self, caller: Caller, request: ReadReplica, duplex: Duplex) -> None:

@@ -101,18 +101,18 @@ class StatusCalls:
             raise InvalidInputError(f"more than {MAX_STREAMS} streams in one question")
         found: list[Version] = []
         for stream in request.streams:
-            kept = self._copies.rendition(stream)
-            if kept is None:
+            state = self._copies.rendition(stream)
+            if state is None:
                 continue
-            if self._readers.may_read(kept.entry.stream, caller.participant):
-                suffix, number = kept.suffix, self._copies.version(kept)
-                version = Version(stream, suffix.state, kept.log.boundary, suffix.visible, number)
+            if self._readers.may_read(state.entry.stream, caller.participant):
+                suffix, number = state.suffix, self._copies.version(state)
+                version = Version(stream, suffix.state, state.log.boundary, suffix.visible, number)
                 found.append(version)
         return Versions(tuple(found))
 
     def _may_read(self, participant: str, stream: str) -> bool:
-        kept = self._copies.rendition(stream) or self._store.get(stream)
-        return kept is not None and self._readers.may_read(kept.entry.stream, participant)
+        state = self._copies.rendition(stream) or self._store.get(stream)
+        return state is not None and self._readers.may_read(state.entry.stream, participant)
 
     def _may_know(self, participant: str, query: str) -> bool:
         network = self._copies.network(query)

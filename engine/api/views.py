@@ -13,9 +13,9 @@ from engine.objects.view import View
 from engine.replication.views.host import Views
 from engine.replication.views.locating import Locator
 from engine.replication.views.messages import CreateView, DeleteView, Locate, Located
-from engine.streams.kept import Role
 from engine.streams.messages import Done
 from engine.streams.store import StreamStore
+from engine.streams.stream_state import Role
 from overlay.errors import NotFoundError
 from overlay.rpc import Caller
 
@@ -49,8 +49,8 @@ class ViewCalls:
 
     async def delete_view(self, caller: Caller, request: DeleteView, _: bytes) -> Done:
         name = self._ours.own_name(request.name)
-        kept = self._store.get(request.name)
-        here = kept is not None and kept.role is Role.VIEW
+        state = self._store.get(request.name)
+        here = state is not None and state.role is Role.VIEW
         if here or caller.peer_id is not None:  # else records out of date would make a circle
             await self._views.delete(request.name)
             return Done()
@@ -61,10 +61,10 @@ class ViewCalls:
 
     async def locate(self, caller: Caller, request: Locate, _: bytes) -> Located:
         """Another peer asks about a stream of ours that it may read."""
-        kept = self._store.serving(request.stream)
-        if kept is None or kept.role is Role.ASSIGNED:
+        state = self._store.serving(request.stream)
+        if state is None or state.role is Role.ASSIGNED:
             raise NotFoundError(f"{request.stream} is not produced by this peer")
-        self._readers.check(kept.entry.stream, caller.participant)
+        self._readers.check(state.entry.stream, caller.participant)
         return await self._locator.locate_here(
-            kept, request.shows, caller.participant, fixed=request.fixed
+            state, request.shows, caller.participant, fixed=request.fixed
         )

@@ -117,12 +117,12 @@ def told(changes: Sequence[BoxChange]) -> str:
 
 def _modified_box(box: Box, parameters: Sequence[tuple[str, str]]) -> Box:
     given = _given(box, parameters)
-    kept = dict(parameters_of(box))
+    state = dict(parameters_of(box))
     if isinstance(box, Aggregate) and box.size_us == box.advance_us and "window-size" in given:
-        del kept["advance"]  # windows that do not overlap go on so, unless it is said otherwise
+        del state["advance"]  # windows that do not overlap go on so, unless it is said otherwise
     nodes = [
         _Given(_PARAMETER, {"name": name, "value": value}, 0)
-        for name, value in {**kept, **given}.items()
+        for name, value in {**state, **given}.items()
     ]
     node = _Given("box", {"name": box.name, "type": type_of(box)}, 0)
     return read_box(node, inputs_of(box), outputs_of(box), nodes)

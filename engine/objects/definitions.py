@@ -36,7 +36,7 @@ MAX_POLICIES = 256
 with the longest lists they are half of what an entry may have."""
 
 MAX_K_SAFETY = 3
-"""Seven electors: beyond it a post waits for more peers than it gains safety by."""
+"""Seven voters: beyond it a post waits for more peers than it gains safety by."""
 
 DEFAULT_HISTORY_US = 3_600_000_000
 """An hour of stime behind the boundary stays readable unless the stream says otherwise."""
@@ -51,7 +51,7 @@ class Idle(StrEnum):
     EXPLICIT = "explicit"
     """Only by posts and the boundaries that clients send."""
     CLOCK = "clock"
-    """With the home's clock, less the slack: for streams whose stime is the present."""
+    """With the leader's clock, less the slack: for streams whose stime is the present."""
 
 
 class Policy(Struct, frozen=True, omit_defaults=True, order=True):
@@ -73,7 +73,7 @@ class Policy(Struct, frozen=True, omit_defaults=True, order=True):
         return ObjectName.parse(self.stream).participant
 
 
-class StreamDefinition(Struct, frozen=True, omit_defaults=True):
+class StreamDefinition(Struct, frozen=True, omit_defaults=True, rename={"leader": "home"}):
     """One stream.
 
     Attributes:
@@ -84,14 +84,14 @@ class StreamDefinition(Struct, frozen=True, omit_defaults=True):
         declassify: participants that may make this stream's tuples readable by others: by queries
             whose outputs have declared readers.
         label: the policies of what it is made from, which its readers must satisfy as well.
-        home: peer id (hex) of the peer that orders a source stream; "" lets the peer asked decide.
+        leader: peer id (hex) of the peer that orders a source stream; "": the peer asked decides.
         query: the query that produces it, or "" for a source stream.
         k_safety: how many peers may die without an acknowledged tuple of a source stream being lost
-            or its home gone; 0: its home alone keeps it.
+            or its leader gone; 0: its leader alone keeps it.
         view: what part of another stream it shows, where it is a view of one; its tuples have the
             form, and `query` is the producer, of that one.
         revised: of what a query produces: something that it is made from may be revised.
-        max_ahead_us: how far beyond the home's clock a source stream's time may go, microseconds:
+        max_ahead_us: how far beyond the leader's clock a source stream's time may go, microseconds:
             one row of a wrong unit would make all that follow it late. None: any time, for what was
             generated or recorded.
         edition: grows with every alteration: of two definitions the one with the higher counts.
@@ -104,7 +104,7 @@ class StreamDefinition(Struct, frozen=True, omit_defaults=True):
     idle: Idle = Idle.EXPLICIT
     readers: tuple[str, ...] = (ANY,)
     writers: tuple[str, ...] = ()
-    home: str = ""
+    leader: str = ""
     query: str = ""
     k_safety: int = 0
     view: View | None = None
@@ -256,18 +256,18 @@ class QueryEntry(Struct, frozen=True, omit_defaults=True):
     altered: dict[str, AlteredOutput] = {}
 
 
-class Producer(Struct, frozen=True):
+class Producer(Struct, frozen=True, rename={"term_number": "fence"}):
     """Who produces a version of a stream: the peer that published this, or one it names.
 
     Attributes:
         worker: peer id (hex) of the peer that computes it for the publisher; "" for itself.
         secondary: peer id (hex) of the peer that takes over when the publisher dies; "": none.
-        fence: numbers who took over; who has a lower one is not to be believed any more.
+        term: numbers who took over; who has a lower one is not to be believed any more.
         edition: of the query that makes it.
     """
 
     stream: str
     worker: str = ""
     secondary: str = ""
-    fence: int = 0
+    term_number: int = 0
     edition: int = 0

@@ -14,9 +14,9 @@ SHOWN = 5
 
 
 def streams_differ(existing: StreamDefinition, asked: StreamDefinition) -> str:
-    """By attribute, as it is and as it is asked for; "": not at all. The home that nobody asked for
-    may be anywhere, and how often a stream was altered says nothing."""
-    ours = {"edition", "home"} if not asked.home else {"edition"}
+    """By attribute, as it is and as it is asked for; "": not at all. The leader, unless asked
+    for, may be anywhere, and how often a stream was altered says nothing."""
+    ours = {"edition", "leader"} if not asked.leader else {"edition"}
     return listed(
         (
             f"{name.removesuffix('_us')} is {value_in_words(name, there)}, "

@@ -1,8 +1,8 @@
 """Schemas: the typed fields of a stream, and their Arrow form.
 
 A tuple is `stime` (int64, microseconds UTC) and the schema's fields. In the log of a source
-stream there is also `seq` (int64): the number its home gave the tuple on arrival; it breaks ties of
-stime.
+stream there is also `seq` (int64): the number its leader gave the tuple on arrival; it breaks ties
+of stime.
 """
 
 from __future__ import annotations

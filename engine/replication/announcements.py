@@ -116,7 +116,7 @@ class Announcements:
         """
         for published in self._catalog.own(STREAM):
             stream, name = published.value.stream, str(published.name)
-            of_source = not stream.query and stream.view is None and stream.home == peer
+            of_source = not stream.query and stream.view is None and stream.leader == peer
             if of_source and not is_kept(base_of(name)):
                 await self.withdraw(name)
 

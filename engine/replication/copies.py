@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.replication.homes.homes import Homes
+from engine.replication.leaders.leaders import Leaders
 from engine.replication.moves.assignments import Assignments
 from engine.replication.queries import QueryHost
 from engine.replication.replicas.standbys import Standbys
 from engine.replication.stored_query import StoredQuery
-from engine.streams.kept import KeptStream
 from engine.streams.store import StreamStore
+from engine.streams.stream_state import StreamState
 from engine.tasks.network import Network
 
 
@@ -24,18 +24,18 @@ class Copies:
         queries: QueryHost,
         standbys: Standbys,
         assignments: Assignments,
-        homes: Homes,
+        leaders: Leaders,
     ) -> None:
         self._store = store
         self._queries = queries
         self._standbys = standbys
         self._assignments = assignments
-        self._homes = homes
+        self._leaders = leaders
 
     def may_come_to_produce(self, stream: str) -> bool:
         """Whether it is an output of a query whose secondary this peer is, or that it has kept and
-        is about to take up; or a source stream that it is an elector of."""
-        if self._homes.get(stream) is not None or self._homes.abstains(stream):
+        is about to take up; or a source stream that it is a voter of."""
+        if self._leaders.get(stream) is not None or self._leaders.abstains(stream):
             return True
         return any(stream in stored.entry.outputs for stored in self._waiting())
 
@@ -58,18 +58,18 @@ class Copies:
             yield standby.stored
         yield from self._queries.pending.values()
 
-    def rendition(self, stream: str) -> KeptStream | None:
+    def rendition(self, stream: str) -> StreamState | None:
         """The version of a stream that other peers can read here: what is served, or what is
         computed beside a primary."""
         return self._store.serving(stream) or self._standbys.rendition(stream)
 
-    def version(self, kept: KeptStream) -> int:
+    def version(self, state: StreamState) -> int:
         """The number of this peer's version of a stream: it changes with what the stream is made
         from."""
         queries = [running.stored for running in self._queries.all()]
         queries += [standby.stored for standby in self._standbys.all()]
-        made = next((stored for stored in queries if kept.name in stored.entry.outputs), None)
+        made = next((stored for stored in queries if state.name in stored.entry.outputs), None)
         if made is None:
-            return kept.version
+            return state.version
         read = sum(each.version for each in self._store.all() if each.name in made.inputs)
         return made.entry.query.version + read

@@ -20,12 +20,12 @@ from engine.replication.directory import Directory
 from engine.replication.following.book import Followers
 from engine.replication.following.follower import Course, Follower
 from engine.replication.following.origin import Place
-from engine.replication.moves.placements import Placement, Placements, at_home
+from engine.replication.moves.placements import Placement, Placements, at_owner
 from engine.replication.term import TASKS
 from engine.streams.config import EngineConfig
-from engine.streams.kept import KeptStream
 from engine.streams.retention import Hold
 from engine.streams.store import StreamStore
+from engine.streams.stream_state import StreamState
 from engine.tasks.execution import Executor
 from engine.tasks.plan import Task
 from engine.tasks.revisions.runner import runner_of
@@ -98,18 +98,18 @@ class Copy:
         self,
         shop: Workshop,
         task: Task,
-        logs: Mapping[str, KeptStream],
+        logs: Mapping[str, StreamState],
         *,
         bound_s: float,
         placements: Placements = (),
         user: str = "",
     ) -> None:
-        self.kept = logs[task.output]
+        self.state = logs[task.output]
         self.inputs = {name: logs[name] for name in task.inputs}
         self.runner = runner_of(
             task,
-            inputs={name: kept.log for name, kept in self.inputs.items()},
-            output=self.kept.log,
+            inputs={name: state.log for name, state in self.inputs.items()},
+            output=self.state.log,
             executor=shop.executor,
             config=shop.config,
             events=shop.overlay.events,
@@ -119,13 +119,13 @@ class Copy:
             self.fork = Fork(
                 self.runner,
                 inputs=self.inputs,
-                output=self.kept,
+                output=self.state,
                 bound_s=bound_s,
                 executor=shop.executor,
                 config=shop.config,
                 events=shop.overlay.events,
             )
-        self.placements = placements or at_home(task.name)
+        self.placements = placements or at_owner(task.name)
         self.moving = trio.Lock()
         self.ready = False
         self.tried = 0
@@ -152,7 +152,7 @@ class Copy:
 
     @property
     def boundary(self) -> int:
-        return self.kept.log.boundary
+        return self.state.log.boundary
 
     @property
     def current(self) -> Placement:
@@ -178,7 +178,7 @@ class Copy:
         self.runner.expect(self.load, self.rate)
         await self.runner.wait_for_inputs(self.boundary)
         needed = needed_after(self.task, self.boundary)
-        if any(kept.log.start > needed > BEGINNING for kept in self.inputs.values()):
+        if any(state.log.start > needed > BEGINNING for state in self.inputs.values()):
             raise NotRetainedError("the past of its inputs is gone")
         await self.runner.rehearse(self.boundary)
         self.ready = True
@@ -224,8 +224,8 @@ class Copy:
             tentative=True,
         )
         term = self.current.term
-        worker = (Place(parse_peer_id(term.holder)),)  # if it lost it, the task is taken home
-        await Follower(self.kept, worker, self._reach, f"{OWNER} {term.number}", course).run()
+        worker = (Place(parse_peer_id(term.holder)),)  # if it lost it, the task is taken leader
+        await Follower(self.state, worker, self._reach, f"{OWNER} {term.number}", course).run()
 
     @asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:
@@ -256,17 +256,17 @@ class Copy:
         if not self.current.term.holder or self.boundary >= self.runner.input_boundary:
             self.behind_since = None
             return 0.0
-        if self.behind_since is None or self.kept.moved_at > self.behind_since:
+        if self.behind_since is None or self.state.moved_at > self.behind_since:
             self.behind_since = now
         return now - self.behind_since
 
     def hold_for_bill(self, boundary: int | None) -> None:
         """Keep the input tuples after this boundary, to be counted; None: no more."""
-        for kept in self.inputs.values():
+        for state in self.inputs.values():
             if boundary is None:
-                kept.log.release(self._bill)
+                state.log.release(self._bill)
             else:
-                kept.log.hold(self._bill, boundary)
+                state.log.hold(self._bill, boundary)
 
     def count(self, after: int, upto: int) -> int:
         """Input tuples with after < stime <= upto: what a worker is paid for.

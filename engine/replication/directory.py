@@ -136,7 +136,7 @@ class Directory:
             MedusaError: the catalog cannot say so.
         """
         published = await self._published(stream)
-        newest = max(published, key=lambda each: each.value.fence, default=None)
+        newest = max(published, key=lambda each: each.value.term_number, default=None)
         if newest is None or newest.publisher == before:
             return None
         return newest.publisher
@@ -153,7 +153,7 @@ class Directory:
         """
         believed: list[Published[Producer]] = []
         for each in await self._catalog.lookup_all(PRODUCER, ObjectName.parse(stream)):
-            if QUERIES.believes(each.value.fence, self._overlay.clock()):
+            if QUERIES.believes(each.value.term_number, self._overlay.clock()):
                 believed.append(each)
             else:
                 self._note_future(_rendition(stream, each).term)
@@ -299,5 +299,5 @@ class Directory:
 def _rendition(stream: str, published: Published[Producer]) -> Rendition:
     producer = published.value
     members = (producer.secondary,) if producer.secondary else ()
-    term = Term(stream, producer.fence, published.publisher.hex(), members)
+    term = Term(stream, producer.term_number, published.publisher.hex(), members)
     return Rendition(term, producer.worker, producer.edition)

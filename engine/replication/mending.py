@@ -30,11 +30,11 @@ from engine.replication.queries import QueryHost
 from engine.streams.cursors import Cursor
 from engine.streams.epochs import EpochFile
 from engine.streams.feed import Feed
-from engine.streams.kept import KeptStream, LogKey, Role
 from engine.streams.log import StreamLog
 from engine.streams.messages import Subscribe, Tuples
 from engine.streams.recent import Epoch
 from engine.streams.restoring import check_whole, write_anew
+from engine.streams.stream_state import LogKey, Role, StreamState
 from overlay.errors import MedusaError, NotAuthorisedError, NotFoundError
 from overlay.names import ObjectName, PeerId
 from overlay.node import Overlay
@@ -77,24 +77,24 @@ class Mending:
         """Fetch what is lost, for ever."""
         while True:
             await trio.sleep(self._timing.mend_s)
-            for kept in self._store.all():
-                for lost in kept.log.lost_files:
-                    await self.mend(kept, lost)
+            for state in self._store.all():
+                for lost in state.log.lost_files:
+                    await self.mend(state, lost)
 
-    async def mend(self, kept: KeptStream, lost: EpochFile) -> None:
+    async def mend(self, state: StreamState, lost: EpochFile) -> None:
         """Have a lost file made anew, unless that failed a moment ago; returns when it is whole,
         or when nobody has it."""
         again_s = self._timing.mend_again_s
-        async with self._mending[kept.key]:
+        async with self._mending[state.key]:
             since = trio.current_time() - self._failed_at.get(lost, float("-inf"))
-            if lost not in kept.log.lost_files or since < again_s:
+            if lost not in state.log.lost_files or since < again_s:
                 return
-            if await self._is_whole_again(kept, lost):
+            if await self._is_whole_again(state, lost):
                 return
-            for offer in self._offers(kept, lost):
+            for offer in self._offers(state, lost):
                 try:
                     async with aclosing(offer()) as epochs:
-                        await self._write(kept, lost, epochs)
+                        await self._write(state, lost, epochs)
                 except (MedusaError, EndOfCall, trio.TooSlowError):
                     continue
                 return
@@ -105,45 +105,47 @@ class Mending:
             }
             self._failed_at[lost] = trio.current_time()
 
-    async def _is_whole_again(self, kept: KeptStream, lost: EpochFile) -> bool:
+    async def _is_whole_again(self, state: StreamState, lost: EpochFile) -> bool:
         try:
             found = await trio.to_thread.run_sync(
-                check_whole, lost.path, lost.after, lost.upto, kept.log.schema
+                check_whole, lost.path, lost.after, lost.upto, state.log.schema
             )
         except MedusaError:
             return False
-        kept.log.put_back(lost, found, None)
-        text = f"found the rows after boundary {lost.after} up to {lost.upto} of {kept.name} again"
+        state.log.put_back(lost, found, None)
+        text = f"found the rows after boundary {lost.after} up to {lost.upto} of {state.name} again"
         self._overlay.events.note("info", f"{text}: {lost.path} is whole")
         return True
 
-    async def _write(self, kept: KeptStream, lost: EpochFile, epochs: AsyncIterator[Epoch]) -> None:
-        schema = kept.log.schema
+    async def _write(
+        self, state: StreamState, lost: EpochFile, epochs: AsyncIterator[Epoch]
+    ) -> None:
+        schema = state.log.schema
         found, writer = await write_anew(lost, epochs, schema, durable=self._durable)
-        kept.log.put_back(lost, found, writer)
+        state.log.put_back(lost, found, writer)
         text = (
-            f"fetched the rows after boundary {lost.after} up to {lost.upto} of {kept.name} again"
+            f"fetched the rows after boundary {lost.after} up to {lost.upto} of {state.name} again"
         )
         self._overlay.events.note("info", text)
 
     # -- peers that may have it ---------------------------------------------------------------
 
     def _offers(
-        self, kept: KeptStream, lost: EpochFile
+        self, state: StreamState, lost: EpochFile
     ) -> Iterator[Callable[[], AsyncGenerator[Epoch, None]]]:
-        if self._is_ours(kept.name):
-            request = Lend(kept.name, lost.after, lost.upto)
+        if self._is_ours(state.name):
+            request = Lend(state.name, lost.after, lost.upto)
             for peer in self._overlay.living_siblings():
-                yield partial(_given, partial(self._borrow, peer, request), kept.log, lost)
-        if (copied := _copied(kept)) is not None:
+                yield partial(_given, partial(self._borrow, peer, request), state.log, lost)
+        if (copied := _copied(state)) is not None:
             follow = Subscribe(copied, lost.after)
             for place in FROM_PRODUCERS:
-                yield partial(_given, partial(self._reach.open, place, follow), kept.log, lost)
+                yield partial(_given, partial(self._reach.open, place, follow), state.log, lost)
         for running in self._queries.all():
-            if lost.after < running.stored.since.get(kept.name, BEGINNING):
+            if lost.after < running.stored.since.get(state.name, BEGINNING):
                 continue  # the query's edition that made it is no longer kept
             for task in running.tasks:
-                if task.kept is kept:
+                if task.state is state:
                     yield partial(task.runner.recompute, lost.after, lost.upto)
 
     def _is_ours(self, stream: str) -> bool:
@@ -173,11 +175,11 @@ class Mending:
         await Feed(cursor, request.upto).serve(duplex)
 
     def _whole(self, request: Lend) -> StreamLog:
-        for kept in self._store.all():
-            log = kept.log
+        for state in self._store.all():
+            log = state.log
             if (
-                kept.name == request.stream
-                and not kept.variant.startswith(INPUT)  # an owner may have given that to us alone
+                state.name == request.stream
+                and not state.variant.startswith(INPUT)  # an owner may have given that to us alone
                 and log.start <= request.after < request.upto <= log.boundary
                 and not any(file.holds(request.after, request.upto) for file in log.lost_files)
             ):
@@ -185,12 +187,12 @@ class Mending:
         raise NotFoundError(f"{request.stream}: those rows are not here")
 
 
-def _copied(kept: KeptStream) -> str | None:
+def _copied(state: StreamState) -> str | None:
     """The stream that this log is a copy of, or of a part of; None: it is no copy."""
-    view = kept.entry.stream.view
-    if kept.role is Role.VIEW and view is not None:
+    view = state.entry.stream.view
+    if state.role is Role.VIEW and view is not None:
         return view.stream
-    return kept.name if kept.role is Role.MIRROR else None
+    return state.name if state.role is Role.MIRROR else None
 
 
 async def _given(

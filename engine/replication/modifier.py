@@ -31,7 +31,7 @@ from engine.replication.moves.mover import Mover
 from engine.replication.queries import QueryHost
 from engine.replication.query_copy import QueryCopy
 from engine.replication.query_history import modified, postponed, settled, withdrawn
-from engine.replication.replicas import care as upkeep
+from engine.replication.replicas import secondary_state as upkeep
 from engine.replication.replicas.primaries import Primaries
 from engine.replication.stored_query import StoredQuery
 from engine.tasks.former import changed, made_since, succeeded, trimmed
@@ -158,7 +158,7 @@ class Modifier:
         async with AsyncExitStack() as stack:
             for task in placed:
                 if task.current.term.holder:
-                    await self._mover.take_home(task.name)
+                    await self._mover.take_back(task.name)
             with trio.move_on_after(MOVE_S) as waiting:
                 for task in placed:
                     await stack.enter_async_context(task.moving)
@@ -167,7 +167,9 @@ class Modifier:
             for task in placed:
                 await self._mover.teller.until_told(task)
             if running.stored.availability.mode is not Mode.NONE:
-                await stack.enter_async_context(self._primaries.care(running.name).talking)
+                await stack.enter_async_context(
+                    self._primaries.secondary_state(running.name).talking
+                )
                 elsewhere = await self._primaries.reach(running, alone=plan.wish.alone)
             yield elsewhere
 
@@ -183,7 +185,7 @@ class Modifier:
             stored = modified(running.stored, plan.query, at)
             self._write(running, stored, plan.from_boundary(at), parted=())
             if running.stored.term.secondary:
-                running.halt()
+                running.limit()
             else:
                 self._queries.publish_soon(running)
             return at
@@ -204,7 +206,7 @@ class Modifier:
                 self.withdraw(running)
                 raise
             self._write(running, postponed(running.stored, at), plan.from_boundary(at))
-            running.halt()
+            running.limit()
         self.withdraw(running)
         raise UnavailableError(f"{running.name}: its secondary is always ahead; try again")
 
@@ -231,8 +233,8 @@ class Modifier:
             for task in running.tasks
         }
         since = made_since(running.plan, running.stored.since)
-        kept = upkeep.released(running, self._primaries.care(running.name))
-        return Footing(given, starts).joined(since).joined(kept)
+        state = upkeep.released(running, self._primaries.secondary_state(running.name))
+        return Footing(given, starts).joined(since).joined(state)
 
     def _write(
         self, running: QueryCopy, stored: StoredQuery, tasks: tuple[Task, ...], **more: object
@@ -275,7 +277,7 @@ class Modifier:
             self._write(running, stored, trimmed(tasks, gone[-1].upto))
 
     def _computed(self, running: QueryCopy) -> Mapping[str, int]:
-        return upkeep.computed(running, self._primaries.care(running.name))
+        return upkeep.computed(running, self._primaries.secondary_state(running.name))
 
 
 def _read(stored: StoredQuery, wish: ModifyQuery) -> tuple[Query, tuple[Task, ...]]:

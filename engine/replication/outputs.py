@@ -48,7 +48,7 @@ class Outputs:
         if task is None:
             raise NotFoundError(f"{query} produces no stream {stream}")
         async with running.modifying:
-            before, entry = task.kept.entry.stream, running.stored.entry
+            before, entry = task.state.entry.stream, running.stored.entry
             definition = altered(before, alteration)
             if definition != before:
                 # beyond what another peer may have made of it while it had the query
@@ -70,7 +70,7 @@ class Outputs:
     async def _tell_secondary(self, running: QueryCopy) -> None:
         if not running.stored.term.secondary:
             return
-        async with self._primaries.care(running.name).talking:
+        async with self._primaries.secondary_state(running.name).talking:
             try:
                 await self._primaries.tell(running)
             except MedusaError as error:

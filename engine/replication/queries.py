@@ -25,7 +25,7 @@ from engine.replication.query_creation import Creation
 from engine.replication.query_files import QueryFiles
 from engine.replication.stored_query import StoredQuery, written
 from engine.replication.term import QUERIES, Term
-from engine.streams.kept import LogKey
+from engine.streams.stream_state import LogKey
 from engine.tasks.plan import Task
 from engine.tasks.status import TaskStatus
 from overlay.errors import (
@@ -194,7 +194,7 @@ class QueryHost:
             self.start(running)
         else:
             with suppress(StorageError):  # it has no workers, and is told so when it asks
-                self._place_home(running)
+                self._place_back(running)
         self.publish_soon(running)
         self.appointed.tell()
 
@@ -211,7 +211,7 @@ class QueryHost:
         if running.stored.entry.status is QueryStatus.RUNNING:
             self.start(running)
         else:
-            await self._call_home(running)  # a crash may have come between
+            await self._call_back(running)  # a crash may have come between
 
     def admit(self, running: QueryCopy) -> None:
         """It is found by its name here."""
@@ -231,7 +231,7 @@ class QueryHost:
                 await self.announcements.silence(name)
                 await running.stop()
                 with suppress(StorageError):  # it makes room
-                    self._place_home(running)
+                    self._place_back(running)
                 del self._queries[name]
                 # before the file goes: or a restart would withdraw what is another's by now
                 with suppress(MedusaError):
@@ -278,7 +278,7 @@ class QueryHost:
         ]
 
     def task_status(self) -> tuple[TaskStatus, ...]:
-        refusals = {kept.name: kept.refusal for kept in self._store.all() if kept.refusal}
+        refusals = {state.name: state.refusal for state in self._store.all() if state.refusal}
         return tuple(
             _refused(task.status(stopped=not running.running), refusals)
             for running in self._queries.values()
@@ -396,14 +396,14 @@ class QueryHost:
     async def _stop(self, running: QueryCopy) -> None:
         if running.running:
             await running.stop()
-            await self._call_home(running)
+            await self._call_back(running)
 
-    async def _call_home(self, running: QueryCopy) -> None:
+    async def _call_back(self, running: QueryCopy) -> None:
         """A query that does not run has no workers."""
-        for task in self._place_home(running):
+        for task in self._place_back(running):
             await self.name_worker(task)
 
-    def _place_home(self, running: QueryCopy) -> list[Copy]:
+    def _place_back(self, running: QueryCopy) -> list[Copy]:
         away = [task for task in running.tasks if task.current.term.holder]
         for task in away:
             self.place(task, Placement(Term(task.name, task.next_number(), since=task.boundary)))

@@ -17,8 +17,8 @@ from engine.replication.copy import Copy, Workshop
 from engine.replication.following.origin import FOR_QUERIES, short_digest
 from engine.replication.replicas.positions import needed
 from engine.replication.stored_query import StoredQuery
-from engine.streams.kept import KeptStream, Role
 from engine.streams.store import REPLICA
+from engine.streams.stream_state import Role, StreamState
 from engine.tasks.former import changing
 from engine.tasks.plan import Task
 from overlay.concurrency import Job
@@ -58,7 +58,7 @@ class QueryCopy:
     def __init__(self, shop: Workshop, stored: StoredQuery, plan: Sequence[Task]) -> None:
         self.stored = stored
         self.plan = tuple(plan)
-        self.logs: dict[str, KeptStream] = {}
+        self.logs: dict[str, StreamState] = {}
         self.tasks: list[Copy] = []
         self.taken_over_at = float("-inf")
         self.parted_at = float("-inf")
@@ -91,20 +91,20 @@ class QueryCopy:
         for entry in self.entries(self.stored, self.plan):
             self.logs[entry.stream.name] = await self._keep_output(entry, role)
 
-    async def _keep_output(self, entry: StreamEntry, role: Role) -> KeptStream:
+    async def _keep_output(self, entry: StreamEntry, role: Role) -> StreamState:
         stored, store = self.stored, self._shop.store
-        kept = await store.keep(entry, role, stored.variant)
-        position = stored.positions.get(kept.name, BEGINNING)
-        if kept.log.boundary == BEGINNING < position:
+        state = await store.keep(entry, role, stored.variant)
+        position = stored.positions.get(state.name, BEGINNING)
+        if state.log.boundary == BEGINNING < position:
             if _forgets(stored.availability):
-                await kept.log.commit(position, None)  # the gap: consumers go on behind it
+                await state.log.commit(position, None)  # the gap: consumers go on behind it
             else:
-                kept.log.begin(position)
-        if kept.entry != entry:
-            await store.define(kept, entry)
-        if kept.role is not role:
-            await store.change_role(kept, role)
-        return kept
+                state.log.begin(position)
+        if state.entry != entry:
+            await store.define(state, entry)
+        if state.role is not role:
+            await store.change_role(state, role)
+        return state
 
     async def _follow_inputs(self) -> None:
         """The logs of what a query reads from elsewhere: whole ones where it was created; where it
@@ -140,7 +140,7 @@ class QueryCopy:
             copy.runner.hold()
 
     def entries(self, stored: StoredQuery, plan: Iterable[Task]) -> list[StreamEntry]:
-        """What the catalog holds of the outputs, with this peer as their home."""
+        """What the catalog holds of the outputs, with this peer as their leader."""
         network, here = stored.network, self._shop.here
         return [network.entry_of(task.output, task.output_schema, here) for task in plan]
 
@@ -148,9 +148,9 @@ class QueryCopy:
         """Let the logs that are open be of the streams as the query makes them now."""
         store = self._shop.store
         for entry in self.entries(stored, plan):
-            kept = store.get(entry.stream.name, stored.variant)
-            if kept is not None and kept.entry != entry:
-                await store.define(kept, entry)
+            state = store.get(entry.stream.name, stored.variant)
+            if state is not None and state.entry != entry:
+                await store.define(state, entry)
 
     async def leave_inputs(self) -> None:
         """It reads nothing any more."""
@@ -197,7 +197,7 @@ class QueryCopy:
         for copy in self.tasks:
             copy.runner.modify(editions[copy.name])
 
-    def halt(self) -> None:
+    def limit(self) -> None:
         """Do not go beyond the boundary of the last modification, until `go_on`."""
         if not self.stored.former:
             return
@@ -205,23 +205,23 @@ class QueryCopy:
         names = changing(self.plan, upto)
         for copy in self.tasks:
             if copy.name in names and copy.boundary <= upto:
-                copy.runner.halt.set(upto)
+                copy.runner.limit.set(upto)
 
     def stand_still(self, names: Collection[str]) -> None:
         """Let these tasks go no further than they are, until `go_on`. While they are paused."""
         for copy in self.tasks:
             if copy.name in names:
-                copy.runner.halt.set(copy.boundary)
+                copy.runner.limit.set(copy.boundary)
 
     def go_on(self) -> None:
         """No task has to wait any more."""
         for copy in self.tasks:
-            copy.runner.halt.set(END)
+            copy.runner.limit.set(END)
 
     @property
     def halted(self) -> bool:
         """Whether one has to."""
-        return any(copy.runner.halt.value < END for copy in self.tasks)
+        return any(copy.runner.limit.value < END for copy in self.tasks)
 
     def wait_s(self, parted_s: float) -> float:
         """How long until nobody else gives out results of it, if it takes a peer so long to find
@@ -238,7 +238,7 @@ class QueryCopy:
             MedusaError: that cannot be published.
         """
         for copy in self.tasks:
-            await announcements.publish_entry(copy.kept.entry)
+            await announcements.publish_entry(copy.state.entry)
             await self.publish_term(copy, announcements)
         await announcements.publish_query(self.stored)
 
@@ -257,9 +257,9 @@ async def drop_logs(shop: Workshop, stored: StoredQuery) -> None:
     for stream in stored.inputs:
         await shop.followers.leave(stream, stored.name)
     for output in stored.entry.outputs:
-        kept = shop.store.get(output, stored.variant)
-        if kept is not None:
-            await shop.followers.part_with(kept)
+        state = shop.store.get(output, stored.variant)
+        if state is not None:
+            await shop.followers.part_with(state)
 
 
 async def tidy_logs(shop: Workshop, known: Mapping[str, StoredQuery]) -> None:
@@ -270,12 +270,12 @@ async def tidy_logs(shop: Workshop, known: Mapping[str, StoredQuery]) -> None:
         known: the queries that there are.
     """
     read = {stream for stored in known.values() if not stored.variant for stream in stored.inputs}
-    for kept in shop.store.all():
-        if kept.role not in {Role.DERIVED, Role.STANDBY} or kept.entry.stream.query in known:
+    for state in shop.store.all():
+        if state.role not in {Role.DERIVED, Role.STANDBY} or state.entry.stream.query in known:
             continue
-        if kept.name in read and not kept.variant:
+        if state.name in read and not state.variant:
             with suppress(StorageError):  # as `Followers.part_with`
-                await shop.store.change_role(kept, Role.MIRROR)
-            kept.role = Role.MIRROR
+                await shop.store.change_role(state, Role.MIRROR)
+            state.role = Role.MIRROR
         else:
-            await shop.store.drop(kept.key)
+            await shop.store.drop(state.key)

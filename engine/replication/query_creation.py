@@ -45,13 +45,13 @@ class Creation:
         inputs = await self.inputs(query)
         schemas = await self._threads.run(self._participant, Network(query, inputs).schemas)
         declared = await self.declared(query, schemas)
-        kept = frozenset(declared)
-        planning = partial(planned, query, schemas, kept, inputs)
+        state = frozenset(declared)
+        planning = partial(planned, query, schemas, state, inputs)
         tasks = await self._threads.run(self._participant, planning)
         outputs = tuple(task.output for task in tasks)
         readers = {name: given for name, given in declared.items() if ANY not in given}
         entry = QueryEntry(query, QueryStatus.SETUP, self._peer, outputs, readers=readers)
-        stored = StoredQuery(entry, inputs, tuple(kept))
+        stored = StoredQuery(entry, inputs, tuple(state))
         for task in tasks:  # a label may be beyond its limits
             stored.network.entry_of(task.output, task.output_schema, self._peer)
         return stored
@@ -115,12 +115,12 @@ class Creation:
         declared = [(field.name, field.type) for field in entry.schema.fields]
         if declared != [(field.name, field.type) for field in schema.fields]:
             raise ConflictError(f"{name} was created with other fields than the query gives it")
-        kept = self._store.get(name)
+        state = self._store.get(name)
         if (
-            kept is None
-            or kept.home is None
-            or kept.log.boundary != BEGINNING
-            or kept.home.pending_bytes
+            state is None
+            or state.leader is None
+            or state.log.boundary != BEGINNING
+            or state.leader.pending_bytes
         ):
             raise ConflictError(f"{name} has been posted to; a query cannot take it over")
 

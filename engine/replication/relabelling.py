@@ -6,7 +6,7 @@ owner's word passes along every chain of streams, each peer asking the next one.
 strike off
 
 * a subscriber: the peer that serves it ends the call, and keeps no more tuples for it,
-* the worker of a task of ours: we take the task home,
+* the worker of a task of ours: we take the task leader,
 * the owner of a task that we run: we stop, and give it back,
 * us: we get no more of the stream; the streams that we make from it stand still there.
 """
@@ -32,8 +32,8 @@ from engine.replication.moves.returning import Returning
 from engine.replication.queries import QueryHost
 from engine.replication.query_copy import QueryCopy
 from engine.replication.replicas.standbys import Standbys
-from engine.streams.kept import KeptStream, Role
 from engine.streams.store import StreamStore
+from engine.streams.stream_state import Role, StreamState
 from engine.streams.subscriptions import Subscriptions, consumer_of
 from engine.tasks.network import Network
 from overlay.concurrency import Bell
@@ -101,8 +101,8 @@ class QueryLabels:
         try:
             check_worker(placed.task, network, worker, self._readers)
         except NotAuthorisedError as error:
-            self._events.note("warning", f"takes {placed.name} home: {error}")
-            await self._mover.take_home(placed.name)
+            self._events.note("warning", f"takes {placed.name} leader: {error}")
+            await self._mover.take_back(placed.name)
 
 
 class AssignedLabels:
@@ -159,15 +159,15 @@ class Relabelling:
         store.defined.add(self.heed)
         readers.changed.add(self.contracts_changed)
 
-    def heed(self, _kept: KeptStream) -> None:
+    def heed(self, _state: StreamState) -> None:
         """A stream that is kept here is defined otherwise."""
         self._changed.ring()
 
     def contracts_changed(self) -> None:
         """Somebody has a contract who had none, or has none any more."""
-        for kept in self._store.all():
-            if any(CONTRACT in policy.readers for policy in kept.entry.stream.policies):
-                kept.define(kept.entry)
+        for state in self._store.all():
+            if any(CONTRACT in policy.readers for policy in state.entry.stream.policies):
+                state.define(state.entry)
         self._changed.ring()
 
     async def tend(self) -> None:
@@ -182,17 +182,17 @@ class Relabelling:
         """Compare everything that is made here with what it is made from. One pass relabels what
         is next to a change; what follows from that, the next one does."""
         latest: dict[str, StreamEntry] = {}
-        for kept in self._store.all():
-            known = latest.setdefault(kept.name, kept.entry)
-            if kept.entry.stream.edition > known.stream.edition:
-                latest[kept.name] = kept.entry
+        for state in self._store.all():
+            known = latest.setdefault(state.name, state.entry)
+            if state.entry.stream.edition > known.stream.edition:
+                latest[state.name] = state.entry
         for made in self._made:
             for look in made.looks(latest):
                 await self._try(look)
-        for kept in self._store.all():
-            if kept.role is Role.VIEW:
-                await self._try(partial(self._look_at_view, kept, latest))
-            self._let_go(kept)
+        for state in self._store.all():
+            if state.role is Role.VIEW:
+                await self._try(partial(self._look_at_view, state, latest))
+            self._let_go(state)
 
     async def _try(self, look: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -200,8 +200,8 @@ class Relabelling:
         except MedusaError as error:
             self._events.note("warning", f"could not tell readers of a change: {error}")
 
-    async def _look_at_view(self, kept: KeptStream, latest: Latest) -> None:
-        stream = kept.entry.stream
+    async def _look_at_view(self, state: StreamState, latest: Latest) -> None:
+        stream = state.entry.stream
         assert stream.view is not None, "a view's stream says what it shows"
         source = latest.get(stream.view.stream)
         if source is None:
@@ -214,19 +214,19 @@ class Relabelling:
         )
         if changed == stream:
             return
-        entry = replace(kept.entry, stream=changed)
+        entry = replace(state.entry, stream=changed)
         await self._announcements.announce_altered([entry])
-        await self._store.define(kept, entry)
+        await self._store.define(state, entry)
 
-    def _let_go(self, kept: KeptStream) -> None:
+    def _let_go(self, state: StreamState) -> None:
         """Named subscribers that may not read it any more are waited for no longer."""
-        if kept.role is Role.MIRROR:
+        if state.role is Role.MIRROR:
             return
-        for lease in self._subscriptions.of(kept.name):
-            if not self._readers.may_read(kept.entry.stream, lease.holder):
+        for lease in self._subscriptions.of(state.name):
+            if not self._readers.may_read(state.entry.stream, lease.holder):
                 why = f"{lease.holder} may not read it any more"
                 consumer = consumer_of(lease.subscriber)
-                self._subscriptions.let_go(kept, consumer, lease.holder, why)
+                self._subscriptions.let_go(state, consumer, lease.holder, why)
 
 
 def _known(inputs: Mapping[str, StreamEntry], latest: Latest) -> dict[str, StreamEntry]:

@@ -29,11 +29,11 @@ from engine.replication.query_files import QueryFiles
 from engine.replication.status import PeerStatus, Status
 from engine.streams.config import Timing
 from engine.streams.epochs import path_of
-from engine.streams.kept import KeptEntry, Role
 from engine.streams.log import StreamLog
 from engine.streams.revisions.columns import revisions_name, revisions_schema
 from engine.streams.source_config import SourceConfig
 from engine.streams.sources import open_sources
+from engine.streams.stream_state import Role, StoredStream
 from engine.tasks.plan import Task
 from engine.tasks.windows import whole_after
 from overlay.addresses import Address, shown
@@ -183,18 +183,18 @@ def _go_on(data: Path, known: Known, restored: Restored, now: float) -> list[str
                 consumed[name] = max(consumed.get(name, BEGINNING), upto)
     told: list[str] = []
     lost: dict[str, int] = {}
-    for folder, stored in _kept(data):
+    for folder, stored in _state(data):
         if stored.role is Role.SOURCE and not stored.entry.stream.k_safety:
             told += _renew(folder, stored.entry, consumed, lost, restored=restored, now=now)
-    logs = {s.entry.stream.name: (f, s) for f, s in _kept(data) if s.role is Role.DERIVED}
+    logs = {s.entry.stream.name: (f, s) for f, s in _state(data) if s.role is Role.DERIVED}
     for task in tasks:
         told += _skip(task, logs, lost)
     return told
 
 
-def _kept(data: Path) -> Iterator[tuple[Path, KeptEntry]]:
+def _state(data: Path) -> Iterator[tuple[Path, StoredStream]]:
     for path in sorted(data.glob("streams/*/stream.json")):
-        yield path.parent, load_json(path, KeptEntry, mend="restore the backup again")
+        yield path.parent, load_json(path, StoredStream, mend="restore the backup again")
 
 
 def _renew(
@@ -218,13 +218,13 @@ def _renew(
     if before == END:
         return
     reached = {}
-    for each, kept in logs:
-        upto = max(known.get(each, BEGINNING), kept.boundary)
-        if kept.boundary < upto:
-            _lose(kept, upto)
+    for each, state in logs:
+        upto = max(known.get(each, BEGINNING), state.boundary)
+        if state.boundary < upto:
+            _lose(state, upto)
             lost[each] = upto
             yield (
-                f"{each}: the backup has it up to {_at(kept.boundary)}, others up to {_at(upto)}: "
+                f"{each}: the backup has it up to {_at(state.boundary)}, others up to {_at(upto)}: "
                 "the rows between are fetched again from our own peers, if they have them"
             )
         reached[each] = upto
@@ -273,7 +273,7 @@ def _is_of_today(entry: StreamEntry, boundary: int, made_at: float) -> bool:
 
 
 def _skip(
-    task: Task, logs: Mapping[str, tuple[Path, KeptEntry]], lost: dict[str, int]
+    task: Task, logs: Mapping[str, tuple[Path, StoredStream]], lost: dict[str, int]
 ) -> Iterator[str]:
     """Let an output go on behind what is lost of its inputs."""
     ends = [lost[name] for name in task.inputs if name in lost]

@@ -1,18 +1,18 @@
-"""Changes of the source streams whose home this peer is: altered, deleted, reopened after an end.
+"""Changes of the source streams whose leader this peer is: altered, deleted, reopened after an end.
 
 A new definition:
 
 1. It is an entry of the source's journal, in order with the posts: it is on every replica's disk
-   before it counts, and every later home goes by it.
+   before it counts, and every later leader goes by it.
 2. The catalog is told.
 3. It counts here (`stream.json` follows), and the stream's readers hear of it: peers ask again, and
    learn their rights and the new definition.
 
-A crash after 1 leaves the rest to the start of the peer, or to the next home.
+A crash after 1 leaves the rest to the start of the peer, or to the next leader.
 
 What is deleted is gone once its folder is renamed, its late tuples and revisions with it; the
 catalog follows, after a crash when the peer starts again. Before that nothing has changed. Of
-streams with replicas see `engine.replication.homes.changing`.
+streams with replicas see `engine.replication.leaders.changing`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from engine.objects.differing import listed
 from engine.objects.schema import END
 from engine.replication.announcements import Announcements
 from engine.replication.following.book import Followers
-from engine.replication.homes import changing
-from engine.replication.homes.homes import Homes
-from engine.replication.homes.keeper import Keeper
-from engine.replication.homes.logs import HOLDER
-from engine.streams.kept import KeptStream, Role, entries_of
+from engine.replication.leaders import changing
+from engine.replication.leaders.keeper import Keeper
+from engine.replication.leaders.leaders import Leaders
+from engine.replication.leaders.logs import HOLDER
 from engine.streams.store import StreamStore
+from engine.streams.stream_state import Role, StreamState, entries_of
 from engine.streams.subscriptions import Subscriptions
 from overlay.concurrency import Locks
 from overlay.errors import (
@@ -53,14 +53,14 @@ class Sources:
         self,
         *,
         store: StreamStore,
-        homes: Homes,
+        leaders: Leaders,
         followers: Followers,
         announcements: Announcements,
         subscriptions: Subscriptions,
         events: Events,
     ) -> None:
         self._store = store
-        self._homes = homes
+        self._leaders = leaders
         self._followers = followers
         self._announcements = announcements
         self._subscriptions = subscriptions
@@ -68,10 +68,10 @@ class Sources:
         self._changing = Locks()
 
     async def alter(self, stream: str, alteration: Alteration) -> None:
-        """A source stream whose home this peer is; the same again is no change.
+        """A source stream whose leader this peer is; the same again is no change.
 
         Raises:
-            NotFoundError: this peer is not its home.
+            NotFoundError: this peer is not its leader.
             InvalidInputError: it cannot be defined so.
             UnavailableError: its replicas do not answer.
         """
@@ -84,62 +84,62 @@ class Sources:
             self._events.note("info", f"altered {stream}: {alteration.in_words()}")
 
     async def delete(self, stream: str) -> None:
-        """Leave nothing of a source stream whose home this peer is.
+        """Leave nothing of a source stream whose leader this peer is.
 
         Raises:
-            NotFoundError: this peer is not its home.
+            NotFoundError: this peer is not its leader.
             ConflictError: it is read; says by whom.
             StorageError: the disk does not let it go.
-            UnavailableError: no majority of its electors answers.
+            UnavailableError: no majority of its voters answers.
         """
         async with self._changing.of(stream):
             keeper = self._leading(stream)
             if keeper is not None:
-                kept = await keeper.open()
-                self._check_unread(kept)
-                self._check_known_readers(kept)
+                state = await keeper.open()
+                self._check_unread(state)
+                self._check_known_readers(state)
                 await changing.delete(keeper)
                 return
-            kept = self._source(stream)
-            self._check_unread(kept)
-            assert kept.home is not None, "a source"
-            await kept.home.retire()
+            state = self._source(stream)
+            self._check_unread(state)
+            assert state.leader is not None, "a source"
+            await state.leader.retire()
             with trio.CancelScope(shield=True):  # half a stream is no stream
-                await self._store.drop(kept.key)
-                if self._store.folder_of(kept.key).exists():
+                await self._store.drop(state.key)
+                if self._store.folder_of(state.key).exists():
                     raise StorageError(f"{stream}: its files stay, see the events: start the peer")
-                await self._withdraw(each.stream.name for each in entries_of(kept.entry))
+                await self._withdraw(each.stream.name for each in entries_of(state.entry))
             self._events.note("info", f"deleted {stream}")
 
     async def reopen(self, stream: str) -> bool:
-        """Let a source stream whose home this peer is go on although it has ended. Gives whether it
-        had: one that has not is as it should be.
+        """Let a source stream of which this peer is the leader go on although it has ended. Returns
+        whether the stream had ended: one that had not is as it should be.
 
         Raises:
-            NotFoundError: this peer is not its home.
+            NotFoundError: this peer is not its leader.
             ConflictError: an answer depends on its end; says whose.
             StorageError: the disk does not take it; it has ended still.
-            UnavailableError: its end is not in its log yet; or of its electors one does not answer,
+            UnavailableError: its end is not in its log yet; or of its voters one does not answer,
                 which may have told somebody of its end.
         """
         async with self._changing.of(stream):
             keeper = self._leading(stream)
             if keeper is not None:
                 return await self._reopen_replicated(keeper)
-            kept = self._source(stream)
-            assert kept.home is not None, "a source"
-            async with self._store.telling_end(kept):
-                if kept.home.boundary < END:
+            state = self._source(stream)
+            assert state.leader is not None, "a source"
+            async with self._store.telling_end(state):
+                if state.leader.boundary < END:
                     return False
-                self._check_end_unread(kept)
-                await kept.home.reopen()
-                await trio.to_thread.run_sync(self._store.forget_end, kept)
+                self._check_end_unread(state)
+                await state.leader.reopen()
+                await trio.to_thread.run_sync(self._store.forget_end, state)
             self._events.note("info", f"reopened {stream}")
             return True
 
     async def _reopen_replicated(self, keeper: Keeper) -> bool:
         await keeper.open()
-        if keeper.logs.home.boundary < END:
+        if keeper.logs.leader.boundary < END:
             return False
         refused = await changing.reopen(keeper)
         if refused is None:
@@ -149,47 +149,47 @@ class Sources:
             raise _told_of_end(keeper.name, refused.told)
         silent = changing.peers_in_words(refused.silent)
         raise UnavailableError(
-            f"{keeper.name} has ended still: each of its electors may have told somebody of that, "
+            f"{keeper.name} has ended still: each of its voters may have told somebody of that, "
             f"and {silent} did not answer: start what is down, and ask again"
         )
 
     # -----------------------------------------------------------------------------------------
 
-    async def _alter(self, kept: KeptStream, alteration: Alteration) -> None:
-        assert kept.home is not None, "a source"
-        before = kept.home.definition or kept.entry.stream
+    async def _alter(self, state: StreamState, alteration: Alteration) -> None:
+        assert state.leader is not None, "a source"
+        before = state.leader.definition or state.entry.stream
         definition = altered(before, alteration)
         if definition != before:
-            await kept.home.alter(definition)
-        entry = replace(kept.entry, stream=definition)
+            await state.leader.alter(definition)
+        entry = replace(state.entry, stream=definition)
         await self._announcements.announce_altered(entries_of(entry))
-        if kept.entry != entry:
-            await self._store.define(kept, entry)
+        if state.entry != entry:
+            await self._store.define(state, entry)
 
     def _leading(self, stream: str) -> Keeper | None:
         """What this peer is to a stream with replicas; None: it is none of those here.
 
         Raises:
-            UnavailableError: this peer is not its home.
+            UnavailableError: this peer is not its leader.
         """
-        keeper = self._homes.get(stream)
-        if keeper is not None and not keeper.is_home:
-            raise UnavailableError(f"{stream}: this peer is not its home now; ask again")
+        keeper = self._leaders.get(stream)
+        if keeper is not None and not keeper.is_leader:
+            raise UnavailableError(f"{stream}: this peer is not its leader now; ask again")
         return keeper
 
-    def _source(self, stream: str) -> KeptStream:
-        kept = self._store.get(stream)
-        if kept is None or kept.role is not Role.SOURCE:
-            raise NotFoundError(f"{stream}: this peer is not its home")
-        return kept
+    def _source(self, stream: str) -> StreamState:
+        state = self._store.get(stream)
+        if state is None or state.role is not Role.SOURCE:
+            raise NotFoundError(f"{stream}: this peer is not its leader")
+        return state
 
-    def _check_unread(self, source: KeptStream) -> None:
-        for kept in (source, *self._store.beside(source)):
-            readers = {name: self._end_of(name) for name in self._followers.readers(kept.name)}
-            readers |= self._subscriptions.readers(kept)
+    def _check_unread(self, source: StreamState) -> None:
+        for state in (source, *self._store.beside(source)):
+            readers = {name: self._end_of(name) for name in self._followers.readers(state.name)}
+            readers |= self._subscriptions.readers(state)
             if readers:
                 told = listed(sorted(f"{name} ({end})" for name, end in readers.items()))
-                raise ConflictError(f"{kept.name} is read, end that first: {told}")
+                raise ConflictError(f"{state.name} is read, end that first: {told}")
 
     @staticmethod
     def _end_of(user: str) -> str:
@@ -199,19 +199,19 @@ class Sources:
             return f"`medusa view delete {view}`"
         return "computed here for another peer" if view else f"`medusa query delete {user}`"
 
-    def _check_known_readers(self, source: KeptStream) -> None:
-        """A home that has taken over does not know the readers of the last one yet."""
-        for kept in (source, *self._store.beside(source)):
-            if HOLDER in kept.log.retention.consumers:
+    def _check_known_readers(self, source: StreamState) -> None:
+        """A leader that has taken over does not know the readers of the last one yet."""
+        for state in (source, *self._store.beside(source)):
+            if HOLDER in state.log.retention.consumers:
                 raise ConflictError(
-                    f"{kept.name} has changed its home: readers of the last one may come back for "
+                    f"{state.name} has another leader: readers of the last one may come back for "
                     f"up to {self._store.lease_s:g} s, try again then"
                 )
 
-    def _check_end_unread(self, source: KeptStream) -> None:
+    def _check_end_unread(self, source: StreamState) -> None:
         readers = set(self._store.end_readers(source))
-        for kept in (source, *self._store.beside(source)):
-            readers |= self._followers.readers(kept.name)
+        for state in (source, *self._store.beside(source)):
+            readers |= self._followers.readers(state.name)
         if readers:
             raise _told_of_end(source.name, readers)
 

@@ -9,12 +9,12 @@ from engine.streams.messages import StreamStatus
 from engine.tasks.status import TaskStatus
 
 
-class ReplicaStatus(Struct, frozen=True):
+class ReplicaStatus(Struct, frozen=True, rename={"term_number": "fence"}):
     """What a peer has to do with a query that has a standby, in its own words.
 
     Attributes:
         role: primary or secondary.
-        fence: number of the term that it believes in. primary, secondary: peer ids (hex), "": none.
+        term: number of the term that it believes in. primary, secondary: peer ids (hex), "": none.
         behind_us: by how much the secondary lags behind the outputs, microseconds; -1: not known.
         state: of a primary caught up, catching up or alone (there is no secondary now); of a
             secondary standing by.
@@ -24,7 +24,7 @@ class ReplicaStatus(Struct, frozen=True):
     role: str
     mode: Mode
     recovery: Recovery
-    fence: int
+    term_number: int
     primary: str
     secondary: str
     behind_us: int

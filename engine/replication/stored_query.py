@@ -11,29 +11,29 @@ from engine.objects.definitions import (
     StreamEntry,
 )
 from engine.replication.moves import placements as records
-from engine.replication.moves.placements import Placements, WrittenPlacement, at_home
+from engine.replication.moves.placements import Placements, WrittenPlacement, at_owner
 from engine.replication.term import Term
 from engine.tasks.former import Former
 from engine.tasks.network import Network
 
 
-class WrittenTerm(Struct, frozen=True):
+class WrittenTerm(Struct, frozen=True, rename={"term_number": "fence"}):
     """The term of a query as files and messages hold it; see `Term`.
 
     Attributes:
-        fence: its number; a peer that has a lower one is not to be believed any more.
+        term: its number; a peer that has a lower one is not to be believed any more.
         primary, secondary: peer ids (hex) of its holder and its member; "": none, or not yet
             written down.
     """
 
-    fence: int = 0
+    term_number: int = 0
     primary: str = ""
     secondary: str = ""
 
     def of(self, query: str) -> Term:
         """The term. query: its name."""
         members = (self.secondary,) if self.secondary else ()
-        return Term(query, self.fence, self.primary, members)
+        return Term(query, self.term_number, self.primary, members)
 
 
 def written(term: Term) -> WrittenTerm:
@@ -48,7 +48,7 @@ class StoredQuery(Struct, frozen=True):
         written_placements: by task, of those that have ever moved; see `placements`.
         written_term: which peer has it, and which takes over; see `term`.
         positions: the boundary after which a secondary that took over needs each of its streams.
-        variant: under which its outputs are kept at this peer (`engine.streams.kept.LogKey`).
+        variant: under which its outputs are kept at this peer (`LogKey`).
         former: editions of the query that somebody may still compute, the oldest first.
         parted: peer ids (hex) of those that had a part in it and may not know that they have none.
         since: by output that was made otherwise in an edition that nobody computes any more: the
@@ -104,7 +104,7 @@ class StoredQuery(Struct, frozen=True):
     def placements(self, task: str) -> Placements:
         """Who worked and works on a task."""
         known = self.written_placements.get(task, ())
-        return tuple(each.of(task) for each in known) or at_home(task)
+        return tuple(each.of(task) for each in known) or at_owner(task)
 
     def placed(self, task: str, placements: Placements) -> StoredQuery:
         """The same, with another record of who works on a task."""

@@ -5,7 +5,7 @@ A term is Raft's term and Kafka's leader epoch. Three deciders make the next ter
 - of a task: the peer that keeps its query, alone;
 - of a query: any peer of its participant that takes the query over. The highest number counts, so
   queries stay available on both sides of a split (ADR 8);
-- of a source stream: a majority of its electors, so sources stay consistent (ADR 9).
+- of a source stream: a majority of its voters, so sources stay consistent (ADR 9).
 """
 
 from __future__ import annotations

@@ -76,8 +76,8 @@ LEAP_US: Final = 86_400 * 1_000_000
 
 
 UNKNOWN_ROWS: Final = 2**48
-"""More rows than a stream takes between a backup and the loss of its home, ten million a second for
-a year; and few enough for 30,000 such losses."""
+"""More rows than a stream takes between a backup and the loss of its leader, ten million a second
+for a year; and few enough for 30,000 such losses."""
 
 
 class Entry(Struct, frozen=True, array_like=True):
@@ -149,14 +149,14 @@ class Missed(Struct, frozen=True, array_like=True):
     participant: str = ""
 
 
-class Snapshot(Struct, frozen=True, array_like=True):
+class Snapshot(Struct, frozen=True, array_like=True, rename={"term_number": "fence"}):
     """The state between two entries.
 
     Attributes:
         producers: the last numbers of the owner's in journals of before, which knew no others; the
             longest quiet first.
-        fence: of the home that began the segment, where the stream has replicas; see
-            `engine.replication.homes`.
+        term: of the leader that began the segment, where the stream has replicas; see
+            `engine.replication.leaders`.
         revisions, revised_at: see `Acceptance`.
         missed: of the latest posts of revisions, the oldest first.
         producers_of: by participant and name, each the longest quiet first; see `Writer`.
@@ -172,7 +172,7 @@ class Snapshot(Struct, frozen=True, array_like=True):
     boundary: int
     greatest: int
     late_posts: int
-    fence: int = 0
+    term_number: int = 0
     revisions: int = 0
     revised_at: int = BEGINNING
     missed: tuple[Missed, ...] = ()
@@ -202,7 +202,7 @@ def decode_snapshot(meta: bytes) -> Snapshot:
 class Acceptance:
     """
     Attributes:
-        fence: see `Snapshot`.
+        term: see `Snapshot`.
         boundary: no row with stime <= it is accepted in order any more; only grows.
         greatest: the greatest stime accepted.
         rows: posted so far, late ones as well; the next row's number.
@@ -223,7 +223,7 @@ class Acceptance:
         self.greatest = BEGINNING
         self.rows = 0
         self.late_posts = 0
-        self.fence = 0
+        self.term_number = 0
         self.revisions = 0
         self.revised_at = BEGINNING
 
@@ -241,7 +241,7 @@ class Acceptance:
             self.boundary,
             self.greatest,
             self.late_posts,
-            self.fence,
+            self.term_number,
             self.revisions,
             self.revised_at,
             tuple(Missed(*post, missed, who) for who, post, missed in self._missed),
@@ -263,7 +263,7 @@ class Acceptance:
         self.greatest = snapshot.greatest
         self.rows = snapshot.rows
         self.late_posts = snapshot.late_posts
-        self.fence = snapshot.fence
+        self.term_number = snapshot.term_number
         self.revisions = snapshot.revisions
         self.revised_at = snapshot.revised_at
         for missed in snapshot.missed:

@@ -48,12 +48,12 @@ def check_ahead(
         stime = times[row].as_py()
         raise InvalidInputError(
             f"row {row + 1}: {schema.time} is {_in_words(stime - now_us)} ahead of the clock of "
-            f"the stream's home{_unit_meant(stime, now_us, schema)} {_allowed(stream)}"
+            f"the stream's leader{_unit_meant(stime, now_us, schema)} {_allowed(stream)}"
         )
     if promise is not None and latest < promise < END:
         raise InvalidInputError(
             f"boundary {promise} is {_in_words(promise - now_us)} ahead of the clock of the "
-            f"stream's home: boundaries are microseconds since 1970; {_allowed(stream)}"
+            f"stream's leader: boundaries are microseconds since 1970; {_allowed(stream)}"
         )
 
 

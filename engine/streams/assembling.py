@@ -16,7 +16,7 @@ from overlay.errors import DecodeError
 MAX_EPOCH_BYTES: Final = 512 * 2**20
 """What a receiver gathers of one epoch before it takes the sender for hostile. Ours end an epoch
 with every part of some megabytes, unless more tuples than that share one stime; one in memory is no
-larger than a home lets wait."""
+larger than a leader lets wait."""
 
 COLUMN_BYTES: Final = 2**10
 """What a column of a part takes beside its body while the part waits for the rest of its epoch

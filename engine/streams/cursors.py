@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from engine.objects.schema import BEGINNING, END, STIME
-from engine.streams.kept import KeptStream
 from engine.streams.log import StreamLog
 from engine.streams.messages import Tuples
 from engine.streams.parts import Part
+from engine.streams.stream_state import StreamState
 from overlay.concurrency import until_one_ends
 
 
@@ -68,12 +68,12 @@ def message_of(part: Part) -> Tuples:
     return Tuples(part.after, part.upto, part.rows)
 
 
-def cursor_for(kept: KeptStream, after: int, seen: int | None, **how: bool) -> Cursor:
+def cursor_for(state: StreamState, after: int, seen: int | None, **how: bool) -> Cursor:
     """A subscriber's place in a stream; `how`: see `Cursor`. seen: see `BothCursor`; None: no
     tentative tuples."""
     if seen is None:
-        return Cursor(kept.log, after, **how)
-    return BothCursor(kept, after, seen, **how)
+        return Cursor(state.log, after, **how)
+    return BothCursor(state, after, seen, **how)
 
 
 class BothCursor(Cursor):
@@ -84,9 +84,9 @@ class BothCursor(Cursor):
         seen: so far the reader has tentative tuples, microseconds.
     """
 
-    def __init__(self, kept: KeptStream, after: int, seen: int, **how: bool) -> None:
-        super().__init__(kept.log, after, **how)
-        self._suffix = kept.suffix
+    def __init__(self, state: StreamState, after: int, seen: int, **how: bool) -> None:
+        super().__init__(state.log, after, **how)
+        self._suffix = state.suffix
         self._seen = seen
         self._seen_taken = 0
         self._last = seen

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from engine.streams.kept import LogKey
 from engine.streams.retention import Hold
+from engine.streams.stream_state import LogKey
 
 OF_ALL: Final = 1 / 4
 """The part of `engine.disk_bytes` for all other participants together: most of it is ours."""

@@ -13,9 +13,9 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
-from engine.streams.kept import KeptEntry
 from engine.streams.storage import TEMPORARY
 from engine.streams.store import StreamStore
+from engine.streams.stream_state import StoredStream
 from overlay.errors import NotFoundError
 from overlay.files import load_json, save_json, storing
 
@@ -38,14 +38,14 @@ async def freeze(store: StreamStore, data: Path, into: Path) -> None:
         StorageError: the disk does not take it.
     """
     async with AsyncExitStack() as resting:
-        for kept in store.all():
-            if kept.home is not None and not kept.entry.stream.k_safety:
-                await resting.enter_async_context(kept.home.at_rest())
+        for state in store.all():
+            if state.leader is not None and not state.entry.stream.k_safety:
+                await resting.enter_async_context(state.leader.at_rest())
         _link(store, data, into)  # without a pause: no log moves meanwhile
 
 
 def _link(store: StreamStore, data: Path, into: Path) -> None:
-    logs = {kept.log.folder: kept.log for kept in store.all()}
+    logs = {state.log.folder: state.log for state in store.all()}
     with storing(into):
         for path in copied(data, leave_out=logs):
             named = into / path.relative_to(data)
@@ -77,7 +77,7 @@ def _replicated(data: Path) -> set[Path]:
     found = set()
     for path in data.glob("streams/*/stream.json"):
         try:
-            stored = load_json(path, KeptEntry, mend="restore it from a copy")
+            stored = load_json(path, StoredStream, mend="restore it from a copy")
         except NotFoundError:  # it was dropped a moment ago
             continue
         if stored.entry.stream.k_safety:

@@ -12,10 +12,10 @@ from engine.objects.definitions import LATE, REVISIONS
 from engine.objects.schema import BEGINNING
 from engine.streams.entries import is_torn, whole_entries
 from engine.streams.epochs import EpochFile
-from engine.streams.kept import KeptEntry
 from engine.streams.revisions.columns import revisions_schema
 from engine.streams.scanning import look
 from engine.streams.store import GONE, read_entry
+from engine.streams.stream_state import StoredStream
 from overlay.errors import DamagedError, NotFoundError
 from overlay.files import storing
 
@@ -65,7 +65,7 @@ class SeenJournal:
 class SeenStream:
     """A stream that the peer keeps."""
 
-    kept: KeptEntry
+    stored: StoredStream
     folder: Path
     logs: tuple[SeenLog, ...]
     journals: tuple[SeenJournal, ...]
@@ -83,25 +83,25 @@ def see_streams(folder: Path, damaged: Damaged) -> Iterator[SeenStream]:
         if each.name.startswith(GONE):
             continue
         try:
-            kept = read_entry(each)
+            stored = read_entry(each)
         except NotFoundError:
             continue
         except DamagedError as error:
             damaged(error)
             continue
         yield SeenStream(
-            kept,
+            stored,
             each,
-            tuple(_logs(each, kept, damaged)),
+            tuple(_logs(each, stored, damaged)),
             tuple(
                 _journal(path, damaged) for path in sorted(each.glob("*journal*")) if path.is_dir()
             ),
         )
 
 
-def _logs(folder: Path, kept: KeptEntry, damaged: Damaged) -> Iterator[SeenLog]:
-    schema = kept.entry.schema
-    own = schema.derived if kept.entry.stream.query else schema.source
+def _logs(folder: Path, stored: StoredStream, damaged: Damaged) -> Iterator[SeenLog]:
+    schema = stored.entry.schema
+    own = schema.derived if stored.entry.stream.query else schema.source
     schemas = {LOG: own, LATE: schema.source}
     if schema.key:
         schemas[REVISIONS] = revisions_schema(schema, source=True).source

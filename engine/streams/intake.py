@@ -1,4 +1,4 @@
-"""From posts to epochs: what every source that this peer is home of goes through."""
+"""From posts to epochs: what every source that this peer is leader of goes through."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from engine.objects.definitions import Idle
 from engine.objects.schema import END
 from engine.streams.acceptance import Writer
 from engine.streams.config import EngineConfig
-from engine.streams.home import Home
-from engine.streams.kept import KeptStream, LogKey
+from engine.streams.disk_quota import DiskQuota
+from engine.streams.leader import Leader
 from engine.streams.messages import Post, Posted
 from engine.streams.pacing import Pacer
-from engine.streams.room import Room
+from engine.streams.stream_state import LogKey, StreamState
 from overlay.clock import MAX_AHEAD_S, MEND, Clock, shown
 from overlay.concurrency import until_one_ends
 from overlay.errors import BusyError, InternalError, StorageError
@@ -35,33 +35,33 @@ class Intake:
     def __init__(
         self,
         config: EngineConfig,
-        room: Room,
+        quota: DiskQuota,
         clock: Clock,
         events: Events,
         nursery: trio.Nursery,
     ) -> None:
         self._config = config
-        self._room = room
+        self._quota = quota
         self._clock = clock
         self._events = events
         self._nursery = nursery
         self._broken: dict[LogKey, str] = {}
         self._refusals: dict[LogKey, str] = {}
 
-    def start(self, kept: KeptStream, home: Home) -> None:
+    def start(self, state: StreamState, leader: Leader) -> None:
         """Move what is posted to a source into its log, until its scope is cancelled."""
-        self._check_clock(kept, home)
-        self._nursery.start_soon(self._advance, kept, home)
+        self._check_clock(state, leader)
+        self._nursery.start_soon(self._advance, state, leader)
 
-    def _check_clock(self, kept: KeptStream, home: Home) -> None:
+    def _check_clock(self, state: StreamState, leader: Leader) -> None:
         """Say so where a boundary that came of the clock lies in its future: it was wrong then, or
         is wrong now. A boundary is a promise, and is not taken back."""
-        by_clock = kept.entry.stream.idle is Idle.CLOCK or kept.entry.schema.time is None
-        boundary, now = home.boundary / 1e6, self._clock()
-        if by_clock and home.boundary < END and boundary > now + MAX_AHEAD_S:
+        by_clock = state.entry.stream.idle is Idle.CLOCK or state.entry.schema.time is None
+        boundary, now = leader.boundary / 1e6, self._clock()
+        if by_clock and leader.boundary < END and boundary > now + MAX_AHEAD_S:
             self._events.note(
                 "error",
-                f"finds {kept.name} at {shown(boundary)}, and this machine's clock says "
+                f"finds {state.name} at {shown(boundary)}, and this machine's clock says "
                 f"{shown(now)}: {MEND}; if it was wrong before, what is posted here is late until "
                 "then: post to a stream of another name",
             )
@@ -71,7 +71,7 @@ class Intake:
         self._broken.pop(key, None)
         self._refusals.pop(key, None)
 
-    async def post(self, kept: KeptStream, writer: Writer, post: Post, body: bytes) -> Posted:
+    async def post(self, state: StreamState, writer: Writer, post: Post, body: bytes) -> Posted:
         """Accept a post, waiting while too much waits for the log already.
 
         Raises:
@@ -79,18 +79,18 @@ class Intake:
             StorageFullError: the streams of this peer take all the room they may.
             MedusaError: see `Source.post`.
         """
-        home = kept.home
-        assert home is not None, "only a home takes posts"
-        self._room.check(kept.name)
+        leader = state.leader
+        assert leader is not None, "only a leader takes posts"
+        self._quota.check(state.name)
         while True:
-            if kept.key in self._broken:
-                raise InternalError(f"{kept.name} stands still here: {self._broken[kept.key]}")
-            moved = home.log.boundary
+            if state.key in self._broken:
+                raise InternalError(f"{state.name} stands still here: {self._broken[state.key]}")
+            moved = leader.log.boundary
             try:
-                _check_memory(kept, home)
-                take = home.post
+                _check_memory(state, leader)
+                take = leader.post
                 if post.revisions:
-                    take = partial(home.revise, history_us=kept.entry.stream.history_us)
+                    take = partial(leader.revise, history_us=state.entry.stream.history_us)
                 posted = await take(
                     writer,
                     post.sequence,
@@ -101,73 +101,73 @@ class Intake:
                     now=self._clock(),
                 )
             except StorageError as error:
-                self._note_refusal(kept, str(error))
+                self._note_refusal(state, str(error))
                 raise
             except BusyError:
-                kept.hurry.ring()
+                state.hurry.ring()
                 # a stream that breaks tells nobody
                 with trio.move_on_after(self._config.timing.store_again_s):
-                    await home.log.wait_beyond(moved)
+                    await leader.log.wait_beyond(moved)
                 continue
-            kept.memory.set(home.pending_bytes)
-            self._refusals.pop(kept.key, None)
-            if home.pending_bytes > HURRY_SHARE * self._config.pending_bytes:
-                kept.hurry.ring()
+            state.memory.set(leader.pending_bytes)
+            self._refusals.pop(state.key, None)
+            if leader.pending_bytes > HURRY_SHARE * self._config.pending_bytes:
+                state.hurry.ring()
             return posted
 
-    def _note_refusal(self, kept: KeptStream, reason: str) -> None:
-        if self._refusals.get(kept.key) != reason:  # once, not for every post
-            self._events.note("error", f"refuses posts to {kept.name}: {reason}")
-        self._refusals[kept.key] = reason
+    def _note_refusal(self, state: StreamState, reason: str) -> None:
+        if self._refusals.get(state.key) != reason:  # once, not for every post
+            self._events.note("error", f"refuses posts to {state.name}: {reason}")
+        self._refusals[state.key] = reason
 
-    async def _advance(self, kept: KeptStream, home: Home) -> None:
+    async def _advance(self, state: StreamState, leader: Leader) -> None:
         """Move what is ready into the log, epoch by epoch. A fault ends this, and nothing else."""
         try:
-            with kept.scope, bound(stream=kept.name):
-                await self._move_epochs(kept, home)
+            with state.scope, bound(stream=state.name):
+                await self._move_epochs(state, leader)
         except Exception as error:  # noqa: BLE001 - of one stream: the peer has others
             text = "its posts are refused until this peer is started again"
-            cause = self._events.fault(f"stopped {kept.name}; {text}", error)
-            self._broken[kept.key] = f"{type(error).__name__}: {error}; {self._events.why(cause)}"
-            kept.send_away()
+            cause = self._events.fault(f"stopped {state.name}; {text}", error)
+            self._broken[state.key] = f"{type(error).__name__}: {error}; {self._events.why(cause)}"
+            state.send_away()
         finally:
-            kept.at_rest.set()
+            state.at_rest.set()
 
-    async def _move_epochs(self, kept: KeptStream, home: Home) -> None:
+    async def _move_epochs(self, state: StreamState, leader: Leader) -> None:
         pacer = Pacer(self._config.epoch_s)
         failing = False
-        told = home.lost
+        told = leader.lost
         while True:
-            altered = partial(kept.altered.changed_from, kept.altered.value)
-            clocked = kept.entry.stream.idle is Idle.CLOCK
+            altered = partial(state.altered.changed_from, state.altered.value)
+            clocked = state.entry.stream.idle is Idle.CLOCK
             with trio.move_on_after(self._config.epoch_s if clocked else float("inf")):
-                await until_one_ends(home.wait_ready, altered)
+                await until_one_ends(leader.wait_ready, altered)
             with trio.move_on_after(pacer.delay(trio.current_time())):
-                await kept.hurry.wait()
-            kept.hurry.clear()
+                await state.hurry.wait()
+            state.hurry.clear()
             pacer.started(trio.current_time())
             try:
-                await home.advance(self._clock(), may_leap=self._clock.is_confirmed)
+                await leader.advance(self._clock(), may_leap=self._clock.is_confirmed)
                 failing = False
-                for text in home.lost:
+                for text in leader.lost:
                     if text not in told:  # a producer's next post says what is missing before it
-                        self._events.note("error", f"misses rows of {kept.name}: {text}")
-                told = home.lost
+                        self._events.note("error", f"misses rows of {state.name}: {text}")
+                told = leader.lost
             except StorageError as error:
                 if not failing:  # once, not at every try
-                    text = f"stands still with {kept.name}, and its posts wait: {error}"
+                    text = f"stands still with {state.name}, and its posts wait: {error}"
                     self._events.note("error", text)
                 failing = True
                 await trio.sleep(self._config.timing.store_again_s)
             finally:
-                kept.memory.set(home.pending_bytes)
+                state.memory.set(leader.pending_bytes)
             pacer.finished(trio.current_time())
 
 
-def _check_memory(kept: KeptStream, home: Home) -> None:
+def _check_memory(state: StreamState, leader: Leader) -> None:
     """
     Raises:
         BusyError: what waits here takes more of this peer's memory than it may.
     """
-    if home.pending_bytes and kept.memory.full:
-        raise BusyError(f"{kept.name}: {home.pending_bytes} bytes wait for its log; try again")
+    if leader.pending_bytes and state.memory.full:
+        raise BusyError(f"{state.name}: {leader.pending_bytes} bytes wait for its log; try again")

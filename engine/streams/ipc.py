@@ -20,15 +20,15 @@ from engine.streams.ordering import copied, tidy
 from overlay.errors import DecodeError, InvalidInputError
 
 MAX_BATCH_ROWS: Final = 2**20
-"""Most rows in one body. A home adds 16 bytes to each row, so rows of a few bits must not multiply
-a small body into a large table."""
+"""Most rows in one body. A leader adds 16 bytes to each row, so rows of a few bits must not
+multiply a small body into a large table."""
 
 MAX_BATCHES: Final = 4096
 """Record batches in one body: each costs some kilobytes in memory, however few its rows."""
 
 MAX_PART_BYTES: Final = MAX_BATCH_BYTES + 64 * 2**10
-"""Most bytes of a decoded body: a single row as large as a post may be, with what a home adds to it
-(stime, seq, and the IPC metadata of 258 columns)."""
+"""Most bytes of a decoded body: a single row as large as a post may be, with what a leader adds to
+it (stime, seq, and the IPC metadata of 258 columns)."""
 
 _PART_TARGET: Final = MAX_BATCH_BYTES - 256 * 2**10
 """What parts are sliced towards, bytes: leaves room for metadata and uneven rows."""

@@ -420,9 +420,9 @@ class StreamLog:
         retention = self.retention
         floor = retention.floor(self.boundary, self.last_stime, now, foreign=False)
         for consumer, holder, boundary, since in retention.lagging(floor, now):
-            kept = sum(f.bytes for f in self._files[:-1] if boundary < f.upto <= floor)
-            if kept:
-                yield consumer, holder, kept, since
+            state = sum(f.bytes for f in self._files[:-1] if boundary < f.upto <= floor)
+            if state:
+                yield consumer, holder, state, since
 
     def retain(self, now: float) -> int:
         """Lets go of the files that nobody needs and history has passed, from the oldest on, up to

@@ -72,7 +72,7 @@ class Posted(Struct, frozen=True):
     offset: bytes = b""
 
 
-class Subscribe(Struct, frozen=True):
+class Subscribe(Struct, frozen=True, rename={"term_number": "fence"}):
     """Opens a subscription: the peer sends `Tuples`, the subscriber `Acknowledge`.
 
     Attributes:
@@ -80,7 +80,7 @@ class Subscribe(Struct, frozen=True):
         subscriber: a name that keeps the stream's retention waiting for this subscriber while it is
             away for a while; "" for one that does not mind. With the end as `after` it takes its
             leave: the stream waits for it no longer.
-        fence: the highest under which the subscriber has known the stream to be produced: a
+        term: the highest under which the subscriber has known the stream to be produced: a
             producer of a lower one has been succeeded.
         keep: the boundary after which the stream is to be kept for the subscriber, although it has
             some of that already; None: `after`.
@@ -90,7 +90,7 @@ class Subscribe(Struct, frozen=True):
     stream: str
     after: int = BEGINNING
     subscriber: str = ""
-    fence: int = 0
+    term_number: int = 0
     keep: int | None = None
     tentative: int | None = None
 

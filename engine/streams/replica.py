@@ -1,7 +1,7 @@
 """A replica of a source stream: its journal has the same bytes as the leader's.
 
 One replica belongs to the leader: it `lead`s, and takes posts; the others `follow` what the leader
-wrote. `engine.replication.homes` decides which peer leads, and when.
+wrote. `engine.replication.leaders` decides which peer leads, and when.
 
 A stream that goes on although it had ended does so with a segment that begins before its end. A
 replica shortens its logs before it stores that segment: where its journal has it, a log that is at
@@ -33,8 +33,8 @@ class Replica:
         self.settling: Settling = source.settling
 
     @kill_point(KillPoint.SOURCE_LEAD)
-    def lead(self, fence: int, *, reopened: int | None = None) -> None:
-        """Begin a segment of the journal as the leader of that fence. Posts go through once
+    def lead(self, term_number: int, *, reopened: int | None = None) -> None:
+        """Begin a segment of the journal as the leader of that term. Posts go through once
         `settling.leading` is set.
 
         Args:
@@ -43,7 +43,7 @@ class Replica:
         Raises:
             StorageFullError: there is no room.
         """
-        self._source.lead(fence, reopened)
+        self._source.lead(term_number, reopened)
 
     def reopened_by(self, at: Position, data: Bytes) -> int | None:
         """Where the stream goes on that has ended, if that is what the leader sends next.

@@ -42,10 +42,10 @@ def scan(
         sweep(folder)
         files = _found(folder, schema)
         unsynced = set() if durable else _unsynced([file.path for file in files])
-        kept, replaced = _contiguous(files)
+        state, replaced = _contiguous(files)
         for file in replaced:
             file.path.unlink()
-        return _without_torn(_without_gaps(kept), unsynced)
+        return _without_torn(_without_gaps(state), unsynced)
 
 
 def look(folder: Path, schema: pa.Schema) -> list[EpochFile]:
@@ -74,16 +74,16 @@ def _found(folder: Path, schema: pa.Schema) -> list[EpochFile]:
 def _contiguous(files: Sequence[EpochFile]) -> tuple[list[EpochFile], list[EpochFile]]:
     """The files of the log, and those that others replaced. Those within a damaged file's interval
     are neither: they stay where they are, for a person to look at."""
-    kept: list[EpochFile] = []
+    state: list[EpochFile] = []
     replaced: list[EpochFile] = []
     for file in files:
-        if not kept or file.after >= kept[-1].upto:
-            kept.append(file)
-        elif file.upto > kept[-1].upto:
-            raise DamagedError(f"{file.path} and {kept[-1].path.name} overlap: move one away")
-        elif not kept[-1].lost:
+        if not state or file.after >= state[-1].upto:
+            state.append(file)
+        elif file.upto > state[-1].upto:
+            raise DamagedError(f"{file.path} and {state[-1].path.name} overlap: move one away")
+        elif not state[-1].lost:
             replaced.append(file)
-    return kept, replaced
+    return state, replaced
 
 
 def _without_gaps(files: Sequence[EpochFile]) -> list[EpochFile]:

@@ -25,15 +25,15 @@ class Settling:
         self.settled: Position = START
         self.gate = gate
         self._boundaries: deque[tuple[Position, int]] = deque()
-        self._fences: dict[int, int] = {}
+        self._term_numbers: dict[int, int] = {}
 
-    def fence_of(self, segment: int) -> int:
-        """The fence of the leader that began that segment; 0: it is not known."""
-        return self._fences.get(segment, 0)
+    def term_number_of(self, segment: int) -> int:
+        """The term of the leader that began that segment; 0: it is not known."""
+        return self._term_numbers.get(segment, 0)
 
-    def note_segment(self, segment: int, fence: int) -> None:
-        """The leader of that fence began that segment."""
-        self._fences[segment] = fence
+    def note_segment(self, segment: int, term_number: int) -> None:
+        """The leader of that term began that segment."""
+        self._term_numbers[segment] = term_number
 
     def note_entry(self, end: Position, boundary: int) -> None:
         """The stream has that boundary after the entry that ends there."""

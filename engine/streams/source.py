@@ -1,4 +1,4 @@
-"""A source stream at its home: posts become one ordered stream.
+"""A source stream at its leader: posts become one ordered stream.
 
     post -> validated -> journaled -> acknowledged -> pending -> cut -> (the log) -> committed
 
@@ -7,7 +7,7 @@ says that the epoch with it is in the log; so a crash anywhere loses nothing. Ro
 log's boundary are in the log already, so recovery repeats nothing: the log's boundary alone tells.
 
 Posts go through in the order of the calls. Everything here blocks, for at most the write of one
-post, and takes one call at a time: `engine.streams.home` adds the lock and the thread.
+post, and takes one call at a time: `engine.streams.leader` adds the lock and the thread.
 
 Late rows go to another source, that of `<stream>/late`, under our own numbers of posts with late
 rows; so a replay gives them again and that source knows them as duplicates.
@@ -56,7 +56,7 @@ from overlay.errors import (
 from overlay.killpoints import KillPoint, kill_point
 
 _NUMBERED_BYTES: Final = 16
-"""What a home adds to each row: stime and seq."""
+"""What a leader adds to each row: stime and seq."""
 
 _IDLE_SEGMENT_BYTES: Final = 2**20
 """A segment this long is replaced once all of it is in the log, so that a full disk empties."""
@@ -145,10 +145,12 @@ class Source:
 
     @property
     def segments(self) -> tuple[tuple[int, int, int], ...]:
-        """(number, fence, bytes) of those of its journal; see `Snapshot.fence`."""
-        fence_of = (lambda _: 0) if self.settling is None else self.settling.fence_of
+        """(number, term, bytes) of those of its journal; see `Snapshot.term_number`."""
+        term_number_of = (lambda _: 0) if self.settling is None else self.settling.term_number_of
         numbers = self._journal.segments
-        return tuple((number, fence_of(number), self._journal.length(number)) for number in numbers)
+        return tuple(
+            (number, term_number_of(number), self._journal.length(number)) for number in numbers
+        )
 
     def read(self, at: Position, limit: int) -> tuple[Position, bytes]:
         """A part of the journal for a replica; see `Journal.read`."""
@@ -284,7 +286,7 @@ class Source:
     @kill_point(KillPoint.SOURCE_REOPEN)
     def reopen(self, boundary: int) -> None:
         """Go on from there although it has ended; nobody has seen its end, and its logs are
-        shortened. Of a stream with replicas it counts once the leader's fence is installed.
+        shortened. Of a stream with replicas it counts once the leader's term is installed.
 
         Raises:
             StorageFullError: the disk is full; it has ended still.
@@ -360,9 +362,9 @@ class Source:
 
     # -- as one of several replicas: see `replica.py` -----------------------------------------
 
-    def lead(self, fence: int, reopened: int | None) -> None:
+    def lead(self, term_number: int, reopened: int | None) -> None:
         """See `Replica.lead`."""
-        self.acceptance.fence = fence
+        self.acceptance.term_number = term_number
         if reopened is not None:
             self.reopen(reopened)
             return
@@ -399,11 +401,11 @@ class Source:
     def hand_on_late(self, now: float) -> None:
         """Give the stream of late tuples those that all replicas have. now: seconds."""
         settling = self.settling
-        self.waiting.owed.hand_on(now, lambda at: settling is None or at <= settling.settled)
+        self.waiting.late_queue.hand_on(now, lambda at: settling is None or at <= settling.settled)
 
     def _check_leading(self) -> None:
         if self.settling is not None and not self.settling.leading:
-            raise UnavailableError(f"stream {self.name}: this peer is not its home now")
+            raise UnavailableError(f"stream {self.name}: this peer is not its leader now")
 
     # -- accepting ----------------------------------------------------------------------------
 
@@ -553,13 +555,15 @@ class Source:
 
     def _let_go(self) -> None:
         """Deletes the segments that nothing depends on any more."""
-        idle = not self.waiting.pending.bytes and not self.waiting.owed
+        idle = not self.waiting.pending.bytes and not self.waiting.late_queue
         leading = self.settling is None or self.settling.leading
         if leading and idle and self._journal.size >= _IDLE_SEGMENT_BYTES:
             # A full disk refuses this; then the segment is replaced another time.
             with suppress(StorageError):
                 self._begin_segment()
-        first = self.waiting.owed.segment if self.waiting.owed else self._journal.segment
+        first = (
+            self.waiting.late_queue.segment if self.waiting.late_queue else self._journal.segment
+        )
         first = min(first, self._needed_from())
         for segment in self._journal.segments[:-1]:
             if segment >= first or self._greatest.get(segment, BEGINNING) > self.waiting.committed:
@@ -608,7 +612,7 @@ class Source:
     def _note_segment(self, number: int) -> None:
         """The journal has a segment that begins with the present state."""
         if self.settling is not None:
-            self.settling.note_segment(number, self.acceptance.fence)
+            self.settling.note_segment(number, self.acceptance.term_number)
 
     def _needed_from(self) -> int:
         """The oldest segment that is not to be dropped whatever is in it."""

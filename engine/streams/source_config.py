@@ -1,4 +1,4 @@
-"""How a source stream is ordered and kept at its home."""
+"""How a source stream is ordered and kept at its leader."""
 
 from __future__ import annotations
 

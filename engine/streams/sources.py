@@ -24,7 +24,7 @@ def open_sources(
 
     Args:
         committed: the boundaries of their logs. revised: of that of its revisions.
-        journal: see `open_home`.
+        journal: see `open_leader`.
 
     Raises:
         InternalError: the files are damaged. StorageFullError: no room to begin.

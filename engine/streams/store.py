@@ -1,4 +1,4 @@
-"""Every stream that this peer keeps: as its home, as its producer, or as a mirror of it."""
+"""Every stream that this peer keeps: as its leader, as its producer, or as a mirror of it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from engine.objects.files import file_name
 from engine.objects.schema import END
 from engine.streams.config import EngineConfig, Timing
 from engine.streams.epochs import EpochFile
-from engine.streams.home import open_home
 from engine.streams.intake import Intake
-from engine.streams.kept import KeptEntry, KeptStream, LogKey, Role, entries_of
+from engine.streams.leader import open_leader
 from engine.streams.leases import Lease
 from engine.streams.log import StreamLog
 from engine.streams.messages import StreamStatus
@@ -29,6 +28,7 @@ from engine.streams.recent import SHARED_BYTES, SharedMemory
 from engine.streams.restoring import lost_in_words
 from engine.streams.source_config import SourceConfig
 from engine.streams.sources import open_sources
+from engine.streams.stream_state import LogKey, Role, StoredStream, StreamState, entries_of
 from engine.streams.subscriptions import Subscriptions
 from engine.streams.tending import Tending
 from overlay.clock import Clock
@@ -46,9 +46,9 @@ OUTPUT: Final = "out"
 REPLICA: Final = "replica"
 """The variant under which a secondary keeps the outputs of a query, also once it took over."""
 
-HOME: Final = "home"
-"""The variant under which an elector keeps a source stream with replicas, and its late tuples: what
-of it is settled. A query here reads it as any other peer does, by a mirror, whoever is home."""
+REPLICATED: Final = "home"
+"""The variant under which a voter keeps a source stream with replicas, and its late tuples: what
+of it is settled. A query here reads it as any other peer does, by a mirror, whoever is leader."""
 
 ASIDE: Final = "aside"
 """The variant under which the files of a stream are kept that turned out to be another peer's."""
@@ -74,13 +74,13 @@ _MEND: Final = (
 )
 
 
-def read_entry(folder: Path) -> KeptEntry:
+def read_entry(folder: Path) -> StoredStream:
     """What the folder of a stream says of it. Blocking.
 
     Raises:
         NotFoundError: it says nothing. DamagedError: the file is damaged.
     """
-    return load_json(folder / _FILE, KeptEntry, mend=_MEND)
+    return load_json(folder / _FILE, StoredStream, mend=_MEND)
 
 
 class EndReaders(Struct, frozen=True):
@@ -121,31 +121,31 @@ class StreamStore:
         self._events = events
         self._memory = memory
         self._shared = SharedMemory(min(SHARED_BYTES, memory.recent_bytes))
-        self._streams: dict[LogKey, KeptStream] = {}
+        self._streams: dict[LogKey, StreamState] = {}
         self._opening = trio.Lock()
         self._telling_end = Locks()
         self.tending = Tending(self.all, subscriptions, config, events)
-        self.room = self.tending.room
-        self.intake = Intake(config, self.room, clock, events, nursery)
-        self.mend: Decision[[KeptStream, EpochFile], Awaitable[None]] = Decision(_nobody_has_it)
-        self.defined: Listeners[[KeptStream]] = Listeners()
+        self.quota = self.tending.quota
+        self.intake = Intake(config, self.quota, clock, events, nursery)
+        self.mend: Decision[[StreamState, EpochFile], Awaitable[None]] = Decision(_nobody_has_it)
+        self.defined: Listeners[[StreamState]] = Listeners()
 
-    def get(self, stream: str, variant: str = "") -> KeptStream | None:
+    def get(self, stream: str, variant: str = "") -> StreamState | None:
         """A log of that stream; see `LogKey`."""
         return self._streams.get(LogKey(stream, variant))
 
-    def serving(self, name: str) -> KeptStream | None:
+    def serving(self, name: str) -> StreamState | None:
         """What this peer gives to subscribers of that stream: its own, what it took over, or what
         it runs for others.
 
         A mirror is not passed on, nor what a standby has: its producer is asked.
         """
         # who took a query over may still run a task of it for the owner that it succeeds
-        variants = (REPLICA, HOME, "", OUTPUT)
+        variants = (REPLICA, REPLICATED, "", OUTPUT)
         for key in (LogKey(name, variant) for variant in variants):
-            kept = self._streams.get(key)
-            if kept is not None and kept.role.is_served:
-                return kept
+            state = self._streams.get(key)
+            if state is not None and state.role.is_served:
+                return state
         return None
 
     def leases(self, name: str) -> list[Lease]:
@@ -160,67 +160,67 @@ class StreamStore:
         """
         self._subscriptions.adopt(lease, self._streams.get(LogKey(lease.stream, REPLICA)))
 
-    def beside(self, kept: KeptStream) -> list[KeptStream]:
+    def beside(self, state: StreamState) -> list[StreamState]:
         """The late tuples of a source, and its revisions if it takes any."""
-        if kept.home is None:
+        if state.leader is None:
             return []
-        keys = [LogKey(entry.stream.name, kept.variant) for entry in entries_of(kept.entry)[1:]]
+        keys = [LogKey(entry.stream.name, state.variant) for entry in entries_of(state.entry)[1:]]
         return [self._streams[key] for key in keys if key in self._streams]
 
-    async def change_role(self, kept: KeptStream, role: Role) -> None:
+    async def change_role(self, state: StreamState, role: Role) -> None:
         """The same log, kept for another reason from now on; on disk on return."""
-        stored = KeptEntry(kept.entry, role, kept.variant)
-        path = self.folder_of(kept.key) / _FILE
+        stored = StoredStream(state.entry, role, state.variant)
+        path = self.folder_of(state.key) / _FILE
         await trio.to_thread.run_sync(save_json, path, stored)
-        kept.role = role
+        state.role = role
 
     @kill_point(KillPoint.STREAM_DEFINE)
-    async def define(self, kept: KeptStream, entry: StreamEntry) -> None:
+    async def define(self, state: StreamState, entry: StreamEntry) -> None:
         """The stream is defined so from now on, and what is beside it. Whoever has to do with it
         hears so; see `defined`. On disk on return, or after the next time: it is written down
         elsewhere as well."""
-        for each, of in zip((kept, *self.beside(kept)), entries_of(entry), strict=False):
+        for each, of in zip((state, *self.beside(state)), entries_of(entry), strict=False):
             each.define(of)
             self.defined.tell(each)
-        stored = KeptEntry(entry, kept.role, kept.variant)
+        stored = StoredStream(entry, state.role, state.variant)
         try:
-            await trio.to_thread.run_sync(save_json, self.folder_of(kept.key) / _FILE, stored)
+            await trio.to_thread.run_sync(save_json, self.folder_of(state.key) / _FILE, stored)
         except StorageError as error:
-            self._events.note("warning", f"could not save the definition of {kept.name}: {error}")
+            self._events.note("warning", f"could not save the definition of {state.name}: {error}")
 
-    async def note_end_read(self, kept: KeptStream, reader: str) -> None:
+    async def note_end_read(self, state: StreamState, reader: str) -> None:
         """Remember, for good, who is given the end of a source stream or of its revisions.
 
         Raises:
             BrokenError: it has none any more.
         """
-        source = self._streams.get(LogKey(base_of(kept.name), kept.variant))
-        if source is None or source.home is None:
+        source = self._streams.get(LogKey(base_of(state.name), state.variant))
+        if source is None or source.leader is None:
             return
         async with self.telling_end(source):
-            if kept.log.boundary < END:
-                raise BrokenError(f"{kept.name} goes on although it had ended: ask again")
+            if state.log.boundary < END:
+                raise BrokenError(f"{state.name} goes on although it had ended: ask again")
             path = self.folder_of(source.key) / _ENDED
             known = load_end_readers(path)
             if reader not in known and len(known) < MAX_END_READERS:
                 await trio.to_thread.run_sync(save_json, path, EndReaders((*known, reader)))
 
-    def telling_end(self, source: KeptStream) -> trio.Lock:
+    def telling_end(self, source: StreamState) -> trio.Lock:
         """While it is held nobody more is told that the stream has ended."""
         return self._telling_end.of(str(source.key))
 
-    def end_readers(self, kept: KeptStream) -> tuple[str, ...]:
+    def end_readers(self, state: StreamState) -> tuple[str, ...]:
         """Who was given the end of a source stream or of its revisions, for people."""
-        return load_end_readers(self.folder_of(kept.key) / _ENDED)
+        return load_end_readers(self.folder_of(state.key) / _ENDED)
 
     @kill_point(KillPoint.STREAM_FORGET_END)
-    def forget_end(self, kept: KeptStream) -> None:
+    def forget_end(self, state: StreamState) -> None:
         """It has not ended after all. Blocking."""
-        path = self.folder_of(kept.key) / _ENDED
+        path = self.folder_of(state.key) / _ENDED
         with storing(path):
             path.unlink(missing_ok=True)
 
-    def all(self) -> tuple[KeptStream, ...]:
+    def all(self) -> tuple[StreamState, ...]:
         return tuple(self._streams.values())
 
     @property
@@ -250,7 +250,7 @@ class StreamStore:
             except NotFoundError:
                 self._tell_unknown(folder)
                 continue
-            if stored.variant != HOME:  # else its ballot says what is open: `Homes`
+            if stored.variant != REPLICATED:  # else its ballot says what is open: `Leaders`
                 await self.keep(stored.entry, stored.role, stored.variant)
 
     def _tell_unknown(self, folder: Path) -> None:
@@ -260,50 +260,52 @@ class StreamStore:
 
     async def keep(
         self, entry: StreamEntry, role: Role, variant: str = "", *, journal: int = 0
-    ) -> KeptStream:
+    ) -> StreamState:
         """The stream, opened, or made if it is new here.
 
         Args:
-            journal: of a source with replicas: which of its journals counts; see `open_home`.
+            journal: of a source with replicas: which of its journals counts; see `open_leader`.
         """
         async with self._opening:
-            kept = self._streams.get(LogKey(entry.stream.name, variant))
-            if kept is None:
-                kept = await self._open(entry, role, variant, journal)
-            return kept
+            state = self._streams.get(LogKey(entry.stream.name, variant))
+            if state is None:
+                state = await self._open(entry, role, variant, journal)
+            return state
 
-    async def _open(self, entry: StreamEntry, role: Role, variant: str, journal: int) -> KeptStream:
+    async def _open(
+        self, entry: StreamEntry, role: Role, variant: str, journal: int
+    ) -> StreamState:
         folder = self.folder_of(LogKey(entry.stream.name, variant))
         with storing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        save_json(folder / _FILE, KeptEntry(entry, role, variant))
+        save_json(folder / _FILE, StoredStream(entry, role, variant))
         if role in {Role.SOURCE, Role.REPLICA}:
-            kept = await self._open_source(entry, role, variant, folder, journal)
+            state = await self._open_source(entry, role, variant, folder, journal)
         else:
-            kept = await self._open_log(entry, role, variant, folder)
-        self._adopt(kept)
-        return kept
+            state = await self._open_log(entry, role, variant, folder)
+        self._adopt(state)
+        return state
 
-    def _adopt(self, kept: KeptStream) -> None:
+    def _adopt(self, state: StreamState) -> None:
         def tell(text: str) -> None:
-            self._events.note("error", f"misses rows of {kept.name}: {text}")
+            self._events.note("error", f"misses rows of {state.name}: {text}")
 
-        kept.log.damaged.add(tell)
-        kept.log.mend.made_by(partial(self.mend, kept))
-        for lost in kept.log.lost_files:
+        state.log.damaged.add(tell)
+        state.log.mend.made_by(partial(self.mend, state))
+        for lost in state.log.lost_files:
             tell(lost_in_words(lost))
-        kept.measure(trio.current_time())
-        kept.memory = self._memory.streams.share(str(kept.key))
-        self._streams[kept.key] = kept
-        self._subscriptions.restore(kept)
+        state.measure(trio.current_time())
+        state.memory = self._memory.streams.share(str(state.key))
+        self._streams[state.key] = state
+        self._subscriptions.restore(state)
 
     async def _open_source(
         self, entry: StreamEntry, role: Role, variant: str, folder: Path, journal: int
-    ) -> KeptStream:
+    ) -> StreamState:
         stream, config = entry.stream, self._source_config(entry)
         closing = AsyncExitStack()
-        home = await closing.enter_async_context(
-            open_home(
+        leader = await closing.enter_async_context(
+            open_leader(
                 folder,
                 stream.name,
                 entry.schema,
@@ -315,50 +317,50 @@ class StreamStore:
                 now=self._clock(),
             )
         )
-        if role is Role.SOURCE and home.definition not in {None, stream}:
+        if role is Role.SOURCE and leader.definition not in {None, stream}:
             # A crash came between the journal and the file. Of replicas: `Keeper.take_definition`.
-            entry = replace(entry, stream=home.definition)
-            save_json(folder / _FILE, KeptEntry(entry, role, variant))
-            for log in home.logs:
+            entry = replace(entry, stream=leader.definition)
+            save_json(folder / _FILE, StoredStream(entry, role, variant))
+            for log in leader.logs:
                 log.retention.history_us = entry.stream.history_us
-        self._tell_lost(entry, home.lost)
-        for text in home.cut_off:
+        self._tell_lost(entry, leader.lost)
+        for text in leader.cut_off:
             self._events.note("warning", f"cut off a torn end of {stream.name}: {text}")
-        kept = KeptStream(entry, role, home.log, home, variant, closing=closing)
-        for of, log in zip(entries_of(entry)[1:], home.logs_beside, strict=True):
-            role_beside = Role.at_home(of.stream.name) if role is Role.SOURCE else role
-            self._adopt(KeptStream(of, role_beside, log, variant=variant))
-        self.intake.start(kept, home)
-        return kept
+        state = StreamState(entry, role, leader.log, leader, variant, closing=closing)
+        for of, log in zip(entries_of(entry)[1:], leader.logs_beside, strict=True):
+            role_beside = Role.at_leader(of.stream.name) if role is Role.SOURCE else role
+            self._adopt(StreamState(of, role_beside, log, variant=variant))
+        self.intake.start(state, leader)
+        return state
 
     def _source_config(self, entry: StreamEntry) -> SourceConfig:
         config = SourceConfig(durable=self._config.fsync, pending_bytes=self._config.pending_bytes)
         return config.of(entry.stream)
 
-    async def replace_journal(self, kept: KeptStream, journal: int) -> None:
-        """Go on with another journal of a source, while its home is `at_rest`.
+    async def replace_journal(self, state: StreamState, journal: int) -> None:
+        """Go on with another journal of a source, while its leader is `at_rest`.
 
         Raises:
             InternalError: it is damaged.
         """
-        home = kept.home
-        assert home is not None, "a source"
+        leader = state.leader
+        assert leader is not None, "a source"
         opened = partial(
             open_sources,
-            self.folder_of(kept.key),
-            kept.name,
-            kept.entry.schema,
-            self._source_config(kept.entry),
-            committed=(home.log.boundary, home.late_log.boundary),
-            revised=home.revised,
+            self.folder_of(state.key),
+            state.name,
+            state.entry.schema,
+            self._source_config(state.entry),
+            committed=(leader.log.boundary, leader.late_log.boundary),
+            revised=leader.revised,
             journal=journal,
             now=self._clock(),
         )
-        home.replace(*await trio.to_thread.run_sync(opened))
+        leader.replace(*await trio.to_thread.run_sync(opened))
 
     async def _open_log(
         self, entry: StreamEntry, role: Role, variant: str, folder: Path
-    ) -> KeptStream:
+    ) -> StreamState:
         schema = entry.schema.derived if entry.stream.query else entry.schema.source
 
         def open_log() -> StreamLog:
@@ -373,10 +375,10 @@ class StreamStore:
 
         log = await trio.to_thread.run_sync(open_log)
         self._tell_lost(entry, log.lost)
-        kept = KeptStream(entry, role, log, variant=variant)
-        kept.closing.callback(kept.log.close)
-        kept.closing.callback(kept.suffix.clear)
-        return kept
+        state = StreamState(entry, role, log, variant=variant)
+        state.closing.callback(state.log.close)
+        state.closing.callback(state.suffix.clear)
+        return state
 
     def _tell_lost(self, entry: StreamEntry, lost: Iterable[str]) -> None:
         for text in lost:
@@ -405,30 +407,30 @@ class StreamStore:
             return
         await trio.to_thread.run_sync(_remove, gone)
 
-    async def set_aside(self, kept: KeptStream) -> Path:
+    async def set_aside(self, state: StreamState) -> Path:
         """Close a source, and keep what is in it for a person: another peer has the stream. Gives
         the folder."""
-        folder = self.folder_of(LogKey(kept.name, f"{ASIDE}-{int(self._clock())}"))
+        folder = self.folder_of(LogKey(state.name, f"{ASIDE}-{int(self._clock())}"))
         with trio.CancelScope(shield=True):
-            await self._let_go(kept.key)
-            await trio.to_thread.run_sync(_put_aside, self.folder_of(kept.key), folder)
+            await self._let_go(state.key)
+            await trio.to_thread.run_sync(_put_aside, self.folder_of(state.key), folder)
         return folder
 
     async def _let_go(self, key: LogKey) -> bool:
         """Close a log, and know nothing of it any more; whether there was one."""
-        kept = self._streams.pop(key, None)
-        if kept is None:
+        state = self._streams.pop(key, None)
+        if state is None:
             return False
-        kept.scope.cancel()
+        state.scope.cancel()
         self.intake.forget(key)
-        if kept.home is not None:
-            await kept.at_rest.wait()
-        await kept.closing.aclose()
-        for beside in self.beside(kept):
+        if state.leader is not None:
+            await state.at_rest.wait()
+        await state.closing.aclose()
+        for beside in self.beside(state):
             del self._streams[beside.key]
             self._subscriptions.forget(beside.name)
-        if kept.role is not Role.MIRROR and self.serving(kept.name) is None:
-            self._subscriptions.forget(kept.name)
+        if state.role is not Role.MIRROR and self.serving(state.name) is None:
+            self._subscriptions.forget(state.name)
         return True
 
     def folder_of(self, key: LogKey) -> Path:
@@ -441,16 +443,16 @@ class StreamStore:
     async def close(self) -> None:
         """Close all files, once nobody uses them; what is pending stays in the journals."""
         with trio.CancelScope(shield=True):
-            for kept in self._streams.values():
-                await kept.closing.aclose()
+            for state in self._streams.values():
+                await state.closing.aclose()
             await self._subscriptions.save()
 
     def status(self) -> tuple[StreamStatus, ...]:
         now = trio.current_time()
         return tuple(
-            kept.status(now)
-            for kept in sorted(self._streams.values(), key=lambda kept: kept.name)
-            if kept.log.rows or not kept.is_beside_a_source
+            state.status(now)
+            for state in sorted(self._streams.values(), key=lambda state: state.name)
+            if state.log.rows or not state.is_beside_a_source
         )
 
 
@@ -461,7 +463,7 @@ def load_end_readers(path: Path) -> tuple[str, ...]:
         return ()
 
 
-async def _nobody_has_it(_kept: KeptStream, _lost: EpochFile) -> None:
+async def _nobody_has_it(_state: StreamState, _lost: EpochFile) -> None:
     await trio.lowlevel.checkpoint()
 
 

@@ -12,9 +12,9 @@ import trio
 from engine.objects.definitions import base_of
 from engine.objects.schema import END
 from engine.streams.config import EngineConfig
-from engine.streams.kept import KeptStream, LogKey
 from engine.streams.leases import MAX_LEASES, Lease, Leases
 from engine.streams.retention import Hold
+from engine.streams.stream_state import LogKey, StreamState
 from overlay.clock import shown
 from overlay.errors import MedusaError, NotFoundError
 from overlay.events import Events
@@ -104,7 +104,7 @@ class Subscriptions:
 
     @asynccontextmanager
     async def hold(
-        self, kept: KeptStream, subscriber: str, holder: str, after: int
+        self, state: StreamState, subscriber: str, holder: str, after: int
     ) -> AsyncIterator[Reader]:
         """Hold the stream for a reader, from the boundary `after` on. The hold outlives the block:
         a named one's by its lease, another's by `Timing.grace_s`.
@@ -123,43 +123,43 @@ class Subscriptions:
         def take(boundary: int) -> None:
             expires = None
             if subscriber:
-                self._leases.renew(kept.name, named, holder, boundary, self._clock())
+                self._leases.renew(state.name, named, holder, boundary, self._clock())
                 expires = trio.current_time() + self._lease_s
-            kept.log.hold(consumer, boundary, expires, foreign)
+            state.log.hold(consumer, boundary, expires, foreign)
 
         take(after)
         reader = Reader(take, after, subscriber, holder)
-        self._let_go.pop((kept.name, consumer), None)
-        readers = self._readers.setdefault((kept.key, consumer), [])
+        self._let_go.pop((state.name, consumer), None)
+        readers = self._readers.setdefault((state.key, consumer), [])
         readers.append(reader)
-        kept.subscribers += 1
+        state.subscribers += 1
         try:
             if subscriber:
                 await self.save()  # from the first tuple on it is waited for, also after a crash
             yield reader
         finally:
-            kept.subscribers -= 1
+            state.subscribers -= 1
             readers.remove(reader)
             if not readers:
-                self._readers.pop((kept.key, consumer), None)
+                self._readers.pop((state.key, consumer), None)
             if not subscriber:
-                kept.log.release(consumer)
+                state.log.release(consumer)
                 if reader.boundary < END and not reader.let_go.is_set():
                     left = Hold("left", f"{holder} {self._calls % LEFT}")
                     expires = trio.current_time() + self._grace_s
-                    kept.log.hold(left, reader.boundary, expires, foreign)
+                    state.log.hold(left, reader.boundary, expires, foreign)
 
-    def let_go(self, kept: KeptStream, consumer: Hold, holder: str, why: str) -> None:
+    def let_go(self, state: StreamState, consumer: Hold, holder: str, why: str) -> None:
         """Wait no longer for a consumer of another participant; its calls end."""
-        kept.log.release(consumer)
+        state.log.release(consumer)
         if consumer.kind == "subscriber":
-            self._leases.drop(kept.name, consumer.id)
-        for reader in self._readers.get((kept.key, consumer), []):
+            self._leases.drop(state.name, consumer.id)
+        for reader in self._readers.get((state.key, consumer), []):
             reader.end(why)
-        self._let_go[kept.name, consumer] = why
+        self._let_go[state.name, consumer] = why
         if len(self._let_go) > MAX_LEASES:
             del self._let_go[next(iter(self._let_go))]
-        self._events.note("warning", f"waits no longer for {holder}, who reads {kept.name}: {why}")
+        self._events.note("warning", f"waits no longer for {holder}, who reads {state.name}: {why}")
 
     def why(self, stream: str, subscriber: str, holder: str) -> str:
         """Why a named subscriber was let go of, if it was lately."""
@@ -168,33 +168,33 @@ class Subscriptions:
     def _foreign(self, holder: str) -> str:
         return "" if holder == self._participant else holder
 
-    def readers(self, kept: KeptStream) -> dict[str, str]:
+    def readers(self, state: StreamState) -> dict[str, str]:
         """The readers of a stream at this peer, by name: the connected ones, and those that it has
         promised to wait for. To each, the words that tell a person how to end the reading."""
         found: dict[str, str] = {}
         for (key, _), readers in self._readers.items():
-            for reader in readers if key == kept.key else ():
+            for reader in readers if key == state.key else ():
                 who = reader_in_words(reader.subscriber, reader.holder)
-                found[who] = self._end_of(kept, reader.subscriber, reader.holder)
-        for lease in self._waited_for(kept.name):
+                found[who] = self._end_of(state, reader.subscriber, reader.holder)
+        for lease in self._waited_for(state.name):
             subscriber = lease.subscriber.removeprefix(f"{lease.holder} ")
             who = reader_in_words(subscriber, lease.holder)
             if who not in found:
-                found[who] = self._end_of(kept, subscriber, lease.holder, lease.expires)
+                found[who] = self._end_of(state, subscriber, lease.holder, lease.expires)
         return found
 
     def _end_of(
-        self, kept: KeptStream, subscriber: str, holder: str, until: float | None = None
+        self, state: StreamState, subscriber: str, holder: str, until: float | None = None
     ) -> str:
         """How the stream's owner ends the reading of one reader, in words. until: the moment up to
         which the peer waits for a reader that is away, seconds since the epoch."""
         if holder != self._participant:
-            return f"`medusa stream alter {base_of(kept.name)} --readers ...` without {holder}"
+            return f"`medusa stream alter {base_of(state.name)} --readers ...` without {holder}"
         if not subscriber:
             return "connected now: end it there"
         if _PEER.match(subscriber):
             return "a query or a view there reads it: delete that"
-        forget = f"`medusa subscribe {kept.name} --subscriber {subscriber} --forget`"
+        forget = f"`medusa subscribe {state.name} --subscriber {subscriber} --forget`"
         if until is None:
             return f"connected now: end it there, then {forget}"
         return f"away, waited for until {shown(until)}: {forget}"
@@ -219,26 +219,26 @@ class Subscriptions:
         """What named subscribers of a stream were promised."""
         return self._leases.of(stream)
 
-    def adopt(self, lease: Lease, kept: KeptStream | None) -> None:
+    def adopt(self, lease: Lease, state: StreamState | None) -> None:
         """Promise a subscriber what another peer has promised it. kept: the stream, if it is here.
 
         Raises:
             BusyError: too many named subscribers.
         """
         self._leases.take(lease)
-        if kept is not None:
-            self._hold(kept, lease)
+        if state is not None:
+            self._hold(state, lease)
 
-    def restore(self, kept: KeptStream) -> None:
+    def restore(self, state: StreamState) -> None:
         """Hold a stream that was opened again for those that were promised it."""
-        for lease in self._leases.of(kept.name):
-            self._hold(kept, lease)
+        for lease in self._leases.of(state.name):
+            self._hold(state, lease)
 
-    def _hold(self, kept: KeptStream, lease: Lease) -> None:
+    def _hold(self, state: StreamState, lease: Lease) -> None:
         consumer = consumer_of(lease.subscriber)
         left_s = min(lease.expires - self._clock(), self._lease_s)
         expires = trio.current_time() + left_s
-        kept.log.hold(consumer, lease.boundary, expires, self._foreign(lease.holder))
+        state.log.hold(consumer, lease.boundary, expires, self._foreign(lease.holder))
 
     def forget(self, stream: str) -> None:
         """There is no such stream any more."""

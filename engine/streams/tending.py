@@ -9,10 +9,10 @@ from typing import Final
 import trio
 
 from engine.streams.config import EngineConfig
+from engine.streams.disk_quota import DiskQuota
 from engine.streams.foreign import Held, to_let_go
-from engine.streams.kept import KeptStream, LogKey
 from engine.streams.memory import give_back
-from engine.streams.room import Room
+from engine.streams.stream_state import LogKey, StreamState
 from engine.streams.subscriptions import Subscriptions
 from overlay.errors import MedusaError, StorageError
 from overlay.events import Events
@@ -38,7 +38,7 @@ class Tending:
 
     def __init__(
         self,
-        streams: Callable[[], tuple[KeptStream, ...]],
+        streams: Callable[[], tuple[StreamState, ...]],
         subscriptions: Subscriptions,
         config: EngineConfig,
         events: Events,
@@ -48,7 +48,7 @@ class Tending:
         self._events = events
         self._refusals: dict[LogKey, str] = {}
         self._tidied_at = -math.inf
-        self.room = Room(config.disk_bytes, self._taken, events, self._make_room)
+        self.quota = DiskQuota(config.disk_bytes, self._taken, events, self._make_room)
         self._foreign_hold_s = config.foreign_hold_s
         self._tend_s = config.timing.tend_s
 
@@ -59,10 +59,10 @@ class Tending:
             await trio.sleep(self._tend_s)
             now = trio.current_time()
             self._tidy(now)
-            for kept in self._streams():
-                kept.measure(now)
-                kept.suffix.tidy()
-            self.room.look()
+            for state in self._streams():
+                state.measure(now)
+                state.suffix.tidy()
+            self.quota.look()
             await self._subscriptions.tend()
             if trio.current_time() - gave_back_at >= GIVE_BACK_S:
                 await trio.to_thread.run_sync(give_back)
@@ -76,7 +76,7 @@ class Tending:
         self._foreign_hold_s = foreign_hold_s
 
     def _taken(self) -> int:
-        return sum(kept.log.bytes for kept in self._streams())
+        return sum(state.log.bytes for state in self._streams())
 
     def _make_room(self) -> None:
         """Between two looks much may be posted: nobody is refused before others were let go."""
@@ -88,43 +88,43 @@ class Tending:
         """Let go of what nobody needs any more, and of what others need and may not keep."""
         self._tidied_at = now
         self._let_others_go(now)
-        for kept in self._streams():
-            self._retain(kept, now)
+        for state in self._streams():
+            self._retain(state, now)
 
     def _let_others_go(self, now: float) -> None:
         """Keep no more for other participants than they may hold."""
-        streams = {kept.key: kept for kept in self._streams()}
+        streams = {state.key: state for state in self._streams()}
         held = [
             Held(key, *each)
-            for key, kept in streams.items()
-            for each in kept.log.held_by_others(now)
+            for key, state in streams.items()
+            for each in state.log.held_by_others(now)
         ]
         if not held:
             return
         gone = to_let_go(
             held,
-            disk_bytes=self.room.limit_bytes,
-            short_bytes=self.room.short_bytes,
+            disk_bytes=self.quota.limit_bytes,
+            short_bytes=self.quota.short_bytes,
             hold_s=self._foreign_hold_s,
             now=now,
         )
         for each, why in gone.items():
             self._subscriptions.let_go(streams[each.key], each.consumer, each.holder, why)
 
-    def _retain(self, kept: KeptStream, now: float) -> None:
+    def _retain(self, state: StreamState, now: float) -> None:
         try:
-            kept.log.retain(now)
-            self._refusals.pop(kept.key, None)
+            state.log.retain(now)
+            self._refusals.pop(state.key, None)
         except StorageError as error:
-            if self._refusals.get(kept.key) != str(error):  # once, not every second
+            if self._refusals.get(state.key) != str(error):  # once, not every second
                 self._events.note(
-                    "error", f"could not drop what {kept.name} needs no more: {error}"
+                    "error", f"could not drop what {state.name} needs no more: {error}"
                 )
-            self._refusals[kept.key] = str(error)
+            self._refusals[state.key] = str(error)
 
     async def _compact(self) -> None:
-        for kept in self._streams():
+        for state in self._streams():
             try:
-                await kept.log.compact()
+                await state.log.compact()
             except MedusaError as error:
-                self._events.note("warning", f"could not compact {kept.name}: {error}")
+                self._events.note("warning", f"could not compact {state.name}: {error}")

@@ -11,7 +11,7 @@ from engine.objects.schema import STIME, Schema
 from engine.streams.acceptance import Acceptance, Entry
 from engine.streams.entries import Bytes
 from engine.streams.journal import Position
-from engine.streams.owed import LateRows, Owed, Taker
+from engine.streams.late_queue import LateQueue, LateRows, Taker
 from engine.streams.pending import Pending, taken_by
 from engine.streams.source_config import SourceConfig
 from engine.streams.validate import Batch, read_post
@@ -37,7 +37,7 @@ class WaitingTuples:
         self._columns = schema.source
         self.committed = committed
         self.pending = Pending(self._columns)
-        self.owed = Owed(name, late)
+        self.late_queue = LateQueue(name, late)
         self.late_rows = 0
 
     @property
@@ -68,12 +68,12 @@ class WaitingTuples:
         """
         if not entry.count:
             return
-        limit, owed = config.pending_bytes, self.owed.bytes
-        waiting = self.pending.bytes + owed
+        limit, late_queue = config.pending_bytes, self.late_queue.bytes
+        waiting = self.pending.bytes + late_queue
         more = taken_by(batch.payload) + _NUMBERED_BYTES * entry.count
         if waiting == 0 or waiting + more <= limit:
             return
-        if owed or self.pending.ready(ready):
+        if late_queue or self.pending.ready(ready):
             raise BusyError(f"stream {self._name}: {waiting} bytes wait for its log; try again")
         if not self.pending.ready(accepted.boundary_after(entry)):
             raise InvalidInputError(
@@ -90,7 +90,7 @@ class WaitingTuples:
         """
         if entry.late:
             late = batch.payload.filter(pc.less_equal(batch.stime, entry.boundary))
-            self.owed.add(LateRows(late_posts + 1, at, late, entry.taken / 1e6))
+            self.late_queue.add(LateRows(late_posts + 1, at, late, entry.taken / 1e6))
             self.late_rows += entry.late
         if entry.count > entry.late:
             self._pend(entry, batch)

@@ -77,8 +77,8 @@ class Network(Struct, frozen=True):
         )
         return succeeded(before.tasks(), tasks, last.upto)
 
-    def entry_of(self, stream: str, schema: Schema, home: str) -> StreamEntry:
-        """What the catalog holds of an input, or of a stream that the query makes at `home`."""
+    def entry_of(self, stream: str, schema: Schema, leader: str) -> StreamEntry:
+        """What the catalog holds of an input, or of a stream that the query makes at `leader`."""
         found = self.inputs.get(stream)
         if found is not None:
             return found
@@ -91,7 +91,7 @@ class Network(Struct, frozen=True):
             history_us=DEFAULT_HISTORY_US if altered.history_us is None else altered.history_us,
             readers=declared.get(base_of(stream), (ANY,)),
             query=self.query.name,
-            home=home,
+            leader=leader,
             revised=stream in revised,
             label=label_of(labels(self.query, self.inputs, declared), stream),
             edition=self._edition(altered),

@@ -80,7 +80,7 @@ class TaskRunner:
         events: Events,
     ) -> None:
         self.task = task
-        self.halt = Watched(END)
+        self.limit = Watched(END)
         self._inputs = inputs
         self._output = output
         self._executor = executor
@@ -157,7 +157,7 @@ class TaskRunner:
     def reaches(self, boundary: int) -> bool:
         """Whether its next epoch, which it can run now, comes as far as that."""
         reach = self._reach(self._output.boundary)
-        return self._runs and min(reach, self.halt.value) >= boundary
+        return self._runs and min(reach, self.limit.value) >= boundary
 
     def modify(self, task: Task) -> None:
         """Go on with another edition of it. While it stands still, unless both make the same of
@@ -289,7 +289,7 @@ class TaskRunner:
         for log in self._inputs.values():
             await log.wait_beyond(min(self._output.boundary, self.task.until - 1))
         boundary = self._output.boundary
-        await self.halt.until(lambda upto: boundary < upto or boundary >= END)
+        await self.limit.until(lambda upto: boundary < upto or boundary >= END)
 
     @kill_point(KillPoint.TASK_RUN_EPOCH)
     async def _run_epoch(self) -> None:
@@ -323,7 +323,7 @@ class TaskRunner:
 
     def _choose_boundary(self, after: int) -> int:
         """How far its next epoch comes: within one edition."""
-        return min(self._reach(after), self.task.edition_until(after), self.halt.value)
+        return min(self._reach(after), self.task.edition_until(after), self.limit.value)
 
     def _reach(self, after: int) -> int:
         """The smallest boundary of the inputs, or less if that were too much at once, or more than

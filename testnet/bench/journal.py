@@ -27,8 +27,8 @@ from engine.streams.acceptance import Writer
 from engine.streams.assembling import Assembler
 from engine.streams.cursors import Cursor
 from engine.streams.feed import parts_of
-from engine.streams.home import Home, open_home
 from engine.streams.ipc import encode
+from engine.streams.leader import Leader, open_leader
 from engine.streams.log import StreamLog
 from engine.streams.memory import ENVIRONMENT
 from engine.streams.source_config import SourceConfig
@@ -81,7 +81,7 @@ def _columns() -> list[pa.Array]:
     ]
 
 
-async def _post(home: Home, rows: int) -> None:
+async def _post(leader: Leader, rows: int) -> None:
     columns = _columns()
     for number in range(rows // _POST_ROWS):
         start = number * _POST_ROWS
@@ -90,16 +90,16 @@ async def _post(home: Home, rows: int) -> None:
         last = start + _POST_ROWS >= rows
         while True:
             try:
-                await home.post(Writer("bench"), number + 1, body, end=last, now=0.0)
+                await leader.post(Writer("bench"), number + 1, body, end=last, now=0.0)
                 break
             except BusyError:  # what a client does with it: waits until there is room
-                await home.log.wait_beyond(home.log.boundary)
+                await leader.log.wait_beyond(leader.log.boundary)
 
 
-async def _move(home: Home) -> None:
-    while home.log.boundary < END:
-        await home.wait_ready()
-        await home.advance(0.0)
+async def _move(leader: Leader) -> None:
+    while leader.log.boundary < END:
+        await leader.wait_ready()
+        await leader.advance(0.0)
 
 
 async def _subscribe(log: StreamLog) -> int:
@@ -114,13 +114,13 @@ async def _subscribe(log: StreamLog) -> int:
 
 async def _pass(folder: Path, rows: int) -> dict[str, float]:
     began, cpu = time.perf_counter(), time.process_time()
-    async with open_home(
+    async with open_leader(
         folder, "medusa://bench.example/s", _SCHEMA, SourceConfig(), history_us=10**15, now=0.0
-    ) as home:
+    ) as leader:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_post, home, rows)
-            nursery.start_soon(_move, home)
-            received = await _subscribe(home.log)
+            nursery.start_soon(_post, leader, rows)
+            nursery.start_soon(_move, leader)
+            received = await _subscribe(leader.log)
         assert received == rows, f"{received} of {rows} rows arrived"
     elapsed = time.perf_counter() - began
     size = sum(column.nbytes for column in _columns()) + 8 * _POST_ROWS

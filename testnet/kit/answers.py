@@ -187,10 +187,10 @@ class Fold(Generic[Row]):
             self.fault = "a REPLACEMENT, though there is no key"
             return
         taken = {(stime, key_of(row)) for stime, row in rows}
-        kept = [each for each in self._tentative if (each[0], key_of(each[1])) not in taken]
-        if len(self._tentative) - len(kept) != len(rows):
+        state = [each for each in self._tentative if (each[0], key_of(each[1])) not in taken]
+        if len(self._tentative) - len(state) != len(rows):
             self.fault = f"a REPLACEMENT of what is not there, once each: {rows}"
-        self._tentative = kept
+        self._tentative = state
         self._stable += rows
 
     def _delete(self, rows: list[tuple[int, Row]]) -> None:
@@ -201,9 +201,9 @@ class Fold(Generic[Row]):
                 self.fault = f"a DELETION of what is not there: {row}"
 
     def _take_back(self, which: Callable[[int], bool]) -> None:
-        kept = [row for row in self._tentative if not which(row[0])]
-        self.undone += len(self._tentative) - len(kept)
-        self._tentative = kept
+        state = [row for row in self._tentative if not which(row[0])]
+        self.undone += len(self._tentative) - len(state)
+        self._tentative = state
 
     def _final(self, upto: int) -> tuple[Row, ...]:
         """What is final up to there. By UNDO, no tentative tuple ever comes to be."""

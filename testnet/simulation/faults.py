@@ -214,11 +214,11 @@ def _between(rng: random.Random, kind: str, peers: Sequence[str]) -> Fault:
 def _one_life_each(faults: Iterable[Fault]) -> tuple[Fault, ...]:
     """Without those that would kill a peer that is down already."""
     down_until: dict[str, float] = {}
-    kept: list[Fault] = []
+    state: list[Fault] = []
     for fault in faults:
         if isinstance(fault, Crash | Stop):
             if fault.at_s <= down_until.get(fault.peer, -1.0):
                 continue
             down_until[fault.peer] = fault.at_s + fault.for_s
-        kept.append(fault)
-    return tuple(kept)
+        state.append(fault)
+    return tuple(state)

@@ -182,7 +182,7 @@ def _streams(
                 f"medusa://{owner}/s{number}",
                 home,
                 slack_s=rng.choice((0.0, 0.05, 0.5, 2.0)),
-                # a majority of 2k + 1 electors decides who is home
+                # a majority of 2k + 1 voters decides who is home
                 k_safety=rng.choice((0, 1)) if participants[owner] >= 3 else 0,
             )
         )
@@ -235,8 +235,8 @@ def _boxes(
         boxes.append(Filter("some", at, (f"{base}/some",), (f"value > {rng.randrange(500)}",)))
         at = f"{base}/some"
     if rng.random() < 0.5:
-        kept = tuple((name, name) for name in ("poster", "number", "key"))
-        boxes.append(Map("shape", at, f"{base}/shape", (*kept, ("value", "value * 2"))))
+        state = tuple((name, name) for name in ("poster", "number", "key"))
+        boxes.append(Map("shape", at, f"{base}/shape", (*state, ("value", "value * 2"))))
         at = f"{base}/shape"
     if rng.random() < 0.7 or not boxes:
         advance = rng.choice((200_000, 500_000, 1_000_000))

@@ -132,10 +132,10 @@ class Overdue(Event, frozen=True):
 
 
 class PrimaryView(Struct, frozen=True):
-    """A query that a peer believes to be the primary of, under that fence."""
+    """A query that a peer believes to be the primary of, under that term."""
 
     query: str
-    fence: int
+    term_number: int
 
 
 class AccountView(Struct, frozen=True):
@@ -167,7 +167,7 @@ class WorkView(Struct, frozen=True):
     """A task that a peer works on for another, or that runs elsewhere for it."""
 
     task: str
-    fence: int
+    term_number: int
     peer: str
 
 
@@ -180,7 +180,7 @@ class PeerView(Event, frozen=True):
         primaries: its queries that run. works: tasks it runs for others. gives: its own, elsewhere.
         health: of the others by peer id (hex), as its failure detector has it.
         incarnation: its own.
-        producers: by stream, who produces it as the catalog tells there: "peer fence worker".
+        producers: by stream, who produces it as the catalog tells there: "peer term worker".
         books: its ledger.
     """
 
@@ -204,7 +204,7 @@ class Covered(Event, frozen=True):
 
     Attributes:
         look: counts the onlooker's; where one is missing this did not hold.
-        under: fence, lives of both and more: another value is another promise.
+        under: term, lives of both and more: another value is another promise.
         ours, theirs: by output, how far it is at the primary and at the secondary, microseconds.
     """
 

@@ -33,24 +33,24 @@ def _last(history: History) -> Quiescent | None:
 
 
 def check_owners(history: History, manifest: Manifest) -> list[Violation]:
-    """Never two peers under one fence; at rest one primary a query, and one worker a task at most,
+    """Never two peers under one term; at rest one primary a query, and one worker a task at most,
     which is the one that its owner names."""
-    wrong = list(_two_under_one_fence(history.of(PeerView)))
+    wrong = list(_two_of_one_term(history.of(PeerView)))
     at_rest = _last(history)
     return wrong + (owners_of(at_rest, manifest) if at_rest else [])
 
 
-def _two_under_one_fence(views: Iterable[PeerView]) -> Iterator[Violation]:
+def _two_of_one_term(views: Iterable[PeerView]) -> Iterator[Violation]:
     holders: dict[tuple[str, int], PeerView] = {}
     for view in views:
-        held = [(each.query, each.fence) for each in view.primaries]
-        held += [(each.task, each.fence) for each in view.works]
+        held = [(each.query, each.term_number) for each in view.primaries]
+        held += [(each.task, each.term_number) for each in view.works]
         for what in held:
             first = holders.setdefault(what, view)
             if first.peer != view.peer:
                 yield found(
                     Check.OWNERS,
-                    f"{what[0]}: two peers under fence {what[1]}",
+                    f"{what[0]}: two peers under term {what[1]}",
                     [f"{each.peer} at {each.at:.3f} s" for each in (first, view)],
                 )
                 holders[what] = view
@@ -67,8 +67,8 @@ def owners_of(now: Quiescent, manifest: Manifest) -> list[Violation]:
     workers: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
     for view in now.peers:
         for work in view.works:
-            workers[work.task].append((view.id, work.fence))
-    named = {give.task: (give.peer, give.fence) for view in now.peers for give in view.gives}
+            workers[work.task].append((view.id, work.term_number))
+    named = {give.task: (give.peer, give.term_number) for view in now.peers for give in view.gives}
     for task in workers.keys() | named.keys():
         says = [named[task]] if task in named else []
         if workers[task] != says:
@@ -135,14 +135,14 @@ def makers_of(now: Quiescent, manifest: Manifest) -> dict[str, str]:
         for view in now.peers
         if view.peer == table.home and not table.k_safety
     }
-    fences: dict[str, int] = {}
+    term_numbers: dict[str, int] = {}
     for view in now.peers:
         workers = {give.task: give.peer for give in view.gives}
         for primary in view.primaries:
             stream = makes.get(primary.query)
-            if stream is not None and primary.fence >= fences.get(stream, 0):
-                fences[stream] = primary.fence
-                makers[stream] = named(view.id, primary.fence, workers.get(stream, ""))
+            if stream is not None and primary.term_number >= term_numbers.get(stream, 0):
+                term_numbers[stream] = primary.term_number
+                makers[stream] = named(view.id, primary.term_number, workers.get(stream, ""))
     return makers
 
 
@@ -150,9 +150,9 @@ def last_output(query: Query) -> str:
     return outputs_of(query.boxes[-1])[-1]
 
 
-def named(peer: str, fence: int, worker: str) -> str:
+def named(peer: str, term_number: int, worker: str) -> str:
     """A producer, as `PeerView.producers` has it. peer, worker: ids (hex)."""
-    return f"{peer} {fence} {worker}".rstrip()
+    return f"{peer} {term_number} {worker}".rstrip()
 
 
 # -- money -----------------------------------------------------------------------------------------

@@ -137,7 +137,7 @@ class Run:
             schema_of(stream.name).name,
             slack_us=int(stream.slack_s * 1e6),
             writers=(ANY,),
-            home=self.bed.peers[stream.home].id,
+            leader=self.bed.peers[stream.home].id,
             k_safety=stream.k_safety,
             history_us=int(stream.history_s * 1e6),
             max_ahead_us=None,

@@ -117,7 +117,7 @@ def view_of(name: str, life: int, peer: Peer, now: float) -> PeerView:
         members=tuple(sorted(overlay.membership.participants())),
         primaries=_primaries(engine),
         works=tuple(
-            WorkView(each.task.name, each.stored.assignment.fence, each.stored.owner)
+            WorkView(each.task.name, each.stored.assignment.term_number, each.stored.owner)
             for each in engine.assignments.all()
             if each.stored.since is not None
         ),
@@ -137,17 +137,17 @@ def _primaries(engine: Engine) -> tuple[PrimaryView, ...]:
         for name, running in sorted(engine.queries._queries.items())
         if running.stored.entry.status is QueryStatus.RUNNING
     )
-    keepers = {kept.name: engine.homes.get(kept.name) for kept in engine.store.all()}
-    homes = (
+    keepers = {state.name: engine.leaders.get(state.name) for state in engine.store.all()}
+    leaders = (
         PrimaryView(name, keeper.election.ballot.number)
         for name, keeper in sorted(keepers.items())
-        if keeper is not None and keeper.is_home
+        if keeper is not None and keeper.is_leader
     )
-    return (*queries, *homes)
+    return (*queries, *leaders)
 
 
 async def producers_of(peer: Peer, streams: Iterable[str]) -> Mapping[str, str]:
-    """By stream, who produces it as the catalog tells that peer: "peer fence worker"; or why it
+    """By stream, who produces it as the catalog tells that peer: "peer term worker"; or why it
     cannot tell."""
     found: dict[str, str] = {}
     for stream in streams:
@@ -156,11 +156,11 @@ async def producers_of(peer: Peer, streams: Iterable[str]) -> Mapping[str, str]:
         except MedusaError as error:
             found[stream] = f"{error.code}: {error}"
             continue
-        newest = max(told, key=lambda each: (each.value.fence, each.publisher), default=None)
+        newest = max(told, key=lambda each: (each.value.term_number, each.publisher), default=None)
         found[stream] = (
             "nobody"
             if newest is None
-            else named(newest.publisher.hex(), newest.value.fence, newest.value.worker)
+            else named(newest.publisher.hex(), newest.value.term_number, newest.value.worker)
         )
     return found
 
@@ -177,8 +177,8 @@ def covered(
             term, wanted = running.stored.term, running.stored.availability
             asked = (wanted.mode, wanted.recovery) == (Mode.PASSIVE_STANDBY, Recovery.PRECISE)
             standby = secondary.engine.standbys.get(running.name)
-            care = engine.primaries.care(running.name)
-            if not (asked and care.caught_up and standby is not None):
+            kept = engine.primaries.secondary_state(running.name)
+            if not (asked and kept.caught_up and standby is not None):
                 continue
             if (standby.term, term.secondary) != (term, _id(secondary)):
                 continue
@@ -191,7 +191,7 @@ def covered(
                 now,
                 look,
                 running.name,
-                f"{term.number} {name} {lives[name]} {other} {lives[other]} {care.goal} {works}",
+                f"{term.number} {name} {lives[name]} {other} {lives[other]} {kept.goal} {works}",
                 {task.name: task.boundary for task in here},
                 {task.name: standby.boundaries[task.name] for task in here},
             )

@@ -137,7 +137,7 @@ class Placed:
     """
 
     task: str
-    fence: int
+    term_number: int
     chain: tuple[bytes, ...]
     start: int
     boundary: int
@@ -159,7 +159,7 @@ class Placed:
                 payer,
                 payee,
                 self.task,
-                self.fence,
+                self.term_number,
                 self.start,
                 RATE,
                 int(self.agreed_at * S),
@@ -227,7 +227,7 @@ class Node:
 
     def end(self, placed: Placed) -> None:
         if placed.end is not None and self.own not in placed.told:
-            self.handle(Ended(placed.task, placed.fence, placed.end))
+            self.handle(Ended(placed.task, placed.term_number, placed.end))
             placed.told.add(self.own)
 
     def handle(self, event: Event) -> None:
@@ -262,7 +262,7 @@ class Node:
 
     def count(self, asked: Count) -> Counted:
         deal = asked.deal
-        placed = self.world.find(deal.task, deal.fence)
+        placed = self.world.find(deal.task, deal.term_number)
         upto = placed.boundary if asked.upto is None else asked.upto
         gone = self.own == placed.chain[-1] and self.own in placed.told
         here = placed.delivered if self.own == placed.chain[0] else placed.boundary
@@ -279,14 +279,14 @@ class World:
         self.contracts = contracts or standard_contracts()
         self.wire: list[tuple[bytes, bytes, Message]] = []
         self.placed: list[Placed] = []
-        self.fence = 0
+        self.term_number = 0
         self.nodes = {PEERS[name].peer_id: Node(self, PEERS[name]) for name in names}
 
     def node(self, peer: bytes) -> Node:
         return self.nodes[peer]
 
-    def find(self, task: str, fence: int) -> Placed:
-        (found,) = [p for p in self.placed if (p.task, p.fence) == (task, fence)]
+    def find(self, task: str, term_number: int) -> Placed:
+        (found,) = [p for p in self.placed if (p.task, p.term_number) == (task, term_number)]
         return found
 
     def place(self, task: str, *chain: bytes, lag: float = 0) -> Placed:
@@ -298,9 +298,9 @@ class World:
                     self.end(before)
                 assert before.end is not None
                 boundary = max(boundary, before.end)
-        self.fence += 1
+        self.term_number += 1
         placed = Placed(
-            task, self.fence, chain, boundary, boundary, lag=int(lag * S), agreed_at=self.now
+            task, self.term_number, chain, boundary, boundary, lag=int(lag * S), agreed_at=self.now
         )
         self.placed.append(placed)
         for peer in chain:
@@ -367,6 +367,6 @@ class World:
         return self.node(deal.payer).ledger.rows_paid(deal.key, -(2**62))
 
 
-def deal_of(rate: Rate = RATE, task: str = TASK, fence: int = 1, start: int = 10 * S) -> Deal:
+def deal_of(rate: Rate = RATE, task: str = TASK, term_number: int = 1, start: int = 10 * S) -> Deal:
     """A plays the payer, C the payee."""
-    return Deal(AC, A, C, task, fence, start, rate, int(NOW * S))
+    return Deal(AC, A, C, task, term_number, start, rate, int(NOW * S))

@@ -270,7 +270,7 @@ def test_messages_travel_and_are_limited() -> None:
 
 def test_the_longest_receipt_fits_its_limit() -> None:
     deal = deal_of(ContentRate(0, 0, 2**62, -(2**62)), task="\N{GRINNING FACE}" * 256)
-    long = msgspec.structs.replace(deal, contract="\N{GRINNING FACE}" * 64, fence=2**62)
+    long = msgspec.structs.replace(deal, contract="\N{GRINNING FACE}" * 64, term_number=2**62)
     receipt = make_receipt(
         long, "f" * 64, (2**53 - 1, b"x" * 32), 2**62, 2**40, after=-(2**62), at=2**62
     )

@@ -138,7 +138,7 @@ def test_the_same_proposal_gets_the_same_answer_for_ever() -> None:
     [
         ({"contract": CD}, "no such placement"),
         ({"task": "medusa://a.edu/other"}, "no such placement"),
-        ({"fence": 9}, "no such placement"),
+        ({"term_number": 9}, "no such placement"),
         ({"rate": LoadRate(50_000, 2_001)}, "not those agreed"),
         ({"rate": LoadRate(50_001, 2_000)}, "not those agreed"),
         ({"rate": ContentRate(2_000)}, "not those agreed"),
@@ -203,7 +203,9 @@ def test_a_dispute_stands_when_its_number_went_to_another_receipt() -> None:
     receipt = read_receipt(proposal.payload)
     world.wire.clear()  # C never hears of it, and forgets
     elsewhere = tuples(other.task, receipt.after, receipt.upto)
-    taken = told(world, changed(proposal, task=other.task, fence=other.fence, rows=elsewhere))
+    taken = told(
+        world, changed(proposal, task=other.task, term_number=other.term_number, rows=elsewhere)
+    )
     assert isinstance(taken, Settled)
     world.node(C).restart()
     for placed in (lied, other):
@@ -267,7 +269,7 @@ def test_what_ran_before_a_contract_ended_is_paid_however_late() -> None:
     world.settle(300)
     assert world.paid_tuples(placed.deals()[0]) == owed(placed)
     with pytest.raises(UntrustedError, match="over"):
-        world.node(A).settlement.agree(deal_of(fence=7), world.now)
+        world.node(A).settlement.agree(deal_of(term_number=7), world.now)
 
 
 def test_what_runs_on_under_a_contract_that_ended_is_not_paid() -> None:
@@ -382,7 +384,7 @@ messages = st.one_of(
         Refusal,
         contract=st.sampled_from([AC, CD, "x"]),
         task=st.sampled_from([TASK, "x"]),
-        fence=st.integers(0, 2),
+        term_number=st.integers(0, 2),
         have=st.integers(0, 3),
         reason=st.just("why not"),
         upto=st.none() | st.integers(0, 100 * S),

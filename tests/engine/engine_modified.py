@@ -24,7 +24,7 @@ Answer = tuple[int, ...]
 def sieve_and_sums(
     place: Place, source: str, *, size: int = 100, availability: Availability | None = None
 ) -> Query:
-    """The odd values, `kept`, and their sums and number by window, `sums`."""
+    """The odd values, `state`, and their sums and number by window, `sums`."""
     boxes = (
         Filter("sieve", source, (place.name("kept"),), ("value % 2 = 1",)),
         Aggregate(

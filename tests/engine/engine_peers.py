@@ -17,7 +17,7 @@ from engine.objects.definitions import StreamDefinition
 from engine.objects.query import Filter, Query
 from engine.objects.schema import END, Field, FieldType, Schema
 from engine.streams.config import EngineConfig, Timing
-from engine.streams.kept import KeptStream
+from engine.streams.stream_state import StreamState
 from overlay.events import wall_clock
 from overlay.gossip.config import Preset
 from tools.client.async_client import AsyncMedusaClient, Subscription, open_medusa
@@ -139,12 +139,12 @@ class Place:
     def name(self, path: str) -> str:
         return f"medusa://{self.participant}/{path}"
 
-    def kept(self, path: str, variant: str = "") -> KeptStream:
+    def state(self, path: str, variant: str = "") -> StreamState:
         """What this peer keeps of a stream; `path` may be a whole name."""
         name = path if path.startswith("medusa://") else self.name(path)
-        kept = self.up.engine.store.get(name, variant)
-        assert kept is not None, f"{name} is not kept by {self.participant}"
-        return kept
+        state = self.up.engine.store.get(name, variant)
+        assert state is not None, f"{name} is not kept by {self.participant}"
+        return state
 
     def client(
         self, *, producer: str | None = None, patience_s: float = PATIENCE_S

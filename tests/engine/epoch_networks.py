@@ -198,8 +198,8 @@ class Builder:
 
     def map(self, name: str, out: str, source: str) -> tuple[Box, dict[str, str]]:
         schema = self.schemas[source]
-        kept = self._draw(st.lists(st.sampled_from(schema.fields), min_size=1, max_size=5))
-        pairs = [self._draw(st.sampled_from(projections(field))) for field in kept]
+        state = self._draw(st.lists(st.sampled_from(schema.fields), min_size=1, max_size=5))
+        pairs = [self._draw(st.sampled_from(projections(field))) for field in state]
         texts = tuple((f"m{n}", text) for n, (text, _) in enumerate(pairs))
         columns = ", ".join(f"{sql} AS m{n}" for n, (_, sql) in enumerate(pairs))
         return Map(name, source, out, texts), {out: f"SELECT stime, {columns} FROM {source}"}

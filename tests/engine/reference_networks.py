@@ -107,8 +107,8 @@ def boxes(draw: st.DrawFn, number: int, schemas: dict[str, Schema]) -> Box:
             outputs = tuple(f"{out}_{port}" for port in range(len(texts) + false))
             return Filter(name, source, outputs, texts, false)
         case "map":
-            kept = draw(st.lists(st.sampled_from(schema.fields), min_size=1, unique=True))
-            pairs = tuple((f"m{n}", projections(draw, field)) for n, field in enumerate(kept))
+            state = draw(st.lists(st.sampled_from(schema.fields), min_size=1, unique=True))
+            pairs = tuple((f"m{n}", projections(draw, field)) for n, field in enumerate(state))
             return Map(name, source, out, pairs)
         case "union":
             shape = [(field.name, field.type) for field in schema.fields]

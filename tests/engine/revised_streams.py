@@ -69,7 +69,7 @@ def counted(name: str, source: str, out: str, size_us: int = 100) -> Aggregate:
 
 
 def logged(place: Place, path: str, variant: str = "") -> pa.Table:
-    log = place.kept(path, variant).log
+    log = place.state(path, variant).log
     epochs = []
     after = log.start
     while (epoch := log.read(after)) is not None:
@@ -103,8 +103,8 @@ class Told:
                     del self.tuples[before]
                 self.tuples += found
             case Kind.UNDO:
-                kept = {t: n for t, n in self.tuples.items() if not self._within(t, change)}
-                self.tuples = Counter(kept)
+                state = {t: n for t, n in self.tuples.items() if not self._within(t, change)}
+                self.tuples = Counter(state)
             case Kind.REC_DONE:
                 pass
 

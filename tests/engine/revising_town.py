@@ -1,5 +1,5 @@
 """Three peers that keep one stream that is revised, driven step by step: what
-`engine.replication.homes` does, without its messages; and what must hold in the end."""
+`engine.replication.leaders` does, without its messages; and what must hold in the end."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from revised_epochs import (
 )
 
 from engine.objects.schema import BEGINNING, END, REVISION_KIND
-from engine.replication.homes.following import _Anew, _copy, _fits, _stays
-from engine.replication.homes.messages import Part, Segment, Standing
-from engine.replication.homes.shipping import _continues
+from engine.replication.leaders.following import _Anew, _copy, _fits, _stays
+from engine.replication.leaders.messages import Part, ReplicaState, Segment
+from engine.replication.leaders.shipping import _continues
 from engine.streams.acceptance import Writer
-from engine.streams.home import Home, open_home
 from engine.streams.ipc import encode
 from engine.streams.journal import START, Journal, Position
+from engine.streams.leader import Leader, open_leader
 from engine.streams.log import StreamLog
 from engine.streams.messages import Posted
 from engine.streams.revisions.columns import folded, request_schema
@@ -43,7 +43,7 @@ from overlay.errors import StorageFullError
 CONFIG = SourceConfig(slack_us=SLACK_US, segment_bytes=2048, replicated=True)
 
 REOPENED = "reopened"
-"""In `Town.order`, with the fence."""
+"""In `Town.order`, with the term."""
 
 WRITERS = {
     "p": Writer("client"),
@@ -54,7 +54,7 @@ WRITERS = {
 
 
 class Peer:
-    """What one elector keeps of the stream. journal: as of `Ballot.journal`."""
+    """What one voter keeps of the stream. journal: as of `Ballot.journal`."""
 
     def __init__(self, folder: Path, history_us: int) -> None:
         self.folder = folder
@@ -62,11 +62,11 @@ class Peer:
         self.journal = 0
         self.seen: list[tuple[int, int, pa.Table]] = []
         self._closing = AsyncExitStack()
-        self.home: Home
+        self.leader: Leader
 
     async def open(self) -> None:
         self._closing = AsyncExitStack()
-        opening = open_home(
+        opening = open_leader(
             self.folder,
             "s",
             KEYED,
@@ -75,7 +75,7 @@ class Peer:
             journal=self.journal,
             now=0.0,
         )
-        self.home = await self._closing.enter_async_context(opening)
+        self.leader = await self._closing.enter_async_context(opening)
 
     async def close(self) -> None:
         await self._closing.aclose()
@@ -86,48 +86,48 @@ class Peer:
 
     async def advance(self, full: int = 3) -> None:
         """full: the number of the log that has no room."""
-        log = self.home.logs[full % 3]
+        log = self.leader.logs[full % 3]
         commit = log.commit if full > 2 else no_room
         with patch.object(log, "commit", commit), suppress(StorageFullError):
-            await self.home.advance(0.0)
-        assert self.home.revised >= self.home.log.boundary, "whoever has those finds these"
-        for number, log in enumerate(self.home.logs):
+            await self.leader.advance(0.0)
+        assert self.leader.revised >= self.leader.log.boundary, "whoever has those finds these"
+        for number, log in enumerate(self.leader.logs):
             self.seen.append((number, _stays(log), contents(log)))
             log.retain(0.0)
 
-    def standing(self) -> Standing:
-        segments = tuple(Segment(*each) for each in self.home.source.segments)
-        return Standing(bool(segments), segments, *(_stays(log) for log in self.home.logs))
+    def has(self) -> ReplicaState:
+        segments = tuple(Segment(*each) for each in self.leader.source.segments)
+        return ReplicaState(bool(segments), segments, *(_stays(log) for log in self.leader.logs))
 
-    def lead(self, fence: int) -> None:
-        self.home.replica.lead(fence)
+    def lead(self, term_number: int) -> None:
+        self.leader.replica.lead(term_number)
 
-    def follow(self, other: Home, limit: int) -> None:
+    def follow(self, other: Leader, limit: int) -> None:
         """One part of what the home's journal has beyond ours."""
-        at = self.home.source.position
+        at = self.leader.source.position
         if at < other.source.position:
             part = other.source.read(at, limit)
-            self.home.heed_reopening(*part)
-            self.home.replica.follow(*part)
+            self.leader.heed_reopening(*part)
+            self.leader.replica.follow(*part)
 
     async def join(self, other: Peer, broken: int) -> None:
         """Be brought into step. broken: the peer dies after so many epochs, and tries again."""
-        home = other.home
-        at = _continues(self.standing(), home.source)
+        leader = other.leader
+        at = _continues(self.has(), leader.source)
         if currently_in_test_context():
             event("begins anew" if at is None else "goes on")
         if at is None:
-            await self._begin_anew(home, broken)
-        while self.home.source.position < home.source.position:
-            self.follow(home, 300)
+            await self._begin_anew(leader, broken)
+        while self.leader.source.position < leader.source.position:
+            self.follow(leader, 300)
 
-    async def _begin_anew(self, home: Home, broken: int) -> None:
-        if not _fits(self.home, self._planned(home)):
+    async def _begin_anew(self, leader: Leader, broken: int) -> None:
+        if not _fits(self.leader, self._planned(leader)):
             await self.close()
             shutil.rmtree(self.folder)
             self.journal += 1
             await self.open()
-        for (log, start, _), source in zip(self._planned(home), home.logs, strict=True):
+        for (log, start, _), source in zip(self._planned(leader), leader.logs, strict=True):
             if log.boundary == BEGINNING and start > BEGINNING:
                 log.begin(start)
             if log.boundary == END:
@@ -135,30 +135,30 @@ class Peer:
             while epoch := next_epoch(source, max(log.boundary, source.start), 2):
                 if not broken:
                     await self.crash()
-                    await self._begin_anew(home, -1)
+                    await self._begin_anew(leader, -1)
                     return
                 broken -= 1
                 log.append(*epoch)
         self.journal += 1
         folders = journal_folders(self.folder, self.journal)
-        copy_journal(home.source, folders[0])
-        copy_journal(home.late_source, folders[1])
-        async with self.home.at_rest():
-            self.home.replace(
+        copy_journal(leader.source, folders[0])
+        copy_journal(leader.late_source, folders[1])
+        async with self.leader.at_rest():
+            self.leader.replace(
                 *open_sources(
                     self.folder,
                     "s",
                     KEYED,
                     CONFIG,
-                    committed=(self.home.log.boundary, self.home.late_log.boundary),
-                    revised=self.home.revised,
+                    committed=(self.leader.log.boundary, self.leader.late_log.boundary),
+                    revised=self.leader.revised,
                     journal=self.journal,
                     now=0.0,
                 )
             )
 
-    def _planned(self, home: Home) -> list[tuple[StreamLog, int, int]]:
-        both = zip(self.home.logs, home.logs, strict=True)
+    def _planned(self, leader: Leader) -> list[tuple[StreamLog, int, int]]:
+        both = zip(self.leader.logs, leader.logs, strict=True)
         return [(ours, log.start, log.boundary) for ours, log in both]
 
 
@@ -196,9 +196,9 @@ class Town:
 
     def __init__(self, folder: Path, done: Sequence[Act], history_us: int) -> None:
         self.peers = [Peer(folder / str(number), history_us) for number in range(3)]
-        self.home, self.replica, self.third = self.peers
+        self.leader, self.replica, self.third = self.peers
         self.history_us = history_us
-        self.fence = 1
+        self.term_number = 1
         self.acts = {"p": done[::2], "q": done[1::2], "ender": list[Act]()}
         self.order: list[tuple[str, int]] = []
         self.answers: dict[tuple[str, int], list[int]] = {}
@@ -213,56 +213,56 @@ class Town:
     async def fail_over(self, how: int) -> None:
         """One of both goes on, with the other or the third. how: which, and when it breaks."""
         self._stand_down()
-        members = [self.home, self.replica]
-        home = members.pop(how % 2)
+        members = [self.leader, self.replica]
+        leader = members.pop(how % 2)
         (other,) = members
-        home.lead(self.fence)
-        self._forget_what_is_not_in(home)
-        await self._go_on(home, other, how // 2)
+        leader.lead(self.term_number)
+        self._forget_what_is_not_in(leader)
+        await self._go_on(leader, other, how // 2)
 
     async def reopen(self, how: int) -> None:
         """The home goes on although the stream has ended, with one of the others. how: which, and
         when it breaks; or the replica takes over, which knows nothing of that, or has heard of it
         already."""
-        if not self.home.home.end_is_logged:
+        if not self.leader.leader.end_is_logged:
             return
         self._stand_down()
-        await self.home.home.reopen(self.fence)
-        self.order.append((REOPENED, self.fence))
+        await self.leader.leader.reopen(self.term_number)
+        self.order.append((REOPENED, self.term_number))
         if how % 3 == 0:
             if how // 3 % 2:
                 await self.ship(300)
             await self.fail_over(how // 6 * 2 + 1)
         else:
-            await self._go_on(self.home, self.replica, how // 3)
+            await self._go_on(self.leader, self.replica, how // 3)
 
     def _stand_down(self) -> None:
         for (client, number), _, _ in reversed(self._sent):
             self._next[client] = number
         self._sent.clear()
-        self.home.home.replica.settling.leading = False
-        self.fence += 1
+        self.leader.leader.replica.settling.leading = False
+        self.term_number += 1
 
-    def _forget_what_is_not_in(self, home: Peer) -> None:
-        last_of = home.home.source.acceptance.last_of
+    def _forget_what_is_not_in(self, leader: Peer) -> None:
+        last_of = leader.leader.source.acceptance.last_of
         self.order = [
             (client, n)
             for client, n in self.order
             if client == REOPENED or n < last_of(WRITERS[client])
         ]
         marks = [client for client, _ in self.order if client in {REOPENED, "ender"}]
-        if home.home.boundary == END and marks[-1:] == [REOPENED]:
+        if leader.leader.boundary == END and marks[-1:] == [REOPENED]:
             self.order = [each for each in self.order if each != self._last(REOPENED)]
 
     def _last(self, client: str) -> tuple[str, int]:
         return next(each for each in reversed(self.order) if each[0] == client)
 
-    async def _go_on(self, home: Peer, other: Peer, how: int) -> None:
+    async def _go_on(self, leader: Peer, other: Peer, how: int) -> None:
         joins = (other, self.third)[how % 2]
         self.third = self.third if joins is other else other
-        self.home, self.replica = home, joins
-        await joins.join(home, how // 2 % 8)
-        home.home.replica.settling.leading = True
+        self.leader, self.replica = leader, joins
+        await joins.join(leader, how // 2 % 8)
+        leader.leader.replica.settling.leading = True
         await self.settle()
         await self.tell()
 
@@ -278,18 +278,18 @@ class Town:
         number = self._next[client]
         if number == len(self.acts[client]):
             return
-        ended = self.home.home.boundary == END and (client, number) not in self.order
+        ended = self.leader.leader.boundary == END and (client, number) not in self.order
         if self.acts[client][number].revised and ended:
             return  # it is refused
         posted = await self._post(self.acts[client][number], number + 1, client)
         assert posted.duplicate == ((client, number) in self.order)
         if not posted.duplicate:
             self.order.append((client, number))
-        self._sent.append(((client, number), self.home.home.source.position, posted))
+        self._sent.append(((client, number), self.leader.leader.source.position, posted))
         self._next[client] += 1
 
     async def _post(self, act: Act, sequence: int, client: str = "p") -> Posted:
-        home, writer = self.home.home, WRITERS[client]
+        leader, writer = self.leader.leader, WRITERS[client]
         if act.revised:
             shape = request_schema(KEYED).payload
             request = [
@@ -297,22 +297,22 @@ class Town:
                 for kind, new in act.revised
             ]
             body = encode(pa.Table.from_pylist(request, schema=shape))
-            return await home.revise(writer, sequence, body, history_us=self.history_us, now=0.0)
+            return await leader.revise(writer, sequence, body, history_us=self.history_us, now=0.0)
         body = encode(pa.Table.from_pylist(act.rows, schema=KEYED.payload)) if act.rows else b""
-        return await home.post(writer, sequence, body, boundary=act.promise, now=0.0)
+        return await leader.post(writer, sequence, body, boundary=act.promise, now=0.0)
 
     async def ship(self, limit: int) -> None:
-        self.replica.follow(self.home.home, limit)
+        self.replica.follow(self.leader.leader, limit)
 
     async def settle(self) -> None:
         """The home hears what its replica has, and answers."""
-        await self.home.home.settle(self.replica.home.source.position, 0.0)
-        while self._sent and self._sent[0][1] <= self.home.home.replica.settling.settled:
+        await self.leader.leader.settle(self.replica.leader.source.position, 0.0)
+        while self._sent and self._sent[0][1] <= self.leader.leader.replica.settling.settled:
             which, _, posted = self._sent.pop(0)
             assert self.answers.setdefault(which, list(posted.missed)) == list(posted.missed)
 
     async def tell(self) -> None:
-        await self.replica.home.settle(self.home.home.replica.settling.settled, 0.0)
+        await self.replica.leader.settle(self.leader.leader.replica.settling.settled, 0.0)
 
     async def do(self, step: tuple[int, int]) -> None:
         what, how = step
@@ -328,7 +328,7 @@ class Town:
             case 9 | 10 | 11:
                 await self.peers[how % 3].advance((how >> 3) % 8)
             case 12:
-                if (victim := self.peers[how % 3]) is not self.home:
+                if (victim := self.peers[how % 3]) is not self.leader:
                     await victim.crash()
                 elif (how >> 5) % 2:
                     await victim.crash()
@@ -341,18 +341,18 @@ class Town:
                 await self.reopen(how)
 
     async def finish(self) -> None:
-        while self.home.home.boundary == END:
+        while self.leader.leader.boundary == END:
             await self.all_settled()
-            while not self.home.home.end_is_logged:
-                await self.home.advance()
+            while not self.leader.leader.end_is_logged:
+                await self.leader.advance()
             await self.reopen(1)
         for client, done in self.acts.items():
             while self._next[client] < len(done):
                 await self._post_next(client)
-                if self.home.home.boundary == END:
+                if self.leader.leader.boundary == END:
                     await self.finish()
                     return
-        while self.replica.home.source.position < self.home.home.source.position:
+        while self.replica.leader.source.position < self.leader.leader.source.position:
             await self.ship(600)
         await self.settle()
         for (client, number), missed in self.answers.items():  # again: nothing happens
@@ -360,14 +360,14 @@ class Town:
             assert (posted.duplicate, list(posted.missed)) == (True, missed)
         await self.end()
         await self.all_settled()
-        await self.third.join(self.home, 7)
-        await self.third.home.settle(self.third.home.source.position, 0.0)
+        await self.third.join(self.leader, 7)
+        await self.third.leader.settle(self.third.leader.source.position, 0.0)
         for peer in self.peers:
-            while peer.home.log.boundary < END:
-                await peer.home.advance(0.0)
+            while peer.leader.log.boundary < END:
+                await peer.leader.advance(0.0)
 
     async def all_settled(self) -> None:
-        while self.replica.home.source.position < self.home.home.source.position:
+        while self.replica.leader.source.position < self.leader.leader.source.position:
             await self.ship(600)
         await self.settle()
         await self.tell()
@@ -401,11 +401,11 @@ def check(town: Town) -> None:
             model.reopen()
             continue
         assert model.take(town.acts[client][number]) == town.answers[client, number]
-    times = [time for log in town.home.home.logs[:2] for time in stimes(contents(log))]
+    times = [time for log in town.leader.leader.logs[:2] for time in stimes(contents(log))]
     earliest = max(times, default=0) - town.history_us
-    last = [contents(log) for log in town.home.home.logs]
+    last = [contents(log) for log in town.leader.leader.logs]
     for peer in town.peers:
-        revised, stable, late = (contents(log) for log in peer.home.logs)
+        revised, stable, late = (contents(log) for log in peer.leader.logs)
         found = folded(stable, [revised])
         known = [{name: row[name] for name in found.column_names} for row in model.rows]
         assert after(as_rows(found), earliest) == after(known, earliest)
@@ -413,7 +413,7 @@ def check(town: Town) -> None:
         assert values(late)[late.num_rows - common :] == values(last[2])[-common or END :]
         assert late.column("seq").to_pylist() == sorted(set(late.column("seq").to_pylist()))
         for number, upto, table in peer.seen:
-            since = max(peer.home.logs[number].start, town.home.home.logs[number].start)
+            since = max(peer.leader.logs[number].start, town.leader.leader.logs[number].start)
             assert cut(table, since, END) == cut(last[number], since, upto)
 
 

@@ -56,8 +56,8 @@ class Replica:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def lead(self, fence: int) -> None:
-        self.replica.lead(fence)
+    def lead(self, term_number: int) -> None:
+        self.replica.lead(term_number)
         self.replica.settling.leading = True
 
     def cut(self) -> None:

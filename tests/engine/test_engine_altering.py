@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import trio
 from engine_peers import DEADLINE_S, make_stream, open_town, received, rows, schema_of, until
-from homes_town import keeper, new_home, siblings
+from leaders_town import keeper, new_leader, siblings
 
 from engine.objects.alteration import Alteration, altered
 from engine.objects.definitions import Idle, StreamDefinition
-from engine.streams.kept import KeptEntry, Role
+from engine.streams.stream_state import Role, StoredStream
 from overlay.errors import (
     ConflictError,
     InvalidInputError,
@@ -43,8 +43,8 @@ async def test_at_any_peer_of_the_owner_and_for_good(tmp_path: Path) -> None:
             late = await definition_at(far, f"{stream}/late")
             assert (late.readers, late.history_us) == (("utah.edu",), 9)
         await town.restart(home)
-        assert home.kept("s").entry.stream == now
-        assert home.kept("s").log.retention.history_us == 9
+        assert home.state("s").entry.stream == now
+        assert home.state("s").log.retention.history_us == 9
         async with other.client() as far:
             await far.alter_stream(stream, Alteration(writers=("*",)))
             assert (await definition_at(far, stream)).edition == 3
@@ -57,9 +57,9 @@ async def test_less_slack_counts_at_once_and_more_from_then_on(tmp_path: Path) -
             stream = await make_stream(client, mit, "s", slack_us=100)
             await client.post_event(stream, rows([(50, 1), (60, 2)]))
             await client.flush()
-            assert mit.kept("s").log.boundary < 50
+            assert mit.state("s").log.boundary < 50
             await client.alter_stream(stream, Alteration(slack_us=0))
-            await until(lambda: mit.kept("s").log.boundary == 59)
+            await until(lambda: mit.state("s").log.boundary == 59)
             await client.alter_stream(stream, Alteration(slack_us=50))
             await client.post_event(stream, rows([(100, 3), (61, 4)]))
             await client.post_event(stream, rows([(55, 5)]), boundary=100)
@@ -110,17 +110,17 @@ async def test_a_mirror_learns_what_its_stream_is_now(tmp_path: Path) -> None:
         async with mit.client() as owner, utah.client() as guest:
             stream = await make_stream(owner, mit, "s")
             entry = await guest.stream_entry(stream)
-            kept = await utah.up.engine.followers.follow(entry, "a test")
-            assert kept.role is Role.MIRROR
+            state = await utah.up.engine.followers.follow(entry, "a test")
+            assert state.role is Role.MIRROR
             await owner.post_event(stream, rows([(1, 1)]), boundary=1)
-            await until(lambda: kept.log.boundary == 1)
+            await until(lambda: state.log.boundary == 1)
             await owner.alter_stream(stream, Alteration(readers=("utah.edu",)))
-            await until(lambda: kept.entry.stream.readers == ("utah.edu",))
+            await until(lambda: state.entry.stream.readers == ("utah.edu",))
             await owner.post_event(stream, rows([(2, 2)]), boundary=2)
-            await until(lambda: kept.log.boundary == 2)
-            folder = utah.up.engine.store.folder_of(kept.key)
-            stored = load_json(folder / "stream.json", KeptEntry, mend="")
-            assert stored == KeptEntry(kept.entry, Role.MIRROR), "a restart knows it too"
+            await until(lambda: state.log.boundary == 2)
+            folder = utah.up.engine.store.folder_of(state.key)
+            stored = load_json(folder / "stream.json", StoredStream, mend="")
+            assert stored == StoredStream(state.entry, Role.MIRROR), "a restart knows it too"
 
 
 async def test_what_cannot_be_altered_is_refused(tmp_path: Path) -> None:
@@ -154,10 +154,12 @@ async def test_a_home_that_is_away_is_said(tmp_path: Path) -> None:
         async with other.client(patience_s=0.5) as far:
             await far.stream_entry(stream)
             await town.stop(home)
-            with pytest.raises(UnavailableError, match=f"its home, peer {home_id[:8]}, cannot be"):
+            with pytest.raises(
+                UnavailableError, match=f"its leader, peer {home_id[:8]}, cannot be"
+            ):
                 await far.alter_stream(stream, Alteration(slack_us=1))
         await town.start(home)
-        assert home.kept("s").entry.stream.edition == 0
+        assert home.state("s").entry.stream.edition == 0
 
 
 async def test_the_next_home_goes_by_it(tmp_path: Path) -> None:
@@ -165,9 +167,9 @@ async def test_the_next_home_goes_by_it(tmp_path: Path) -> None:
     async with siblings(tmp_path, 4) as (town, peers):
         async with peers[0].client() as client:
             stream = await make_stream(client, peers[0], "s", k_safety=1, slack_us=100)
-        electors = keeper(peers[0], stream).election.ballot.electors
-        places = [place for place in peers if place.id in electors]
-        (side,) = [place for place in peers if place.id not in electors]
+        voters = keeper(peers[0], stream).election.ballot.voters
+        places = [place for place in peers if place.id in voters]
+        (side,) = [place for place in peers if place.id not in voters]
         async with side.client() as client:
             first = peers[0]
             await client.post_event(stream, rows([(50, 1), (60, 2)]))
@@ -176,7 +178,7 @@ async def test_the_next_home_goes_by_it(tmp_path: Path) -> None:
             await client.post_event(stream, rows([(70, 3), (66, 4)]))
             await client.flush()
             await town.stop(first)
-            home = await new_home(places, stream)
+            home = await new_leader(places, stream)
             now = keeper(home, stream).entry.stream
             assert (now.slack_us, now.readers, now.edition) == (5, ("utah.edu",), 1)
             await until_defined(client, now)
@@ -184,9 +186,9 @@ async def test_the_next_home_goes_by_it(tmp_path: Path) -> None:
             await client.flush()
             await client.alter_stream(stream, Alteration(readers=("*",)))
             await town.start(first)
-            await until(lambda: keeper(first, stream).election.home == home.id)
+            await until(lambda: keeper(first, stream).election.leader == home.id)
             await town.stop(home)
-            again = await new_home(places, stream, besides=home)
+            again = await new_leader(places, stream, besides=home)
             assert keeper(again, stream).entry.stream.edition == 2
             await until_defined(client, keeper(again, stream).entry.stream)
             found = await received(client.subscribe(stream), 6)

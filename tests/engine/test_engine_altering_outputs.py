@@ -38,9 +38,9 @@ def says_utah(definition: StreamDefinition) -> bool:
 
 
 def at_worker(place: Place, stream: str) -> StreamDefinition:
-    kept = place.up.engine.store.get(stream, OUTPUT)
-    assert kept is not None, "it is the task's worker"
-    return kept.entry.stream
+    state = place.up.engine.store.get(stream, OUTPUT)
+    assert state is not None, "it is the task's worker"
+    return state.entry.stream
 
 
 @pytest.mark.usefixtures("made")
@@ -57,22 +57,22 @@ async def test_a_restart_and_workers_know_it(tmp_path: Path) -> None:
             assert at_worker(two, out).readers == ("*",)
             await far.alter_stream(out, UTAH)
             assert says_utah((await far.stream_entry(out)).stream)
-            assert says_utah(one.kept("out").entry.stream)
+            assert says_utah(one.state("out").entry.stream)
             await until(lambda: says_utah(at_worker(two, out)), "its worker is told")
             with pytest.raises(InvalidInputError, match="it has no slack"):
                 await client.alter_stream(out, Alteration(slack_us=1))
-            edition = one.kept("out").entry.stream.edition
+            edition = one.state("out").entry.stream.edition
             await client.alter_stream(out, UTAH)
-            assert one.kept("out").entry.stream.edition == edition, "the same again"
+            assert one.state("out").entry.stream.edition == edition, "the same again"
         await town.restart(one)
-        assert says_utah(one.kept("out").entry.stream)
+        assert says_utah(one.state("out").entry.stream)
         await town.restart(two)
         await until(lambda: bool(two.up.engine.assignments.all()))
         await until(lambda: says_utah(at_worker(two, out)))
         async with one.client() as client:
-            await one.up.engine.mover.take_home(out)
+            await one.up.engine.mover.take_back(out)
             await client.alter_stream(out, Alteration(readers=("*",)))
-            now = one.kept("out").entry.stream
+            now = one.state("out").entry.stream
             assert (now.readers, now.history_us) == (("*",), 123)
             assert now.edition > edition
             await one.up.engine.mover.move(out, two.id, Deal(giver=one.id))
@@ -97,9 +97,9 @@ async def test_its_successor_goes_by_it(tmp_path: Path, made: Made, mode: Mode) 
         async with home.client() as poster:
             serving = secondary.up.engine.store
             await until(lambda: serving.serving(out) is not None, "it has taken over")
-            kept = serving.serving(out)
-            assert kept is not None
-            assert says_utah(kept.entry.stream)
+            state = serving.serving(out)
+            assert state is not None
+            assert says_utah(state.entry.stream)
             await poster.alter_stream(out, Alteration(readers=("*",)))
             after = (await poster.stream_entry(out)).stream
             assert after.readers == ("*",)

@@ -34,24 +34,24 @@ STEPS = st.lists(
 
 @dataclass
 class Pair:
-    """The home of a stream and its replica.
+    """The leader of a stream and its replica.
 
     Attributes:
-        acknowledged: the definition that both have. expected: the home's.
+        acknowledged: the definition that both have. expected: the leader's.
     """
 
     folder: Path
-    fence: int = 2
+    term_number: int = 2
     places: int = 0
     sequence: int = 0
     acknowledged: StreamDefinition = FIRST
     expected: StreamDefinition = FIRST
-    home: Replica = field(init=False)
+    leader: Replica = field(init=False)
     replica: Replica = field(init=False)
 
     def __post_init__(self) -> None:
-        self.home, self.replica = self.place(), self.place()
-        self.home.lead(self.fence)
+        self.leader, self.replica = self.place(), self.place()
+        self.leader.lead(self.term_number)
 
     def place(self) -> Replica:
         self.places += 1
@@ -60,24 +60,24 @@ class Pair:
     def do(self, step: Step) -> None:
         match step:
             case "alter", slack_us:
-                before = self.home.source.definition
+                before = self.leader.source.definition
                 assert before is not None
                 now = structs.replace(before, slack_us=slack_us, edition=before.edition + 1)
-                self.home.source.alter(now)
+                self.leader.source.alter(now)
                 self.expected = now
             case "post", stime:
                 self.sequence += 1
                 data = body([(stime, stime), (stime + 7, stime)])
-                self.home.source.post(Writer("p"), self.sequence, data, now=NOW)
+                self.leader.source.post(Writer("p"), self.sequence, data, now=NOW)
             case "acknowledge", limit:
-                self.replica.take(self.home, limit)
-                for each in (self.home, self.replica):
+                self.replica.take(self.leader, limit)
+                for each in (self.leader, self.replica):
                     each.settle(self.replica.source.position)
                 self.acknowledged = self.expected
             case "crash", 0:
-                self.home.config = CONFIG.of(self.acknowledged)
-                self.home.crash()
-                self.home.lead(self.fence)
+                self.leader.config = CONFIG.of(self.acknowledged)
+                self.leader.crash()
+                self.leader.lead(self.term_number)
             case "crash", _:
                 self.replica.config = CONFIG.of(self.acknowledged)
                 self.replica.crash()
@@ -85,29 +85,29 @@ class Pair:
                 self.take_over(FIRST if old_config else self.acknowledged)
 
     def take_over(self, known: StreamDefinition) -> None:
-        """The home is gone for good, with what it alone had; another peer becomes the replica."""
-        self.home.close()
+        """The leader is gone for good, with what it alone had; another peer becomes the replica."""
+        self.leader.close()
         self.replica.config = CONFIG.of(known)
-        self.fence += 1
-        self.home = self.replica
-        self.home.crash()
-        self.home.lead(self.fence)
+        self.term_number += 1
+        self.leader = self.replica
+        self.leader.crash()
+        self.leader.lead(self.term_number)
         self.replica = self.place()
-        self.sequence = self.home.source.acceptance.last_of(Writer("p"))
-        now = self.home.source.definition
+        self.sequence = self.leader.source.acceptance.last_of(Writer("p"))
+        now = self.leader.source.definition
         assert now is not None
         self.expected = now
-        self.do(("acknowledge", 500))  # it is the home once its replica is in step
+        self.do(("acknowledge", 500))  # it is the leader once its replica is in step
 
     def check(self) -> None:
-        now = self.home.source.definition
+        now = self.leader.source.definition
         assert now == self.expected
         assert now.edition >= self.acknowledged.edition
         if now.edition == self.acknowledged.edition:
             assert now == self.acknowledged
 
     def close(self) -> None:
-        self.home.close()
+        self.leader.close()
         self.replica.close()
 
 
@@ -121,10 +121,10 @@ def test_the_newest_counts_whatever_happens(
         pair.do(step)
         pair.check()
     pair.do(("acknowledge", 500))
-    home, replica = pair.home.source, pair.replica.source
-    assert replica.definition == home.definition == pair.expected
-    assert replica.boundary == home.boundary, "less slack counts at the same place"
-    for each in (pair.home, pair.replica):
+    leader, replica = pair.leader.source, pair.replica.source
+    assert replica.definition == leader.definition == pair.expected
+    assert replica.boundary == leader.boundary, "less slack counts at the same place"
+    for each in (pair.leader, pair.replica):
         each.cut()
-    assert pair.home.rows == pair.replica.rows
+    assert pair.leader.rows == pair.replica.rows
     pair.close()

@@ -55,7 +55,7 @@ async def test_a_task_that_moves_while_its_query_is_published_is_published_where
     catalog, believed = SlowCatalog(), list[Term]()
     entry = SimpleNamespace(stream=SimpleNamespace(name=STREAM))
     placed: Any = SimpleNamespace(
-        name=STREAM, kept=SimpleNamespace(entry=entry), current=placed_at("")
+        name=STREAM, state=SimpleNamespace(entry=entry), current=placed_at("")
     )
     query = SimpleNamespace(edition=0)
     name = "medusa://mit.edu/q"
@@ -78,14 +78,14 @@ async def test_a_task_that_moves_while_its_query_is_published_is_published_where
         placed.current = placed_at("cc")
         await running.publish_term(placed, announcements)
         catalog.published.set()
-    assert catalog.named == [Producer(STREAM, worker="cc", secondary="bb", fence=7)] * 2
+    assert catalog.named == [Producer(STREAM, worker="cc", secondary="bb", term_number=7)] * 2
     assert believed == [Term(STREAM, 7)] * 2
 
 
 async def test_a_restart_goes_on_while_another_peer_publishes_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that took it over, say: which of the two counts is decided by their fences."""
+    """One that took it over, say: which of the two counts is decided by their terms."""
     interpret(monkeypatch)
     publish, refused, published = Announcements.publish_entry, 0, 0
 

@@ -112,7 +112,7 @@ async def test_the_snapshot_says_who_has_a_query_and_who_lives(tmp_path: Path, m
                 assert (each.query, each.mode) == (mit.name("q"), mode)
                 assert (each.primary, each.secondary) == (mit.id, other.id)
             assert (primary.role, secondary.role) == ("primary", "secondary")
-            assert primary.fence == secondary.fence
+            assert primary.term_number == secondary.term_number
             if mode in KEEPS_NO_OUTPUTS:
                 assert (primary.behind_us, secondary.behind_us) == (UNKNOWN, UNKNOWN)
 

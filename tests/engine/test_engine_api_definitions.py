@@ -141,11 +141,11 @@ async def test_a_sibling_carries_it_out(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
         one, two = await town.settle_all("mit.edu", "mit.edu")
         async with one.client() as client, two.client() as other:
-            source = await make_stream(client, one, "s", home=two.id)
-            assert two.kept("s").home is not None
+            source = await make_stream(client, one, "s", leader=two.id)
+            assert two.state("s").leader is not None
             assert one.up.engine.store.get(source) is None
-            # created again, with the home named, with no home named, at either peer
-            await make_stream(client, one, "s", home=two.id)
+            # created again, with the leader named, with no leader named, at either peer
+            await make_stream(client, one, "s", leader=two.id)
             await make_stream(other, one, "s")
             await make_stream(client, one, "s")
             assert one.up.engine.store.get(source) is None
@@ -181,14 +181,14 @@ async def test_streams_that_cannot_be(tmp_path: Path) -> None:
                     "created with the query",
                 ),
                 (
-                    StreamDefinition(mit.name("s"), schema.name, home="ab"),
+                    StreamDefinition(mit.name("s"), schema.name, leader="ab"),
                     InvalidInputError,
                     "peer",
                 ),
                 (
-                    StreamDefinition(mit.name("s"), schema.name, home=utah.id),
+                    StreamDefinition(mit.name("s"), schema.name, leader=utah.id),
                     InvalidInputError,
-                    r"its home must be a peer of mit\.edu; .* is one of utah\.edu",
+                    r"its leader must be a peer of mit\.edu; .* is one of utah\.edu",
                 ),
             ]
             for stream, kind, text in refused:
@@ -269,9 +269,11 @@ async def test_a_declared_stream_becomes_the_output(tmp_path: Path) -> None:
             )
             with pytest.raises(ConflictError, match=r"posted has been posted to"):
                 await client.create_query(two_outputs)
-            assert mit.kept("declared").home is not None, "the refusal has not cost the other one"
+            assert mit.state("declared").leader is not None, (
+                "the refusal has not cost the other one"
+            )
             await client.create_query(passing(mit, "q", source, declared))
-            assert mit.kept("declared").home is None
+            assert mit.state("declared").leader is None
             other = StreamDefinition(mit.name("narrow"), mit.name("narrow"))
             narrow = msgspec.structs.replace(
                 schema_of("mit.edu", "narrow"), fields=(Field("v", FieldType.INT),), time=None

@@ -94,7 +94,7 @@ async def test_who_may_post(tmp_path: Path) -> None:
             connection = await utah.up.engine.overlay.connect(bytes.fromhex(mit.id))
             with pytest.raises(NotAuthorisedError, match=r"utah\.edu may not post"):
                 await post_one(connection, own, 1, rows([(1, 1)]))
-            assert mit.kept("own").log.boundary == BEGINNING
+            assert mit.state("own").log.boundary == BEGINNING
 
 
 async def test_what_does_not_fit_is_refused_where_it_enters(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ async def test_promises_late_tuples_and_the_end(tmp_path: Path) -> None:
             assert (poster.rows, poster.late) == (2, 1)
             await client.post_event(stream, None, boundary=150)
             assert await received(following, 2) == [(90, 2), (100, 1)]
-            await until(lambda: mit.kept("s").log.boundary == 150)
+            await until(lambda: mit.state("s").log.boundary == 150)
             await client.post_event(stream, rows([(150, 4), (151, 5)]), end=True)
             await poster.flush()
             await client.post_event(stream, rows([(999, 6)]))
@@ -213,7 +213,7 @@ async def test_a_stream_of_the_present_goes_on_by_the_clock(tmp_path: Path) -> N
             now = int(wall_clock() * 1e6)
             await client.post_event(stream, rows([(now, 1)]))
             assert await received(client.subscribe(stream), 1) == [(now, 1)]
-            await until(lambda: mit.kept("s").log.boundary > now + 200_000)
+            await until(lambda: mit.state("s").log.boundary > now + 200_000)
             await client.post_event(stream, rows([(now, 1)]), boundary=END + 1)
             with pytest.raises(InvalidInputError, match="boundary"):
                 await client.flush()
@@ -238,7 +238,7 @@ async def test_no_room_left_is_told_and_passes(
                         await impatient.flush()
                         sent += count
                         boundary = sent - 2
-                        await until(lambda b=boundary: mit.kept("s").log.boundary >= b)
+                        await until(lambda b=boundary: mit.state("s").log.boundary >= b)
                 with pytest.raises(StorageFullError):  # noqa: PT012
                     async with utah.client(patience_s=0.2) as far:
                         writable = await make_stream(client, mit, "w", writers=("*",))

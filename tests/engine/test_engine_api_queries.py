@@ -52,7 +52,7 @@ async def pass_time(client: AsyncMedusaClient, place: Place, stream: str, stimes
     """A row at each microsecond, all in the log as one epoch."""
     await client.post_event(stream, rows([(s, s) for s in stimes]), boundary=stimes[-1])
     await client.flush()
-    await until(lambda: place.kept(stream).log.boundary >= stimes[-1])
+    await until(lambda: place.state(stream).log.boundary >= stimes[-1])
 
 
 def odd_rows(stimes: range) -> list[Row]:
@@ -100,7 +100,7 @@ async def test_a_stopped_query_misses_nothing(tmp_path: Path) -> None:
             assert await to_the_end(here) == odd_rows(range(20, 50))
             assert await to_the_end(there) == odd_rows(range(20, 50))
             # nothing is held any more by those that have come to the end: history alone counts
-            await until(lambda: mit.kept(source).log.start >= 39)
+            await until(lambda: mit.state(source).log.start >= 39)
 
 
 async def test_a_deleted_query_makes_room_for_another(tmp_path: Path) -> None:
@@ -116,11 +116,11 @@ async def test_a_deleted_query_makes_room_for_another(tmp_path: Path) -> None:
             # the stream's home keeps nothing for the mirror that is gone
             for first in (10, 20, 30):
                 await pass_time(client, mit, source, range(first, first + 10))
-            await until(lambda: mit.kept(source).log.start >= 29)
+            await until(lambda: mit.state(source).log.start >= 29)
             await other.create_query(counting(utah, "q", source, utah.name("out")))
             await other.start_query(utah.name("q"))
             await client.post_event(source, None, end=True)
-            start = mit.kept(source).log.start + 1
+            start = mit.state(source).log.start + 1
             expected = [(k, min(10, 40 - k)) for k in range(start, 40, 5)]
             async with mit.client() as another:  # one remembers what its streams look like
                 assert await windows(another.subscribe(utah.name("out"))) == expected
@@ -156,7 +156,7 @@ async def test_where_the_beginning_is_gone_no_window_is_partial(tmp_path: Path) 
             source = await make_stream(client, mit, "s", history_us=30)
             for first in range(0, 100, 10):
                 await pass_time(client, mit, source, range(first, first + 10))
-            await until(lambda: mit.kept(source).log.start == 69)
+            await until(lambda: mit.state(source).log.start == 69)
             for place, by in ((mit, client), (utah, other)):
                 await by.create_query(counting(place, "q", source, place.name("out")))
                 await by.start_query(place.name("q"))
@@ -164,7 +164,7 @@ async def test_where_the_beginning_is_gone_no_window_is_partial(tmp_path: Path) 
             expected = [(70, 10), (75, 10), (80, 10), (85, 10), (90, 10), (95, 5)]
             for place in (mit, utah):
                 assert await windows(client.subscribe(place.name("out"))) == expected
-            assert utah.kept(source).log.start == 69
+            assert utah.state(source).log.start == 69
 
 
 async def test_a_task_that_fails_says_why_and_goes_on(

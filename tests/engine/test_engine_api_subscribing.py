@@ -43,12 +43,12 @@ async def test_from_a_boundary_and_from_one_too_old(tmp_path: Path) -> None:
             for stime in (10, 20, 30, 40, 50):
                 await client.post_event(stream, rows([(stime, stime)]), boundary=stime)
                 await client.flush()
-                await until(lambda b=stime: mit.kept("s").log.boundary == b)
-            await until(lambda: mit.kept("s").log.start == 30)
-            kept = [(40, 40), (50, 50)]
+                await until(lambda b=stime: mit.state("s").log.boundary == b)
+            await until(lambda: mit.state("s").log.start == 30)
+            state = [(40, 40), (50, 50)]
             for reader in (client, other):
                 assert await received(reader.subscribe(stream, after=40), 1) == [(50, 50)]
-                assert await received(reader.subscribe(stream), len(kept)) == kept
+                assert await received(reader.subscribe(stream), len(state)) == state
                 with pytest.raises(NotRetainedError, match="from boundary 30 on"):
                     await anext(reader.subscribe(stream, after=5))
                 with pytest.raises(NotFoundError, match=r"edu/none"):
@@ -64,7 +64,7 @@ async def test_a_stream_that_begins_late_is_read_from_there_by_who_asked_before(
         mit = await town.settle("mit.edu")
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s")
-            kept = mit.kept("s")
+            state = mit.state("s")
             followed: list[tuple[int, int]] = []
 
             async def pull() -> None:
@@ -78,9 +78,9 @@ async def test_a_stream_that_begins_late_is_read_from_there_by_who_asked_before(
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(pull)
                 nursery.start_soon(follow)
-                await until(lambda: kept.subscribers == 1)
+                await until(lambda: state.subscribers == 1)
                 await trio.sleep(0.1)  # the pull waits, too
-                kept.log.begin(348)
+                state.log.begin(348)
                 await client.post_event(stream, rows([(350, 7)]), boundary=350)
             assert followed == [(350, 7)]
 
@@ -195,7 +195,7 @@ async def test_a_slow_reader_holds_nobody_up_and_fills_no_memory(tmp_path: Path)
                 moved += len(await received(quick, 1))
                 assert pa.total_allocated_bytes() - total < 40 * 2**20
             assert moved >= (rounds - 1) * count
-            log = mit.kept("s").log
+            log = mit.state("s").log
             assert log.bytes > 8 * 2**20, "the slow ones are waited for"
             await client.post_event(stream, None, end=True)
             for reader in slow:
@@ -224,9 +224,9 @@ async def test_a_named_subscriber_is_waited_for(tmp_path: Path) -> None:
                 for stream in streams.values():
                     await client.post_event(stream, rows([(stime, number)]), boundary=stime)
                     await client.flush()
-                    kept = mit.kept(stream)
-                    await until(lambda k=kept, b=stime: k.log.boundary == b)
-            await until(lambda: mit.kept("unnamed").log.start >= 30, "history alone counts")
+                    state = mit.state(stream)
+                    await until(lambda k=state, b=stime: k.log.boundary == b)
+            await until(lambda: mit.state("unnamed").log.start >= 30, "history alone counts")
             async with utah.client() as other:
                 named = other.subscribe(streams["me"], after=20, subscriber="me")
                 assert await received(named, 3) == [(30, 3), (40, 4), (50, 5)]
@@ -245,8 +245,8 @@ async def test_nobodys_name_is_that_of_what_a_peer_itself_waits_for(
         async with mit.client() as client, evil.client() as other:
             stream = await make_stream(client, mit, "s")
             await client.post_event(stream, rows([(10, 1), (20, 2), (30, 3)]), boundary=30)
-            await until(lambda: mit.kept("s").log.boundary == 30)
-            log = mit.kept("s").log
+            await until(lambda: mit.state("s").log.boundary == 30)
+            log = mit.state("s").log
             log.hold(Hold(kind, mit.name("q")), 5)
             following = other.subscribe(stream, after=20, subscriber=mit.name("q"))
             assert await received(following, 1) == [(30, 3)]
@@ -264,8 +264,8 @@ async def test_a_lease_runs_out(tmp_path: Path) -> None:
             for stime in (20, 30, 40):
                 await client.post_event(stream, rows([(stime, 1)]), boundary=stime)
                 await client.flush()
-                await until(lambda b=stime: mit.kept("s").log.boundary == b)
-            await until(lambda: mit.kept("s").log.start >= 20)
+                await until(lambda b=stime: mit.state("s").log.boundary == b)
+            await until(lambda: mit.state("s").log.start >= 20)
 
 
 async def test_a_peer_that_is_starting_or_stopping(
@@ -344,8 +344,8 @@ async def test_a_producer_that_hangs_up_is_asked_again(
                 box = Filter("f", stream, (utah.name("out"),), ("value > 1",))
                 await other.create_query(Query(utah.name("q"), (box,)))
                 await until(lambda: calls >= 3)
-            await until(lambda: utah.kept(stream).log.boundary == 10)
-            assert utah.kept(stream).log.rows == 1
+            await until(lambda: utah.state(stream).log.boundary == 10)
+            assert utah.state(stream).log.rows == 1
 
 
 async def test_hostile_acknowledgements(tmp_path: Path) -> None:

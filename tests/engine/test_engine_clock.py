@@ -130,7 +130,7 @@ async def test_a_clock_that_is_set_wrong_and_back_while_peers_run_is_said_and_ch
             until_s = mit.wall() + 1 + (wrong_s if abs(wrong_s) <= AGREE_S else 0)
             arrived = await received(client.subscribe(mit.name("arriving")), 4)
             assert begun - 1 <= arrived[0][0] / 1e6 <= arrived[-1][0] / 1e6 <= until_s
-            assert begun - 1 <= mit.kept("ticking").log.boundary / 1e6 <= until_s
+            assert begun - 1 <= mit.state("ticking").log.boundary / 1e6 <= until_s
             assert any("clock leap from" in text and "set it" in text for text in mit.errors())
 
 
@@ -139,7 +139,7 @@ async def test_an_idle_stream_goes_on_while_the_clock_is_behind(tmp_path: Path) 
         mit = await town.settle("mit.edu")
         async with mit.client() as client:
             await make_stream(client, mit, "ticking", idle=Idle.CLOCK)
-            log = mit.kept("ticking").log
+            log = mit.state("ticking").log
             await until(lambda: log.boundary > 0)
             mit.clock_off_s = -50 * MINUTE
             await trio.sleep(0.1)
@@ -185,20 +185,20 @@ async def test_a_stream_far_behind_its_clock_is_not_taken_there_before_it_is_con
         mit = await town.settle("mit.edu")
         async with mit.client() as client:
             await make_stream(client, mit, "ticking", idle=Idle.CLOCK)
-            await until(lambda: mit.kept("ticking").log.boundary > 0)
+            await until(lambda: mit.state("ticking").log.boundary > 0)
         for off_s in (100 * DAY, 0.0):
             await town.stop(mit)
             mit.clock_off_s = off_s
             await town.start(mit)
             await trio.sleep(0.3)
         now_us = int(mit.wall() * 1e6)
-        assert mit.kept("ticking").log.boundary <= now_us
+        assert mit.state("ticking").log.boundary <= now_us
         # a clock that has stood for long enough is believed
         monkeypatch.setattr("overlay.clock.HOLD_S", 0.2)
         await town.stop(mit)
         mit.clock_off_s = 2 * DAY
         await town.start(mit)
-        await until(lambda: mit.kept("ticking").log.boundary > now_us + 1.9 * DAY * 1e6)
+        await until(lambda: mit.state("ticking").log.boundary > now_us + 1.9 * DAY * 1e6)
         # and one whose boundary is ahead of the clock says so
         await town.stop(mit)
         mit.clock_off_s = 0.0
@@ -210,7 +210,7 @@ async def test_a_stream_far_behind_its_clock_is_not_taken_there_before_it_is_con
 async def test_a_query_of_a_wrong_clock_is_believed_once_the_clock_is_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarted: bool
 ) -> None:
-    """Its fence was of the future, and so would every later one have been."""
+    """Its term was of the future, and so would every later one have been."""
     monkeypatch.setattr("overlay.clock.HOLD_S", 0.1)
     async with open_town(tmp_path) as town:
         mit = await town.settle("mit.edu")
@@ -220,14 +220,14 @@ async def test_a_query_of_a_wrong_clock_is_believed_once_the_clock_is_right(
         async with mit.client() as client:
             await own_something(mit, client)
 
-        def fence() -> int:
+        def term_number() -> int:
             return mit.up.engine.queries.get(mit.name("odd")).stored.term.number
 
-        assert fence() > QUERIES.latest(mit.wall() - DAY)
+        assert term_number() > QUERIES.latest(mit.wall() - DAY)
         mit.clock_off_s = 0.0
         if restarted:
             await town.restart(mit)
-        await until(lambda: 0 < fence() <= QUERIES.latest(mit.wall()))
+        await until(lambda: 0 < term_number() <= QUERIES.latest(mit.wall()))
         assert any("term" in text and "wrong clock" in text for text in mit.errors())
         utah = await town.settle("utah.edu")
         await town.acquainted(mit, utah)
@@ -246,14 +246,14 @@ async def test_a_term_of_the_future_by_a_sibling_is_outdone(tmp_path: Path) -> N
             await own_something(mit, client)
             stream = mit.name("odds")
             assert await received(far.subscribe(stream), 1) == [(1, 1)]
-            for fence in (2**62, QUERIES.latest(mit.wall() + 3600)):
-                claim = Producer(stream, fence=fence)
+            for term_number in (2**62, QUERIES.latest(mit.wall() + 3600)):
+                claim = Producer(stream, term_number=term_number)
                 await thief.up.engine.catalog.publish(PRODUCER, ObjectName.parse(stream), claim)
                 thief.up.engine.overlay.gossip.publish(
-                    encode(Digest(0, 1, (Version(key_of(stream), fence, 7),)))
+                    encode(Digest(0, 1, (Version(key_of(stream), term_number, 7),)))
                 )
                 stored = mit.up.engine.queries.get(mit.name("odd")).stored
-                term = WrittenTerm(fence, thief.id, mit.id)
+                term = WrittenTerm(term_number, thief.id, mit.id)
                 lie = StandBy(msgspec.structs.replace(stored, written_term=term))
                 connection = await thief.up.engine.overlay.connect(bytes.fromhex(mit.id))
                 with pytest.raises(InvalidInputError, match="of the future: check the clock"):

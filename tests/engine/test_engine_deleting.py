@@ -26,7 +26,7 @@ from engine.objects.alteration import Alteration
 from engine.objects.definitions import StreamDefinition, StreamEntry
 from engine.objects.schema import END
 from engine.objects.view import Last, View
-from engine.streams.kept import LogKey
+from engine.streams.stream_state import LogKey
 from overlay.errors import (
     ConflictError,
     InvalidInputError,
@@ -69,7 +69,7 @@ async def test_at_any_peer_all_of_a_stream_goes_for_good(tmp_path: Path) -> None
         home, other = await town.settle_all("mit.edu", "mit.edu")
         async with home.client() as near, other.client() as far:
             stream = await make_stream(near, home, "s")
-            kept = await make_stream(near, home, "kept")
+            state = await make_stream(near, home, "kept")
             await near.post_event(stream, rows([(5, 1), (9, 2)]), boundary=9)
             await near.post_event(stream, rows([(1, 3)]))
             await near.flush()
@@ -79,7 +79,7 @@ async def test_at_any_peer_all_of_a_stream_goes_for_good(tmp_path: Path) -> None
         await town.restart(home)
         async with home.client() as near:
             await gone(near, stream)
-            assert (await near.stream_entry(kept)).stream.name == kept
+            assert (await near.stream_entry(state)).stream.name == state
             assert await make_stream(near, home, "s", slack_us=3) == stream
             await near.post_event(stream, rows([(1, 7)]), boundary=9)
             await near.flush()
@@ -119,7 +119,7 @@ async def test_who_reads_a_stream_is_named_and_keeps_it(tmp_path: Path) -> None:
                 owner, stream, "a subscriber of mit.edu (connected now: end it there)"
             )
             plain.close()
-            assert mit.kept("s").log.rows == 1, "it is all there"
+            assert mit.state("s").log.rows == 1, "it is all there"
             stream = await make_stream(owner, mit, "t")
             late = owner.subscribe(f"{stream}/late", subscriber="late")
             with trio.move_on_after(0.2):
@@ -140,7 +140,7 @@ async def test_a_subscriber_that_is_gone_can_be_forgotten(tmp_path: Path) -> Non
                 desk = client.subscribe(stream, subscriber="desk")
                 await received(desk, 1)
                 desk.close()
-            await until(lambda: mit.kept("s").subscribers == 0)
+            await until(lambda: mit.state("s").subscribers == 0)
             with pytest.raises(ConflictError) as error:
                 await owner.delete_stream(stream)
             away = r"subscriber desk of mit\.edu \(away, waited for until \d{4}-[^)]* UTC: `medusa"
@@ -153,7 +153,7 @@ async def test_a_subscriber_that_is_gone_can_be_forgotten(tmp_path: Path) -> Non
                 with pytest.raises(NotFoundError, match=re.escape(told)):
                     await owner.forget_subscriber(stream, name)
             await owner.alter_stream(stream, Alteration(readers=()))
-            await until(lambda: not mit.up.engine.subscriptions.readers(mit.kept("s")))
+            await until(lambda: not mit.up.engine.subscriptions.readers(mit.state("s")))
             await owner.delete_stream(stream)
 
 
@@ -166,7 +166,7 @@ async def test_who_has_taken_leave_is_no_reader(tmp_path: Path) -> None:
             await guest.create_query(passing(utah, "q", stream, utah.name("out")))
             await refused_for(owner, stream, f"peer {utah.id[:8]} of utah.edu")
             await guest.delete_query(utah.name("q"))
-            await until(lambda: not mit.up.engine.subscriptions.readers(mit.kept("s")))
+            await until(lambda: not mit.up.engine.subscriptions.readers(mit.state("s")))
             await owner.delete_stream(stream)
             await gone(guest, stream)
 
@@ -265,7 +265,7 @@ async def ended(client: AsyncMedusaClient, place: Place, path: str) -> str:
     await client.post_event(stream, rows([(10, 1), (30, 2)]), boundary=12)
     await client.post_event(stream, rows([(28, 3)]), end=True)
     await client.flush()
-    await until(lambda: place.kept(path).log.boundary == END)
+    await until(lambda: place.state(path).log.boundary == END)
     return stream
 
 
@@ -277,7 +277,7 @@ async def test_an_ended_stream_goes_on_behind_all_that_it_had(tmp_path: Path) ->
             await ended(near, home, "restarted")
             assert await far.reopen_stream(stream)
             assert not await far.reopen_stream(stream), "it has not ended by now"
-            assert home.kept("s").log.boundary == 30, "behind its last tuple, not behind 24 alone"
+            assert home.state("s").log.boundary == 30, "behind its last tuple, not behind 24 alone"
             await near.post_event(stream, rows([(29, 4), (31, 5)]), boundary=40)
             await near.flush()
         await town.restart(home)
@@ -300,16 +300,16 @@ async def test_a_promise_that_was_given_is_kept(tmp_path: Path) -> None:
             for at in range(0, 60, 5):
                 await client.post_event(stream, rows([(at, at)]), boundary=at + 3)
                 await client.flush()
-                await until(lambda at=at: mit.kept("s").log.boundary == at + 3)
+                await until(lambda at=at: mit.state("s").log.boundary == at + 3)
             await client.post_event(stream, None, end=True)
             await client.flush()
-            await until(lambda: mit.kept("s").log.boundary == END)
-            while await mit.kept("s").log.compact():
+            await until(lambda: mit.state("s").log.boundary == END)
+            while await mit.state("s").log.compact():
                 pass
         await town.restart(mit)
         async with mit.client() as client:
             await client.reopen_stream(stream)
-            assert mit.kept("s").log.boundary == 58
+            assert mit.state("s").log.boundary == 58
 
 
 async def test_who_was_told_of_the_end_is_named_for_good(tmp_path: Path) -> None:
@@ -326,7 +326,7 @@ async def test_who_was_told_of_the_end_is_named_for_good(tmp_path: Path) -> None
             await owner.create_query(passing(mit, "q", queried, mit.name("out")))
             await owner.post_event(queried, rows([(1, 5)]), end=True)
             await owner.flush()
-            await until(lambda: mit.kept("queried").log.boundary == END)
+            await until(lambda: mit.state("queried").log.boundary == END)
         await town.restart(mit)
         async with mit.client() as owner:
             for stream, who in (
@@ -336,7 +336,7 @@ async def test_who_was_told_of_the_end_is_named_for_good(tmp_path: Path) -> None
             ):
                 with pytest.raises(ConflictError, match=f"that was told {who}, whose answers"):
                     await owner.reopen_stream(stream)
-                assert mit.kept(stream).log.boundary == END
+                assert mit.state(stream).log.boundary == END
 
 
 async def test_a_reader_that_was_away_at_the_end_goes_on(tmp_path: Path) -> None:
@@ -348,10 +348,10 @@ async def test_a_reader_that_was_away_at_the_end_goes_on(tmp_path: Path) -> None
             subscription = client.subscribe(stream, subscriber="me")
             assert await received(subscription, 1) == [(1, 1)]
             subscription.close()
-            await until(lambda: mit.kept("s").subscribers == 0)
+            await until(lambda: mit.state("s").subscribers == 0)
             await client.post_event(stream, rows([(2, 2)]), end=True)
             await client.flush()
-            await until(lambda: mit.kept("s").log.boundary == END)
+            await until(lambda: mit.state("s").log.boundary == END)
             await client.reopen_stream(stream)
             await client.post_event(stream, rows([(3, 3)]), boundary=3)
             await client.flush()

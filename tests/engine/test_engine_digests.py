@@ -56,13 +56,13 @@ class Around:
         assert len(content) <= MAX_DIGEST
         self.published.append(decode(content, Digest, limit=MAX_DIGEST, what="digest"))
 
-    def hear(self, peer: bytes, stream: str, fence: int) -> None:
-        digest = Digest(0, 1000, (Version(key_of(stream), fence, 17),))
+    def hear(self, peer: bytes, stream: str, term_number: int) -> None:
+        digest = Digest(0, 1000, (Version(key_of(stream), term_number, 17),))
         self.gossip.said.tell(peer, encode(digest))
 
-    def has(self, stream: str, fence: int) -> None:
+    def has(self, stream: str, term_number: int) -> None:
         task = SimpleNamespace(name=stream, boundary=17)
-        term = SimpleNamespace(number=fence)
+        term = SimpleNamespace(number=term_number)
         wanted = SimpleNamespace(mode=Mode.ACTIVE_STANDBY)
         stored = SimpleNamespace(term=term, availability=wanted)
         self.queries.append(SimpleNamespace(tasks=[task], stored=stored))

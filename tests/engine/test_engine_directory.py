@@ -56,9 +56,9 @@ class SlowCatalog:
         if self.fails:
             raise UnavailableError("too few peers answer")
 
-    def say(self, publisher: bytes, fence: int, secondary: bytes = b"") -> None:
-        producer = Producer(STREAM, secondary=secondary.hex(), fence=fence)
-        self.producers = [Published(ObjectName.parse(STREAM), producer, publisher, fence)]
+    def say(self, publisher: bytes, term_number: int, secondary: bytes = b"") -> None:
+        producer = Producer(STREAM, secondary=secondary.hex(), term_number=term_number)
+        self.producers = [Published(ObjectName.parse(STREAM), producer, publisher, term_number)]
 
 
 class Network:
@@ -343,6 +343,6 @@ async def test_a_term_believed_while_our_clock_was_ahead_counts_no_more(
     )
     network.now -= 100 * 86_400
     assert directory.number(STREAM) == 0
-    fence = QUERIES.next([], network.now, PRIMARY.hex())
-    assert directory.believe(Term(STREAM, fence, PRIMARY.hex()))
-    assert directory.number(STREAM) == fence
+    term_number = QUERIES.next([], network.now, PRIMARY.hex())
+    assert directory.believe(Term(STREAM, term_number, PRIMARY.hex()))
+    assert directory.number(STREAM) == term_number

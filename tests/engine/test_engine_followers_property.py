@@ -25,10 +25,10 @@ from engine.replication.following.origin import FROM_PRODUCERS, Reach
 from engine.streams.config import Timing
 from engine.streams.cursors import cursor_for
 from engine.streams.feed import parts_of
-from engine.streams.kept import KeptStream, Role
 from engine.streams.log import StreamLog
 from engine.streams.messages import Acknowledge, Subscribe
 from engine.streams.retention import Hold, too_old
+from engine.streams.stream_state import Role, StreamState
 from overlay.errors import BrokenError, NotFoundError, UnavailableError
 from overlay.rpc import EndOfCall
 
@@ -37,21 +37,21 @@ STREAM = "medusa://mit.edu/s"
 COPY = Hold("subscriber", "the copy")
 
 
-def opened(folder: Path, rng: random.Random, role: Role) -> KeptStream:
+def opened(folder: Path, rng: random.Random, role: Role) -> StreamState:
     entry = StreamEntry(StreamDefinition(STREAM, SCHEMA.name, history_us=0), SCHEMA)
     recent = rng.choice([0, 200, 10_000])
     log = StreamLog.open(folder, SCHEMA.source, history_us=0, recent_bytes=recent)
-    return KeptStream(entry, role, log)
+    return StreamState(entry, role, log)
 
 
 class Call:
     """A subscription that a fault may break at any message."""
 
-    def __init__(self, world: World, kept: KeptStream, request: Subscribe) -> None:
+    def __init__(self, world: World, state: StreamState, request: Subscribe) -> None:
         self._world = world
-        self._kept = kept
-        after = kept.log.oldest if request.after == BEGINNING else request.after
-        self.parts = parts_of(cursor_for(kept, after, request.tentative))
+        self._state = state
+        after = state.log.oldest if request.after == BEGINNING else request.after
+        self.parts = parts_of(cursor_for(state, after, request.tentative))
 
     async def receive(self, _kind: type[Struct]) -> tuple[Struct, bytes]:
         self._world.may_break()
@@ -84,7 +84,7 @@ class World:
         self._nursery = nursery
         self.posted: list[Row] = []
         self.boundary = 0
-        self.renditions: list[KeptStream] = []
+        self.renditions: list[StreamState] = []
         self.renditions.append(self._rendition(BEGINNING))
         self.current = 0
         self.needed = END
@@ -93,7 +93,7 @@ class World:
         directory = SimpleNamespace(connect=self._connect, number=lambda _: 0)
         store = SimpleNamespace(
             serving=lambda _: None,
-            room=SimpleNamespace(wait=trio.lowlevel.checkpoint),
+            quota=SimpleNamespace(wait=trio.lowlevel.checkpoint),
             timing=Timing(follow_again_s=(0.0005, 0.002), last_word_s=0.01),
         )
         self.reach = Reach(
@@ -107,16 +107,16 @@ class World:
 
     # -- what is followed --------------------------------------------------------------------------
 
-    def _rendition(self, start: int) -> KeptStream:
-        kept = opened(self._folder / f"r{len(self.renditions)}", self._rng, Role.DERIVED)
+    def _rendition(self, start: int) -> StreamState:
+        state = opened(self._folder / f"r{len(self.renditions)}", self._rng, Role.DERIVED)
         if start > BEGINNING:
-            kept.log.begin(start)
-        return kept
+            state.log.begin(start)
+        return state
 
     async def _connect(self, _stream: str, *, oldest: bool, at: bytes) -> Any:
         assert not at
         self.may_break()
-        kept = self.renditions[0 if oldest else self.current]
+        state = self.renditions[0 if oldest else self.current]
 
         @asynccontextmanager
         async def open_call(method: str, request: Subscribe) -> AsyncIterator[Call]:
@@ -125,11 +125,11 @@ class World:
             assert request.after <= log.boundary
             assert request.keep is not None
             assert request.keep <= request.after
-            if request.after != BEGINNING and request.after < kept.log.start:
+            if request.after != BEGINNING and request.after < state.log.start:
                 if self._rng.random() < 0.5:
                     raise NotFoundError("its owner has more")
-                raise too_old(STREAM, kept.log.start, request.after)
-            call = Call(self, kept, request)
+                raise too_old(STREAM, state.log.start, request.after)
+            call = Call(self, state, request)
             async with aclosing(call.parts):
                 yield call
 
@@ -147,23 +147,23 @@ class World:
         self.told = max(self.told, upto)
 
     def retain(self) -> None:
-        for kept in self.renditions:
-            kept.log.hold(COPY, self.told)
-            kept.log.retain(0.0)
+        for state in self.renditions:
+            state.log.hold(COPY, self.told)
+            state.log.retain(0.0)
 
-    async def _produce(self, kept: KeptStream) -> None:
+    async def _produce(self, state: StreamState) -> None:
         """A rendition grows, in epochs of its own, as far as is posted or not quite."""
-        while kept.log.boundary < self.boundary and (self.calm or self._rng.random() < 0.8):
-            after = max(kept.log.boundary, 0)
+        while state.log.boundary < self.boundary and (self.calm or self._rng.random() < 0.8):
+            after = max(state.log.boundary, 0)
             if self.boundary == END:
                 upto = END
             else:
                 upto = min(self.boundary, after + self._rng.randint(1, 8))
             rows = [
-                (n, row) for n, row in enumerate(self.posted) if kept.log.boundary < row[0] <= upto
+                (n, row) for n, row in enumerate(self.posted) if state.log.boundary < row[0] <= upto
             ]
             table = logged([row for _, row in rows], rows[0][0]) if rows else None
-            await kept.log.commit(upto, table)
+            await state.log.commit(upto, table)
 
     # -- the copy ----------------------------------------------------------------------------------
 
@@ -193,8 +193,8 @@ class World:
         )
         self.posted += [(at, len(self.posted) + n) for n, at in enumerate(stimes)]
         self.boundary = upto
-        for kept in self.renditions:
-            await self._produce(kept)
+        for state in self.renditions:
+            await self._produce(state)
 
     async def succeed(self) -> None:
         """Another produces it from now on, and may begin later; some tell the follower at once."""
@@ -233,8 +233,8 @@ class World:
         """Nothing breaks any more, and the stream ends."""
         self.calm, self.boundary, self.needed = True, END, END
         self.follower.need(END)
-        for kept in self.renditions:
-            await self._produce(kept)
+        for state in self.renditions:
+            await self._produce(state)
         with trio.fail_after(DEADLINE_S):
             await self._ended.wait()
         assert self.copy.log.boundary == END

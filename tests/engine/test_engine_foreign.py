@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.streams.foreign import OF_ALL, OF_PARTICIPANT, OF_STREAM, Held, to_let_go
-from engine.streams.kept import LogKey
 from engine.streams.messages import Subscribe, Tuples
 from engine.streams.retention import Hold
+from engine.streams.stream_state import LogKey
 from overlay.errors import NotRetainedError
 from tools.client.async_client import AsyncMedusaClient
 
@@ -34,7 +34,7 @@ holds = st.lists(
 )
 
 
-def kept(held: list[Held], **of: str) -> int:
+def bytes_of(held: list[Held], **of: str) -> int:
     chosen = [h for h in held if all(getattr(h, name) == value for name, value in of.items())]
     return sum(max(h.bytes for h in chosen if h.key == key) for key in {h.key for h in chosen})
 
@@ -47,12 +47,12 @@ def test_what_stays_is_within_every_bound_and_nothing_goes_without_need(
     left = [each for each in held if each not in gone]
     assert all(each.since >= 40.0 for each in left)
     for holder in {each.holder for each in held}:
-        assert kept(left, holder=holder) <= DISK * OF_PARTICIPANT
+        assert bytes_of(left, holder=holder) <= DISK * OF_PARTICIPANT
         for key in {each.key for each in held}:
-            assert kept(left, holder=holder, key=key) <= DISK * OF_STREAM
-    assert kept(left) <= DISK * OF_ALL
+            assert bytes_of(left, holder=holder, key=key) <= DISK * OF_STREAM
+    assert bytes_of(left) <= DISK * OF_ALL
     recent = [each for each in held if each.since >= 40.0]
-    if not short and kept(recent) <= DISK * OF_STREAM:
+    if not short and bytes_of(recent) <= DISK * OF_STREAM:
         assert left == recent
 
 
@@ -73,7 +73,7 @@ async def fill(client: AsyncMedusaClient, mit: Place, stream: str, first: int, p
         stimes = range(number * 500, number * 500 + 500)
         await client.post_event(stream, rows([(at, 0) for at in stimes]), boundary=stimes[-1])
         await client.flush()
-        await mit.kept(stream).log.wait_beyond(stimes[-1] - 1)
+        await mit.state(stream).log.wait_beyond(stimes[-1] - 1)
 
 
 async def besieged(town: Town) -> tuple[Place, Place]:
@@ -101,7 +101,7 @@ async def test_a_foreign_reader_that_acknowledges_nothing_does_not_stop_posts(
                 with pytest.raises(NotRetainedError, match="you are waited for no"):  # noqa: PT012
                     while True:
                         await duplex.receive(Tuples)
-            await until(lambda: mit.kept("s").log.start > 1000, "it keeps nothing any more")
+            await until(lambda: mit.state("s").log.start > 1000, "it keeps nothing any more")
             async with mit.client() as own:
                 assert len(await received(own.subscribe(stream), 1)) >= 1
 
@@ -117,7 +117,7 @@ async def test_a_visit_of_a_second_does_not_keep_the_disk_for_a_day(tmp_path: Pa
                 boundary = visit.boundary
             with trio.fail_after(DEADLINE_S):
                 await fill(client, mit, stream, 2, 45)
-            await until(lambda: mit.kept("s").log.start > boundary)
+            await until(lambda: mit.state("s").log.start > boundary)
             back = reader.subscribe(stream, after=boundary, subscriber="me")
             with pytest.raises(NotRetainedError, match="bytes were kept for it in this stream"):
                 await received(back, 1)
@@ -133,6 +133,6 @@ async def test_our_own_reader_is_waited_for_as_long_as_its_lease(tmp_path: Path)
                 async with reader.subscribe(stream, subscriber="me") as visit:
                     await received(visit, 1)
                 await fill(client, mit, stream, 2, 3)
-            await until(lambda: not mit.kept("theirs").log.retention.consumers)
-            assert mit.kept("ours").log.retention.consumers == (Hold("subscriber", "mit.edu me"),)
-            assert mit.kept("ours").log.start < mit.kept("theirs").log.start
+            await until(lambda: not mit.state("theirs").log.retention.consumers)
+            assert mit.state("ours").log.retention.consumers == (Hold("subscriber", "mit.edu me"),)
+            assert mit.state("ours").log.start < mit.state("theirs").log.start

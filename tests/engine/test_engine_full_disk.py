@@ -74,7 +74,7 @@ async def test_a_full_disk(small_disk: Path, monkeypatch: pytest.MonkeyPatch) ->
                 assert [peer.state for peer in snapshot.peers] == ["running", "running"]
                 await other.lookup_object(stream)
                 await trio.sleep(0.1)
-            assert mit.kept(stream).log.boundary == 1
+            assert mit.state(stream).log.boundary == 1
             assert any("could not save" in e.text for e in mit.up.engine.overlay.events.recent())
             os.unlink(filler)
             await client.flush()

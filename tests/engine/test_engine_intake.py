@@ -9,7 +9,7 @@ import trio
 from engine_peers import make_stream, open_town, rows, until
 
 from engine.streams.config import Timing
-from engine.streams.kept import LogKey
+from engine.streams.stream_state import LogKey
 
 AGAIN_S = 0.05
 
@@ -23,7 +23,7 @@ async def test_a_folder_that_was_removed_is_told_as_that(
             stream = await make_stream(client, mit, "s")
             await client.post_event(stream, rows([(1, 1)]), boundary=1)
             await client.flush()
-            await until(lambda: mit.kept("s").log.boundary == 1)
+            await until(lambda: mit.state("s").log.boundary == 1)
             folder = mit.up.engine.store.folder_of(LogKey(stream)) / "log"
             shutil.rmtree(folder)
             await client.post_event(stream, rows([(2, 2)]), boundary=2)
@@ -35,4 +35,4 @@ async def test_a_folder_that_was_removed_is_told_as_that(
             "folder: make it, or put it back"
         ]
         await town.restart(mit)
-        await until(lambda: mit.kept("s").log.boundary == 2)
+        await until(lambda: mit.state("s").log.boundary == 2)

@@ -1,4 +1,4 @@
-"""A damaged file of a log is named at its home, and fetched again where somebody has it: whole
+"""A damaged file of a log is named at its leader, and fetched again where somebody has it: whole
 peers, whose files are damaged while they are away or as they run."""
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import pytest
 import trio
 from engine_interpreted import interpret
 from engine_peers import DEADLINE_S, Place, Row, make_stream, open_town, received, rows, until
-from homes_town import keeper, new_home
-from homes_town import siblings as electors
+from leaders_town import keeper, new_leader
+from leaders_town import siblings as voters
 from moving_tasks import Sums, expected, post, siblings, windows
 
 from engine.objects.schema import BEGINNING
@@ -21,9 +21,9 @@ from engine.replication.mending import LEND, Lend
 from engine.streams.acceptance import Writer
 from engine.streams.config import Timing
 from engine.streams.ipc import encode
-from engine.streams.kept import KeptStream
 from engine.streams.messages import Tuples
-from engine.streams.store import HOME
+from engine.streams.store import REPLICATED
+from engine.streams.stream_state import StreamState
 from overlay.errors import NotAuthorisedError, NotFoundError, NotRetainedError
 from overlay.events import wall_clock
 from tools.client.async_client import AsyncMedusaClient
@@ -62,9 +62,9 @@ def said(place: Place) -> list[str]:
     return [event.text for event in place.up.engine.overlay.events.recent()]
 
 
-def forget_recent(kept: KeptStream) -> None:
+def forget_recent(state: StreamState) -> None:
     """What is in memory only: a log that has grown has its files alone."""
-    recent = kept.log._recent
+    recent = state.log._recent
     while recent._epochs:
         recent.drop_oldest()
 
@@ -76,7 +76,7 @@ async def each_its_epoch(
     for at in stimes:
         await client.post_event(stream, rows([(at, at)]), boundary=at)
         await client.flush()
-        await until(lambda at=at: place.kept(stream).log.boundary == at)
+        await until(lambda at=at: place.state(stream).log.boundary == at)
     return [(at, at) for at in stimes]
 
 
@@ -86,7 +86,7 @@ async def all_of(place: Place, stream: str, count: int) -> list[Row]:
 
 
 def whole(place: Place, stream: str) -> bool:
-    return not place.kept(stream).log.lost_files
+    return not place.state(stream).log.lost_files
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
@@ -100,7 +100,7 @@ async def test_a_source_gets_it_from_a_mirror_of_its_own_participant(
             await other.create_query(windows(two, stream))
             await other.start_query(two.name("q/out"))
             posted = await each_its_epoch(client, one, stream, range(1, 9))
-            await until(lambda: two.kept(stream).log.boundary == 8)
+            await until(lambda: two.state(stream).log.boundary == 8)
         await town.stop(one)
         path = files(one, "mit.edu,s")[4]
         damage(path)
@@ -158,7 +158,7 @@ async def test_a_mirror_gets_it_from_its_producer(tmp_path: Path) -> None:
             await other.start_query(utah.name("q/out"))
             sums = Sums(other, utah.name("out"))
             await each_its_epoch(client, mit, stream, range(1, 9))
-            await until(lambda: utah.kept(stream).log.boundary == 8)
+            await until(lambda: utah.state(stream).log.boundary == 8)
             flip(files(utah, "mit.edu,s")[4])
             await post(client, stream, range(9, 150))
             await sums.take(99)
@@ -175,10 +175,10 @@ async def test_a_view_gets_it_from_the_stream_that_it_shows(tmp_path: Path) -> N
             await other.create_view(View(name, stream, Range(2, 1_000)))
             for at in range(1, 9):
                 await each_its_epoch(client, mit, stream, range(at, at + 1))
-                await until(lambda at=at: utah.kept(name).log.boundary >= min(at, 8))
+                await until(lambda at=at: utah.state(name).log.boundary >= min(at, 8))
             path = files(utah, "utah.edu,range")[2]
             flip(path)
-            forget_recent(utah.kept(name))
+            forget_recent(utah.state(name))
             assert await received(other.subscribe(name), 6) == [(n, n) for n in range(3, 9)]
             assert any(
                 text.startswith(f"misses rows of {name}: {path} is damaged") for text in said(utah)
@@ -195,11 +195,11 @@ async def test_an_output_is_computed_again(tmp_path: Path) -> None:
             out = mit.name("out")
             for start in range(0, 500, 50):
                 await post(client, stream, range(start, start + 50))
-                await until(lambda end=start + 49: mit.kept(out).log.boundary == end)
+                await until(lambda end=start + 49: mit.state(out).log.boundary == end)
             before = expected(range(500))
             path = files(mit, "mit.edu,out")[2]
             flip(path)
-            forget_recent(mit.kept(out))
+            forget_recent(mit.state(out))
             sums = Sums(client, out)
             await sums.take(499)
             assert sums.rows == before
@@ -219,10 +219,10 @@ async def test_an_output_is_not_computed_from_what_is_left_of_its_inputs(tmp_pat
             out = mit.name("out")
             for start in range(0, 500, 50):
                 await post(client, stream, range(start, start + 50))
-                await until(lambda end=start + 49: mit.kept(out).log.boundary == end)
-            await until(lambda: mit.kept(stream).log.start > 200)
+                await until(lambda end=start + 49: mit.state(out).log.boundary == end)
+            await until(lambda: mit.state(stream).log.start > 200)
             flip(files(mit, "mit.edu,out")[2])
-            forget_recent(mit.kept(out))
+            forget_recent(mit.state(out))
             for _ in range(2):  # also when it is known
                 with pytest.raises(NotRetainedError, match=r"are damaged.*: read from 349 on"):
                     await Sums(client, out).take(499)
@@ -233,38 +233,40 @@ async def test_an_output_is_not_computed_from_what_is_left_of_its_inputs(tmp_pat
 
 
 async def test_a_home_gets_it_from_a_replica(tmp_path: Path) -> None:
-    async with electors(tmp_path) as (_, places):
+    async with voters(tmp_path) as (_, places):
         first = places[0]
         async with first.client() as client:
             stream = await make_stream(client, first, "s", k_safety=1)
-            kept = keeper(first, stream).logs.kept
-            assert kept is not None
+            state = keeper(first, stream).logs.state
+            assert state is not None
             for at in range(1, 9):
                 await client.post_event(stream, rows([(at, at)]), boundary=at)
                 await client.flush()
-                await until(lambda at=at: kept.log.boundary == at)
+                await until(lambda at=at: state.log.boundary == at)
             (replica,) = [
-                place for place in places[1:] if place.up.engine.store.get(stream, HOME) is not None
+                place
+                for place in places[1:]
+                if place.up.engine.store.get(stream, REPLICATED) is not None
             ]
-            copied = replica.up.engine.store.get(stream, HOME)
+            copied = replica.up.engine.store.get(stream, REPLICATED)
             assert copied is not None
             await until(lambda: copied.log.boundary == 8)
             flip(files(first, "mit.edu,s@home")[3])
-            forget_recent(kept)
-            home = await new_home(places, stream)
+            forget_recent(state)
+            home = await new_leader(places, stream)
             assert home is first
             assert await received(client.subscribe(stream), 8) == [(n, n) for n in range(1, 9)]
-            assert not kept.log.lost_files
+            assert not state.log.lost_files
 
 
 async def test_a_home_that_has_lost_a_part_for_good_finds_another_replica(tmp_path: Path) -> None:
     """That one begins behind what is lost."""
-    async with electors(tmp_path) as (town, places):
+    async with voters(tmp_path) as (town, places):
         first = places[0]
         async with first.client() as client:
             stream = await make_stream(client, first, "s", k_safety=1)
-            kept = [place.up.engine.store.get(stream, HOME) for place in places]
-            logs = {p.id: each for p, each in zip(places, kept, strict=True) if each}
+            state = [place.up.engine.store.get(stream, REPLICATED) for place in places]
+            logs = {p.id: each for p, each in zip(places, state, strict=True) if each}
             for at in range(1, 9):
                 await client.post_event(stream, rows([(at, at)]), boundary=at)
                 await client.flush()
@@ -278,7 +280,7 @@ async def test_a_home_that_has_lost_a_part_for_good_finds_another_replica(tmp_pa
             await town.stop(replica)
             await client.post_event(stream, rows([(9, 9)]), boundary=9)
             await client.flush()
-            copied = witness.up.engine.store.get(stream, HOME)
+            copied = witness.up.engine.store.get(stream, REPLICATED)
             assert copied is not None
             await until(lambda: copied.log.boundary == 9)
             assert copied.log.start == 4
@@ -318,7 +320,7 @@ async def test_posts_missing_from_a_damaged_journal_are_told(tmp_path: Path) -> 
             stream = await make_stream(client, mit, "s")
 
         async def put(number: int, boundary: int | None = None) -> None:
-            home = mit.kept(stream).home
+            home = mit.state(stream).leader
             assert home is not None
             body = encode(rows([(number, number)]))
             await home.post(Writer("p"), number, body, boundary=boundary, now=wall_clock())

@@ -37,7 +37,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
 
 
 def parted_after(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    for module in ("parting", "primaries"):
+    for module in ("former_members", "primaries"):
         monkeypatch.setattr(f"engine.replication.replicas.{module}.PARTED_S", seconds)
 
 
@@ -148,7 +148,7 @@ async def test_a_secondary_that_is_ahead_puts_the_boundary_off(
             assert standby is not None
             await until(lambda: standby.boundaries[one.name("sums")] == END, "the secondary, too")
             for stream in (one.name("kept"), one.name("sums")):
-                own, other = one.kept(stream).log, standby.copy.logs[stream].log
+                own, other = one.state(stream).log, standby.copy.logs[stream].log
                 assert own.read(own.start).table.equals(other.read(other.start).table)
 
 
@@ -267,7 +267,7 @@ async def test_what_the_secondary_has_not_heard_counts_for_nobody_yet(
                         await modify(owner, query.name, SHORTER, at=333)
                     await post(poster, source, range(250, 530))
                     await trio.sleep(0.3)
-                    assert one.kept("sums").log.boundary == 333
+                    assert one.state("sums").log.boundary == 333
                     assert standby_edition(two, query.name) == 0
                     if dies == "primary restarts":
                         await town.stop(one)

@@ -53,12 +53,12 @@ def sums_of_some(place: Place, source: str) -> Query:
         AggregateFunction(Function.COUNT, None, "number"),
         AggregateFunction(Function.MAX, "value", "greatest"),
     )
-    kept, sums = place.name("kept"), place.name("sums")
+    state, sums = place.name("kept"), place.name("sums")
     boxes = (
-        Filter("sieve", source, (kept,), ("value % 2 = 1",)),
-        Aggregate("sum", kept, sums, 100, 100, ("name",), functions),
+        Filter("sieve", source, (state,), ("value % 2 = 1",)),
+        Aggregate("sum", state, sums, 100, 100, ("name",), functions),
     )
-    return Query(place.name("q"), boxes, (kept,))
+    return Query(place.name("q"), boxes, (state,))
 
 
 def sieved(passes: Callable[[pa.Table], Any]) -> pa.Table:
@@ -67,11 +67,11 @@ def sieved(passes: Callable[[pa.Table], Any]) -> pa.Table:
     return everything.filter(passes(everything["value"]))
 
 
-def summed(kept: pa.Table, size: int) -> pa.Table:
+def summed(state: pa.Table, size: int) -> pa.Table:
     """All at once, by window and name."""
-    last = pa.array([t - t % size + size - 1 for t in kept["t"].to_pylist()], pa.int64())
+    last = pa.array([t - t % size + size - 1 for t in state["t"].to_pylist()], pa.int64())
     kinds = [("value", "sum"), ("value", "count"), ("value", "max")]
-    groups = kept.append_column("last", last).group_by(["last", "name"]).aggregate(kinds)
+    groups = state.append_column("last", last).group_by(["last", "name"]).aggregate(kinds)
     return groups.sort_by([("last", "ascending"), ("name", "ascending")])
 
 
@@ -102,7 +102,7 @@ async def test_old_up_to_a_given_boundary_and_new_after_it_on_spark(tmp_path: Pa
             query = sums_of_some(one, source)
             await client.create_query(query)
             await client.start_query(query.name)
-            kept = Reader(client, one.name("kept"), "name", "value")
+            state = Reader(client, one.name("kept"), "name", "value")
             sums = Reader(client, one.name("sums"), "name", "total", "number", "greatest")
             modified = trio.Event()
             async with trio.open_nursery() as nursery:
@@ -114,15 +114,15 @@ async def test_old_up_to_a_given_boundary_and_new_after_it_on_spark(tmp_path: Pa
                     change("sum", window_size="0.00016"),
                 )
                 assert (await modify(client, query.name, *changes, at=T)).since == T
-                assert one.kept("kept").log.boundary < T, "it is before its time"
+                assert one.state("kept").log.boundary < T, "it is before its time"
                 modified.set()
                 await sums.take(T)
                 await sums.take(END)
-                await kept.take(END)
+                await state.take(END)
     odd = sieved(lambda value: pc.equal(pc.bit_wise_and(value, 1), 1))
     thirds = sieved(lambda value: pa.array([each % 3 == 1 for each in value.to_pylist()]))
     columns = ("name", "value")
-    assert kept.rows == old_then_new(rows_of(odd, "t", *columns), rows_of(thirds, "t", *columns))
+    assert state.rows == old_then_new(rows_of(odd, "t", *columns), rows_of(thirds, "t", *columns))
     names = ("name", "value_sum", "value_count", "value_max")
     assert sums.rows == old_then_new(
         rows_of(summed(odd, 100), "last", *names), rows_of(summed(thirds, 160), "last", *names)

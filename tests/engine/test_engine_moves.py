@@ -15,7 +15,7 @@ from engine.objects.schema import END
 from engine.replication.moves.assignments import Assignments
 from engine.replication.moves.messages import Deal
 from engine.replication.moves.mover import Mover
-from engine.replication.moves.telling import Teller
+from engine.replication.moves.notifications import Notifier
 from engine.streams.config import Timing
 from overlay.errors import ConflictError, MedusaError, NotAuthorisedError, NotFoundError
 from tools.commands.medusa import calls
@@ -43,18 +43,18 @@ async def test_there_and_back_under_traffic(tmp_path: Path) -> None:
             await sums.take(249)
             record = await mover.move(one.name("out"), two.id, Deal(giver=one.id))
             assert (record.source, record.target) == (one.id, two.id)
-            first = record.fence
+            first = record.term_number
             await post(client, source, range(250, 520))
             await sums.take(519)
             assert [task.boundary for task in two.up.engine.assignments.all()] == [519]
-            record = await mover.take_home(one.name("out"))
+            record = await mover.take_back(one.name("out"))
             assert (record.source, record.target) == (two.id, one.id)
-            assert record.fence > first
+            assert record.term_number > first
             await until(lambda: not two.up.engine.assignments.all(), "dropped by the worker")
             await client.post_event(source, rows((at, at) for at in range(520, 777)), end=True)
             await sums.take(END)
             assert sums.rows == expected(range(777))
-            assert [kept.name for kept in two.up.engine.store.all()] == []
+            assert [state.name for state in two.up.engine.store.all()] == []
 
 
 async def test_a_subscriber_elsewhere_follows_the_task(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ async def test_a_subscriber_elsewhere_follows_the_task(tmp_path: Path) -> None:
         "Mover._prepare",
         "Mover._until_there",
         "Mover._send_subscribers",
-        "Teller._tell_one",
+        "Notifier._tell_one",
         "Assignments._take",
         "Assignments._start",
         "Assignments.activate",
@@ -122,7 +122,7 @@ async def test_either_side_restarts_at_any_step(
             await post(client, source, range(250, 520))
             await sums.take(519)
             with trio.fail_after(DEADLINE_S):
-                await _home_again(one)
+                await _back_again(one)
             await client.post_event(source, rows((at, at) for at in range(520, 777)), end=True)
             await sums.take(END)
             assert sums.rows == expected(range(777))
@@ -132,18 +132,18 @@ async def test_either_side_restarts_at_any_step(
 async def _move(one: Place, two: Place) -> None:
     try:
         await one.up.engine.mover.move(one.name("out"), two.id, Deal(giver=one.id))
-        await one.up.engine.mover.take_home(one.name("out"))
+        await one.up.engine.mover.take_back(one.name("out"))
     except MedusaError:
         pass
 
 
-async def _home_again(one: Place) -> None:
+async def _back_again(one: Place) -> None:
     while True:
         _, placed = one.up.engine.queries.find(one.name("out"))
         if not placed.current.term.holder:
             return
         try:
-            await one.up.engine.mover.take_home(one.name("out"))
+            await one.up.engine.mover.take_back(one.name("out"))
         except MedusaError:
             await trio.sleep(0.05)
 
@@ -151,7 +151,7 @@ async def _home_again(one: Place) -> None:
 def _stop_at(monkeypatch: pytest.MonkeyPatch, step: str) -> tuple[trio.Event, trio.Event]:
     """Let a method wait when it is first called: the events tell that it is, and let it go on."""
     name, method = step.split(".")
-    owner = {c.__name__: c for c in (Assignments, Mover, Teller)}[name]
+    owner = {c.__name__: c for c in (Assignments, Mover, Notifier)}[name]
     reached, go_on = trio.Event(), trio.Event()
     original = getattr(owner, method)
 
@@ -255,7 +255,7 @@ async def test_a_suffix_that_the_producer_let_go_comes_from_the_owner(tmp_path: 
             for start in range(0, 260, 20):
                 await post(poster, source, range(start, start + 20))
                 await sums.take(start + 19)
-            await until(lambda: three.kept("s").log.start > 200, "the home has let go")
+            await until(lambda: three.state("s").log.start > 200, "the home has let go")
             await one.up.engine.mover.move(one.name("out"), two.id, Deal(giver=one.id))
             await poster.post_event(source, rows([(260, 7)]), end=True)
             await sums.take(END)

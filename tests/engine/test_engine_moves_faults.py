@@ -30,7 +30,7 @@ from engine.replication.moves.messages import (
 )
 from engine.replication.moves.mover import Mover
 from engine.streams.config import Timing
-from engine.streams.kept import KeptStream
+from engine.streams.stream_state import StreamState
 from overlay.errors import (
     BusyError,
     ConflictError,
@@ -69,7 +69,7 @@ def assignment(
     return Assignment(
         **{
             "task": owner.name("out"),
-            "fence": 1,
+            "term_number": 1,
             "query": query,
             "inputs": inputs,
             "kept": (),
@@ -112,11 +112,11 @@ async def test_nobody_stops_what_runs_here_for_another(tmp_path: Path) -> None:
         async with one.client() as client:
             source, sums = await running(client, one)
             await one.up.engine.mover.move(one.name("out"), two.id, Deal(giver=one.id))
-            entry = one.kept("s").entry
+            entry = one.state("s").entry
             request = assignment(stranger, windows(stranger, source), [entry], task=one.name("out"))
             for forged in (
-                replace_struct(request, fence=2**60),
-                replace_struct(request, query=windows(one, source), fence=2**60),
+                replace_struct(request, term_number=2**60),
+                replace_struct(request, query=windows(one, source), term_number=2**60),
             ):
                 with pytest.raises(NotAuthorisedError):
                     await assign(stranger, two, forged)
@@ -165,8 +165,8 @@ async def test_a_worker_reads_nothing_for_those_who_may_not(tmp_path: Path, keep
     [
         {"after": 2**63},
         {"after": END + 1},
-        {"fence": -1},
-        {"fence": 2**63},
+        {"term_number": -1},
+        {"term_number": 2**63},
         {"load": float("nan")},
         {"load": -1.0},
         {"rate": float("inf")},
@@ -177,7 +177,7 @@ async def test_an_assignment_beyond_all_limits(tmp_path: Path, change: dict[str,
         one, two = await siblings(town)
         async with one.client() as client:
             source = await make_stream(client, one, "s")
-            request = assignment(one, windows(one, source), [one.kept("s").entry])
+            request = assignment(one, windows(one, source), [one.state("s").entry])
             with pytest.raises(InvalidInputError):
                 await assign(one, two, replace_struct(request, **change))
             assert two.up.engine.assignments.all() == []
@@ -230,10 +230,10 @@ async def test_inputs_are_shared_only_where_they_reach_back_far_enough(tmp_path:
         one, two = await siblings(town)
         async with one.client() as client:
             await make_stream(client, one, "s")
-        entry = one.kept("s").entry
+        entry = one.state("s").entry
         followers = two.up.engine.followers
 
-        async def follow(user: str, owner: str, after: int) -> KeptStream:
+        async def follow(user: str, owner: str, after: int) -> StreamState:
             return await followers.follow_from(entry, user, silent, after, owner)
 
         first = await follow("a 1", one.id, 500)
@@ -256,7 +256,7 @@ async def test_an_output_is_never_ahead_of_its_inputs(tmp_path: Path, boundary: 
             (lying,) = two.up.engine.assignments.all()
             assert lying.copy is not None
             lying.work.cancel()
-            lying.copy.kept.log.append(boundary, None)
+            lying.copy.state.log.append(boundary, None)
             await post(client, source, range(250, 520))
             await sums.take(519)
             assert not placed(one).current.term.holder
@@ -281,12 +281,16 @@ async def test_a_task_is_not_passed_on_to_its_owner(tmp_path: Path) -> None:
             mover.may_pass_on = lambda _placement: None
             owed = Deal("c" * 32, one.id, 5, 5)
             welcome(two)
-            fence = (await mover.move(task, two.id, owed)).fence
+            term_number = (await mover.move(task, two.id, owed)).term_number
             for to in (one.id, ""):
                 with pytest.raises(NotAuthorisedError, match="give it back"):
-                    await mover.pass_on(two.id, PassOn(task, fence, to, Deal("d", two.id, 1, 1)))
+                    await mover.pass_on(
+                        two.id, PassOn(task, term_number, to, Deal("d", two.id, 1, 1))
+                    )
             with pytest.raises(NotAuthorisedError, match="you pay for"):
-                await mover.pass_on(two.id, PassOn(task, fence, three.id, Deal("d", one.id, 1, 1)))
+                await mover.pass_on(
+                    two.id, PassOn(task, term_number, three.id, Deal("d", one.id, 1, 1))
+                )
             assert placed(one).current.term.holder == two.id
 
 
@@ -302,9 +306,11 @@ async def test_a_task_goes_only_where_its_inputs_may_be_read(tmp_path: Path) -> 
             await client.start_query(one.name("q/out"))
             mover = one.up.engine.mover
             await post(client, private, range(250))
-            fence = (await mover.move(one.name("out"), two.id, Deal(giver=one.id))).fence
+            term_number = (
+                await mover.move(one.name("out"), two.id, Deal(giver=one.id))
+            ).term_number
             welcome(other)
-            onwards = PassOn(one.name("out"), fence, other.id, Deal("d", two.id, 1, 1))
+            onwards = PassOn(one.name("out"), term_number, other.id, Deal("d", two.id, 1, 1))
             for going in (
                 mover.move(one.name("out"), other.id, Deal(giver=one.id)),
                 mover.pass_on(two.id, onwards),
@@ -346,7 +352,7 @@ async def test_deleting_a_query_whose_task_is_away(tmp_path: Path) -> None:
             await until(lambda: not two.up.engine.assignments.all())
             with pytest.raises(NotFoundError):
                 one.up.engine.queries.find(one.name("out"))
-            assert [kept.name for kept in one.up.engine.store.all()] == [
+            assert [state.name for state in one.up.engine.store.all()] == [
                 one.name("s"),
                 one.name("s/late"),
             ] or one.up.engine.store.get(one.name("out")) is None
@@ -383,12 +389,14 @@ async def test_a_move_decided_on_old_knowledge_is_off(tmp_path: Path) -> None:
         async with one.client() as client:
             source, sums = await running(client, one)
             mover, task = one.up.engine.mover, one.name("out")
-            fence = (await mover.move(task, two.id, Deal(giver=one.id))).fence
+            term_number = (await mover.move(task, two.id, Deal(giver=one.id))).term_number
             outcomes: list[str] = []
 
             async def pass_on() -> None:
                 try:
-                    await mover.pass_on(two.id, PassOn(task, fence, three.id, Deal(giver=two.id)))
+                    await mover.pass_on(
+                        two.id, PassOn(task, term_number, three.id, Deal(giver=two.id))
+                    )
                 except MedusaError as error:
                     outcomes.append(type(error).__name__)
 
@@ -423,7 +431,7 @@ async def test_a_fence_is_never_used_twice(tmp_path: Path) -> None:
             original = two.up.engine.assignments.assign
 
             async def remember(owner: str, participant: str, request: Assignment) -> Progress:
-                asked.append(request.fence)
+                asked.append(request.term_number)
                 return await original(owner, participant, request)
 
             two.up.engine.assignments.assign = remember  # type: ignore[method-assign]
@@ -432,7 +440,7 @@ async def test_a_fence_is_never_used_twice(tmp_path: Path) -> None:
                 with pytest.raises(BusyError):
                     await mover.move(task, two.id, Deal(giver=one.id))
             record = await mover.move(task, three.id, Deal(giver=one.id))
-            assert asked[0] < asked[1] < record.fence
+            assert asked[0] < asked[1] < record.term_number
 
 
 # -- the end, restarts, full disks -----------------------------------------------------------------
@@ -449,7 +457,7 @@ async def test_a_task_whose_output_has_ended_leaves_its_worker(tmp_path: Path) -
             assert sums.rows == [*expected(range(250)), (399, 1)]
             await until(lambda: not two.up.engine.assignments.all(), "released")
             assert placed(one).current.term.since == END
-            assert [kept.name for kept in two.up.engine.store.all()] == []
+            assert [state.name for state in two.up.engine.store.all()] == []
 
 
 async def test_a_worker_restarts_where_it_was_not_where_it_began(tmp_path: Path) -> None:
@@ -472,10 +480,10 @@ async def test_a_worker_restarts_where_it_was_not_where_it_began(tmp_path: Path)
                 await sums.take(at + 9)
             begun = placed(one).current.term.since
             await until(
-                lambda: two.up.engine.assignments.all()[0].copy.kept.log.start > begun,  # type: ignore[union-attr]
+                lambda: two.up.engine.assignments.all()[0].copy.state.log.start > begun,  # type: ignore[union-attr]
                 "the output's beginning is gone",
             )
-            await until(lambda: three.kept("s").log.start > HOUR_US, "and so is the input's")
+            await until(lambda: three.state("s").log.start > HOUR_US, "and so is the input's")
             await town.restart(two)
             at = 6 * HOUR_US
             await poster.post_event(source, rows([(at, 6)]), boundary=at + SIZE_US)
@@ -505,7 +513,7 @@ async def test_a_full_disk_at_the_worker_ends_no_peer(
             monkeypatch.setattr(Assignments, method, full)
             await one.up.engine.mover.move(one.name("out"), two.id, Deal(giver=one.id))
             if method == "release":
-                await one.up.engine.mover.take_home(one.name("out"))
+                await one.up.engine.mover.take_back(one.name("out"))
             await until(lambda: len(failed) == 3)
             await client.post_event(source, rows([(300, 1)]), end=True)
             await sums.take(END)
@@ -587,13 +595,15 @@ async def test_a_placement_of_the_future_is_refused_and_never_made_after(tmp_pat
             query = windows(home, source)
             await client.create_query(query)
             await client.start_query(query.name)
-            entry = home.kept("s").entry
-            for fence in (int((home.wall() + 601) * 1000), 2**62):
-                with pytest.raises(InvalidInputError, match="is no fence"):
-                    await assign(owner, worker, assignment(owner, query, [entry], fence=fence))
+            entry = home.state("s").entry
+            for term_number in (int((home.wall() + 601) * 1000), 2**62):
+                with pytest.raises(InvalidInputError, match="is no term"):
+                    await assign(
+                        owner, worker, assignment(owner, query, [entry], term_number=term_number)
+                    )
             (placed,) = owner.up.engine.queries.get(query.name).tasks
             placed.tried = int((home.wall() + 100 * 86_400) * 1000)
             record = await client.move_task(home.name("out"), worker.id)
-            assert record.fence <= home.wall() * 1000
+            assert record.term_number <= home.wall() * 1000
             await post(poster, source, range(520))
             await until(lambda: placed.current.term.holder == worker.id)

@@ -148,12 +148,12 @@ async def test_a_copy_is_another_version_and_goes_alone(tmp_path: Path) -> None:
             await client.create_query(network(mit, *sources))
             await client.start_query(mit.name("q"))
             await fill(client, sources, 300, step=100)
-            log = mit.kept(sources[0]).log
+            log = mit.state(sources[0]).log
             await client.copy_query(mit.name("q"), mit.name("q2"), 100)
             await client.copy_query(mit.name("q2"), mit.name("q3"), 110)
             engine = mit.up.engine
             numbers = [
-                engine.copies.version(mit.kept(path)) for path in ("sums", "q2/sums", "q3/sums")
+                engine.copies.version(mit.state(path)) for path in ("sums", "q2/sums", "q3/sums")
             ]
             assert numbers == [0, 1, 2]
             assert "q3/sums" in str(await client.list_objects())
@@ -182,10 +182,10 @@ async def test_what_is_not_kept_any_more_is_refused(tmp_path: Path) -> None:
             await client.create_query(network(mit, source))
             for first in range(0, 300, 50):
                 await post(client, source, range(first, first + 50))
-                await until(lambda at=first: mit.kept(source).log.boundary > at)
+                await until(lambda at=first: mit.state(source).log.boundary > at)
             await client.start_query(mit.name("q"))
             await gathered(client, mit.name("peaks"), 299)
-            log = mit.kept(source).log
+            log = mit.state(source).log
             await until(lambda: log.start >= 149)
             oldest = log.start
             for place, at in ((client, mit), (other, utah)):
@@ -226,7 +226,7 @@ async def test_what_is_behind_outlives_a_restart(tmp_path: Path) -> None:
                 await place.create_query(copy_of(entry, at.name("q2"), 100, 400))
             await client.start_query(mit.name("q"))
             await gathered(client, mit.name("peaks"), 299)
-            await until(lambda: mit.kept(sources[0]).log.retention.floor(300, 300, 1e12) == 100)
+            await until(lambda: mit.state(sources[0]).log.retention.floor(300, 300, 1e12) == 100)
             for place in (mit, utah):
                 await town.restart(place)
             await fill(client, sources, 600, step=100)

@@ -58,7 +58,7 @@ def network(place: Place, source: str) -> Query:
 
 def files(place: Place, path: str) -> str:
     """Those of a log that count now: others wait to be removed."""
-    log = place.kept(path).log
+    log = place.state(path).log
     none = log.folder.parent / "none.parquet"
     pq.write_table(log.schema.empty_table(), none)
     with log.files(log.start, log.boundary) as paths:
@@ -68,7 +68,7 @@ def files(place: Place, path: str) -> str:
 def folded(place: Place, path: str, upto: int) -> str:
     """SQL: a stream as it is at a boundary, with its revisions up to there."""
     columns = ", ".join(
-        field.name for field in place.kept(path).entry.schema.fields if field.name != "stime"
+        field.name for field in place.state(path).entry.schema.fields if field.name != "stime"
     )
     return f"""
         SELECT stime, {columns} FROM (
@@ -173,13 +173,13 @@ async def check(mit: Place, at: Place, copy: str, over: tuple[int, int], boundar
     after, ends = over
     upto = min(ends, boundary)
     for path in ("s", "s/revisions"):
-        await until(lambda p=path: mit.kept(p).log.boundary >= boundary, path)
+        await until(lambda p=path: mit.state(p).log.boundary >= boundary, path)
     known = expected(mit, after, upto)
     assert known["odd"], "there is something to find"
     for path in BEHIND:
         for each in (f"{copy}/{path}", f"{copy}/{path}/revisions"):
             least = upto if ends == END else END
-            await until(lambda e=each, b=least: at.kept(e).log.boundary >= b, each)
+            await until(lambda e=each, b=least: at.state(e).log.boundary >= b, each)
         assert made(at, copy, path, upto) == known[path], (copy, path)
 
 
@@ -194,7 +194,7 @@ async def test_history_whose_revisions_are_not_kept_is_refused(tmp_path: Path) -
             await client.create_query(network(mit, stream))
             await client.start_query(mit.name("q"))
             await fill(client, stream, 0, 800, back=100)
-            beside = mit.kept("s/revisions").log
+            beside = mit.state("s/revisions").log
             await until(lambda: beside.start >= 500)
             with pytest.raises(NotRetainedError, match="is kept from boundary"):
                 await client.copy_query(mit.name("q"), mit.name("q2"), 100)

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.objects.schema import BEGINNING
-from engine.replication.moves.messages import Deal, Standing
+from engine.replication.moves.messages import Deal, PlacementStatus
 from engine.replication.moves.placements import (
     REMEMBERED,
     Placement,
     WrittenPlacement,
-    at_home,
+    at_owner,
     replaced,
-    standing,
+    status_of,
     written,
 )
 from engine.replication.term import Term
@@ -45,28 +45,28 @@ PLACEMENTS = st.builds(
 def test_each_worker_is_paid_from_its_first_boundary_to_the_next_ones(
     moves: list[tuple[str, int]],
 ) -> None:
-    record, boundary = at_home(TASK), 0
+    record, boundary = at_owner(TASK), 0
     paid: dict[int, list[int]] = {}
     for number, (worker, made) in enumerate(moves, 1):
         paid.setdefault(number - 1, []).extend(range(boundary, boundary + made))
         boundary += made
         record = replaced(record, Placement(Term(TASK, number, worker, since=boundary)))
-        now = standing(record, worker, number)
-        assert (now.standing, now.since) == (Standing.ACTIVE, boundary)
+        now = status_of(record, worker, number)
+        assert (now.status, now.since) == (PlacementStatus.ACTIVE, boundary)
     assert len(record) == min(len(moves) + 1, REMEMBERED)
     assert record[-1].until is None
     for before, after in pairwise(record):
         term = before.term
         assert before.until == after.term.since
-        over = standing(record, term.holder, term.number)
-        assert (over.standing, over.since, over.until) == (
-            Standing.RELEASED,
+        over = status_of(record, term.holder, term.number)
+        assert (over.status, over.since, over.until) == (
+            PlacementStatus.RELEASED,
             term.since,
             before.until,
         )
         first = 0 if term.since == BEGINNING else term.since
         assert list(range(first, before.until)) == paid[term.number]
-    assert standing(record, "cc", record[-1].term.number).since is None
+    assert status_of(record, "cc", record[-1].term.number).since is None
 
 
 @given(PLACEMENTS)

@@ -31,7 +31,7 @@ async def test_deleting_leaves_nothing_and_the_name_is_free(tmp_path: Path) -> N
             reading = passing(utah, "reading", utah.name("out"), utah.name("final"))
             await other.create_query(query)
             await other.create_query(reading)
-            assert source in {kept.name for kept in utah.up.engine.store.all()}
+            assert source in {state.name for state in utah.up.engine.store.all()}
             with pytest.raises(ConflictError, match=r"out is read by medusa://utah\.edu/reading"):
                 await other.delete_query(query.name)
             await other.delete_query(reading.name)
@@ -45,7 +45,7 @@ async def test_deleting_leaves_nothing_and_the_name_is_free(tmp_path: Path) -> N
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(read, client)
                 nursery.start_soon(read, other)
-                await until(lambda: utah.kept("out").subscribers == 2)
+                await until(lambda: utah.state("out").subscribers == 2)
                 await other.delete_query(query.name)
             assert len(told) == 2, "those that read it are told that it is gone"
             assert (await known(other), files(utah)) == before

@@ -30,8 +30,8 @@ from engine.objects.view import Last, View
 from engine.replication.moves.messages import Deal
 from engine.replication.versions.messages import AskVersions, Versions
 from engine.replication.views.messages import Locate, Located
-from engine.streams.kept import KeptEntry, LogKey
 from engine.streams.messages import Subscribe, Tuples
+from engine.streams.stream_state import LogKey, StoredStream
 from overlay.connection import Connection
 from overlay.errors import InvalidInputError, NotAuthorisedError, NotFoundError
 from overlay.files import load_json, save_json
@@ -199,7 +199,7 @@ async def test_a_home_of_before_there_were_labels_does_not_leak(tmp_path: Path) 
         assert await received(client.subscribe(out), 2) == [(1, 1), (3, 3)]
         file = here.mit.up.engine.store.folder_of(LogKey(out)) / "stream.json"
         await here.town.stop(here.mit)
-        known = load_json(file, KeptEntry, mend="")
+        known = load_json(file, StoredStream, mend="")
         old = msgspec.structs.replace(known.entry.stream, label=())
         entry = msgspec.structs.replace(known.entry, stream=old)
         save_json(file, msgspec.structs.replace(known, entry=entry))

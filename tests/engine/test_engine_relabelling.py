@@ -124,7 +124,7 @@ async def test_who_is_struck_off_reads_no_further_nor_does_its_query(tmp_path: P
         await goes_on(other, here)
         await until(lambda: task(here.utah, out).state == "failing", "its query says why")
         assert "utah.edu may not read medusa://mit.edu/s" in task(here.utah, out).reason
-        assert here.utah.kept("q/out").log.boundary == stime  # what came before stays readable
+        assert here.utah.state("q/out").log.boundary == stime  # what came before stays readable
         with pytest.raises(NotAuthorisedError):
             await here.clients["utah.edu"].receive_events(here.stream, stime)
         await here.readers(*ALL)
@@ -147,9 +147,9 @@ async def test_an_owners_word_passes_along_a_chain(tmp_path: Path) -> None:
         for each in (direct, seen):
             await is_ended(each)
         await here.post()
-        await until(lambda: here.utah.kept("q/out").log.boundary == here.posted)
+        await until(lambda: here.utah.state("q/out").log.boundary == here.posted)
         await until(lambda: task(here.brown, then).state == "failing")
-        assert here.brown.kept("r/out").log.boundary == stime
+        assert here.brown.state("r/out").log.boundary == stime
         for name in (out, here.utah.name("v")):
             with pytest.raises(NotAuthorisedError):
                 await anext(reader.subscribe(name))
@@ -178,7 +178,7 @@ async def test_a_worker_that_may_not_read_goes_home_and_so_does_its_owners_task(
     async with three(tmp_path) as here:
         out = await here.keep(here.utah, "q", here.stream)
         stime = await here.post()
-        await until(lambda: here.utah.kept("q/out").log.boundary == stime)
+        await until(lambda: here.utah.state("q/out").log.boundary == stime)
         assignments = here.brown.up.engine.assignments
         assignments.expect = assignments.admit = lambda *_: None
         mover = here.utah.up.engine.mover
@@ -198,7 +198,7 @@ async def test_a_worker_that_may_not_read_goes_home_and_so_does_its_owners_task(
         await until(lambda: not assignments.all(), "brown.edu is rid of it")
         await here.post()
         await until(lambda: task(here.utah, out).state == "failing")
-        assert here.utah.kept("q/out").log.boundary == before
+        assert here.utah.state("q/out").log.boundary == before
 
 
 async def test_a_standby_heeds_it_as_well_and_goes_on_by_it(tmp_path: Path) -> None:
@@ -211,8 +211,8 @@ async def test_a_standby_heeds_it_as_well_and_goes_on_by_it(tmp_path: Path) -> N
         standbys = sibling.up.engine.standbys
 
         def stands_by() -> bool:
-            kept = standbys.rendition(out)
-            return kept is not None and kept.log.boundary >= stime
+            state = standbys.rendition(out)
+            return state is not None and state.log.boundary >= stime
 
         await until(stands_by, "it has a standby")
         there = await here.brown.up.engine.overlay.connect(bytes.fromhex(sibling.id))
@@ -231,8 +231,8 @@ async def test_a_standby_heeds_it_as_well_and_goes_on_by_it(tmp_path: Path) -> N
         await goes_on(here.clients["mit.edu"].subscribe(out, here.posted), here)
 
 
-def _policy(kept: object) -> tuple[str, ...]:
-    (policy,) = kept.entry.stream.label
+def _policy(state: object) -> tuple[str, ...]:
+    (policy,) = state.entry.stream.label
     return policy.readers
 
 
@@ -258,6 +258,6 @@ async def test_it_is_found_out_after_an_absence(tmp_path: Path) -> None:
         await here.readers("utah.edu")
         await here.town.start(here.utah)
         await here.town.acquainted(here.utah, here.brown)
-        await until(lambda: _policy(here.utah.kept("q/out")) == ("utah.edu",))
+        await until(lambda: _policy(here.utah.state("q/out")) == ("utah.edu",))
         with pytest.raises(NotAuthorisedError):
             await anext(here.clients["brown.edu"].subscribe(out))

@@ -66,7 +66,7 @@ async def test_amnesia_loses_the_windows_that_were_open_and_goes_on(
 
 
 async def test_a_slow_primary_steps_down_and_becomes_a_standby(tmp_path: Path, made: Made) -> None:
-    """It never died: it hears of the higher fence, and nobody reads from it any more."""
+    """It never died: it hears of the higher term, and nobody reads from it any more."""
     async with open_town(tmp_path, timing=QUICK) as town:
         home, primary, secondary, reader = await siblings(town, others=3)
         async with home.client() as poster, primary.client() as owner, reader.client() as client:

@@ -115,8 +115,8 @@ async def test_consumers_never_outrun_a_standby_that_promises_precision(
             await owner.create_query(query)
             await owner.start_query(query.name)
             await post(poster, source, range(10))
-            kept = primary.kept(home.name("out"))
-            await until(lambda: kept.gate is not None, "it is caught up")
+            state = primary.state(home.name("out"))
+            await until(lambda: state.gate is not None, "it is caught up")
             subscription = client.subscribe(home.name("out"))
             for start in range(10, 400, 13):
                 await post(poster, source, range(start, start + 13))
@@ -141,20 +141,22 @@ async def test_consumers_wait_for_a_standby_that_copies_nothing_no_longer_than_t
             await owner.create_query(query)
             await owner.start_query(query.name)
             await post(poster, source, range(10))
-            kept = primary.kept(home.name("out"))
-            await until(lambda: kept.gate is not None and kept.gate.value == 9, "it is copied")
+            state = primary.state(home.name("out"))
+            await until(lambda: state.gate is not None and state.gate.value == 9, "it is copied")
             with monkeypatch.context() as patch:
-                patch.setattr("engine.replication.replicas.care.has_copied", lambda *_: None)
+                patch.setattr(
+                    "engine.replication.replicas.secondary_state.has_copied", lambda *_: None
+                )
                 await post(poster, source, range(10, 20))
-                await until(lambda: kept.log.boundary == 19)
-                assert kept.gate is not None
-                assert kept.gate.value == 9
+                await until(lambda: state.log.boundary == 19)
+                assert state.gate is not None
+                assert state.gate.value == 9
                 subscription = client.subscribe(home.name("out"))
                 with trio.fail_after(DEADLINE_S):
                     while subscription.boundary < 19:
                         await anext(subscription)
             await post(poster, source, range(20, 30))
-            await until(lambda: kept.gate is not None and kept.gate.value == 29)
+            await until(lambda: state.gate is not None and state.gate.value == 29)
 
 
 async def test_producers_keep_what_a_backup_may_need_and_no_more(
@@ -170,9 +172,9 @@ async def test_producers_keep_what_a_backup_may_need_and_no_more(
             await owner.start_query(query.name)
             await stands_by(primary, secondary, "q/out")
             slow = client.subscribe(home.name("out"), subscriber="slow")
-            log = home.kept(source).log
+            log = home.state(source).log
             await post(poster, source, range(0, 1000, 7))
-            await until(lambda: primary.kept(home.name("out")).log.boundary > 900, "computed")
+            await until(lambda: primary.state(home.name("out")).log.boundary > 900, "computed")
             while slow.boundary < 250:
                 await anext(slow)
             await trio.sleep(0.5)
@@ -196,7 +198,7 @@ async def test_strangers_and_bystanders_are_refused(tmp_path: Path, made: Made) 
             await owner.start_query(query.name)
             await stands_by(primary, secondary, "q/out")
         stored = primary.up.engine.queries.get(query.name).stored
-        fence = stored.term.number
+        term_number = stored.term.number
 
         async def ask(by: Place, to: Place, method: str, message: msgspec.Struct) -> None:
             connection = await by.up.engine.overlay.connect(parse_peer_id(to.id))
@@ -207,13 +209,16 @@ async def test_strangers_and_bystanders_are_refused(tmp_path: Path, made: Made) 
             await ask(stranger, secondary, "replica.stand_by", StandBy(stored))
         with pytest.raises(InvalidInputError):  # a sibling that is not the primary
             await ask(home, secondary, "replica.stand_by", StandBy(stored))
-        for wrong in (fence, 2**60):
+        for wrong in (term_number, 2**60):
             with pytest.raises(NotAuthorisedError):
                 await ask(stranger, secondary, "replica.dismiss", Dismiss(query.name, wrong))
         with pytest.raises(ConflictError, match="has not let go of it"):
-            await ask(home, secondary, "replica.dismiss", Dismiss(query.name, fence))
-        keep_up, incumbent = KeepUp(query.name, fence, {}, {}), Incumbent(query.name, fence)
-        read = ReadReplica(query.name, fence, source, 0)
+            await ask(home, secondary, "replica.dismiss", Dismiss(query.name, term_number))
+        keep_up, incumbent = (
+            KeepUp(query.name, term_number, {}, {}),
+            Incumbent(query.name, term_number),
+        )
+        read = ReadReplica(query.name, term_number, source, 0)
         await ask(home, secondary, "replica.keep_up", keep_up)
         with pytest.raises(MedusaError):
             await ask(home, primary, "replica.incumbent", incumbent)
@@ -227,14 +232,14 @@ async def test_strangers_and_bystanders_are_refused(tmp_path: Path, made: Made) 
             with pytest.raises(NotAuthorisedError, match="own participant"):
                 await ask(stranger, secondary, method, message)
         assert secondary.up.engine.standbys.get(query.name) is not None
-        # and a stranger's fence deposes nobody
+        # and a stranger's term deposes nobody
         connection = await stranger.up.engine.overlay.connect(parse_peer_id(primary.id))
-        subscribe = Subscribe(home.name("out"), fence=2**60)
+        subscribe = Subscribe(home.name("out"), term_number=2**60)
         with pytest.raises(NotFoundError):
             async with connection.open("subscribe", subscribe) as duplex:
                 await duplex.receive(Tuples)
         await trio.sleep(0.2)
-        assert primary.up.engine.queries.get(query.name).stored.term.number == fence
+        assert primary.up.engine.queries.get(query.name).stored.term.number == term_number
 
 
 async def test_a_deleted_query_leaves_no_standby(tmp_path: Path, made: Made) -> None:

@@ -99,7 +99,7 @@ async def test_a_query_made_at_the_new_primary_reads_what_is_left_of_the_stream(
             await one.start_query(query.name)
             await stands_by(primary, secondary, "q/mid")
             await post(poster, source, range(250))
-            await until(lambda: primary.kept(home.name("mid")).log.boundary == 249)
+            await until(lambda: primary.state(home.name("mid")).log.boundary == 249)
             await trio.sleep(0.3)
             await taken_over(made, primary, secondary, query.name)
             served = secondary.up.engine.store.serving(home.name("mid"))
@@ -132,7 +132,7 @@ async def test_a_deleted_query_holds_nothing_of_its_inputs(
             await client.start_query(query.name)
             await stands_by(home, secondary, "q/out")
             await post(client, source, range(250))
-            retention = home.kept(source).log.retention
+            retention = home.state(source).log.retention
             await until(lambda: len(retention.consumers) > 1)
             await client.stop_query(query.name)
             await client.delete_query(query.name)
@@ -155,7 +155,7 @@ async def test_two_queries_do_not_hold_for_each_others_secondaries(
                 await owner.create_query(query)
                 await owner.start_query(query.name)
                 await stands_by(primary, secondary, f"q/{path}")
-            retention = primary.kept(source).log.retention
+            retention = primary.state(source).log.retention
             assert len([each for each in retention.consumers if each.kind == "secondary"]) == 2
 
 
@@ -172,9 +172,9 @@ async def test_a_secondary_that_is_the_home_of_the_input_lets_go_of_it(
             await stands_by(primary, home, "q/out")
             for start in range(0, 1000, 50):
                 await post(poster, source, range(start, start + 50))
-            log = home.kept(source).log
+            log = home.state(source).log
             await until(lambda: log.retention.held(frozenset()) > 800, "it is let go of")
-            mirror = primary.kept(source).log
+            mirror = primary.state(source).log
             await until(lambda: mirror.retention.held(frozenset()) > 800, "and at the primary")
 
 
@@ -220,7 +220,7 @@ async def test_an_active_secondary_has_the_window_that_is_open_when_it_joins(
             for start in range(0, 280, 20):
                 await post(poster, source, range(start, start + 20))
                 await sums.take(start + 19)
-            log = home.kept(source).log
+            log = home.state(source).log
             await until(lambda: log.start > 250, "the producer has let go of it")
             believes(made, primary, secondary.id, Health.ALIVE)
             await stands_by(primary, secondary, "q/out")

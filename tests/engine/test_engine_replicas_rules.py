@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from engine.objects.definitions import StreamDefinition, StreamEntry
 from engine.objects.query import Aggregate, AggregateFunction, Box, Filter, Function, Query
 from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
-from engine.replication.replicas.lead import Lead
+from engine.replication.replicas.lag import Lag
 from engine.replication.replicas.positions import needed, reached
 from engine.replication.replicas.primaries import preferred
 from engine.replication.replicas.watch import (
@@ -73,12 +73,12 @@ def test_a_restarted_secondary_asks_soon_whether_it_still_is_one() -> None:
 def test_a_lead_lasts_since_we_had_what_the_other_has_not(
     ours: list[int], theirs: list[int]
 ) -> None:
-    lead, reached = Lead(), dict[int, float]()
+    lag, reached = Lag(), dict[int, float]()
     for now, (boundary, other) in enumerate(zip(ours, theirs, strict=False)):
-        lead.note(boundary, float(now))
+        lag.note(boundary, float(now))
         reached.setdefault(boundary, float(now))
         since = [at for ours_then, at in reached.items() if ours_then > other]
-        assert lead.over(other, float(now)) == (now - min(since) if since else 0.0)
+        assert lag.over(other, float(now)) == (now - min(since) if since else 0.0)
 
 
 def test_a_bound_is_the_longest_silence() -> None:

@@ -86,8 +86,8 @@ async def test_consumers_do_not_wait_for_a_secondary_that_lost_everything_and_re
             await owner.create_query(query)
             await owner.start_query(query.name)
             await stands_by(primary, secondary, "q/out")
-            kept = primary.kept(home.name("out"))
-            await until(lambda: kept.gate is not None, "it is caught up")
+            state = primary.state(home.name("out"))
+            await until(lambda: state.gate is not None, "it is caught up")
 
             async def refuse(self: Standbys, *_: Any) -> Any:
                 raise StorageFullError("no room")

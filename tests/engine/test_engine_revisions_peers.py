@@ -49,16 +49,16 @@ async def test_they_are_a_stream_beside_the_stream(tmp_path: Path) -> None:
             stream = await keyed_stream(client, mit, slack_us=10)
             await client.post_event(stream, rows([(10, 1), (20, 2), (30, 3)]), boundary=25)
             await client.flush()
-            await until(lambda: mit.kept("s").log.boundary == 25)
+            await until(lambda: mit.state("s").log.boundary == 25)
             assert await client.post_revisions(stream, deletions([10, 11])) == [1]
             missed = await client.post_revisions(
                 stream, replacements([(20, 5), (10, 1), (30, 4)]), boundary=40
             )
             assert missed == [1]  # it is gone
-            await until(lambda: mit.kept("s").log.boundary == 40)
-            kept = mit.kept("s/revisions").log
-            assert kept.boundary == 40
-            epoch = kept.read(kept.start)
+            await until(lambda: mit.state("s").log.boundary == 40)
+            state = mit.state("s/revisions").log
+            assert state.boundary == 40
+            epoch = state.read(state.start)
             assert epoch is not None
             assert changes_of(epoch.table) == [
                 (26, "DELETION", 10, 1),
@@ -67,7 +67,7 @@ async def test_they_are_a_stream_beside_the_stream(tmp_path: Path) -> None:
                 (30, "DELETION", 30, 3),
                 (30, "INSERTION", 30, 4),
             ]
-            stable = mit.kept("s").log.read(mit.kept("s").log.start)
+            stable = mit.state("s").log.read(mit.state("s").log.start)
             assert stable is not None
             assert pairs_of(stable.table) == [(10, 1), (20, 2), (30, 3)]
             await client.post_event(stream, None, end=True)
@@ -100,7 +100,7 @@ async def test_they_go_through_a_filter_and_a_window(tmp_path: Path) -> None:
             await client.post_event(stream, None, end=True)
             await client.flush()
             for path in ("big", "sums", "big/revisions", "sums/revisions"):
-                await until(lambda p=path: mit.kept(p).log.boundary == END, path)
+                await until(lambda p=path: mit.state(p).log.boundary == END, path)
             assert changes_of(logged(mit, "big/revisions")) == [
                 (121, "DELETION", 10, 11),
                 (121, "DELETION", 20, 12),
@@ -165,7 +165,7 @@ async def test_over_restarts_of_the_home_and_of_the_query(tmp_path: Path) -> Non
             await town.restart(mit)
             await client.post_event(stream, rows([(60, 3)]), boundary=100)
             await client.flush()
-            await until(lambda: utah.kept("sums/revisions").log.boundary == 100)
+            await until(lambda: utah.state("sums/revisions").log.boundary == 100)
             await town.restart(utah)
             assert await client.post_revisions(stream, replacements([(20, 7)]), end=True) == []
             told = Told()
@@ -238,7 +238,7 @@ async def test_from_a_file(tmp_path: Path) -> None:
             options = Options(end=True, revisions=True)
             done = await post_rows(client, stream, str(file), options)
             assert done.missed == (2,)
-            await until(lambda: mit.kept("s/revisions").log.boundary == END)
+            await until(lambda: mit.state("s/revisions").log.boundary == END)
             assert changes_of(logged(mit, "s/revisions")) == [
                 (20, "DELETION", 10, 1),
                 (20, "DELETION", 20, 2),

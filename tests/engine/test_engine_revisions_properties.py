@@ -39,8 +39,8 @@ from engine.objects.query import (
 from engine.objects.schema import END, REVISION_KIND
 from engine.streams.acceptance import Writer
 from engine.streams.config import EngineConfig
-from engine.streams.home import Home, open_home
 from engine.streams.ipc import encode
+from engine.streams.leader import Leader, open_leader
 from engine.streams.log import StreamLog
 from engine.streams.revisions.columns import folded, request_schema, revisions_entry, revisions_name
 from engine.streams.source_config import SourceConfig
@@ -62,7 +62,7 @@ class Plant:
         self.network = Network(query, {**inputs, beside.stream.name: beside})
         self.tasks = self.network.tasks()
         self.config = EngineConfig(epoch_rows=epoch_rows)
-        self.homes: dict[str, Home] = {}
+        self.homes: dict[str, Leader] = {}
         self.logs: dict[str, StreamLog] = {}
         self.runners: list[Any] = []
         self._closing = AsyncExitStack()
@@ -71,8 +71,8 @@ class Plant:
     async def open(self) -> None:
         self._closing = AsyncExitStack()
         for name, schema in SCHEMAS.items():
-            home = await self._closing.enter_async_context(
-                open_home(
+            leader = await self._closing.enter_async_context(
+                open_leader(
                     self.folder / name,
                     name,
                     schema,
@@ -81,10 +81,10 @@ class Plant:
                     now=0.0,
                 )
             )
-            self.homes[name] = home
-            self.logs[name] = home.log
-            if home.revisions_log is not None:
-                self.logs[revisions_name(name)] = home.revisions_log
+            self.homes[name] = leader
+            self.logs[name] = leader.log
+            if leader.revisions_log is not None:
+                self.logs[revisions_name(name)] = leader.revisions_log
         for task in self.tasks:
             log = StreamLog.open(
                 self.folder / task.output / "log",
@@ -114,7 +114,7 @@ class Plant:
     async def take(self, act: Act, *, end: bool = False) -> list[int]:
         self._posts[act.stream] += 1
         number = self._posts[act.stream]
-        home, schema = self.homes[act.stream], SCHEMAS[act.stream]
+        leader, schema = self.homes[act.stream], SCHEMAS[act.stream]
         if act.revised:
             shape = request_schema(schema).payload
             request = [
@@ -122,16 +122,16 @@ class Plant:
                 for kind, new in act.revised
             ]
             body = encode(pa.Table.from_pylist(request, schema=shape))
-            posted = await home.revise(
+            posted = await leader.revise(
                 Writer("p"), number, body, history_us=self.history_us, now=0.0
             )
             return list(posted.missed)
         body = encode(pa.Table.from_pylist(act.rows, schema=schema.payload)) if act.rows else b""
-        await home.post(Writer("p"), number, body, boundary=act.promise, end=end, now=0.0)
+        await leader.post(Writer("p"), number, body, boundary=act.promise, end=end, now=0.0)
         return []
 
     async def move(self, what: int) -> None:
-        """Some home, or some task, goes on."""
+        """Some leader, or some task, goes on."""
         names = [*self.homes, *self.tasks]
         which = what % len(names)
         if which < len(self.homes):
@@ -164,7 +164,7 @@ def _plain(schema: pa.Schema) -> pa.Schema:
 
 @dataclass(frozen=True)
 class Schedule:
-    """When homes and tasks go on: after each act, these; -1: all restart."""
+    """When leaders and tasks go on: after each act, these; -1: all restart."""
 
     moves: list[list[int]]
     epoch_rows: int
@@ -282,5 +282,5 @@ def check(
     models = {name: Model(history_us) for name in SCHEMAS}
     again, _ = trio.run(carried_out, query, done, second, models, history_us)
     for name, table in logs.items():
-        kept = since(name.removesuffix("/revisions"))
-        assert after(table.to_pylist(), kept) == after(again[name].to_pylist(), kept), name
+        state = since(name.removesuffix("/revisions"))
+        assert after(table.to_pylist(), state) == after(again[name].to_pylist(), state), name

@@ -47,22 +47,22 @@ EXPECTED = [window_of(start, 9, 13) for start in (0, 100, 200)]
 @pytest.mark.parametrize("mode", LOSSLESS)
 async def test_a_dead_primary(tmp_path: Path, made: Made, mode: Mode) -> None:
     async with (
-        town_of(tmp_path) as (town, (home, primary, secondary, reader)),
-        home.client() as poster,
+        town_of(tmp_path) as (town, (leader, primary, secondary, reader)),
+        leader.client() as poster,
         primary.client() as owner,
         reader.client() as client,
     ):
-        stream = await keyed_stream(poster, home)
-        query = Query(home.name("q"), (counted("sums", stream, home.name("sums")),))
+        stream = await keyed_stream(poster, leader)
+        query = Query(leader.name("q"), (counted("sums", stream, leader.name("sums")),))
         await owner.create_query(asked(query, mode, secondary))
         await owner.start_query(query.name)
-        subscription, told = client.follow(home.name("sums"), Corrections.REVISIONS), Told()
+        subscription, told = client.follow(leader.name("sums"), Corrections.REVISIONS), Told()
         await some_revisions(poster, stream, 100)
         await told.follow(subscription, 99)
         await stands_by(primary, secondary, "q")
         await some_revisions(poster, stream, 200)
         await told.follow(subscription, 199)
-        await die(made, primary, town, home, secondary, reader)
+        await die(made, primary, town, leader, secondary, reader)
         await some_revisions(poster, stream, 300)
         await poster.post_event(stream, None, end=True)
         await told.follow(subscription, END)
@@ -71,24 +71,24 @@ async def test_a_dead_primary(tmp_path: Path, made: Made, mode: Mode) -> None:
 
 async def test_moved_to_a_worker_and_home(tmp_path: Path, made: Made) -> None:
     async with (
-        town_of(tmp_path) as (_, (home, owner, worker, _)),
-        home.client() as poster,
+        town_of(tmp_path) as (_, (leader, owner, worker, _)),
+        leader.client() as poster,
         owner.client() as client,
     ):
-        stream = await keyed_stream(poster, home)
-        query = Query(home.name("q"), (counted("sums", stream, home.name("sums")),))
+        stream = await keyed_stream(poster, leader)
+        query = Query(leader.name("q"), (counted("sums", stream, leader.name("sums")),))
         await client.create_query(query)
         await client.start_query(query.name)
         await some_revisions(poster, stream, 100)
-        await client.move_task(home.name("sums/revisions"), worker.id)
+        await client.move_task(leader.name("sums/revisions"), worker.id)
         await some_revisions(poster, stream, 200)
-        await client.move_task(home.name("sums/revisions"))
+        await client.move_task(leader.name("sums/revisions"))
         await some_revisions(poster, stream, 300)
         await poster.post_event(stream, None, end=True)
-        name = home.name("sums/revisions")
-        await until(lambda: owner.kept(name).log.boundary == END)
+        name = leader.name("sums/revisions")
+        await until(lambda: owner.state(name).log.boundary == END)
         changes = logged(owner, name)
         assert changes.column("stime").to_pylist() == [99, 99, 199, 199, 299, 299]
         told = Told()
-        await told.follow(poster.follow(home.name("sums"), Corrections.REVISIONS), END)
+        await told.follow(poster.follow(leader.name("sums"), Corrections.REVISIONS), END)
         assert sorted(told.tuples) == EXPECTED

@@ -1,6 +1,6 @@
 """Any posts and revisions of a stream with a replica, any shipping, settling, cutting, crashes,
-full disks and changes of home: each is there once, is answered the same, and every peer's logs come
-to what plain Python makes of the posts."""
+full disks and changes of leader: each is there once, is answered the same, and every peer's logs
+come to what plain Python makes of the posts."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ def test_any_posts(done: list[Act], steps: list[tuple[int, int]]) -> None:
 
 
 def drawn_steps(rng: Random) -> list[tuple[int, int]]:
-    """Many homes that have what their replicas have not."""
+    """Many leaders that have what their replicas have not."""
     weights = [4] * 5 + [2] * 4 + [4] * 3 + [2] * 2
     whats = rng.choices(range(len(weights)), weights, k=80)
     return [(what, rng.randrange(2**12)) for what in whats]
 
 
 @settings(max_examples=100, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
-@example(7_099_542_953_069_151, 37)  # a peer had cut late tuples that the next home had not yet
+@example(7_099_542_953_069_151, 37)  # a peer had cut late tuples that the next leader had not yet
 @example(5908, 5)  # what was found depended on when retention had run
 @given(st.integers(0, 2**64), st.just(HISTORY_US) | st.integers(5, 60))
 def test_dense_revisions(seed: int, history_us: int) -> None:
-    """Drawn all at once: of what Hypothesis draws, little is revised before a home fails."""
+    """Drawn all at once: of what Hypothesis draws, little is revised before a leader fails."""
     rng = Random(seed)
     trio.run(lived_through, drawn_acts(rng), drawn_steps(rng), history_us)
 
@@ -66,7 +66,7 @@ async def test_what_was_never_settled_is_nowhere(tmp_path: Path) -> None:
     await town.settle()
     await town.post(0)
     await town.post(0)
-    await town.home.advance()
+    await town.leader.advance()
     await town.fail_over(1)
     await town.post(1)
     await town.finish()
@@ -79,8 +79,8 @@ async def test_who_is_not_home_revises_nothing(tmp_path: Path) -> None:
     town = Town(tmp_path, [act(10), gone(10)], HISTORY_US)
     await town.found()
     await town.post(0)
-    town.home.home.replica.settling.leading = False
-    with pytest.raises(UnavailableError, match="not its home"):
+    town.leader.leader.replica.settling.leading = False
+    with pytest.raises(UnavailableError, match="not its leader"):
         await town._post(gone(10), 2)
     for peer in town.peers:
         await peer.close()
@@ -90,17 +90,17 @@ async def test_who_is_not_home_revises_nothing(tmp_path: Path) -> None:
 async def test_a_home_that_is_succeeded_while_it_looks_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, replaced: bool
 ) -> None:
-    """Even if it is home again by the time that it has found something."""
+    """Even if it is leader again by the time that it has found something."""
     town = Town(tmp_path, [act(10, promise=20)], HISTORY_US)
     await town.found()
     await town.post(0)
-    home = town.home.home
+    leader = town.leader.leader
     run_sync, body = trio.to_thread.run_sync, revision(10)
 
     async def overtaken(function: Any, *args: Any) -> Any:
         found = await run_sync(function, *args)
         if getattr(function, "__name__", "") == "look_up" and args[0] is body:
-            town.home.home.replica.settling.leading = False
+            town.leader.leader.replica.settling.leading = False
             if not replaced:
                 await town.ship(10_000)
             await town.fail_over(1)
@@ -112,9 +112,9 @@ async def test_a_home_that_is_succeeded_while_it_looks_up(
 
     with monkeypatch.context() as patch:
         patch.setattr("trio.to_thread.run_sync", overtaken)
-        with pytest.raises(UnavailableError, match="home is changing"):
-            await home.revise(Writer("q"), 1, body, history_us=HISTORY_US, now=0.0)
-    assert town.home.home is home
+        with pytest.raises(UnavailableError, match="leader is changing"):
+            await leader.revise(Writer("q"), 1, body, history_us=HISTORY_US, now=0.0)
+    assert town.leader.leader is leader
     for peer in town.peers:
         await peer.close()
 
@@ -128,11 +128,11 @@ async def test_no_tuple_goes_behind_what_either_log_has(tmp_path: Path) -> None:
     """After a loss of power that left the journal shorter than the logs."""
     peer = Peer(tmp_path, 1000)
     await peer.open()
-    peer.home.logs[0].append(500, None)
-    peer.home.logs[1].append(400, None)
+    peer.leader.logs[0].append(500, None)
+    peer.leader.logs[1].append(400, None)
     await peer.crash()
     peer.lead(2)
-    assert peer.home.boundary == 500
+    assert peer.leader.boundary == 500
     await peer.close()
 
 
@@ -141,15 +141,15 @@ async def test_what_is_merely_not_here_is_refused(tmp_path: Path, late: int) -> 
     """Logs that begin later than the stream's history: the tuples', or that of the revisions."""
     peer = Peer(tmp_path, 1000)
     await peer.open()
-    peer.home.logs[late].begin(500)
-    peer.home.logs[1 - late].append(500, None)
+    peer.leader.logs[late].begin(500)
+    peer.leader.logs[1 - late].append(500, None)
     await peer.crash()
     peer.lead(2)
-    replica = peer.home.replica
+    replica = peer.leader.replica
     replica.settling.leading = True
     boundary = {"promise": 600}
     town = Town(tmp_path / "none", [], 1000)
-    town.home = peer
+    town.leader = peer
     await town._post(act(510, 520, **boundary), 1)
     with pytest.raises(NotRetainedError, match="row 2: the tuple may be of before boundary 500"):
         await town._post(gone(510, 400), 2)

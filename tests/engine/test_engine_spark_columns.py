@@ -169,8 +169,8 @@ def test_bounds_that_change_do_not_change_the_generated_code(spark: Spark, const
         for shift in range(7):
             least, most = 2 + 10 * constant + shift, 5 + 10 * constant + shift
             frame = session.range(30).withColumnRenamed("id", "stime")
-            kept = frame.where(within("stime", least, most, constant=constant)).toArrow()
-            assert kept["stime"].to_pylist() == list(range(least, most + 1))
+            state = frame.where(within("stime", least, most, constant=constant)).toArrow()
+            assert state["stime"].to_pylist() == list(range(least, most + 1))
             counts.append(int(metrics.METRIC_COMPILATION_TIME().getCount()))
         return counts[-1] - counts[0]
 

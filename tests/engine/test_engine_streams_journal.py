@@ -408,8 +408,8 @@ def test_what_the_disk_does_not_give_is_damage(
     journal, reader = heard(tmp_path)
     journal.close()
     monkeypatch.undo()
-    kept = [body[0] for _, body in contents(reader.records)]
-    assert [number for number in range(30) if number not in kept] == [12, 13, 14, 15, 16]
+    state = [body[0] for _, body in contents(reader.records)]
+    assert [number for number in range(30) if number not in state] == [12, 13, 14, 15, 16]
     assert len(reader.lost) == 1
     assert entries(tmp_path) == contents(reader.records)
 

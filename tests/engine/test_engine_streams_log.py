@@ -767,13 +767,13 @@ def test_any_history_of_a_log_reads_as_a_list(
                         log.hold(Hold("task"), held)
                 case ("read",):
                     pass
-            kept = [row for row in model if row[0] > log.start]
-            assert all_rows(log, limit_rows=4) == kept
-            middle = kept[len(kept) // 2][0] if kept else log.boundary
+            state = [row for row in model if row[0] > log.start]
+            assert all_rows(log, limit_rows=4) == state
+            middle = state[len(state) // 2][0] if state else log.boundary
             if middle >= log.start:
-                assert all_rows(log, middle) == [row for row in kept if row[0] > middle]
+                assert all_rows(log, middle) == [row for row in state if row[0] > middle]
             with log.files(log.start, log.boundary) as paths:
                 tables = [pq.read_table(path) for path in paths]
             found = pa.concat_tables([SCHEMA.source.empty_table(), *tables])
-            assert pairs(found) == kept
+            assert pairs(found) == state
             check_counts(log, model, counted)

@@ -1,6 +1,6 @@
 """Any posts, revisions, ends and reopenings of a stream with a replica, any shipping, settling,
-cutting, crashes, full disks and changes of home: every peer's logs come to what plain Python makes
-of them, and what anybody saw before an end stays."""
+cutting, crashes, full disks and changes of leader: every peer's logs come to what plain Python
+makes of them, and what anybody saw before an end stays."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from revising_town import Peer, Town, check, contents
 
 from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
 from engine.streams.acceptance import Writer
-from engine.streams.home import open_home
 from engine.streams.ipc import encode
+from engine.streams.leader import open_leader
 from engine.streams.source_config import SourceConfig
 from overlay.errors import UnavailableError
 
@@ -40,7 +40,7 @@ def test_any_ends_and_reopenings(seed: int, history_us: int) -> None:
 
 
 async def ended(folder: Path, *acts: Act) -> Town:
-    """A stream that its home has to its end, and its replica in the journal alone."""
+    """A stream that its leader has to its end, and its replica in the journal alone."""
     town = Town(folder, [], HISTORY_US)
     await town.found()
     town.acts["p"] = list(acts)
@@ -49,8 +49,8 @@ async def ended(folder: Path, *acts: Act) -> Town:
     await town.end()
     await town.ship(10_000)
     await town.settle()
-    while not town.home.home.end_is_logged:
-        await town.home.advance()
+    while not town.leader.leader.end_is_logged:
+        await town.leader.advance()
     return town
 
 
@@ -60,7 +60,7 @@ async def close(town: Town) -> None:
 
 
 async def to_the_end(peer: Peer) -> None:
-    while peer.home.log.boundary < END:
+    while peer.leader.log.boundary < END:
         await peer.advance()
 
 
@@ -69,7 +69,7 @@ async def test_a_replica_that_has_cut_the_end_and_not_stored_it(tmp_path: Path) 
     town = await ended(tmp_path, act(10, 20))
     await town.tell()
     await town.replica.advance(full=1)
-    assert town.replica.home.source.has_cut
+    assert town.replica.leader.source.has_cut
     await town.reopen(1)
     town.acts["p"].append(act(30))
     await town.finish()
@@ -87,9 +87,9 @@ async def test_an_end_that_was_not_in_the_log_when_the_peer_died(tmp_path: Path)
     await town.settle()
     await town.tell()
     await town.replica.crash()
-    await town.replica.home.settle(town.replica.home.source.position, 0.0)
+    await town.replica.leader.settle(town.replica.leader.source.position, 0.0)
     await town.replica.advance()
-    assert town.replica.home.log.boundary == 40
+    assert town.replica.leader.log.boundary == 40
     await town.finish()
     check(town)
     await close(town)
@@ -102,7 +102,7 @@ async def test_what_came_after_the_end_does_not_move_it(tmp_path: Path) -> None:
     await town.post(0)
     await town.all_settled()
     await town.reopen(1)
-    assert town.home.home.boundary == 20
+    assert town.leader.leader.boundary == 20
     await town.finish()
     check(town)
     await close(town)
@@ -112,9 +112,9 @@ async def test_it_goes_on_behind_its_last_revision(tmp_path: Path) -> None:
     """Which has its place beyond the boundary; else its log could not be read again."""
     town = await ended(tmp_path, act(10, promise=60), gone(10))
     await town.reopen(1)
-    assert town.home.home.boundary == 61
-    await town.home.crash()
-    revisions = town.home.home.revisions_log
+    assert town.leader.leader.boundary == 61
+    await town.leader.crash()
+    revisions = town.leader.leader.revisions_log
     assert revisions is not None
     assert not revisions.lost_files
     assert contents(revisions).num_rows == 1
@@ -133,7 +133,7 @@ async def test_who_was_away_with_the_end_in_its_log(tmp_path: Path) -> None:
     await town.post(0)
     await town.finish()
     check(town)
-    assert away.home.log.start == BEGINNING or away.home.log.rows
+    assert away.leader.log.start == BEGINNING or away.leader.log.rows
     await close(town)
 
 
@@ -141,33 +141,33 @@ async def test_a_stream_of_arrivals_goes_on_behind_its_last_one(tmp_path: Path) 
     """A tuple that arrives after the end gets the end as its time."""
     schema = Schema("s", (Field("value", FieldType.INT),))
     one = encode(pa.table({"value": pa.array([1], pa.int32())}))
-    opened = open_home(tmp_path, "s", schema, SourceConfig(), history_us=10**9, now=1.0)
-    async with opened as home:
-        await home.post(Writer("p"), 1, one, now=2.0)
-        await home.post(Writer("p"), 2, one, end=True, now=3.0)
-        await home.post(Writer("p"), 3, one, now=4.0)
-        await home.advance(5.0)
-        await home.reopen()
-        assert home.boundary == home.log.boundary == 3_000_000
+    opened = open_leader(tmp_path, "s", schema, SourceConfig(), history_us=10**9, now=1.0)
+    async with opened as leader:
+        await leader.post(Writer("p"), 1, one, now=2.0)
+        await leader.post(Writer("p"), 2, one, end=True, now=3.0)
+        await leader.post(Writer("p"), 3, one, now=4.0)
+        await leader.advance(5.0)
+        await leader.reopen()
+        assert leader.boundary == leader.log.boundary == 3_000_000
 
 
 async def test_an_end_that_is_being_read_stays(tmp_path: Path) -> None:
     """A file that is read keeps its name, and of two names a restart takes the longer interval."""
-    opened = open_home(tmp_path, "s", KEYED, SourceConfig(), history_us=10**9, now=0.0)
-    async with opened as home:
-        await home.post(Writer("p"), 1, rows_of(act(10)), end=True, now=0.0)
-        await home.advance(0.0)
+    opened = open_leader(tmp_path, "s", KEYED, SourceConfig(), history_us=10**9, now=0.0)
+    async with opened as leader:
+        await leader.post(Writer("p"), 1, rows_of(act(10)), end=True, now=0.0)
+        await leader.advance(0.0)
         with (
-            home.log.files(BEGINNING, END),
+            leader.log.files(BEGINNING, END),
             pytest.raises(UnavailableError, match="is being read: try again"),
         ):
-            await home.reopen()
-        assert home.boundary == home.log.boundary == END
-        await home.reopen()
-        assert home.log.boundary == 10
-    opened = open_home(tmp_path, "s", KEYED, SourceConfig(), history_us=10**9, now=0.0)
-    async with opened as home:
-        assert (home.boundary, home.log.boundary) == (10, 10)
+            await leader.reopen()
+        assert leader.boundary == leader.log.boundary == END
+        await leader.reopen()
+        assert leader.log.boundary == 10
+    opened = open_leader(tmp_path, "s", KEYED, SourceConfig(), history_us=10**9, now=0.0)
+    async with opened as leader:
+        assert (leader.boundary, leader.log.boundary) == (10, 10)
 
 
 def rows_of(done: Act) -> memoryview:

@@ -44,27 +44,27 @@ def test_the_replica_goes_on_where_the_home_was(
     crash: bool,
     cut: list[bool],
 ) -> None:
-    """The home dies with posts that the replica does not have. They are posted again, with all that
-    was not answered, and come out as if nothing had happened."""
+    """The leader dies with posts that the replica does not have. They are posted again, with all
+    that was not answered, and come out as if nothing had happened."""
     folder = tmp_path_factory.mktemp("s")
-    home, replica, alone = (Replica(folder / name) for name in ("home", "replica", "alone"))
-    home.lead(2)
+    leader, replica, alone = (Replica(folder / name) for name in ("home", "replica", "alone"))
+    leader.lead(2)
     alone.lead(2)
     reached = int(shared * len(posts))
     for number, (rows, boundary) in enumerate(posts, 1):
         data = body(rows) if rows else b""
-        home.source.post(Writer("p"), number, data, boundary=boundary, now=NOW + number)
+        leader.source.post(Writer("p"), number, data, boundary=boundary, now=NOW + number)
         alone.source.post(Writer("p"), number, data, boundary=boundary, now=NOW + number)
         if number <= reached:
-            replica.take(home, limit)
-            home.settle(replica.source.position)
+            replica.take(leader, limit)
+            leader.settle(replica.source.position)
             replica.settle(replica.source.position)
         if cut[number - 1]:
-            home.cut()
+            leader.cut()
             replica.cut()
-    seen, late_seen = home.rows, all_rows(home.late_log)
-    home.cut()
-    assert home.log.boundary <= replica.source.boundary, "nothing that one peer alone has is seen"
+    seen, late_seen = leader.rows, all_rows(leader.late_log)
+    leader.cut()
+    assert leader.log.boundary <= replica.source.boundary, "nothing that one peer alone has is seen"
     if crash:
         replica.crash()
     replica.lead(3)
@@ -81,41 +81,41 @@ def test_the_replica_goes_on_where_the_home_was(
     assert all_rows(replica.late_log) == all_rows(alone.late_log)
     assert replica.rows[: len(seen)] == seen
     assert all_rows(replica.late_log)[: len(late_seen)] == late_seen
-    for each in (home, replica, alone):
+    for each in (leader, replica, alone):
         each.close()
 
 
 def test_who_does_not_lead_takes_no_posts(tmp_path: Path) -> None:
-    with Replica(tmp_path) as replica, pytest.raises(UnavailableError, match="not its home"):
+    with Replica(tmp_path) as replica, pytest.raises(UnavailableError, match="not its leader"):
         replica.source.post(Writer("p"), 1, body([(1, 1)]), now=NOW)
 
 
 def test_the_clock_of_the_home_moves_both(tmp_path: Path) -> None:
     config = replace(CONFIG, idle=Idle.CLOCK)
-    home, replica = Replica(tmp_path / "h", config), Replica(tmp_path / "r", config)
-    home.lead(2)
-    home.source.tick(NOW)
-    replica.take(home, 100)
+    leader, replica = Replica(tmp_path / "h", config), Replica(tmp_path / "r", config)
+    leader.lead(2)
+    leader.source.tick(NOW)
+    replica.take(leader, 100)
     replica.source.tick(NOW + 100)
-    assert replica.source.boundary == home.source.boundary == int(NOW * 1e6) - 1
+    assert replica.source.boundary == leader.source.boundary == int(NOW * 1e6) - 1
     assert replica.source.ready == BEGINNING, "it is not settled"
     replica.settle(replica.source.position)
     replica.cut()
-    assert replica.log.boundary == home.source.boundary
-    home.close()
+    assert replica.log.boundary == leader.source.boundary
+    leader.close()
     replica.close()
 
 
 def test_parts_that_do_not_follow_are_refused(tmp_path: Path) -> None:
-    home, replica = Replica(tmp_path / "h"), Replica(tmp_path / "r")
-    home.lead(2)
-    home.source.post(Writer("p"), 1, body([(1, 1)]), now=NOW)
-    at, data = home.source.read((1, 0), 10**6)
+    leader, replica = Replica(tmp_path / "h"), Replica(tmp_path / "r")
+    leader.lead(2)
+    leader.source.post(Writer("p"), 1, body([(1, 1)]), now=NOW)
+    at, data = leader.source.read((1, 0), 10**6)
     replica.replica.follow(at, data)
     for place in ((1, 0), (1, len(data) + 1), (3, 0)):
         with pytest.raises(DecodeError, match="was reached"):
             replica.replica.follow(place, data)
-    home.close()
+    leader.close()
     replica.close()
 
 
@@ -133,11 +133,11 @@ def test_noise_is_one_error(noise: bytes) -> None:
 def test_one_wrong_bit_is_noticed(
     tmp_path_factory: pytest.TempPathFactory, at: int, bit: int
 ) -> None:
-    home = Replica(tmp_path_factory.mktemp("h"))
-    home.lead(2)
-    home.source.post(Writer("p"), 1, body([(1, 1)]), now=NOW)
-    data = bytearray(home.source.read((1, 0), 10**6)[1])
-    home.close()
+    leader = Replica(tmp_path_factory.mktemp("h"))
+    leader.lead(2)
+    leader.source.post(Writer("p"), 1, body([(1, 1)]), now=NOW)
+    data = bytearray(leader.source.read((1, 0), 10**6)[1])
+    leader.close()
     data[at % len(data)] ^= 1 << bit
     with pytest.raises(DecodeError):
         list(split(data))

@@ -52,7 +52,7 @@ UTAH = Writer("p", "utah.edu")
 
 @dataclass
 class Stream:
-    """A source with its log and the late tuples', as a home has them; synchronous."""
+    """A source with its log and the late tuples', as a leader has them; synchronous."""
 
     folder: Path
     config: SourceConfig = DEFAULT
@@ -277,8 +277,8 @@ def test_who_has_most_producers_forgets_its_own_first() -> None:
     for number in range(2 * MAX_PRODUCERS):
         posted_by(state, Writer(f"flood-{number}", "evil.org"))
     assert all(state.is_duplicate(Writer(f"sensor-{n}", "utah.edu"), 1) for n in range(3))
-    kept = state.snapshot().producers_of
-    assert {who: len(last) for who, last in kept.items()} == {
+    remembered = state.snapshot().producers_of
+    assert {who: len(last) for who, last in remembered.items()} == {
         "utah.edu": 3,
         "evil.org": MAX_PRODUCERS - 3,
     }
@@ -287,15 +287,15 @@ def test_who_has_most_producers_forgets_its_own_first() -> None:
 
 
 def test_a_replica_forgets_what_its_home_forgets() -> None:
-    home, replica = (Acceptance(slack_us=0, arrival=False) for _ in range(2))
+    leader, replica = (Acceptance(slack_us=0, arrival=False) for _ in range(2))
     for number in range(MAX_PRODUCERS):
-        posted_by(home, Writer(f"p{number}", ("", "utah.edu", "mit.edu")[number % 3]))
-    replica.restore(home.snapshot())
+        posted_by(leader, Writer(f"p{number}", ("", "utah.edu", "mit.edu")[number % 3]))
+    replica.restore(leader.snapshot())
     for number in range(100):
-        for state in (home, replica):
+        for state in (leader, replica):
             posted_by(state, Writer(f"q{number}", "abc"[number % 3]))
-    assert home.snapshot() == replica.snapshot()
-    assert list(home.snapshot().producers_of) == list(replica.snapshot().producers_of)
+    assert leader.snapshot() == replica.snapshot()
+    assert list(leader.snapshot().producers_of) == list(replica.snapshot().producers_of)
 
 
 def test_a_full_snapshot_fits_its_journal() -> None:

@@ -15,8 +15,8 @@ from engine.objects.definitions import StreamDefinition, StreamEntry
 from engine.objects.schema import BEGINNING, END, STIME
 from engine.streams.assembling import Incoming
 from engine.streams.cursors import BothCursor
-from engine.streams.kept import KeptStream, Role
 from engine.streams.log import StreamLog
+from engine.streams.stream_state import Role, StreamState
 from engine.streams.suffix import State, Suffix
 
 
@@ -89,17 +89,17 @@ async def test_what_a_crash_left_of_it_is_removed(tmp_path: Path) -> None:
     assert not list((tmp_path / "log.tentative").glob("*"))
 
 
-def kept_stream(folder: Path) -> KeptStream:
+def stream_state(folder: Path) -> StreamState:
     entry = StreamEntry(StreamDefinition("medusa://mit.edu/s", SCHEMA.name), SCHEMA)
-    return KeptStream(entry, Role.DERIVED, StreamLog.open(folder / "log", SCHEMA.source))
+    return StreamState(entry, Role.DERIVED, StreamLog.open(folder / "log", SCHEMA.source))
 
 
 async def test_who_reads_history_first_is_not_told_of_tentative_tuples(tmp_path: Path) -> None:
-    kept = kept_stream(tmp_path)
-    await kept.log.commit(10, logged([(5, 1)]))
-    await kept.suffix.add(10, 20, logged([(15, 2)]), failing=True)
+    state = stream_state(tmp_path)
+    await state.log.commit(10, logged([(5, 1)]))
+    await state.suffix.add(10, 20, logged([(15, 2)]), failing=True)
     got: list[tuple[bool, int | None]] = []
-    async with aclosing(messages_of(BothCursor(kept, BEGINNING, BEGINNING))) as feed:
+    async with aclosing(messages_of(BothCursor(state, BEGINNING, BEGINNING))) as feed:
         async for message, _ in feed:
             got.append((message.tentative, message.upto))
             if len(got) == 2:
@@ -138,7 +138,7 @@ def test_a_subscriber_ends_with_the_stable_rows_whatever_happens_between(
 
 
 async def _live(folder: Path, steps: list[tuple[str, int, list[Row]]]) -> None:
-    kept = kept_stream(folder)
+    state = stream_state(folder)
     stable: list[Row] = []
     incoming = Incoming(SCHEMA.source, BEGINNING, BEGINNING)
     got: list[Row] = []
@@ -147,7 +147,7 @@ async def _live(folder: Path, steps: list[tuple[str, int, list[Row]]]) -> None:
     async def read() -> None:
         incoming.reconnected()
         async with aclosing(
-            messages_of(BothCursor(kept, incoming.boundary, incoming.seen))
+            messages_of(BothCursor(state, incoming.boundary, incoming.seen))
         ) as feed:
             async for message, body in feed:
                 epoch = incoming.add(message, body)
@@ -156,7 +156,7 @@ async def _live(folder: Path, steps: list[tuple[str, int, list[Row]]]) -> None:
                 elif epoch is not None:
                     got.extend(pairs(epoch.table))
 
-    await kept.log.commit(0, None)
+    await state.log.commit(0, None)
     async with trio.open_nursery() as nursery:
         scope = trio.CancelScope()
 
@@ -173,16 +173,16 @@ async def _live(folder: Path, steps: list[tuple[str, int, list[Row]]]) -> None:
                 nursery.start_soon(connect)
             elif what == "stable":
                 stable += rows
-                await kept.log.commit(upto, logged(rows) if rows else None)
+                await state.log.commit(upto, logged(rows) if rows else None)
             else:
-                await kept.suffix.add(
-                    kept.suffix.visible, upto, logged(rows) if rows else None, failing=True
+                await state.suffix.add(
+                    state.suffix.visible, upto, logged(rows) if rows else None, failing=True
                 )
-        await kept.log.commit(END, None)
+        await state.log.commit(END, None)
     assert got == stable
     assert all(after < upto for after, upto in tentative)
     assert [a for a, _ in tentative[1:]] >= [u for _, u in tentative[:-1]]
-    kept.log.close()
+    state.log.close()
 
 
 async def test_who_reads_it_keeps_its_files_though_the_log_has_them_by_now(tmp_path: Path) -> None:

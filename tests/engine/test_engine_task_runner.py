@@ -35,9 +35,9 @@ async def test_a_job_takes_no_more_bytes_than_fit_in_the_memory(
                 await client.post_event(stream, rows([(at, at)]), boundary=at)
                 with trio.fail_after(DEADLINE_S):
                     await client.flush()
-                    await mit.kept(stream).log.wait_beyond(at - 1)
+                    await mit.state(stream).log.wait_beyond(at - 1)
             await client.post_event(stream, rows([]), end=True)
-            size = sum(file.content for file in mit.kept(stream).log._files)
+            size = sum(file.content for file in mit.state(stream).log._files)
             monkeypatch.setattr("engine.tasks.runner.JOB_BYTES", size // 3)
             query = Query(mit.name("q"), (Filter("f", stream, (mit.name("out"),), ("value > 0",)),))
             await client.create_query(query)
@@ -64,8 +64,8 @@ async def test_a_task_that_waits_says_for_which_input_and_how_long(
             await client.post_event(ahead, rows([(1, 1)]), boundary=9)
             await client.flush()
             with trio.fail_after(DEADLINE_S):
-                await mit.kept(mit.name("out")).log.wait_beyond(4)
-            await until(lambda: mit.kept(ahead).log.boundary == 9)
+                await mit.state(mit.name("out")).log.wait_beyond(4)
+            await until(lambda: mit.state(ahead).log.boundary == 9)
 
             async def waiting() -> tuple[str, str, float]:
                 (task,) = (await client.lookup_object(mit.name("q"))).tasks

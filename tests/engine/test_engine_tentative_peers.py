@@ -119,7 +119,7 @@ async def test_a_chain_goes_on_without_an_input_and_corrects_itself(tmp_path: Pa
         assert undo.rows(Kind.INSERTION) == final
         await until(lambda: revisions.rows(Kind.INSERTION) == [(10, 1), (11, 2), (155, 5)])
         assert revisions.kinds() == ["INSERTION", "TENTATIVE", "INSERTION"]
-        assert mit.kept("merged").suffix.state is State.STABLE
+        assert mit.state("merged").suffix.state is State.STABLE
 
 
 async def test_an_input_that_comes_within_the_bound_is_not_missed(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ async def test_without_a_bound_results_wait(tmp_path: Path) -> None:
             await define(client, mit, merge, bound_s=0.0)
             for path in ("a", "b"):
                 await post(client, mit.name(path), [(10, 1)], 100)
-            merged = mit.kept("merged")
+            merged = mit.state("merged")
             await until(lambda: merged.log.boundary >= 100)
             await post(client, mit.name("a"), [(150, 3)], 200)
             await trio.sleep(2 * BOUND_S)
@@ -206,12 +206,12 @@ async def test_what_a_restart_forgets_is_tentative_alone(tmp_path: Path) -> None
         for path in ("a", "b"):
             await post(poster, mit.name(path), [(10, 1)], 100)
         await post(poster, mit.name("a"), [(150, 3)], 200)
-        await until(lambda: utah.kept("some").suffix.visible >= 200)
+        await until(lambda: utah.state("some").suffix.visible >= 200)
         await town.restart(utah)
-        await until(lambda: utah.kept("some").suffix.visible >= 200)
-        assert utah.kept("some").log.boundary == 100
+        await until(lambda: utah.state("some").suffix.visible >= 200)
+        assert utah.state("some").log.boundary == 100
         await post(poster, mit.name("b"), [(140, 2)], 200)
-        await until(lambda: utah.kept("some").log.boundary >= 200)
+        await until(lambda: utah.state("some").log.boundary >= 200)
         async with utah.client() as client:
             with trio.fail_after(DEADLINE_S):
                 epoch = await client.receive_events(utah.name("some"), timeout_s=DEADLINE_S)

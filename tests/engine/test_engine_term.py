@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.objects.schema import BEGINNING
-from engine.replication.homes.ballot import Ballot, SourceTerm
-from engine.replication.homes.messages import Install, Installed, Tell, View, Vote
+from engine.replication.leaders.ballot import Ballot, SourceTerm
+from engine.replication.leaders.messages import Install, Installed, Tell, View, Vote
 from engine.replication.replicas.messages import KeptUp
 from engine.replication.stored_query import WrittenTerm, written
 from engine.replication.term import QUERIES, TASKS, Mint, Term, next_number
@@ -114,9 +114,9 @@ def test_ballots_and_votes_hold_a_term_in_the_form_of_the_first_release(
         assert told["message"].get("fence", number) == number
         assert decode(encode(told), Tell, limit=1024, what="a message").message == message
     ballot = Ballot(("a", "b", "c", "d", "e"), number, "a", term)
-    kept = decode(encode(ballot), dict, limit=1024, what="a ballot")
-    assert list(kept) == [
+    state = decode(encode(ballot), dict, limit=1024, what="a ballot")
+    assert list(state) == [
         *("electors", "promised", "voted", "tenure", "joined", "journal", "deleted", "told")
     ]
-    assert kept["tenure"] == plain
-    assert decode(encode(kept), Ballot, limit=1024, what="a ballot") == ballot
+    assert state["tenure"] == plain
+    assert decode(encode(state), Ballot, limit=1024, what="a ballot") == ballot

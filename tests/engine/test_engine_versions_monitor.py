@@ -11,7 +11,7 @@ import trio.testing
 from engine.replication.versions.messages import MAX_STREAMS, AskVersions, Version, Versions
 from engine.replication.versions.monitor import VersionMonitor
 from engine.streams.config import EngineConfig
-from engine.streams.kept import Role
+from engine.streams.stream_state import Role
 from engine.streams.suffix import State
 from overlay.errors import UnavailableError
 
@@ -43,7 +43,7 @@ class Town:
     """Streams that are read here, each from the first of its producers at first."""
 
     def __init__(self, names: list[str], versions: tuple[bytes, ...]) -> None:
-        self.kept = [
+        self.state = [
             SimpleNamespace(
                 name=name,
                 role=Role.MIRROR,
@@ -57,7 +57,7 @@ class Town:
         self.reconnected: list[str] = []
 
     def all(self) -> list[Any]:
-        return self.kept
+        return self.state
 
     def versions(self, _: str) -> tuple[bytes, ...]:
         return self.known
@@ -120,8 +120,8 @@ async def test_what_is_made_from_another_version_is_another_one(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watch, town, peers, 10.0)
         await trio.sleep(5.0)
-        number = town.kept[0].version
+        number = town.state[0].version
         del peers.states[PRIMARY]
         await trio.sleep(4.0)
     assert town.read == {"medusa://a.org/s": SECONDARY}
-    assert town.kept[0].version == number + 1
+    assert town.state[0].version == number + 1

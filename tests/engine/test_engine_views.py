@@ -24,7 +24,7 @@ from engine.replication.views import host
 from engine.replication.views.locating import HOLDERS
 from engine.replication.views.messages import Locate, Located
 from engine.streams.config import Timing
-from engine.streams.kept import LogKey
+from engine.streams.stream_state import LogKey
 from overlay.errors import (
     BusyError,
     ConflictError,
@@ -52,13 +52,13 @@ async def test_the_last_tuples_move_and_what_is_frozen_does_not(tmp_path: Path) 
             assert await received(reader, 2) == [(11, 11), (12, 12)]
             for stimes in ((40, 41), (60,), (80,), (100, 101)):  # the stream forgets meanwhile
                 await post(client, mit, stream, *stimes)
-            await until(lambda: mit.kept(stream).log.start >= 60)
+            await until(lambda: mit.state(stream).log.start >= 60)
             await caught_up(mit, moving, 101)
             assert await received(reader, 6) == [(t, t) for t in (40, 41, 60, 80, 100, 101)]
             for place in (client, other):
                 assert await to_the_end(place.subscribe(frozen)) == [(11, 11), (12, 12)]
                 assert await received(place.subscribe(moving), 2) == [(100, 100), (101, 101)]
-            await until(lambda: mit.kept(moving).log.start >= 80, "what it does not show goes")
+            await until(lambda: mit.state(moving).log.start >= 80, "what it does not show goes")
             await town.restart(mit)
             assert await to_the_end(other.subscribe(frozen)) == [(11, 11), (12, 12)]
             again = other.subscribe(moving)
@@ -78,7 +78,7 @@ async def test_tuples_of_one_stime_stay_together(tmp_path: Path) -> None:
             tied = [(1, 0), (2, 1), (2, 2), (2, 3), (3, 4)]
             await client.post_event(stream, rows(tied), boundary=5)
             await client.flush()
-            await until(lambda: mit.kept(stream).log.boundary == 5)
+            await until(lambda: mit.state(stream).log.boundary == 5)
             for count, shown in ((1, 1), (2, 4), (3, 4), (4, 4), (5, 5), (99, 5)):
                 for frozen in (False, True):
                     view = View(mit.name(f"v{count}{frozen}"), stream, Last(count), frozen)
@@ -96,7 +96,7 @@ async def test_the_last_seconds(tmp_path: Path) -> None:
             stream = await make_stream(client, mit, "s", history_us=1)
             for stime in (10, 20, 30):
                 await post(client, mit, stream, stime)
-            await until(lambda: mit.kept(stream).log.start == 20)
+            await until(lambda: mit.state(stream).log.start == 20)
             moving, frozen = mit.name("moving"), mit.name("frozen")
             # the stream has let go of its past; a view that moves fills as it goes on
             assert (await client.create_view(View(moving, stream, Recent(15)))).until == END
@@ -129,7 +129,7 @@ async def test_a_range_lasts_however_little_the_stream_keeps(tmp_path: Path) -> 
             for stime in (40, 45, 46, 60, 80):
                 await post(client, mit, stream, stime)
             assert await to_the_end(reader) == [(40, 40), (45, 45)]
-            await until(lambda: mit.kept(stream).log.start >= 50, "nothing is held by it any more")
+            await until(lambda: mit.state(stream).log.start >= 50, "nothing is held by it any more")
             with pytest.raises(NotRetainedError, match=rf"{stream} is kept .* 10 .*is older"):
                 await other.create_view(View(utah.name("too_late"), stream, Range(10, 45)))
             await town.restart(utah)
@@ -159,7 +159,7 @@ async def test_what_is_shown_of_a_stream_that_comes_late_or_has_ended(tmp_path: 
             await client.create_view(View(early, stream, Last(3)))
             reader = client.subscribe(early)
             await client.post_event(stream, None, boundary=5)
-            await until(lambda: mit.kept(stream).log.boundary == 5)
+            await until(lambda: mit.state(stream).log.boundary == 5)
             empty = await client.create_view(View(mit.name("empty"), stream, Last(3), frozen=True))
             assert (empty.after, empty.until) == (BEGINNING, 5)
             assert await to_the_end(client.subscribe(empty.name)) == []
@@ -211,7 +211,7 @@ async def test_who_may_make_and_read_them(tmp_path: Path) -> None:
             for number in range(2 * HOLDERS):
                 found = await there.call("locate", Locate(open_, Last(1 + number), True), Located)
                 assert (found.after, found.until) == (0 if not number else BEGINNING, 1)
-            holds = [c for c in mit.kept(open_).log.retention.consumers if "brown.edu" in c.id]
+            holds = [c for c in mit.state(open_).log.retention.consumers if "brown.edu" in c.id]
             assert len(holds) == HOLDERS
             poster = await other.poster(utah.name("v"))
             await poster.post(rows([(2, 2)]))
@@ -278,7 +278,7 @@ async def test_deleting_frees_what_it_kept(tmp_path: Path) -> None:
                 await client.delete_view(view)
             for stime in (10, 20, 30):
                 await post(client, mit, stream, stime)
-            await until(lambda: mit.kept(stream).log.start >= 10)
+            await until(lambda: mit.state(stream).log.start >= 10)
             for kind in (STREAM, PRODUCER, VIEW):
                 assert view not in [str(each.name) for each in beside.up.engine.catalog.own(kind)]
             await other.create_view(View(view, stream, Last(1)))

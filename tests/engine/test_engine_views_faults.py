@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 from engine_interpreted import interpret
 from engine_peers import make_stream, open_town, received, rows, to_the_end, until
-from homes_town import new_home, replicas_of, siblings
+from leaders_town import new_leader, replicas_of, siblings
 from viewed_streams import caught_up, post
 
 from engine.objects.query import Filter, Query
 from engine.objects.view import Last, Range, View
 from engine.streams.config import Timing
-from engine.streams.kept import LogKey
 from engine.streams.log import StreamLog
+from engine.streams.stream_state import LogKey
 from overlay.errors import ConflictError, NotFoundError, StorageFullError
 
 QUICK = Timing(tend_s=0.02, view_again_s=0.05)
@@ -33,7 +33,7 @@ async def test_views_of_views_and_of_what_is_deleted(
             await client.create_query(Query(mit.name("q"), (odd,)))
             await client.start_query(mit.name("q"))
             await post(client, mit, stream, 1, 2, 3, 4, 5)
-            await until(lambda: mit.kept("odd").log.boundary == 5)
+            await until(lambda: mit.state("odd").log.boundary == 5)
             moving, frozen = mit.name("moving"), mit.name("frozen")
             await client.create_view(View(moving, mit.name("odd"), Last(2)))
             await client.create_view(View(frozen, moving, Last(2), frozen=True))
@@ -113,13 +113,13 @@ async def test_half_of_what_was_dropped_is_nothing(tmp_path: Path) -> None:
 
 
 async def test_a_stream_whose_home_dies_is_shown_from_the_next_one(tmp_path: Path) -> None:
-    """At the home itself, at an elector that becomes it, and beside."""
+    """At the home itself, at a voter that becomes it, and beside."""
     async with siblings(tmp_path, 4, timing=QUICK) as (town, places):
         first = places[0]
         async with first.client() as client:
             stream = await make_stream(client, first, "s", k_safety=1)
-            electors = [p for p in places if p.up.engine.homes.get(stream) is not None]
-            (replica,) = replicas_of(electors, stream, first)
+            voters = [p for p in places if p.up.engine.leaders.get(stream) is not None]
+            (replica,) = replicas_of(voters, stream, first)
             await client.post_event(stream, rows([(1, 1), (2, 2), (3, 3)]), boundary=3)
             await client.flush()
         makers = [place for place in places if place is not first]
@@ -129,7 +129,7 @@ async def test_a_stream_whose_home_dies_is_shown_from_the_next_one(tmp_path: Pat
                 view = View(first.name(f"range{number}"), stream, Range(1, 5))
                 await client.create_view(view)
         await town.stop(first)
-        home = await new_home(electors, stream)
+        home = await new_leader(voters, stream)
         assert home is replica
         async with home.client() as client:
             await client.post_event(stream, rows([(4, 4), (5, 5), (6, 6)]), boundary=6)

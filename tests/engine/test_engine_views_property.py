@@ -21,9 +21,9 @@ from engine.replication.following.follower import take
 from engine.replication.views.feeding import set_up, trim
 from engine.replication.views.locating import located
 from engine.streams import compaction, epochs
-from engine.streams.kept import KeptStream, Role
 from engine.streams.log import StreamLog
 from engine.streams.retention import Hold
+from engine.streams.stream_state import Role, StreamState
 from overlay.errors import InvalidInputError, NotRetainedError
 
 STREAM = "medusa://mit.edu/s"
@@ -47,12 +47,12 @@ def shown_of(posted: list[Row], shows: Shows, oldest: int, boundary: int) -> lis
 class Made:
     """A view, its log, and what was true when it was made."""
 
-    kept: KeptStream
+    state: StreamState
     oldest: int
     boundary: int
 
     def expected(self, posted: list[Row], boundary: int) -> list[Row]:
-        view = self.kept.entry.stream.view
+        view = self.state.entry.stream.view
         assert view is not None
         if isinstance(view.shows, Range):
             return shown_of(posted, view.shows, self.oldest, boundary)
@@ -91,7 +91,7 @@ class History:
         self.posted += found
 
     async def tidy(self) -> None:
-        logs = [self.source, *(made.kept.log for made in self.made)]
+        logs = [self.source, *(made.state.log for made in self.made)]
         for log in logs:
             log.retain(0.0)
             await log.compact()
@@ -100,18 +100,18 @@ class History:
         self.source.close()
         self.source = self._log("source", self._history_us)
         for made in self.made:
-            made.kept.log.close()
-            made.kept = self._kept(made.kept.entry)
-            set_up(made.kept)
+            made.state.log.close()
+            made.state = self._state(made.state.entry)
+            set_up(made.state)
             self._hold(made)
 
-    def _kept(self, entry: StreamEntry) -> KeptStream:
+    def _state(self, entry: StreamEntry) -> StreamState:
         log = self._log(entry.stream.name.rsplit("/", 1)[1], entry.stream.history_us)
-        return KeptStream(entry, Role.VIEW, log)
+        return StreamState(entry, Role.VIEW, log)
 
     def _hold(self, made: Made) -> None:
         """As a peer does it, before anything is let go of after a restart."""
-        view, log = made.kept.entry.stream.view, made.kept.log
+        view, log = made.state.entry.stream.view, made.state.log
         assert view is not None
         self.source.hold(Hold("task", view.name), max(log.boundary, view.after))
 
@@ -141,34 +141,34 @@ class History:
         name = f"medusa://mit.edu/v{len(self.made)}"
         view = View(name, STREAM, shows, fixed, after=found.after, until=found.until)
         entry = StreamEntry(StreamDefinition(name, SCHEMA.name, history_us=0, view=view), SCHEMA)
-        made = Made(self._kept(entry), oldest, boundary)
+        made = Made(self._state(entry), oldest, boundary)
         self._hold(made)
-        set_up(made.kept)
+        set_up(made.state)
         self.made.append(made)
 
     async def feed(self) -> None:
         """One epoch to each view, as a peer does it."""
         for made in self.made:
-            view, log = made.kept.entry.stream.view, made.kept.log
+            view, log = made.state.entry.stream.view, made.state.log
             assert view is not None
             if log.boundary < min(self.source.boundary, END):
                 after = self.source.oldest if log.boundary == BEGINNING else log.boundary
                 epoch = await self.source.next(after)
                 await take(log, epoch, view.until)
-                trim(made.kept)
+                trim(made.state)
                 self.source.hold(Hold("task", view.name), log.boundary)
 
     async def check(self) -> None:
         while any(
-            made.kept.log.boundary < min(self.source.boundary, END)
+            made.state.log.boundary < min(self.source.boundary, END)
             and self.source.boundary > BEGINNING
             for made in self.made
         ):
             await self.feed()
         for made in self.made:
-            log = made.kept.log
+            log = made.state.log
             found = read(log, self._rng.choice([1, 4, 1000]))
-            assert found == made.expected(self.posted, self.source.boundary), made.kept.entry
+            assert found == made.expected(self.posted, self.source.boundary), made.state.entry
 
 
 def read(log: StreamLog, limit: int) -> list[Row]:

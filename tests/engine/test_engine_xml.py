@@ -49,6 +49,12 @@ PAPER_QUERY = f"""<query name="{LOCATOR}/FindMrX">
 """
 
 
+@pytest.mark.parametrize("attribute", ["leader", "home"])
+def test_the_leader_of_a_stream_is_read_under_its_older_name_too(attribute: str) -> None:
+    text = f'<stream name="{LOCATOR}/s" schema="{LOCATOR}/person" {attribute}="{"ab" * 32}"/>'
+    assert read_document(text).streams[0].leader == "ab" * 32
+
+
 @pytest.mark.parametrize(
     ("text", "line", "mend"),
     [

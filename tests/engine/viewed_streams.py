@@ -17,9 +17,9 @@ async def post(client: AsyncMedusaClient, place: Place, stream: str, *stimes: in
     found = [(stime, stime) for stime in stimes]
     await client.post_event(stream, rows(found), boundary=stimes[-1])
     await client.flush()
-    await until(lambda: place.kept(stream).log.boundary >= stimes[-1])
+    await until(lambda: place.state(stream).log.boundary >= stimes[-1])
     return found
 
 
 async def caught_up(place: Place, view: str, boundary: int) -> None:
-    await until(lambda: place.kept(view).log.boundary >= boundary, f"{view} at {boundary}")
+    await until(lambda: place.state(view).log.boundary >= boundary, f"{view} at {boundary}")

@@ -18,7 +18,7 @@ import msgspec
 import trio
 from msgspec import Struct, inspect
 
-from engine.replication.homes.messages import Plan, Shipped
+from engine.replication.leaders.messages import Plan, Shipped
 from engine.streams.messages import Acknowledge, Post, ReceiveEvents
 from overlay.connection import Connection
 from overlay.errors import InternalError, MedusaError
@@ -77,7 +77,7 @@ WAITING: Final = frozenset(
         "task.input",  # until the worker has all of it
         "replica.read",  # for the next checkpoint
         "home.follow",  # for what the home ships
-        "create_stream",  # for the electors of a stream with k_safety, `homes.FOUND_S`
+        "create_stream",  # for the voters of a stream with k_safety, `homes.FOUND_S`
         "move_task",  # for the new worker, `mover.PREPARE_S`
         "locate",  # for the first epoch of a stream, `locating.FIRST_S`
     }

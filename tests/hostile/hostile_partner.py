@@ -74,4 +74,4 @@ class Bookkeeper:
 def refusal(receipt: Receipt, **said: object) -> Refusal:
     """Of that receipt. said: instead of that it is not to be paid now."""
     fields = {"have": receipt.number - 1, "reason": "no money today"} | said
-    return Refusal(receipt.contract, receipt.task, receipt.fence, **fields)  # type: ignore[arg-type]
+    return Refusal(receipt.contract, receipt.task, receipt.term_number, **fields)  # type: ignore[arg-type]

@@ -173,7 +173,7 @@ async def test_a_task_moves_there_and_back_during_an_attack(
                 await post(client, source, range(250 * number, 250 * number + 250))
                 await sums.take(250 * number + 249)
                 if number % 2:
-                    await mover.take_home(one.name("out"))
+                    await mover.take_back(one.name("out"))
                     await until(
                         lambda: not two.up.engine.assignments.all(), "dropped by the worker"
                     )

@@ -219,7 +219,7 @@ async def _define(scene: Scene) -> None:
         made = await client.copy_query(place.name("q/out"), copied, STIMES[0] - 1, STIMES[1])
         await client.start_query(copied)
         scene.names += [view, *made]
-    everywhere = [mit.kept("out"), mit.kept("held"), mit.kept("away"), utah.kept("out")]
+    everywhere = [mit.state("out"), mit.state("held"), mit.state("away"), utah.state("out")]
     await until(lambda: all(kept.log.boundary == STIMES[1] for kept in everywhere))
     utah.up.engine.assignments.expect = utah.up.engine.assignments.admit = lambda *_: None
     await mit.up.engine.mover.move(mit.name("away"), utah.id, Deal(giver=mit.id))
@@ -347,7 +347,7 @@ async def test_evil_learns_names_and_owners_alone(tmp_path: Path) -> None:
             client = scene.clients["mit.edu"]
             await client.post_event(scene.mit.name(path), table(STIMES[2]), boundary=STIMES[2])
             await client.flush()
-        await until(lambda: scene.mit.kept("held").log.boundary == STIMES[2])
+        await until(lambda: scene.mit.state("held").log.boundary == STIMES[2])
         for peer, said in scene.evil.up.engine.overlay.gossip.digests.items():
             scene.heard.append((f"gossip of {peer.hex()[:8]}", said))
         await ask_all(scene, [("peer_status", Status()), ("versions", AskVersions(_all(scene)))])

@@ -16,18 +16,18 @@ from engine.objects.availability import Availability, Mode, Recovery
 from engine.objects.query import Aggregate, AggregateFunction, Function, Union
 from engine.replication.directory import Directory
 from engine.replication.following.follower import Follower
-from engine.replication.homes.keeper import Keeper
+from engine.replication.leaders.keeper import Keeper
 from engine.replication.moves.assignments import Assignments
-from engine.replication.moves.messages import Confirm, Confirmed, Standing
+from engine.replication.moves.messages import Confirm, Confirmed, PlacementStatus
 from engine.replication.moves.mover import Mover
 from engine.replication.term import Term
 from engine.streams.acceptance import Acceptance, Entry, Writer
 from engine.streams.corrections import Change, Corrections, Kind
 from engine.streams.entries import Bytes
 from engine.streams.journal import Journal
-from engine.streams.kept import KeptStream
 from engine.streams.recent import Epoch
 from engine.streams.source import Source
+from engine.streams.stream_state import StreamState
 from engine.tasks.plan import Task
 from engine.tasks.tentative.fork import Fork
 from engine.tasks.windows import Interval, needs
@@ -99,7 +99,7 @@ def town(
     )
 
 
-def homes_die(seed: int) -> Manifest:
+def leaders_die(seed: int) -> Manifest:
     rng = random.Random(seed)
     starts = [rng.uniform(0.5, 1.5), rng.uniform(2.0, 3.0), rng.uniform(3.5, 4.5)]
     return town(seed, *(Crash(at, 0.5, "mit.edu/0") for at in starts))
@@ -125,7 +125,7 @@ def clock_goes_back(seed: int) -> Manifest:
     return town(seed, Drift(2.0, 3.0, "mit.edu/1", 0.0, -30.0), Crash(3.0, 0.5, "mit.edu/1"))
 
 
-def home_cut_off(seed: int) -> Manifest:
+def leader_cut_off(seed: int) -> Manifest:
     """From its replicas, while a client of its own posts."""
     return town(seed, Partition(1.5, 4.0, ("mit.edu/0",)), mit=3, k_safety=1)
 
@@ -247,7 +247,7 @@ def workers_never_released(patch: pytest.MonkeyPatch) -> None:
     async def release(*_: object) -> None: ...
 
     def confirm(_: Mover, __: str, ___: Confirm) -> Confirmed:
-        return Confirmed(Standing.ACTIVE, since=0)
+        return Confirmed(PlacementStatus.ACTIVE, since=0)
 
     patch.setattr(Assignments, "release", release)
     patch.setattr(Mover, "confirm", confirm)
@@ -272,7 +272,7 @@ def acknowledged_before_replicas_have_it(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Keeper, "acknowledged", acknowledged)
 
 
-def fences_ignored(patch: pytest.MonkeyPatch) -> None:
+def term_numbers_ignored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Term, "succeeds", lambda _term, _other: False)
     patch.setattr(Directory, "number", lambda _directory, _stream: 0)
 
@@ -285,7 +285,7 @@ def acknowledged_before_the_output_is_safe(patch: pytest.MonkeyPatch) -> None:
 def released_before_the_standby_has_it(patch: pytest.MonkeyPatch) -> None:
     async def released(*_: object) -> None: ...
 
-    patch.setattr(KeptStream, "released", released)
+    patch.setattr(StreamState, "released", released)
 
 
 def signatures_of_receipts_unchecked(patch: pytest.MonkeyPatch) -> None:
@@ -346,16 +346,16 @@ class Bug:
 
 
 BUGS = (
-    Bug(acknowledged_before_journaled, homes_die, Check.STREAMS, quick=True),
-    Bug(repeated_posts_stored, homes_die, Check.STREAMS),
-    Bug(numbers_of_producers_by_name_alone, homes_die, Check.STREAMS, quick=True),
+    Bug(acknowledged_before_journaled, leaders_die, Check.STREAMS, quick=True),
+    Bug(repeated_posts_stored, leaders_die, Check.STREAMS),
+    Bug(numbers_of_producers_by_name_alone, leaders_die, Check.STREAMS, quick=True),
     Bug(late_rows_dropped, slow_lines, Check.STREAMS),
     Bug(windows_begin_where_the_output_stands, slow_lines, Check.STREAMS, quick=True),
     Bug(workers_never_released, moved_and_back, Check.OWNERS),
     Bug(signatures_of_statements_unchecked, liar, Check.MEMBERSHIP, quick=True),
     Bug(incarnation_forgotten, clock_goes_back, Check.GOSSIP),
-    Bug(acknowledged_before_replicas_have_it, home_cut_off, Check.STREAMS),
-    Bug(fences_ignored, primary_cut_off, Check.OWNERS),
+    Bug(acknowledged_before_replicas_have_it, leader_cut_off, Check.STREAMS),
+    Bug(term_numbers_ignored, primary_cut_off, Check.OWNERS),
     Bug(acknowledged_before_the_output_is_safe, primary_dies, Check.LIVENESS),
     Bug(released_before_the_standby_has_it, standby_is_far, Check.STANDBYS, quick=True),
     Bug(signatures_of_receipts_unchecked, partner_that_cheats, Check.MONEY),

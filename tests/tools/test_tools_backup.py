@@ -60,7 +60,7 @@ async def post(client: AsyncMedusaClient, stream: str, stimes: range, offset: in
 
 def tuples(place: Place, path: str) -> dict[int, tuple[int, int]]:
     """(seq, value) by stime, of what a peer's log has."""
-    log = place.kept(path).log
+    log = place.state(path).log
     found: dict[int, tuple[int, int]] = {}
     after = log.whole_from
     while (epoch := log.read(after)) is not None:
@@ -95,17 +95,17 @@ async def test_a_restored_peer_never_tells_another_tuple(tmp_path: Path, sibling
             stream = await make_stream(client, mit, "s", max_ahead_us=None, readers=("*",))
             await reader.create_query(watch(other, stream))
             await reader.start_query(other.name("q"))
-            other.kept(stream).log.hold(Hold("task", "test"), BEGINNING)
+            other.state(stream).log.hold(Hold("task", "test"), BEGINNING)
             await post(client, stream, range(100), 0)
             file, keys = await back_up(mit, tmp_path)
             await post(client, stream, range(100, 150), 1000)  # the backup has none of these
             await post(client, stream, range(150, 200), 1000)
-            await until(lambda: other.kept(stream).log.boundary == 199)
+            await until(lambda: other.state(stream).log.boundary == 199)
             before = tuples(other, stream)
             await lose_and_restore(town, mit, file, keys)
             assert "others up to 199" in told(mit)
             await post(client, stream, range(150, 300), 5000)  # half of it is late
-            await until(lambda: other.kept(stream).log.boundary == 299)
+            await until(lambda: other.state(stream).log.boundary == 299)
             after = tuples(other, stream)
             assert after.items() >= before.items(), "what was told stays"
             assert {at for at in after if at > 199} == set(range(200, 300))
@@ -116,7 +116,7 @@ async def test_a_restored_peer_never_tells_another_tuple(tmp_path: Path, sibling
             assert late.table.num_rows == 50
             # Its own log has the same, or says what is missing.
             if sibling:
-                await until(lambda: not mit.kept("s").log.lost_files)
+                await until(lambda: not mit.state("s").log.lost_files)
                 assert tuples(mit, "s") == after
             else:
                 found = []
@@ -161,7 +161,7 @@ async def test_a_restored_peer_asks_those_that_joined_after_the_backup(
                 await reader.create_query(watch(late, stream))
                 await reader.start_query(late.name("q"))
             await post(client, stream, range(100, 200), 0)
-            await until(lambda: late.kept(stream).log.boundary == 199)
+            await until(lambda: late.state(stream).log.boundary == 199)
         await lose_and_restore(town, mit, file, keys)
         assert "others up to 199" in told(mit)
 
@@ -193,18 +193,18 @@ async def test_a_stream_of_today_goes_on_behind_the_present(tmp_path: Path) -> N
             stream = await make_stream(client, mit, "s")
             hour_ago = int(mit.wall() * 1e6) - 3_600_000_000
             await post(client, stream, range(hour_ago, hour_ago + 100), 0)
-            await until(lambda: mit.kept("s").log.boundary >= hour_ago + 99)
+            await until(lambda: mit.state("s").log.boundary >= hour_ago + 99)
             before = tuples(mit, "s")
             assert len(before) == 100
             file, keys = await back_up(mit, tmp_path)
             began = int(mit.wall() * 1e6)
         await lose_and_restore(town, mit, file, keys)
-        await until(lambda: mit.kept("s").log.boundary >= began)
+        await until(lambda: mit.state("s").log.boundary >= began)
         async with mit.client() as client:
             assert tuples(mit, "s") == before
             at = int(mit.wall() * 1e6)
             await post(client, stream, range(at, at + 3), 0)
-            await until(lambda: mit.kept("s").log.boundary >= at + 2)
+            await until(lambda: mit.state("s").log.boundary >= at + 2)
             assert len(tuples(mit, "s")) == 103
             assert min(seq for s, (seq, _) in tuples(mit, "s").items() if s >= at) > 2**48
 
@@ -223,7 +223,7 @@ async def test_a_stream_of_another_time_keeps_its_rows_and_goes_on_where_it_was(
         await lose_and_restore(town, mit, file, keys)
         async with mit.client() as client:
             await post(client, stream, range(100, 200), 0)
-            await until(lambda: mit.kept("s").log.boundary == 199)
+            await until(lambda: mit.state("s").log.boundary == 199)
             assert {at: value for at, (_, value) in tuples(mit, "s").items()} == {
                 at: at for at in range(200)
             }
@@ -244,7 +244,7 @@ async def test_who_knows_how_far_clients_have_read_says_so(
         await lose_and_restore(town, mit, file, keys, behind=149)
         async with mit.client() as client:
             await post(client, stream, range(140, 200), 0)
-            await until(lambda: mit.kept("s").log.boundary == 199)
+            await until(lambda: mit.state("s").log.boundary == 199)
             assert set(tuples(mit, "s")) == {*range(100), *range(150, 200)}
 
 
@@ -276,7 +276,7 @@ async def test_what_was_posted_and_waited_is_in_the_backup(tmp_path: Path) -> No
         async with mit.client() as client:
             await client.post_event(stream, None, end=True)
             await client.flush()
-            await until(lambda: mit.kept("s").log.boundary == END)
+            await until(lambda: mit.state("s").log.boundary == END)
             found = tuples(mit, "s")
             assert least <= len(found) <= most + 1
             assert found == {at: (at, at) for at in range(len(found))}
@@ -293,15 +293,15 @@ async def test_the_queries_of_a_restored_peer_go_on(tmp_path: Path) -> None:
             await reader.create_query(watch(utah, stream))
             await reader.start_query(utah.name("q"))
             await post(client, stream, range(105), 0)
-            await until(lambda: mit.kept("sums").log.boundary >= 99)
+            await until(lambda: mit.state("sums").log.boundary >= 99)
             file, keys = await back_up(mit, tmp_path)
             await post(client, stream, range(105, 200), 0)
-            await until(lambda: utah.kept(stream).log.boundary == 199)
+            await until(lambda: utah.state(stream).log.boundary == 199)
         await lose_and_restore(town, mit, file, keys)
         async with mit.client() as client:
             await post(client, stream, range(200, 400), 0)
-            await until(lambda: mit.kept("sums").log.boundary >= 389)
-            log = mit.kept("sums").log
+            await until(lambda: mit.state("sums").log.boundary >= 389)
+            log = mit.state("sums").log
             epoch = log.read(log.whole_from)
             assert epoch is not None
             for row in epoch.table.to_pylist():
@@ -330,10 +330,10 @@ async def test_a_restored_elector_has_no_vote(tmp_path: Path) -> None:
                 if len(found) == 300:
                     break
             assert found == [(at, at) for at in range(300)]
-            assert mit.up.engine.homes.get(stream) is None
+            assert mit.up.engine.leaders.get(stream) is None
             entry = await restored.stream_entry(stream)
             with pytest.raises(ConflictError, match="restored from a backup"):
-                await mit.up.engine.homes.found(entry)
+                await mit.up.engine.leaders.found(entry)
 
 
 async def test_two_of_one_name_do_not_run(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 from contracts.book import Book
 from contracts.contract import Contract
 from engine.replication.status import PeerStatus, Snapshot
-from engine.streams.kept import Role
 from engine.streams.messages import StreamStatus
+from engine.streams.stream_state import Role
 from engine.tasks.status import TaskStatus
 from overlay.events import wall_clock
 from overlay.identity import Root

@@ -139,11 +139,11 @@ async def build(folder: Path) -> Place:
             for start in range(0, 300, 100):
                 await post(client, stream, range(start, start + 90))
                 await post(other, theirs, range(start, start + 90))
-                await until(lambda end=start + 89: one.kept(stream).log.boundary == end)
-                await until(lambda end=start + 89: one.kept("out").log.boundary == end)
+                await until(lambda end=start + 89: one.state(stream).log.boundary == end)
+                await until(lambda end=start + 89: one.state("out").log.boundary == end)
             await client.post_event(stream, rows([(5, 5)]))
             await post(client, stream, range(300, 310))
-            await until(lambda: one.kept("s/late").log.rows == 1)
+            await until(lambda: one.state("s/late").log.rows == 1)
             await received(reader, 10)
         for place in (one, two, three, utah):
             await town.stop(place)

@@ -34,8 +34,8 @@ from engine.api.messages import CreateQuery, CreateXml
 from engine.language.modification import BoxChange, ModifyQuery
 from engine.objects.availability import Availability, Mode, Recovery
 from engine.objects.view import Last, Range, Recent, View
-from engine.replication.homes.messages import Follow, Found, Inquire
-from engine.replication.homes.messages import Tell as HomeTell
+from engine.replication.leaders.messages import Follow, Found, Inquire
+from engine.replication.leaders.messages import Tell as LeaderTell
 from engine.replication.moves.messages import (
     Activate,
     Assignment,
@@ -97,7 +97,7 @@ async def staged(folder: Path) -> AsyncIterator[Stage]:
             for stream in (source, safe):
                 await client.post_event(stream, rows((at, at) for at in range(250)), boundary=249)
             await client.flush()
-        await until(lambda: mit.kept("out").log.boundary >= 199)
+        await until(lambda: mit.state("out").log.boundary >= 199)
         async with brown.client() as client:
             theirs = await make_stream(client, brown, "s")
             await client.create_query(windows(brown, theirs, "out"))
@@ -137,9 +137,9 @@ async def staged(folder: Path) -> AsyncIterator[Stage]:
 def samples_of(mit: Place, sibling: Place, brown: Place, contract: str) -> list[Struct]:
     """What mit.edu and its neighbours might say to each other."""
     stored, placed = mit.up.engine.queries.find(mit.name("out"))
-    keeper = mit.up.engine.homes.get(mit.name("safe"))
+    keeper = mit.up.engine.leaders.get(mit.name("safe"))
     assert keeper is not None
-    source, safe = mit.kept("s").entry, keeper.entry
+    source, safe = mit.state("s").entry, keeper.entry
     query = stored.entry.query
     deal = Deal(contract, brown.id, CHEAP, COST_NS)
     theirs, given = brown.up.engine.queries.find(brown.name("out"))
@@ -169,8 +169,8 @@ def samples_of(mit: Place, sibling: Place, brown: Place, contract: str) -> list[
         ),
         ReadInput(placed.name, 1, source.stream.name, 7),
         *(Offer(1, contract, CHEAP, (item,)), item),
-        HomeTell(safe.stream.name, Inquire()),
-        Found(safe, keeper.election.ballot.electors),
+        LeaderTell(safe.stream.name, Inquire()),
+        Found(safe, keeper.election.ballot.voters),
         Follow(safe.stream.name, keeper.election.ballot.promised),
         Locate(source.stream.name, Last(5), True),
         StandBy(msgspec.structs.replace(stored, written_term=term)),

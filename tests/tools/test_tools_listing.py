@@ -70,7 +70,7 @@ async def test_what_there_is(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
             await client.start_query("medusa://mit.edu/few")
             rows = [{"ts": 100.0 + n, "id": n, "src_ip": "10.0.0.1"} for n in range(30)]
             await client.post_event("medusa://mit.edu/conns", rows)
-        await until(lambda: mit.kept("low").log.boundary > 0)
+        await until(lambda: mit.state("low").log.boundary > 0)
 
         listed = (await at_mit("stream", "list")).splitlines()
         assert listed[0].split() == [

@@ -123,7 +123,7 @@ async def test_a_stream_that_is_read_again_while_it_is_left(
                 await leaving.wait()
                 # queries change one by one; a task run for another peer may come at any time
                 followers = utah.up.engine.followers
-                kept = await followers.follow(mit.kept("s").entry, "another")
+                kept = await followers.follow(mit.state("s").entry, "another")
                 go_on.set()
             await post(sends, stream, range(100, 200))
             await until(lambda: kept.log.boundary >= 199, "the mirror goes on")
@@ -240,7 +240,7 @@ async def test_a_stream_that_another_peer_computes_is_paid_to_its_owner(tmp_path
             await mit.up.engine.mover.move(out, two.id, Deal(giver=mit.id))
             await post(sends, source, range(100, 200))
             await arrived(utah, 199)
-            await mit.up.engine.mover.take_home(out)
+            await mit.up.engine.mover.take_back(out)
             await post(sends, source, range(200, 300))
             await paid(utah, mit, contract, 300)
             assert len(settler(utah).ledger.deals()) == 1
@@ -333,7 +333,7 @@ async def test_what_strangers_and_receivers_may_not(tmp_path: Path) -> None:
             contract = await agreed(mit, utah, terms(stream))
             theirs = await agreed(utah, mit, terms(utah.name("x"), "utah.edu"))
             await post(sends, stream, range(100))
-            await until(lambda: mit.kept("s").log.boundary == 99, "it is there")
+            await until(lambda: mit.state("s").log.boundary == 99, "it is there")
             good = Begin(contract, stream, 5, 50, 0)
             for place, request, error in (
                 (brown, good, NotAuthorisedError),
@@ -356,10 +356,10 @@ async def test_what_strangers_and_receivers_may_not(tmp_path: Path) -> None:
             (standing,) = settler(mit).ledger.deals()
             assert standing.end is None
             second = await agreed(mit, brown, terms(stream))
-            with pytest.raises(ConflictError):  # the fence is another's
+            with pytest.raises(ConflictError):  # the term is another's
                 await told(brown, mit, Begin(second, stream, 5, 50, 0))
-            for fence in range(6, 5 + MAX_KEPT):
-                await told(utah, mit, Begin(contract, stream, fence, 50, 0))
+            for term_number in range(6, 5 + MAX_KEPT):
+                await told(utah, mit, Begin(contract, stream, term_number, 50, 0))
             with pytest.raises(BusyError):
                 await told(utah, mit, Begin(contract, stream, 1000, 50, 0))
             assert sum(s.end is None for s in settler(mit).ledger.deals()) == 1

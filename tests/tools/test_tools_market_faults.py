@@ -104,7 +104,7 @@ async def test_a_placement_whose_end_was_not_told_ends_all_the_same(
     async with trade(tmp_path, loads) as town:
         await town.move()
         monkeypatch.setattr(town.mit.up.engine.queries, "changed", Listeners())
-        await town.mit.up.engine.mover.take_home(town.task)
+        await town.mit.up.engine.mover.take_back(town.task)
         await until(lambda: None not in town.ends(town.mit), "it is over at the owner")
         await until(lambda: None not in town.ends(town.utah), "and at the worker")
 
@@ -182,7 +182,7 @@ async def test_who_is_passed_a_task_is_paid_though_the_answer_was_lost(
             await work.post(250)
             await until(lambda: third.id in away(mit).values())
             tuples = work.tuples_run_by(third, task)
-            await mit.up.engine.mover.take_home(task)
+            await mit.up.engine.mover.take_back(task)
             await settled(utah, third, second, tuples=tuples, price=CHEAP)
             work.check()
 

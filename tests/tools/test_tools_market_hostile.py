@@ -48,10 +48,10 @@ from engine.replication.moves.messages import (
     GiveBackTask,
     MoveRecord,
     PassOn,
+    PlacementStatus,
     Progress,
     ReadInput,
     Release,
-    Standing,
 )
 from engine.streams.messages import Acknowledge, Done
 from overlay.errors import (
@@ -123,7 +123,7 @@ async def accepted(tmp_path: Path, menu: Menu = Menu(most_load=50)) -> AsyncIter
                 await client.start_query(utah.name("q/" + path))
             await client.post_event(source, rows((at, at) for at in range(250)), boundary=249)
             await client.flush()
-        await until(lambda: utah.kept("out").log.boundary == 249)
+        await until(lambda: utah.state("out").log.boundary == 249)
         stored, placed = utah.up.engine.queries.find(utah.name("out"))
         deal = Deal(contract, utah.id, CHEAP, COST_NS)
         request = Assignment(
@@ -168,12 +168,12 @@ async def test_what_was_accepted_is_run_once(tmp_path: Path, loads: Loads) -> No
         await until(
             lambda: not pair.mit.up.engine.assignments.all(), "its owner knows nothing of it"
         )
-        await pair.refused("not accepted", fence=8)
+        await pair.refused("not accepted", term_number=8)
         item = Item(
             pair.assignment.task, 5.0, pair.utah.id, COST_NS, ("aggregate",), (pair.utah.name("s"),)
         )
         await say(pair.utah, pair.mit, TELL, Tell(Offer(1, pair.contract, CHEAP, (item,))))
-        await pair.refused("not accepted", fence=8)
+        await pair.refused("not accepted", term_number=8)
 
 
 async def test_a_contract_that_is_over_since(tmp_path: Path, loads: Loads) -> None:
@@ -247,22 +247,30 @@ async def test_a_stale_fence(tmp_path: Path, loads: Loads) -> None:
             await work.post(250)
             await until(lambda: len(working_at(utah)) == 1)
             (assigned,) = utah.up.engine.assignments.all()
-            (task, fence), request = assigned.stored.key, assigned.stored.assignment
-            old = msgspec.structs.replace(request, fence=fence - 1)
+            (task, term_number), request = assigned.stored.key, assigned.stored.assignment
+            old = msgspec.structs.replace(request, term_number=term_number - 1)
             with pytest.raises((ConflictError, NotAuthorisedError)):  # whatever is checked first
                 await say(mit, utah, "task.assign", old, Progress)
             with pytest.raises(NotFoundError):
-                await say(mit, utah, "task.activate", Activate(task, fence - 1, 0))
-            await say(mit, utah, "task.release", Release(task, fence - 1))
-            with pytest.raises(NotAuthorisedError, match="not its worker"):
-                await say(utah, mit, "task.give_back", GiveBackTask(task, fence - 1), MoveRecord)
+                await say(mit, utah, "task.activate", Activate(task, term_number - 1, 0))
+            await say(mit, utah, "task.release", Release(task, term_number - 1))
             with pytest.raises(NotAuthorisedError, match="not its worker"):
                 await say(
-                    utah, mit, "task.pass_on", PassOn(task, fence - 1, mit.id, Deal()), MoveRecord
+                    utah, mit, "task.give_back", GiveBackTask(task, term_number - 1), MoveRecord
                 )
-            answer = await say(utah, mit, "task.confirm", Confirm(task, fence - 1), Confirmed)
-            assert answer.standing is Standing.RELEASED
-            assert [each.stored.key for each in utah.up.engine.assignments.all()] == [(task, fence)]
+            with pytest.raises(NotAuthorisedError, match="not its worker"):
+                await say(
+                    utah,
+                    mit,
+                    "task.pass_on",
+                    PassOn(task, term_number - 1, mit.id, Deal()),
+                    MoveRecord,
+                )
+            answer = await say(utah, mit, "task.confirm", Confirm(task, term_number - 1), Confirmed)
+            assert answer.status is PlacementStatus.RELEASED
+            assert [each.stored.key for each in utah.up.engine.assignments.all()] == [
+                (task, term_number)
+            ]
             await work.post(250)
             work.check()
 
@@ -281,11 +289,13 @@ async def test_a_member_without_a_contract_changes_nothing(tmp_path: Path, loads
             await until(lambda: len(working_at(utah)) == 1)
             await work.post(250)
             (assigned,) = utah.up.engine.assignments.all()
-            (task, fence), request = assigned.stored.key, assigned.stored.assignment
+            (task, term_number), request = assigned.stored.key, assigned.stored.assignment
             for place in (mit, utah):
                 await _say_all(brown, place, request, contract)
             assert away(mit) == {task: utah.id}
-            assert [each.stored.key for each in utah.up.engine.assignments.all()] == [(task, fence)]
+            assert [each.stored.key for each in utah.up.engine.assignments.all()] == [
+                (task, term_number)
+            ]
             for place in (mit, utah):
                 (standing,) = settler(place).ledger.deals()
                 assert standing.end is None
@@ -301,7 +311,7 @@ async def test_a_member_without_a_contract_changes_nothing(tmp_path: Path, loads
 
 
 async def _say_all(brown: Place, place: Place, request: Assignment, contract: str) -> None:
-    task, fence = request.task, request.fence
+    task, term_number = request.task, request.term_number
     item = Item(task, 1.0, brown.id, 0, ("aggregate",), ("medusa://mit.edu/s",))
     for message in (
         Offer(2**50, contract, PRICE, (item,)),
@@ -319,42 +329,51 @@ async def _say_all(brown: Place, place: Place, request: Assignment, contract: st
     await say(brown, place, TELL, Tell(Offer(2**50, contract, PRICE, ())))
     await say(brown, place, TELL, Tell(Answer(trader(place).brain.number, (task,), PRICE)))
     with pytest.raises(NotAuthorisedError):
-        await say(brown, place, PASSED, Passed(task, fence, 0))
-    for letter in _letters(brown, place, task, fence, contract):
+        await say(brown, place, PASSED, Passed(task, term_number, 0))
+    for letter in _letters(brown, place, task, term_number, contract):
         await say(brown, place, SETTLE, letter)
     for forged in (
-        msgspec.structs.replace(request, fence=fence + 10**9),
-        msgspec.structs.replace(request, fence=fence + 10**9, deal=Deal()),
+        msgspec.structs.replace(request, term_number=term_number + 10**9),
+        msgspec.structs.replace(request, term_number=term_number + 10**9, deal=Deal()),
         request,
     ):
         with pytest.raises((NotAuthorisedError, ConflictError)):
             await say(brown, place, "task.assign", forged, Progress)
     with pytest.raises(NotFoundError):
-        await say(brown, place, "task.activate", Activate(task, fence, 0))
-    await say(brown, place, "task.release", Release(task, fence, 0))
-    answer = await say(brown, place, "task.confirm", Confirm(task, fence), Confirmed)
-    assert answer == Confirmed(Standing.RELEASED)
+        await say(brown, place, "task.activate", Activate(task, term_number, 0))
+    await say(brown, place, "task.release", Release(task, term_number, 0))
+    answer = await say(brown, place, "task.confirm", Confirm(task, term_number), Confirmed)
+    assert answer == Confirmed(PlacementStatus.RELEASED)
     with pytest.raises((NotAuthorisedError, NotFoundError)):
-        await say(brown, place, "task.give_back", GiveBackTask(task, fence), MoveRecord)
+        await say(brown, place, "task.give_back", GiveBackTask(task, term_number), MoveRecord)
     with pytest.raises((NotAuthorisedError, NotFoundError)):
-        await say(brown, place, "task.pass_on", PassOn(task, fence, brown.id, Deal()), MoveRecord)
+        await say(
+            brown, place, "task.pass_on", PassOn(task, term_number, brown.id, Deal()), MoveRecord
+        )
     connection = await brown.up.engine.overlay.connect(bytes.fromhex(place.id))
     with pytest.raises(NotAuthorisedError):
         async with connection.open(
-            "task.input", ReadInput(task, fence, "medusa://mit.edu/s", 0)
+            "task.input", ReadInput(task, term_number, "medusa://mit.edu/s", 0)
         ) as call:
             await call.receive(Acknowledge)
 
 
-def _letters(brown: Place, place: Place, task: str, fence: int, contract: str) -> list[Letter]:
+def _letters(
+    brown: Place, place: Place, task: str, term_number: int, contract: str
+) -> list[Letter]:
     """A bill, and a refusal, in the names of others and in brown's own."""
     identity = brown.up.engine.overlay.identity
     federation = brown.up.engine.overlay.membership.federation
-    letters: list[Letter] = [Letter(Refusal(contract, task, fence, 0, "no", 0, final=True))]
+    letters: list[Letter] = [Letter(Refusal(contract, task, term_number, 0, "no", 0, final=True))]
     for payee in (identity.peer_id, bytes(20)):
         account = Account(contract, bytes.fromhex(place.id), payee)
         deal = Agreement(
-            *account, task=task, fence=fence, start=0, rate=LoadRate(1, CHEAP), agreed_at=0
+            *account,
+            task=task,
+            term_number=term_number,
+            start=0,
+            rate=LoadRate(1, CHEAP),
+            agreed_at=0,
         )
         receipt = make_receipt(deal, federation, (0, b""), 1000, 10**6, after=0, at=0)
         letters.append(Letter(propose(identity.private_key, receipt)))

@@ -278,7 +278,7 @@ async def test_bills_that_are_lies_are_not_paid(tmp_path: Path, loads: Loads) ->
             lie(last=(0, b"")),
             lie(at=now + 10**12),
             lie(at=0),
-            lie(deal=other(deal, fence=deal.fence + 1)),
+            lie(deal=other(deal, term_number=deal.term_number + 1)),
             lie(deal=other(deal, rate=LoadRate(COST_NS, PRICE * 10))),
             lie(deal=other(deal, contract="0" * 32)),
             lie(deal=other(deal, task=town.mit.name("b"))),
@@ -331,14 +331,14 @@ async def test_news_of_placements_open_no_more_deals_than_one_contract_may_have(
     monkeypatch.setattr("contracts.ledger.MAX_DEALS_OF_CONTRACT", 10)
     async with trade(tmp_path, loads) as town:
         (standing,) = settler(town.utah).ledger.deals()
-        task, fence = standing.deal.task, standing.deal.fence
+        task, term_number = standing.deal.task, standing.deal.term_number
         for _ in range(30):
-            news = Passed(task, fence, standing.deal.start, fence + 1, town.utah.id)
+            news = Passed(task, term_number, standing.deal.start, term_number + 1, town.utah.id)
             try:
                 await say(town.mit, town.utah, PASSED, news)
             except MedusaError:
                 break
-            fence += 1
+            term_number += 1
         assert len(settler(town.utah).ledger.deals()) <= 10
 
 

@@ -71,7 +71,7 @@ async def test_a_contract_makes_a_reader_until_it_is_revoked(tmp_path: Path) -> 
                 return task.reason
 
             await until(lambda: "contract" in why())
-            assert utah.kept("all").log.boundary == 19
+            assert utah.state("all").log.boundary == 19
 
 
 async def test_a_contract_that_expires_ends_what_it_made(tmp_path: Path) -> None:

@@ -211,8 +211,14 @@ async def test_to_hear_the_same_again_makes_no_deals(tmp_path: Path, loads: Load
         (before,) = [s for s in ended if isinstance(s.deal.rate, LoadRate)]
         await stays(lambda: len(ledger.deals()) == 3, 0.2)
         connection = await chain.mit.up.engine.overlay.connect(bytes.fromhex(chain.utah.id))
-        for fence in range(20):
-            news = Passed(chain.task, before.deal.fence, 0, before.deal.fence + fence + 1, "")
+        for term_number in range(20):
+            news = Passed(
+                chain.task,
+                before.deal.term_number,
+                0,
+                before.deal.term_number + term_number + 1,
+                "",
+            )
             await connection.call(PASSED, news, Done)
         assert len(ledger.deals()) == 3
 

@@ -79,7 +79,7 @@ class Scene:
             self.source, rows((at, at) for at in stimes), boundary=stimes[-1]
         )
         await self.sends.flush()
-        log = self.utah.kept("all").log
+        log = self.utah.state("all").log
         await until(lambda: log.boundary >= stimes[-1], f"the reader is at {stimes[-1]}")
 
     async def check(self, count: int) -> None:
@@ -256,4 +256,4 @@ async def test_a_peer_may_be_suggested_and_a_restart_keeps_to_it(tmp_path: Path)
         await until(lambda: scene.read_at(scene.mit, scene.out), "the owner is read again")
         await scene.post(range(250, 400))
         # the client of before has lost its peer: look into the log
-        assert scene.utah.kept("all").log.count(-1, 399) == 400
+        assert scene.utah.state("all").log.count(-1, 399) == 400

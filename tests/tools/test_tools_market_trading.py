@@ -207,7 +207,7 @@ async def test_what_the_inputs_let_go_of_at_once_is_billed_all_the_same(
                 stimes = range(count, count + 10)
                 await client.post_event(source, rows((t, t) for t in stimes), boundary=stimes[-1])
                 await client.flush()
-                await until(lambda t=stimes[-1]: mit.kept("a").log.boundary >= t)
+                await until(lambda t=stimes[-1]: mit.state("a").log.boundary >= t)
                 count += 10
             _, placed = mit.up.engine.queries.find(mit.name("a"))
             tuples = count - 1 - placed.current.term.since

@@ -304,7 +304,7 @@ async def test_what_the_peer_refuses_is_said_on_one_line_and_changes_nothing(
         async with mit.client() as client:
             await world(client, mit)
             before = await boxes(client)
-            out = mit.kept("busy").log.boundary
+            out = mit.state("busy").log.boundary
             for arguments, reason in [
                 ((QUERY, "--box", "net", *ONE[2:]), "has no box 'net'; there are 'count', 'busy'"),
                 ((QUERY, *ONE[:3], "predicate=n"), "box 'busy': parameter 'predicate': unknown"),

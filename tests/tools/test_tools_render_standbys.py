@@ -26,7 +26,7 @@ def replica(role: str = "primary", **changes: object) -> ReplicaStatus:
         "role": role,
         "mode": Mode.PASSIVE_STANDBY,
         "recovery": Recovery.PRECISE,
-        "fence": 1_790_000_000_000,
+        "term_number": 1_790_000_000_000,
         "primary": A,
         "secondary": B,
         "behind_us": 400_000,
@@ -70,7 +70,7 @@ def test_a_query_has_one_row_and_its_primary_says_it() -> None:
 
 
 def test_who_took_over_counts_and_the_old_primary_is_shown_beside_it() -> None:
-    later = replica(fence=1_790_000_000_001, primary=B, secondary=C, state="catching up")
+    later = replica(term_number=1_790_000_000_001, primary=B, secondary=C, state="catching up")
     assert told(peer(A, replica()), peer(B, later)) == [("b2", "catching up"), ("a1", "superseded")]
 
 
@@ -88,9 +88,9 @@ def test_a_standby_that_is_gone_is_said_so(how: dict[str, str]) -> None:
 
 def test_peers_are_believed_about_themselves_alone() -> None:
     """A stranger neither has our query, nor says who has it."""
-    stranger = replica(fence=2**62, primary=C)
+    stranger = replica(term_number=2**62, primary=C)
     assert told(*BOTH, peer(C, stranger, participant="evil.com")) == [("a1", "caught up")]
-    assert told(*BOTH, peer(C, replica(fence=2**62, primary=B))) == [("a1", "caught up")]
+    assert told(*BOTH, peer(C, replica(term_number=2**62, primary=B))) == [("a1", "caught up")]
     assert told(peer(C, replica(query="nonsense", primary=C))) == []
     helper = replica("secondary", secondary=C)
     assert told(peer(C, helper, participant="utah.edu")) == [("a1", "caught up")]

@@ -97,7 +97,7 @@ async def test_what_is_said_and_refused(tmp_path: Path, capfd: pytest.CaptureFix
         prompt = Prompt(mit.home.folder, capfd)
         async with mit.client() as client:
             await world(client, mit)
-            conns, log = mit.name("conns"), mit.kept("conns").log
+            conns, log = mit.name("conns"), mit.state("conns").log
             view = ("view", "create", mit.name("v"), "--of", conns)
             assert (await prompt(*view, "--last", "3", "--frozen")) == (
                 f"{mit.name('v')}: the last 3 tuples of {conns}: from 2018-03-24 15:59:29 to "

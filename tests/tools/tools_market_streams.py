@@ -60,7 +60,7 @@ async def post(client: AsyncMedusaClient, stream: str, stimes: range, *, end: bo
 
 
 async def arrived(place: Place, boundary: int, path: str = "all") -> None:
-    await until(lambda: place.kept(path).log.boundary >= boundary, f"{path} is at {boundary}")
+    await until(lambda: place.state(path).log.boundary >= boundary, f"{path} is at {boundary}")
 
 
 async def paid(payer: Place, payee: Place, contract: str, tuples: int, disputes: int = 0) -> None:

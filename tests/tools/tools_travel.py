@@ -52,9 +52,9 @@ async def world(client: AsyncMedusaClient, place: Place, minutes: int = 120) -> 
         await client.post_event("medusa://mit.edu/conns", table.slice(first, 100))
         if not first:  # else all may be one epoch, of which nothing is let go before the last tuple
             await client.flush()
-            await until(lambda: place.kept("conns").log.boundary > BEGINNING)
+            await until(lambda: place.state("conns").log.boundary > BEGINNING)
     last = (begin + minutes * MINUTE_S) * 1_000_000
     await client.post_event("medusa://mit.edu/conns", None, boundary=last)
     await client.flush()
     for path in ("conns", "busy"):
-        await until(lambda p=path: place.kept(p).log.boundary >= last)
+        await until(lambda p=path: place.state(p).log.boundary >= last)

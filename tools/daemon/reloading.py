@@ -22,7 +22,7 @@ def live_settings(engine: Engine) -> dict[str, Take]:
     here; tokens, certificates and membership are no settings: they are taken in by themselves."""
     store, mover = engine.store, engine.mover
     return {
-        "engine.disk_bytes": lambda new: store.room.allow(new.engine.disk_bytes),
+        "engine.disk_bytes": lambda new: store.quota.allow(new.engine.disk_bytes),
         "engine.foreign_hold_s": lambda new: store.tending.be_patient(new.engine.foreign_hold_s),
         "engine.patience_s": lambda new: mover.be_patient(new.engine.patience_s),
     }

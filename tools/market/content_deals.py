@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from contracts.contract import Contract
-from contracts.deals import ContentRate, ContractId, Fence, TaskName, Time
+from contracts.deals import ContentRate, ContractId, TaskName, TermNumber, Time
 from contracts.delivery import Contracts
 from contracts.desk import MICROS
 from contracts.ledger import Ledger, Standing
@@ -13,7 +13,7 @@ from contracts.settlement import Ended
 from contracts.terms import ContentTerms
 
 
-class Begin(Struct, frozen=True):
+class Begin(Struct, frozen=True, rename={"term_number": "fence"}):
     """The request of "content.begin": we receive a stream from you, and pay.
 
     Attributes:
@@ -23,17 +23,17 @@ class Begin(Struct, frozen=True):
 
     contract: ContractId
     stream: TaskName
-    fence: Fence
+    term_number: TermNumber
     start: Time
     since: Time
 
 
-class Over(Struct, frozen=True):
+class Over(Struct, frozen=True, rename={"term_number": "fence"}):
     """The request of "content.over": we do so no more, from that boundary on."""
 
     contract: ContractId
     stream: TaskName
-    fence: Fence
+    term_number: TermNumber
     upto: Time
 
 
@@ -50,7 +50,7 @@ def rate_of(standing: Standing) -> ContentRate:
 
 def ended(standing: Standing, upto: int) -> Ended:
     """The event that ends a deal; the deal is paid for up to `billed` already."""
-    return Ended(standing.deal.task, standing.deal.fence, max(upto, standing.billed))
+    return Ended(standing.deal.task, standing.deal.term_number, max(upto, standing.billed))
 
 
 def content_contracts(contracts: Contracts) -> list[tuple[Contract, ContentTerms]]:

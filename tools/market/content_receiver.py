@@ -21,8 +21,8 @@ from contracts.ledger import Standing
 from contracts.terms import ContentTerms
 from engine.objects.schema import END
 from engine.replication.directory import Directory
-from engine.streams.kept import KeptStream
 from engine.streams.messages import Done
+from engine.streams.stream_state import StreamState
 from overlay.errors import (
     BusyError,
     ConflictError,
@@ -62,7 +62,7 @@ class _Try:
     Attributes:
         start: the boundary from which on to pay.
         at: when to try again, on trio's clock, seconds.
-        told: the fence of the deal that the sender knows of.
+        told: the term of the deal that the sender knows of.
     """
 
     start: int
@@ -106,7 +106,7 @@ class ContentReceiver:
         for standing in self._paying():
             task = standing.deal.task
             if self._streams.received(task) is None:
-                self._end(standing, self._streams.kept(task))
+                self._end(standing, self._streams.state(task))
 
     async def look(self, in_force: set[str]) -> None:
         """Begin and end deals as the contracts want it. in_force: their ids."""
@@ -116,10 +116,10 @@ class ContentReceiver:
             if standing.end is None and standing.deal.contract not in in_force:
                 self._end(standing, self._streams.received(standing.deal.task))
         for contract, terms in self._receiving():
-            kept = self._streams.received(terms.stream)
-            self._standstills.look(contract, terms, kept, trio.current_time())
-            if kept is not None:
-                await self._ensure(contract, terms, kept.log.boundary)
+            state = self._streams.received(terms.stream)
+            self._standstills.look(contract, terms, state, trio.current_time())
+            if state is not None:
+                await self._ensure(contract, terms, state.log.boundary)
         self._tries = {key: each for key, each in self._tries.items() if key in in_force}
         kept_deals = {standing.deal.key for standing in ours}
         self._over = {key: at for key, at in self._over.items() if key in kept_deals}
@@ -130,15 +130,15 @@ class ContentReceiver:
             return  # it only takes leave
         before = self._streams.name_of(mirror)
         if before != read_as:
-            self._end_all(before, self._streams.kept(mirror))
+            self._end_all(before, self._streams.state(mirror))
         self._streams.read_as(mirror, read_as)
         for contract, terms in self._receiving():
             if terms.stream == read_as:
                 await self._ensure(contract, terms, after, hurry=True)
 
-    def left(self, kept: KeptStream) -> None:
+    def left(self, state: StreamState) -> None:
         """None of our queries reads that mirror any more; it goes."""
-        self._end_all(self._streams.read_no_more(kept.name), kept)
+        self._end_all(self._streams.read_no_more(state.name), state)
 
     # -- deals ----------------------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ class ContentReceiver:
         async with self._one_at_a_time:
             attempt = self._tries.setdefault(contract.id, _Try(start))
             standing = self._deal_under(contract)
-            known = standing is not None and standing.deal.fence == attempt.told
+            known = standing is not None and standing.deal.term_number == attempt.told
             if not hurry and (known or trio.current_time() < attempt.at):
                 return
             try:
@@ -162,15 +162,17 @@ class ContentReceiver:
                 text = f"cannot pay for {terms.stream} (contract {contract.short_id}): {error}"
                 self._overlay.events.note("warning", text)
             else:
-                attempt.told, attempt.wait_s = standing.deal.fence, RETRY_S[0]
+                attempt.told, attempt.wait_s = standing.deal.term_number, RETRY_S[0]
 
     async def _begin(self, contract: Contract, terms: ContentTerms, start: int) -> Standing:
         account = Account(contract.id, self._own, await self._payee(terms))
         now = self._settler.now_us()
         # greater than any before, whatever the clock does
-        fence = max([now, *(1 + each.deal.fence for each in deals_in(self._settler.ledger))])
+        term_number = max(
+            [now, *(1 + each.deal.term_number for each in deals_in(self._settler.ledger))]
+        )
         rate = content_rate(terms, period_start(contract, terms, now))
-        self._settler.agree_on(account, rate, terms.stream, fence=fence, since=start)
+        self._settler.agree_on(account, rate, terms.stream, term_number=term_number, since=start)
         self._streams.hold_for_bills()
         text = f"pays for {terms.stream}: contract {contract.short_id}"
         self._overlay.events.note("info", text)
@@ -193,7 +195,7 @@ class ContentReceiver:
     async def _tell(self, standing: Standing) -> None:
         deal = standing.deal
         since = rate_of(standing).since
-        request = Begin(deal.contract, deal.task, deal.fence, deal.start, since)
+        request = Begin(deal.contract, deal.task, deal.term_number, deal.start, since)
         try:
             await self._call(deal.payee, BEGIN, request)
         except (NotFoundError, InvalidInputError, ConflictError):
@@ -202,15 +204,15 @@ class ContentReceiver:
             self._settler.ledger.forget_deal(standing)
             raise
 
-    def _end_all(self, stream: str, kept: KeptStream | None) -> None:
+    def _end_all(self, stream: str, state: StreamState | None) -> None:
         for standing in self._paying():
             if standing.deal.task == stream:
-                self._end(standing, kept)
+                self._end(standing, state)
         for contract, terms in self._receiving():
             if terms.stream == stream:
                 self._tries.pop(contract.id, None)
 
-    def _end(self, standing: Standing, kept: KeptStream | None) -> None:
+    def _end(self, standing: Standing, state: StreamState | None) -> None:
         """We receive no more of it: count what is not billed yet while it is there.
 
         Args:
@@ -218,8 +220,8 @@ class ContentReceiver:
         """
         billed = standing.billed
         upto, rows = billed, 0
-        if kept is not None:
-            meter = StreamMeter(kept, rate_of(standing), self._settler.now_us(), bills=True)
+        if state is not None:
+            meter = StreamMeter(state, rate_of(standing), self._settler.now_us(), bills=True)
             upto = max(billed, clamped(meter.boundary))
             rows = meter.count(stime_of(billed), stime_of(upto))
         self._settler.handle(ended(standing, upto))
@@ -231,7 +233,7 @@ class ContentReceiver:
         deal = standing.deal
         if standing.end is not None and self._over.get(deal.key, 0.0) <= trio.current_time():
             self._over[deal.key] = trio.current_time() + RETRY_S[1]
-            over = Over(deal.contract, deal.task, deal.fence, standing.end)
+            over = Over(deal.contract, deal.task, deal.term_number, standing.end)
             self._nursery.start_soon(self._carry_over, deal.key, over)
 
     async def _carry_over(self, key: DealKey, over: Over) -> None:

@@ -73,11 +73,11 @@ class ContentSender:
             deal = standing.deal
             if deal.payee != self._own or standing.end is not None:
                 continue
-            kept = self._streams.sold(deal.task)
-            if kept is None:
+            state = self._streams.sold(deal.task)
+            if state is None:
                 self._settler.handle(ended(standing, standing.billed))
             elif deal.contract not in in_force:
-                meter = StreamMeter(kept, rate_of(standing), self._settler.now_us(), bills=True)
+                meter = StreamMeter(state, rate_of(standing), self._settler.now_us(), bills=True)
                 self._settler.handle(ended(standing, clamped(meter.boundary)))
 
     async def _on_begin(self, caller: Caller, request: Begin, _: bytes) -> Done:
@@ -87,19 +87,19 @@ class ContentSender:
         account = Account(request.contract, caller.peer_id, self._own)
         ledger = self._settler.ledger
         mine = [s for s in deals_in(ledger) if s.deal.account == account]
-        if any(s not in mine for s in ledger.deals_of(request.stream, request.fence)):
-            raise ConflictError(f"{request.stream}: fence {request.fence} is another deal's")
-        new = all(s.deal.fence != request.fence for s in mine)
+        if any(s not in mine for s in ledger.deals_of(request.stream, request.term_number)):
+            raise ConflictError(f"{request.stream}: term {request.term_number} is another deal's")
+        new = all(s.deal.term_number != request.term_number for s in mine)
         if new:
             self._check(request, contract, terms)
             if len(mine) >= MAX_KEPT:
                 raise BusyError(f"{request.stream}: {len(mine)} deals of yours are not settled yet")
         rate = content_rate(terms, request.since)
         self._settler.agree_on(
-            account, rate, request.stream, fence=request.fence, since=request.start
+            account, rate, request.stream, term_number=request.term_number, since=request.start
         )
         for earlier in mine:  # whose end was not heard
-            if earlier.end is None and earlier.deal.fence < request.fence:
+            if earlier.end is None and earlier.deal.term_number < request.term_number:
                 self._settler.handle(ended(earlier, request.start))
         if new:
             self._streams.hold_for_bills()
@@ -124,10 +124,10 @@ class ContentSender:
             NotFoundError: the stream is not here.
             InvalidInputError: it does not begin where it may.
         """
-        kept = self._streams.sold(request.stream)
-        if kept is None:
+        state = self._streams.sold(request.stream)
+        if state is None:
             raise NotFoundError(f"{request.stream} is not kept by this peer")
-        boundary = clamped(kept.log.boundary)
+        boundary = clamped(state.log.boundary)
         if request.start > boundary:
             raise InvalidInputError(f"{request.stream} is at {boundary}, not at {request.start}")
         now, since = self._settler.now_us(), request.since
@@ -139,7 +139,7 @@ class ContentSender:
         await trio.lowlevel.checkpoint()
         assert caller.peer_id is not None, "clients may not call this"
         account = Account(request.contract, caller.peer_id, self._own)
-        for standing in self._settler.ledger.deals_of(request.stream, request.fence):
+        for standing in self._settler.ledger.deals_of(request.stream, request.term_number):
             if standing.deal.account == account and standing in deals_in(self._settler.ledger):
                 self._settler.handle(ended(standing, request.upto))
                 return Done()

@@ -14,9 +14,9 @@ from contracts.ledger import Ledger, Standing
 from contracts.payer import SKEW_S
 from engine.objects.schema import BEGINNING, END
 from engine.replication.following.book import Followers
-from engine.streams.kept import KeptStream, Role
 from engine.streams.retention import Hold
 from engine.streams.store import StreamStore
+from engine.streams.stream_state import Role, StreamState
 from overlay.errors import NotFoundError
 from tools.market.boundaries import clamped, stime_of
 from tools.market.content_deals import deals_in, rate_of
@@ -44,7 +44,7 @@ class StreamMeter:
     """Counts in a stream's log. now: microseconds UTC. bills: for the side that is paid; else for
     the side that checks the bill."""
 
-    kept: KeptStream
+    state: StreamState
     rate: ContentRate
     now: int
     bills: bool
@@ -53,7 +53,7 @@ class StreamMeter:
     def boundary(self) -> int:
         """Up to where it can be billed. The end of an ended stream is its last tuple, as the rest
         of all time has no periods; nor does a boundary promised beyond the present."""
-        log = self.kept.log
+        log = self.state.log
         boundary = log.boundary
         if boundary == END and self.bills:
             boundary = BEGINNING if log.last_stime is None else log.last_stime
@@ -63,7 +63,7 @@ class StreamMeter:
 
     def count(self, after: int, upto: int) -> int:
         """Tuples with after < stime <= upto, as far as they are still kept."""
-        log = self.kept.log
+        log = self.state.log
         after = max(after, log.start)
         return log.count(after, upto) if after < upto else 0
 
@@ -120,19 +120,19 @@ class PaidStreams:
         self._read_as: dict[str, str] = {}
         self._billed: dict[DealKey, tuple[int, float]] = {}
 
-    def sold(self, stream: str) -> KeptStream | None:
+    def sold(self, stream: str) -> StreamState | None:
         """The stream, if it is this peer's."""
-        kept = self._store.get(stream)
-        return None if kept is None or kept.role is Role.MIRROR else kept
+        state = self._store.get(stream)
+        return None if state is None or state.role is Role.MIRROR else state
 
-    def received(self, stream: str) -> KeptStream | None:
+    def received(self, stream: str) -> StreamState | None:
         """The mirror of our own queries that is read by that name."""
-        for kept in self._followers.followed():
-            if self.name_of(kept.name) == stream:
-                return kept
+        for state in self._followers.followed():
+            if self.name_of(state.name) == stream:
+                return state
         return None
 
-    def kept(self, name: str) -> KeptStream | None:
+    def state(self, name: str) -> StreamState | None:
         """The stream that this peer keeps under that name."""
         return self._store.get(name)
 
@@ -155,32 +155,32 @@ class PaidStreams:
             NotFoundError: it is not here.
         """
         standing = self._ledger.deal(deal.key)
-        kept = self._log_of(deal)
+        state = self._log_of(deal)
         if standing is not None and deal.payer == self._own and standing.end is not None:
             return Tail(standing, self._ledger)
-        if standing is None or kept is None:
+        if standing is None or state is None:
             raise NotFoundError(f"{deal.task} is not kept here")
         now = int(self._clock() * MICROS)
-        return StreamMeter(kept, rate_of(standing), now, bills=deal.payee == self._own)
+        return StreamMeter(state, rate_of(standing), now, bills=deal.payee == self._own)
 
     def hold_for_bills(self) -> None:
         """Keep what is still to be counted, as long as a reader that went away is waited for."""
         for standing in deals_in(self._ledger):
-            deal, kept = standing.deal, self._log_of(standing.deal)
-            if kept is None:
+            deal, state = standing.deal, self._log_of(standing.deal)
+            if state is None:
                 continue
-            consumer = Hold("bill", f"{deal.contract} {deal.payer.hex()} {deal.fence}")
+            consumer = Hold("bill", f"{deal.contract} {deal.payer.hex()} {deal.term_number}")
             if _counted(standing):
-                kept.log.release(consumer)
+                state.log.release(consumer)
                 self._billed.pop(deal.key, None)
                 continue
             billed, at = self._billed.get(deal.key, (None, 0.0))
             if billed != standing.billed:
                 at = trio.current_time()
                 self._billed[deal.key] = standing.billed, at
-            kept.log.hold(consumer, stime_of(standing.billed), at + self._lease_s)
+            state.log.hold(consumer, stime_of(standing.billed), at + self._lease_s)
 
-    def _log_of(self, deal: Deal) -> KeptStream | None:
+    def _log_of(self, deal: Deal) -> StreamState | None:
         return self.sold(deal.task) if deal.payee == self._own else self.received(deal.task)
 
 

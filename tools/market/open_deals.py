@@ -52,7 +52,7 @@ class OpenDeals:
             if not self._gets_on(standing, progress, now):
                 continue
             if deal.payee == self._own:
-                earned[deal.task, deal.fence] = at
+                earned[deal.task, deal.term_number] = at
             else:
                 owed[deal.task] = min(at, owed.get(deal.task, END))
         self._progress = progress
@@ -81,12 +81,12 @@ class OpenDeals:
                     continue  # somebody else's, which we passed on
                 end = _end_of(placed, standing)
                 if end is not None:
-                    yield Ended(deal.task, deal.fence, end)
+                    yield Ended(deal.task, deal.term_number, end)
 
 
 def _end_of(placed: Copy, standing: Standing) -> int | None:
     """Where that placement ended; None: it lasts."""
     for placement in placed.placements:
-        if placement.term.number == standing.deal.fence:
+        if placement.term.number == standing.deal.term_number:
             return None if placement.until is None else clamped(placement.until)
     return standing.billed  # it never came to it, or that was long ago

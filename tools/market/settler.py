@@ -62,20 +62,20 @@ TRIES: Final = (0.5, 2.0, 10.0, 30.0)
 """Waits between tries to tell who passed a task on that it has moved again, seconds."""
 
 
-class Passed(Struct, frozen=True):
+class Passed(Struct, frozen=True, rename={"term_number": "fence"}):
     """The request of "contract.passed", sent by the peer that pays: a task that you passed on has a
     new placement, on the same terms.
 
     Attributes:
-        before: the fence of the placement that ended at `since`.
-        fence: of the new one; None: it is over, and nothing of it is yours.
-        worker: peer id (hex) that runs it now; "" with fence None.
+        before: the term of the placement that ended at `since`.
+        term: of the new one; None: it is over, and nothing of it is yours.
+        worker: peer id (hex) that runs it now; "" with term None.
     """
 
     task: str
     before: int
     since: int
-    fence: int | None = None
+    term_number: int | None = None
     worker: str = ""
 
 
@@ -148,7 +148,7 @@ class Settler:
             owed = placement.owed
             account = Account(owed.contract, self._own, parse_peer_id(placement.payee))
             term = placement.term
-            self.agree_on(account, _rate(owed), task, fence=term.number, since=term.since)
+            self.agree_on(account, _rate(owed), task, term_number=term.number, since=term.since)
             self._open_deals.hold_inputs(trio.current_time())  # before the output goes on
 
     def changed(self, task: str, before: Placement, now: Placement) -> None:
@@ -167,10 +167,10 @@ class Settler:
         deal = stored.assignment.deal
         if not deal.contract:
             return
-        task, fence = stored.key
+        task, term_number = stored.key
         try:
             account = Account(deal.contract, parse_peer_id(deal.giver), self._own)
-            self.agree_on(account, _rate(deal), task, fence=fence, since=since)
+            self.agree_on(account, _rate(deal), task, term_number=term_number, since=since)
         except MedusaError as error:
             self._overlay.events.note("warning", f"runs {task} without pay: {error}")
 
@@ -199,10 +199,16 @@ class Settler:
         for terms, account in accounts:
             if terms.contract:
                 self.agree_on(
-                    account, _rate(terms), record.task, fence=record.fence, since=record.since
+                    account,
+                    _rate(terms),
+                    record.task,
+                    term_number=record.term_number,
+                    since=record.since,
                 )
 
-    def agree_on(self, account: Account, rate: Rate, task: str, *, fence: int, since: int) -> None:
+    def agree_on(
+        self, account: Account, rate: Rate, task: str, *, term_number: int, since: int
+    ) -> None:
         """Keep a deal from that boundary on.
 
         Raises:
@@ -212,7 +218,7 @@ class Settler:
         deal = Agreement(
             *account,
             task=task,
-            fence=fence,
+            term_number=term_number,
             start=clamped(since),
             rate=rate,
             agreed_at=int(now * MICROS),
@@ -241,10 +247,14 @@ class Settler:
         if not any(standing.deal.payer == caller.peer_id for standing in standings):
             raise NotAuthorisedError(f"{request.task}: we have no such deal with you")
         for standing in standings:
-            if request.fence is not None and self._is_news(standing, request):
+            if request.term_number is not None and self._is_news(standing, request):
                 deal = standing.deal  # the same for the next placement
                 self.agree_on(
-                    deal.account, deal.rate, deal.task, fence=request.fence, since=request.since
+                    deal.account,
+                    deal.rate,
+                    deal.task,
+                    term_number=request.term_number,
+                    since=request.since,
                 )
             if standing.deal.payer == self._own:
                 await self._forward(standing, request)
@@ -260,18 +270,20 @@ class Settler:
             return False
         if key not in self._followed:
             known = self._followed.items()
-            self._followed = {k: fence for k, fence in known if self.ledger.deals_of(*k)}
-        return self._followed.setdefault(key, news.fence) == news.fence
+            self._followed = {
+                k: term_number for k, term_number in known if self.ledger.deals_of(*k)
+            }
+        return self._followed.setdefault(key, news.term_number) == news.term_number
 
     def _pay_next(self, news: Passed) -> None:
         """Agree with the peer that we passed the task on to, and that runs it now."""
         asked = self._passing.pop(news.task, None)
-        if asked is None or news.fence is None or not asked.deal.contract:
+        if asked is None or news.term_number is None or not asked.deal.contract:
             return
-        if (asked.fence, asked.to) == (news.before, news.worker):
+        if (asked.term_number, asked.to) == (news.before, news.worker):
             account = Account(asked.deal.contract, self._own, parse_peer_id(asked.to))
             rate = _rate(asked.deal)
-            self.agree_on(account, rate, news.task, fence=news.fence, since=news.since)
+            self.agree_on(account, rate, news.task, term_number=news.term_number, since=news.since)
 
     async def _forward(self, standing: Standing, news: Passed) -> None:
         """To the peer that we pay for it, unless it is the worker and knows from the owner."""
@@ -359,7 +371,7 @@ class Settler:
         if isinstance(deal.rate, ContentRate):
             return self._content_meter(deal)
         if deal.payee == self._own:
-            return self._tasks.assignments.find(deal.task, deal.fence)
+            return self._tasks.assignments.find(deal.task, deal.term_number)
         return self._tasks.queries.find(deal.task)[1]
 
 

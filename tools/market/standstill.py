@@ -6,7 +6,7 @@ from __future__ import annotations
 from contracts.contract import Contract
 from contracts.terms import ContentTerms
 from engine.objects.schema import END
-from engine.streams.kept import KeptStream
+from engine.streams.stream_state import StreamState
 from overlay.events import Events
 
 
@@ -21,23 +21,23 @@ class Standstills:
         self._still: dict[str, float] = {}
 
     def look(
-        self, contract: Contract, terms: ContentTerms, kept: KeptStream | None, now: float
+        self, contract: Contract, terms: ContentTerms, state: StreamState | None, now: float
     ) -> None:
         """Note where a standstill begins to be too long, and how long it was.
 
         Args:
             kept: the mirror; None where the stream is not read.
         """
-        if kept is None or terms.availability_s == 0 or kept.log.boundary == END:
+        if state is None or terms.availability_s == 0 or state.log.boundary == END:
             self._still.pop(contract.id, None)
             return
         name = f"{terms.stream} (contract {contract.short_id})"
         since = self._still.get(contract.id)
-        if since is None and now - kept.moved_at > terms.availability_s:
-            self._still[contract.id] = kept.moved_at
+        if since is None and now - state.moved_at > terms.availability_s:
+            self._still[contract.id] = state.moved_at
             promised = f"longer than the {terms.availability_s} s promised"
             text = f"waits for {name}, which stands still for {promised}"
             self._events.note("warning", text)
-        elif since is not None and kept.moved_at > since:
+        elif since is not None and state.moved_at > since:
             del self._still[contract.id]
-            self._events.note("info", f"resumed {name}, after {kept.moved_at - since:.0f} s")
+            self._events.note("info", f"resumed {name}, after {state.moved_at - since:.0f} s")

@@ -18,8 +18,8 @@ from engine.objects.schema import END
 from engine.replication.directory import Directory
 from engine.replication.following.book import Followers
 from engine.replication.following.origin import Place
-from engine.streams.kept import KeptStream
 from engine.streams.store import StreamStore
+from engine.streams.stream_state import StreamState
 from overlay.concurrency import Bell
 from overlay.errors import InvalidInputError, MedusaError, NotFoundError
 from overlay.identity import parse_peer_id
@@ -77,13 +77,13 @@ class Suggestions:
         """Have streams read anew that are not read where they should be."""
         now = trio.current_time()
         followed = self._followers.followed()
-        for kept in followed:
-            place, since = self._chosen.get(kept.name, (None, now))
-            if place is not None and self._stands_still(kept, since, now):
-                self._put_aside(kept.name, place, "it stands still")
-            if next(self._places(kept.name), None) != place:
-                self._followers.read_anew(kept.name)
-        for name in self._chosen.keys() - {kept.name for kept in followed}:
+        for state in followed:
+            place, since = self._chosen.get(state.name, (None, now))
+            if place is not None and self._stands_still(state, since, now):
+                self._put_aside(state.name, place, "it stands still")
+            if next(self._places(state.name), None) != place:
+                self._followers.read_anew(state.name)
+        for name in self._chosen.keys() - {state.name for state in followed}:
             del self._chosen[name]
 
     async def choose(self, stream: str) -> Place | None:
@@ -120,8 +120,8 @@ class Suggestions:
             where = f"at {peer.name}" if peer is not None else f"as {place.stream}"
         self._overlay.events.note("info", f"reads {stream} {where} from now on")
 
-    def _stands_still(self, kept: KeptStream, since: float, now: float) -> bool:
-        return kept.log.boundary < END and now - max(since, kept.moved_at) > STILL_S
+    def _stands_still(self, state: StreamState, since: float, now: float) -> bool:
+        return state.log.boundary < END and now - max(since, state.moved_at) > STILL_S
 
     async def _check(self, stream: str, place: Place) -> None:
         """
@@ -132,14 +132,14 @@ class Suggestions:
         """
         if place.stream == stream:
             return
-        kept = self._store.get(stream)
+        state = self._store.get(stream)
         entry = await self._directory.published(place.stream)
         if entry is None:
             raise NotFoundError(f"{place.stream} is not in the catalog, or not for us")
         schema = entry.schema.derived if entry.stream.query else entry.schema.source
-        if kept is not None and kept.log.schema != schema:
+        if state is not None and state.log.schema != schema:
             raise InvalidInputError(f"{place.stream} has other fields, or is no source as it is")
-        if kept is not None and not set(entry.stream.policies) <= set(kept.entry.stream.policies):
+        if state is not None and not set(entry.stream.policies) <= set(state.entry.stream.policies):
             raise InvalidInputError(f"{place.stream} is not for all who may read {stream}")
 
     def _places(self, stream: str) -> Iterator[Place]:

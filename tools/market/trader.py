@@ -278,7 +278,7 @@ class Trader:
 
     async def _pass_on(self, task: str, to: str, deal: Deal) -> None:
         assigned = self._tasks.assignments.of_task(task)
-        request = PassOn(task, assigned.stored.assignment.fence, to, deal)
+        request = PassOn(task, assigned.stored.assignment.term_number, to, deal)
         self._settler.passing_on(request)
         record = await self._tasks.returning.pass_on(task, request)
         self._settler.passed_on(assigned.stored, record, deal)
@@ -287,7 +287,7 @@ class Trader:
 
     async def _recall(self, task: str) -> None:
         try:
-            await self._tasks.mover.take_home(task)
+            await self._tasks.mover.take_back(task)
         except MedusaError as error:
             self._overlay.events.note("warning", f"could not take home {task}: {error}")
         self.sample()

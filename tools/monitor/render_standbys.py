@@ -67,12 +67,12 @@ def standbys(snapshot: Snapshot) -> list[Standby]:
                     reports.setdefault(replica.query, []).append(replica)
     gone = {p.peer for p in snapshot.peers if p.state in _GONE or p.health in _GONE}
     rows = [row for name in reports for row in _rows(reports[name], gone)]
-    rows.sort(key=lambda row: (row.state == _GOOD, row.replica.query, -row.replica.fence))
+    rows.sort(key=lambda row: (row.state == _GOOD, row.replica.query, -row.replica.term_number))
     return rows
 
 
 def _rows(reports: Sequence[ReplicaStatus], gone: set[str]) -> list[Standby]:
-    best = max(reports, key=lambda each: (each.fence, each.role == PRIMARY))
+    best = max(reports, key=lambda each: (each.term_number, each.role == PRIMARY))
     old = [each for each in reports if each.role == PRIMARY and each.primary != best.primary]
     return [Standby(best, _state(best, gone)), *(Standby(each, SUPERSEDED) for each in old)]
 
@@ -107,7 +107,7 @@ def _table(rows: Sequence[Standby], *, wide: bool) -> Section:
             Text(replica.secondary[:SHORT_ID] or "-"),
         ]
         cells += [_behind(row), styled(row.state)]
-        cells += [str(replica.fence)] if wide else []
+        cells += [str(replica.term_number)] if wide else []
         items.append([cells])
     return Section("Standbys", columns, items)
 

@@ -50,6 +50,9 @@ from engine.objects.schema import Field, FieldType, Schema, check_schema
 NO_LIMIT: Final = "none"
 """As `max_ahead`: the times of the stream are generated, or of a trace that was recorded."""
 
+OLDER_LEADER: Final = "home"
+"""`leader` in documents of older releases."""
+
 Qualify = Callable[[str], str]
 """An object name, checked, from a name in the document.
 
@@ -75,7 +78,7 @@ def read_schema(node: Node, qualify: Qualify) -> Schema:
 def read_stream(node: Node, qualify: Qualify) -> StreamDefinition:
     node.childless()
     optional = ("slack", "history", "idle", "readers", "writers", "declassify", "max_ahead")
-    given = node.checked(("name", "schema"), (*optional, "home", "k_safety"))
+    given = node.checked(("name", "schema"), (*optional, "leader", OLDER_LEADER, "k_safety"))
     idle = given.get("idle", Idle.EXPLICIT)
     if idle not in set(Idle):
         raise node.error(f"idle is {' or '.join(Idle)}, not {idle[:40]!a}")
@@ -93,7 +96,7 @@ def read_stream(node: Node, qualify: Qualify) -> StreamDefinition:
             readers=members(given.get("readers", "*")),
             writers=members(given.get("writers", "")),
             declassify=members(given.get("declassify", "")),
-            home=given.get("home", ""),
+            leader=given.get("leader", given.get(OLDER_LEADER, "")),
             k_safety=int(k_safety),
             max_ahead_us=DEFAULT_MAX_AHEAD_US if ahead is None else max_ahead(ahead),
         )
@@ -164,8 +167,8 @@ def _read_field(node: Node) -> Field:
         raise node.error("nullable must be 0 or 1")
     type_ = FieldType(given["type"])
     # the first paper gives sizes to strings alone, Borealis' files sometimes to numbers as well
-    kept = int(size) if size is not None and type_ is FieldType.STRING else None
-    return Field(given["name"], type_, kept, nullable in {"1", "true"})
+    state = int(size) if size is not None and type_ is FieldType.STRING else None
+    return Field(given["name"], type_, state, nullable in {"1", "true"})
 
 
 def _read_box(node: Node, qualify: Qualify) -> Box:

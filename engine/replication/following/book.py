@@ -11,9 +11,9 @@ from engine.objects.schema import BEGINNING, END
 from engine.replication.directory import Directory
 from engine.replication.following.follower import Course, Follower
 from engine.replication.following.origin import FOR_QUERIES, Origin, Place, Reach, short_digest
-from engine.streams.kept import KeptStream, LogKey, Role
 from engine.streams.retention import Hold
 from engine.streams.store import StreamStore
+from engine.streams.stream_state import LogKey, Role, StreamState
 from overlay.errors import ConflictError, MedusaError
 from overlay.events import Events
 from overlay.killpoints import KillPoint, kill_point
@@ -56,7 +56,7 @@ class Followers:
     ) -> None:
         self._store = store
         self.reach = Reach(directory, store, events)
-        self.left: Listeners[[KeptStream]] = Listeners()
+        self.left: Listeners[[StreamState]] = Listeners()
         self._peer = peer
         self._nursery = nursery
         self._users: dict[LogKey, set[str]] = {}
@@ -65,12 +65,12 @@ class Followers:
         self._direct: dict[LogKey, set[str]] = {}
         self._changing = trio.Lock()
 
-    def followed(self) -> tuple[KeptStream, ...]:
+    def followed(self) -> tuple[StreamState, ...]:
         """The copies that our own queries and views read."""
         return tuple(
-            kept
-            for kept in self._store.all()
-            if kept.role is Role.MIRROR and not kept.variant and kept.key in self._running
+            state
+            for state in self._store.all()
+            if state.role is Role.MIRROR and not state.variant and state.key in self._running
         )
 
     def read_anew(self, stream: str) -> None:
@@ -79,21 +79,21 @@ class Followers:
             if key.stream == stream:
                 run.follower.subscribe_anew()
 
-    async def follow(self, entry: StreamEntry, user: str) -> KeptStream:
+    async def follow(self, entry: StreamEntry, user: str) -> StreamState:
         """The log of a stream, on behalf of a query: our own, or a mirror that is kept going."""
         async with self._changing:
-            kept = self._store.get(entry.stream.name)
-            if kept is None:
-                kept = await self._store.keep(entry, Role.MIRROR)
-            if kept.role is Role.MIRROR:
-                self._use(kept, user, FOR_QUERIES, BEGINNING)
+            state = self._store.get(entry.stream.name)
+            if state is None:
+                state = await self._store.keep(entry, Role.MIRROR)
+            if state.role is Role.MIRROR:
+                self._use(state, user, FOR_QUERIES, BEGINNING)
             else:
-                self._direct.setdefault(kept.key, set()).add(user)
-            return kept
+                self._direct.setdefault(state.key, set()).add(user)
+            return state
 
     async def follow_from(
         self, entry: StreamEntry, user: str, origin: Origin, after: int, owner: str
-    ) -> KeptStream:
+    ) -> StreamState:
         """The log of a stream that has what follows the boundary `after`, on behalf of a task that
         we run for another peer, `owner` (hex): one that is here and reaches back so far, or a
         mirror of that owner's tasks."""
@@ -103,31 +103,33 @@ class Followers:
             return own
         async with self._changing:
             variant = f"{INPUT}-{owner}"
-            kept = await self._store.keep(entry, Role.MIRROR, variant)
-            if self._start_of(kept, after) > after:
-                kept = await self._store.keep(entry, Role.MIRROR, f"{variant}-{short_digest(user)}")
-            self._use(kept, user, origin, after)
-            return kept
+            state = await self._store.keep(entry, Role.MIRROR, variant)
+            if self._start_of(state, after) > after:
+                state = await self._store.keep(
+                    entry, Role.MIRROR, f"{variant}-{short_digest(user)}"
+                )
+            self._use(state, user, origin, after)
+            return state
 
     @kill_point(KillPoint.FOLLOWER_FOLLOW_PAST)
-    async def follow_past(self, entry: StreamEntry, user: str, after: int) -> KeptStream:
+    async def follow_past(self, entry: StreamEntry, user: str, after: int) -> StreamState:
         """The log of a stream that has what follows the boundary `after`, on behalf of a query or a
         view of ours: one that is here and reaches back so far, or a mirror of its own. It is held
         as `past_of(user)` for a while: by then the user holds it."""
         async with self._changing:
-            kept = self._store.get(entry.stream.name)
-            if kept is None:
-                kept = await self._store.keep(entry, Role.MIRROR)
-            if kept.role is not Role.MIRROR and kept.log.start <= after:
-                self._direct.setdefault(kept.key, set()).add(user)
+            state = self._store.get(entry.stream.name)
+            if state is None:
+                state = await self._store.keep(entry, Role.MIRROR)
+            if state.role is not Role.MIRROR and state.log.start <= after:
+                self._direct.setdefault(state.key, set()).add(user)
             else:
-                if kept.role is not Role.MIRROR or self._start_of(kept, after) > after:
+                if state.role is not Role.MIRROR or self._start_of(state, after) > after:
                     variant = f"{PAST}-{short_digest(user)}"
-                    kept = await self._store.keep(entry, Role.MIRROR, variant)
-                self._use(kept, user, FOR_QUERIES, after)
+                    state = await self._store.keep(entry, Role.MIRROR, variant)
+                self._use(state, user, FOR_QUERIES, after)
             expires = trio.current_time() + self._store.timing.held_s
-            kept.log.hold(past_of(user), max(after, kept.log.start), expires)
-            return kept
+            state.log.hold(past_of(user), max(after, state.log.start), expires)
+            return state
 
     def need(self, stream: str, user: str, boundary: int) -> None:
         """Let what follows that boundary be kept for `user` where the stream comes from, although
@@ -145,26 +147,26 @@ class Followers:
 
     def readers(self, stream: str) -> set[str]:
         """What reads a stream here: queries, views and tasks that we run for others."""
-        logs = (kept.key for kept in self._store.all() if kept.name == stream)
+        logs = (state.key for state in self._store.all() if state.name == stream)
         users = (self._users.get(key, set()) | self._direct.get(key, set()) for key in logs)
         return set().union(*users)
 
     @kill_point(KillPoint.FOLLOWER_PART_WITH)
-    async def part_with(self, kept: KeptStream) -> None:
+    async def part_with(self, state: StreamState) -> None:
         """This peer produces the stream no more. Where it is read here, its log goes on as a mirror
         of who does; else it is dropped."""
-        readers = self._direct.pop(kept.key, set())
+        readers = self._direct.pop(state.key, set())
         if not readers:
-            await self._store.drop(kept.key)
-            self.read_anew(kept.name)
+            await self._store.drop(state.key)
+            self.read_anew(state.name)
             return
         try:
-            await self._store.change_role(kept, Role.MIRROR)
+            await self._store.change_role(state, Role.MIRROR)
         except MedusaError:  # a full disk; a restart finds out as well: `Resuming.resume`
-            kept.role = Role.MIRROR
+            state.role = Role.MIRROR
         for user in readers:
-            kept.log.release(Hold("replica", user))
-            self._use(kept, user, FOR_QUERIES, BEGINNING)
+            state.log.release(Hold("replica", user))
+            self._use(state, user, FOR_QUERIES, BEGINNING)
 
     async def make_way(self, stream: str) -> None:
         """This peer is to produce the stream: nothing of an earlier one of that name may be here.
@@ -173,15 +175,15 @@ class Followers:
             ConflictError: it is read here.
         """
         async with self._changing:
-            kept = self._store.get(stream)
-            if kept is None or kept.role is not Role.MIRROR:
+            state = self._store.get(stream)
+            if state is None or state.role is not Role.MIRROR:
                 return
-            if users := self._users.get(kept.key):
+            if users := self._users.get(state.key):
                 raise ConflictError(
                     f"{stream} is still read here, by {', '.join(sorted(users))}: delete that "
                     "first, or make it at another peer"
                 )
-            await self._store.drop(kept.key)
+            await self._store.drop(state.key)
 
     def take_from(self, user: str, origin: Origin) -> None:
         """All that `user` reads comes from another place now, as far as it comes for it alone."""
@@ -196,50 +198,50 @@ class Followers:
 
     def _keys_read(self, stream: str, user: str) -> list[LogKey]:
         return [
-            kept.key
-            for kept in self._store.all()
-            if kept.name == stream and user in self._users.get(kept.key, ())
+            state.key
+            for state in self._store.all()
+            if state.name == stream and user in self._users.get(state.key, ())
         ]
 
-    def _start_of(self, kept: KeptStream, after: int) -> int:
+    def _start_of(self, state: StreamState, after: int) -> int:
         """Where a mirror begins; one that is new, at `after`."""
-        if kept.log.boundary > BEGINNING:
-            return kept.log.start
-        run = self._running.get(kept.key)
+        if state.log.boundary > BEGINNING:
+            return state.log.start
+        run = self._running.get(state.key)
         return after if run is None else run.after
 
-    def _use(self, kept: KeptStream, user: str, origin: Origin, after: int) -> None:
-        self._users.setdefault(kept.key, set()).add(user)
-        if kept.key in self._running:
-            self._running[kept.key].origins.setdefault(user, origin)
+    def _use(self, state: StreamState, user: str, origin: Origin, after: int) -> None:
+        self._users.setdefault(state.key, set()).add(user)
+        if state.key in self._running:
+            self._running[state.key].origins.setdefault(user, origin)
             return
         follower = Follower(
-            kept,
+            state,
             origin,
             self.reach,
-            f"{self._peer} {kept.variant}".rstrip(),
+            f"{self._peer} {state.variant}".rstrip(),
             # what is posted is final
-            Course(after, tentative=bool(kept.entry.stream.query), listed=True),
+            Course(after, tentative=bool(state.entry.stream.query), listed=True),
         )
-        self._running[kept.key] = run = _Run(follower, after, user, origin)
+        self._running[state.key] = run = _Run(follower, after, user, origin)
         self._nursery.start_soon(run.drive)
 
     async def leave(self, name: str, user: str) -> None:
         """`user` needs the stream no more; the last one to leave takes the mirror down."""
         for key, direct in list(self._direct.items()):
-            kept = self._store.get(*key)
-            if kept is not None and kept.name == name and user in direct:
+            state = self._store.get(*key)
+            if state is not None and state.name == name and user in direct:
                 direct.discard(user)
-                kept.log.release(Hold("replica", user))
-                kept.log.release(past_of(user))
-            if kept is None or not direct:
+                state.log.release(Hold("replica", user))
+                state.log.release(past_of(user))
+            if state is None or not direct:
                 del self._direct[key]
         for key in self._keys_read(name, user):
             users = self._users[key]
             users.discard(user)
             self._running[key].forget(user)
-            if (kept := self._store.get(*key)) is not None:
-                kept.log.release(past_of(user))
+            if (state := self._store.get(*key)) is not None:
+                state.log.release(past_of(user))
             needs = self._needs.get(key, {})
             if needs.pop(user, END) < END and users:
                 self._running[key].follower.need(min(needs.values(), default=END))
@@ -252,17 +254,17 @@ class Followers:
         self._needs.pop(key, None)
         run.scope.cancel()
         await run.ended.wait()
-        kept = self._store.get(*key)
-        if kept is not None and not kept.variant:
-            self.left.tell(kept)
+        state = self._store.get(*key)
+        if state is not None and not state.variant:
+            self.left.tell(state)
         await run.follower.take_leave()
         await self._drop(key)
 
     async def drop_unused(self) -> None:
         """Drop the mirrors of earlier runs that nobody follows any more."""
-        for kept in self._store.all():
-            if kept.role is Role.MIRROR:
-                await self._drop(kept.key)
+        for state in self._store.all():
+            if state.role is Role.MIRROR:
+                await self._drop(state.key)
 
     async def _drop(self, key: LogKey) -> None:
         async with self._changing:

@@ -19,11 +19,11 @@ import trio
 from engine.objects.schema import BEGINNING, END
 from engine.replication.following.origin import Origin, Place, Reach, Reading
 from engine.streams.assembling import Assembler, Incoming
-from engine.streams.kept import KeptStream
 from engine.streams.log import StreamLog
 from engine.streams.messages import Acknowledge, Subscribe, Tuples
 from engine.streams.ordering import between
 from engine.streams.recent import Epoch
+from engine.streams.stream_state import StreamState
 from overlay.concurrency import Bell, Watched, until_one_ends
 from overlay.errors import (
     BrokenError,
@@ -54,7 +54,7 @@ class Course:
         due: the pace; returns once the copy may have that boundary: a sender that is ahead waits.
         committed: told whenever the copy's boundary has moved.
         tentative: follow the stream's tentative suffix as well.
-        listed: heed what the catalog says of the stream: its definition, and the fence of whoever
+        listed: heed what the catalog says of the stream: its definition, and the term of whoever
             produces it.
     """
 
@@ -79,9 +79,9 @@ class Follower:
     """
 
     def __init__(
-        self, kept: KeptStream, origin: Origin, reach: Reach, subscriber: str, course: Course
+        self, state: StreamState, origin: Origin, reach: Reach, subscriber: str, course: Course
     ) -> None:
-        self._kept = kept
+        self._state = state
         self._origin = origin
         self._reach = reach
         self._subscriber = subscriber
@@ -94,22 +94,22 @@ class Follower:
 
     async def run(self) -> None:
         """Follow the stream to its end; cancel to stop."""
-        with bound(stream=self._kept.name):
+        with bound(stream=self._state.name):
             await self._run()
 
     async def _run(self) -> None:
         shortest_s, longest_s = self._timing.follow_again_s
         wait_s = shortest_s
         listed = (self._look_up,) if self._course.listed else ()
-        while self._kept.log.boundary < END or self._safe.value < END:
-            before = self._kept.log.boundary
+        while self._state.log.boundary < END or self._safe.value < END:
+            before = self._state.log.boundary
             self._elsewhere.clear()
             try:
                 await until_one_ends(self.follow, self._elsewhere.wait, *listed)
             except MedusaError as error:
                 self._note(error, wait_s)
                 self._take_refusal(error)
-            if self._kept.log.boundary > before:
+            if self._state.log.boundary > before:
                 wait_s = shortest_s
             with trio.move_on_after(wait_s * self._jitter.uniform(0.5, 1.0)):
                 await self._elsewhere.wait()
@@ -133,12 +133,12 @@ class Follower:
 
     @property
     def _request(self) -> Subscribe:
-        course, boundary = self._course, self._kept.log.boundary
+        course, boundary = self._course, self._state.log.boundary
         after = boundary if boundary > BEGINNING else course.after  # what has begun goes on
-        fence = self._reach.directory.number(self._kept.name) if course.listed else 0
+        term_number = self._reach.directory.number(self._state.name) if course.listed else 0
         keep = min(after, self._safe.value)
-        seen = max(after, self._kept.suffix.boundary) if course.tentative else None
-        return Subscribe(self._kept.name, after, self._subscriber, fence, keep, seen)
+        seen = max(after, self._state.suffix.boundary) if course.tentative else None
+        return Subscribe(self._state.name, after, self._subscriber, term_number, keep, seen)
 
     async def follow(self) -> None:
         """Follow it once.
@@ -163,11 +163,11 @@ class Follower:
         """Find out what the stream is now, while it is read: it may have been altered. Who gives it
         to us ends the call then; but another peer may be the one that tells the catalog."""
         while True:
-            entry = await self._reach.directory.published(self._kept.name)
-            known = self._kept.entry
+            entry = await self._reach.directory.published(self._state.name)
+            known = self._state.entry
             newer = entry is not None and entry.stream.edition >= known.stream.edition
             if entry is not None and newer and entry != known:
-                await self._reach.store.define(self._kept, entry)
+                await self._reach.store.define(self._state, entry)
             await trio.sleep(LOOK_AGAIN_S)
 
     async def _take(self, opening: AbstractAsyncContextManager[Reading]) -> None:
@@ -175,27 +175,27 @@ class Follower:
             try:
                 await until_one_ends(partial(self._receive, feed), partial(self._acknowledge, feed))
             except EndOfCall:
-                raise BrokenError(f"the call that brought {self._kept.name} was ended") from None
+                raise BrokenError(f"the call that brought {self._state.name} was ended") from None
 
     async def take_leave(self) -> None:
         """Tell the producer that it need not keep anything for us; if that fails, a lease ends."""
-        request = Subscribe(self._kept.name, END, self._subscriber)
+        request = Subscribe(self._state.name, END, self._subscriber)
         with suppress(MedusaError, EndOfCall), trio.move_on_after(self._timing.last_word_s):
             async with self._reach.open(self._origin[0], request) as feed:
                 await feed.receive(Tuples)
 
     async def _receive(self, feed: Reading) -> None:
-        log, after = self._kept.log, self._course.after
+        log, after = self._state.log, self._course.after
         if log.boundary == BEGINNING < after:
             log.begin(after)  # what follows may be long in coming, where nothing is posted
-        suffix = self._kept.suffix
+        suffix = self._state.suffix
         incoming = Incoming(log.schema, log.boundary, suffix.boundary)
         try:
             while log.boundary < END:
                 await self._take_part(feed, incoming)
         finally:
             incoming.reconnected()  # an error's traceback would keep what it holds
-            self._kept.memory.set(0)
+            self._state.memory.set(0)
         await self._safe.until(lambda boundary: boundary == END)
         if self._course.until < END:
             return  # of a part there is no last word
@@ -203,18 +203,18 @@ class Follower:
             await feed.receive(Tuples)  # the producer ends the call once it has the last of them
 
     async def _take_part(self, feed: Reading, incoming: Incoming) -> None:
-        log, suffix = self._kept.log, self._kept.suffix
+        log, suffix = self._state.log, self._state.suffix
         message, body = await feed.receive(Tuples)
-        self._kept.refusal = ""
+        self._state.refusal = ""
         epoch = incoming.add(message, body)
-        self._kept.memory.set(incoming.held)
+        self._state.memory.set(incoming.held)
         if epoch is None:
             self._check_memory()
             return
         if message.tentative:
             await suffix.add(epoch.after, epoch.upto, epoch.table, failing=False)
             return
-        await self._reach.store.room.wait()
+        await self._reach.store.quota.wait()
         await self._course.due(epoch.upto)
         await take(log, epoch, self._course.until)
         self._course.committed()
@@ -224,15 +224,15 @@ class Follower:
         Raises:
             BusyError: the tuples of one stime are more than this peer may hold.
         """
-        if self._kept.memory.full:
+        if self._state.memory.full:
             raise BusyError(
-                f"{self._kept.memory.held} bytes of tuples of one stime, and more to come: "
+                f"{self._state.memory.held} bytes of tuples of one stime, and more to come: "
                 "allow more (overlay.memory_bytes), or let the stream have finer times"
             )
 
     async def _acknowledge(self, feed: Reading) -> None:
         """Tell the producer what it need not keep for us, whenever that is more."""
-        log = self._kept.log
+        log = self._state.log
         told = min(log.boundary, self._safe.value)
         while told < END:
             safe = min(log.boundary, self._safe.value)
@@ -248,13 +248,13 @@ class Follower:
     def _take_refusal(self, error: MedusaError) -> None:
         if not isinstance(error, NotAuthorisedError) or isinstance(error, UntrustedError):
             return
-        if not self._kept.refusal:
-            self._reach.events.note("warning", f"cannot read {self._kept.name}: {error}")
-        self._kept.refusal = str(error)
+        if not self._state.refusal:
+            self._reach.events.note("warning", f"cannot read {self._state.name}: {error}")
+        self._state.refusal = str(error)
 
     def _note(self, error: MedusaError, wait_s: float) -> None:
         if wait_s >= self._timing.follow_again_s[1]:  # a short absence is nobody's news
-            self._reach.events.note("warning", f"waits for {self._kept.name}: {error}")
+            self._reach.events.note("warning", f"waits for {self._state.name}: {error}")
 
 
 async def take(log: StreamLog, epoch: Epoch, until: int = END) -> None:

@@ -19,11 +19,11 @@ from engine.replication.moves.messages import ReadInput
 from engine.replication.replicas.messages import ReadReplica
 from engine.streams.cursors import cursor_for
 from engine.streams.feed import parts_of
-from engine.streams.kept import KeptStream, LogKey, Role
 from engine.streams.messages import Acknowledge, Subscribe, Tuples
 from engine.streams.parts import Part
 from engine.streams.retention import Hold
 from engine.streams.store import StreamStore
+from engine.streams.stream_state import LogKey, Role, StreamState
 from overlay.concurrency import until_one_ends
 from overlay.errors import BrokenError, MedusaError, NotFoundError
 from overlay.events import Events
@@ -44,10 +44,10 @@ READ_INPUT: Final = "task.input"
 
 class Right(NamedTuple):
     """By which a peer reads what is not served to everybody: as the secondary of a query, or as the
-    worker of a task (`subject`), under that fence."""
+    worker of a task (`subject`), under that term."""
 
     subject: str
-    fence: int
+    term_number: int
 
 
 class Local(NamedTuple):
@@ -149,28 +149,28 @@ class Reach:
     @asynccontextmanager
     async def _open(self, place: Place, request: Subscribe) -> AsyncIterator[Reading]:
         if place.local is not None:
-            if (kept := self.store.get(*place.local.key)) is None:
+            if (state := self.store.get(*place.local.key)) is None:
                 raise NotFoundError(f"{place.local.key} is not kept here any more")
-            async with aclosing(_Here(kept, request, place.local.hold)) as here:
+            async with aclosing(_Here(state, request, place.local.hold)) as here:
                 yield here
             return
         request = _renamed(place, request)
         oldest = place.oldest or (place == PRODUCER and request.after == BEGINNING)
-        if place == PRODUCER and (kept := self._here(request)) is not None:
-            async with aclosing(_Here(kept, request)) as here:
+        if place == PRODUCER and (state := self._here(request)) is not None:
+            async with aclosing(_Here(state, request)) as here:
                 yield here
             return
         connection = await self.directory.connect(request.stream, oldest=oldest, at=place.peer)
         async with connection.open(place.method, _asked(place, request)) as duplex:
             yield duplex
 
-    def _here(self, request: Subscribe) -> KeptStream | None:
+    def _here(self, request: Subscribe) -> StreamState | None:
         """The stream, where this peer produces it and has what is asked for."""
-        kept = self.store.serving(request.stream)
-        if kept is None or kept.log.start <= request.after:
-            return kept
-        begins = request.after == BEGINNING and kept.role is not Role.ASSIGNED
-        return kept if begins else None
+        state = self.store.serving(request.stream)
+        if state is None or state.log.start <= request.after:
+            return state
+        begins = request.after == BEGINNING and state.role is not Role.ASSIGNED
+        return state if begins else None
 
 
 def _renamed(place: Place, request: Subscribe) -> Subscribe:
@@ -186,21 +186,21 @@ def _asked(place: Place, request: Subscribe) -> Struct:
     if place.right is None:
         return request
     kind = {READ_REPLICA: ReadReplica, READ_INPUT: ReadInput}[place.method]
-    return kind(place.right.subject, place.right.fence, request.stream, request.after)
+    return kind(place.right.subject, place.right.term_number, request.stream, request.after)
 
 
 class _Here:
     """A log of this peer, for one of its own followers: a stream that it produces itself by now, or
     one that is held by the follower (`hold`)."""
 
-    def __init__(self, kept: KeptStream, request: Subscribe, hold: Hold | None = None) -> None:
+    def __init__(self, state: StreamState, request: Subscribe, hold: Hold | None = None) -> None:
         # as `engine.api.flow` serves it: the beginning is the oldest that is kept
-        after = kept.log.oldest if request.after == BEGINNING else request.after
-        self._kept = kept
-        self._moved_away = kept.moved_away.value
+        after = state.log.oldest if request.after == BEGINNING else request.after
+        self._state = state
+        self._moved_away = state.moved_away.value
         self._local = hold is not None
         self._consumer = hold or Hold("here", request.subscriber)
-        self._parts = parts_of(cursor_for(kept, after, request.tentative, encoded=False))
+        self._parts = parts_of(cursor_for(state, after, request.tentative, encoded=False))
         self._held = after if request.keep is None else min(after, request.keep)
         self._hold(None)
 
@@ -214,15 +214,15 @@ class _Here:
         if self._local:
             await read()
         else:
-            moved = partial(self._kept.moved_away.changed_from, self._moved_away)
+            moved = partial(self._state.moved_away.changed_from, self._moved_away)
             await until_one_ends(read, moved)
         if not found:
-            if self._kept.moved_away.value != self._moved_away and not self._local:
-                raise BrokenError(f"{self._kept.name} is produced by another peer from now on")
+            if self._state.moved_away.value != self._moved_away and not self._local:
+                raise BrokenError(f"{self._state.name} is produced by another peer from now on")
             raise EndOfCall
         message, part = found[0]
         if self._local and message.upto is not None:
-            await self._kept.released(message.upto)
+            await self._state.released(message.upto)
         assert isinstance(message, kind)
         return message, part.table
 
@@ -233,7 +233,7 @@ class _Here:
             self._hold(None)
 
     def _hold(self, expires: float | None) -> None:
-        self._kept.log.hold(self._consumer, max(self._held, self._kept.log.start), expires)
+        self._state.log.hold(self._consumer, max(self._held, self._state.log.start), expires)
 
     async def aclose(self) -> None:
         """What it has not acknowledged stays for a while: it may come back."""

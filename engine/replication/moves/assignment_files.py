@@ -37,5 +37,5 @@ class AssignmentFiles:
             path.unlink(missing_ok=True)
 
     def _path(self, stored: StoredAssignment) -> Path:
-        task, fence = stored.key  # a name may be as long as a file's
-        return self._folder / f"{hashlib.sha256(task.encode()).hexdigest()[:32]}-{fence}.json"
+        task, term_number = stored.key  # a name may be as long as a file's
+        return self._folder / f"{hashlib.sha256(task.encode()).hexdigest()[:32]}-{term_number}.json"

@@ -31,16 +31,16 @@ from engine.replication.moves.messages import (
     Activate,
     Assignment,
     Confirmed,
+    PlacementStatus,
     Progress,
     Release,
     Released,
-    Standing,
 )
 from engine.replication.moves.owners import ask_owner
 from engine.replication.moves.placements import Placement
 from engine.replication.term import Term
-from engine.streams.kept import KeptStream, LogKey, Role
 from engine.streams.store import OUTPUT
+from engine.streams.stream_state import LogKey, Role, StreamState
 from engine.tasks.plan import Task
 from engine.tasks.status import TaskStatus
 from engine.tasks.windows import needed_after
@@ -121,15 +121,15 @@ class Assignments:
         """
         check_owner(request, participant)
         async with self._changing.of(request.task):
-            known = self._tasks.get((request.task, request.fence))
+            known = self._tasks.get((request.task, request.term_number))
             if known is None or (known.stored.owner, known.stored.assignment) != (owner, request):
                 known = await self._take(owner, participant, request)
             return known.progress
 
     async def _take(self, owner: str, participant: str, request: Assignment) -> Guest:
         earlier = [each for each in self.all() if each.task.name == request.task]
-        if any(each.stored.assignment.fence > request.fence for each in earlier):
-            raise ConflictError(f"{request.task}: fence {request.fence} is over")
+        if any(each.stored.assignment.term_number > request.term_number for each in earlier):
+            raise ConflictError(f"{request.task}: term {request.term_number} is over")
         self.expect(owner, participant, request)
         check_form(request, self._overlay.clock())
         task = await permitted_task(request, participant, self._shop)
@@ -157,9 +157,9 @@ class Assignments:
             assigned.opened.set()
 
     async def _settle(self, assigned: Guest) -> None:
-        """Another fence takes its place: the owner knows up to where it was used."""
+        """Another term takes its place: the owner knows up to where it was used."""
         stored = assigned.stored
-        answer = Confirmed(Standing.RELEASED)
+        answer = Confirmed(PlacementStatus.RELEASED)
         with suppress(MedusaError):
             answer = await self._ask(stored)
         await self._end(assigned, answer.until, answer.since)
@@ -167,13 +167,13 @@ class Assignments:
     async def _start(self, assigned: Guest, resumed: bool) -> None:
         """Open its logs, and run it. resumed: it ran here before a restart."""
         request, task = assigned.stored.assignment, assigned.task
-        kept = await self._keep_output(assigned.stored, task, resumed=resumed)
-        logs = await self._follow_inputs(assigned, kept.log.boundary)
+        state = await self._keep_output(assigned.stored, task, resumed=resumed)
+        logs = await self._follow_inputs(assigned, state.log.boundary)
         taken = Placement(Term(task.name), load=request.load, rate=request.rate)
         assigned.copy = copy = Copy(
             self._shop,
             task,
-            {**logs, task.output: kept},
+            {**logs, task.output: state},
             bound_s=request.query.availability.bound_s,
             placements=(taken,),
             user=assigned.user,
@@ -193,7 +193,7 @@ class Assignments:
         self.activated.tell(assigned.stored, since)
 
     @kill_point(KillPoint.ASSIGNMENT_FOLLOW_INPUTS)
-    async def _follow_inputs(self, assigned: Guest, boundary: int) -> dict[str, KeptStream]:
+    async def _follow_inputs(self, assigned: Guest, boundary: int) -> dict[str, StreamState]:
         """boundary: its output's."""
         task, owner = assigned.task, assigned.stored.owner
         network = network_of(assigned.stored.assignment)
@@ -210,19 +210,19 @@ class Assignments:
 
     async def _keep_output(
         self, stored: StoredAssignment, task: Task, *, resumed: bool
-    ) -> KeptStream:
+    ) -> StreamState:
         request = stored.assignment
         entry = network_of(request).entry_of(task.output, task.output_schema, stored.owner)
-        kept = self._store.get(task.output, OUTPUT)
-        if kept is not None:
+        state = self._store.get(task.output, OUTPUT)
+        if state is not None:
             # after a restart it goes on where it is, whatever of its beginning nobody needs now
-            begun = resumed or kept.log.start <= request.after
-            if not begun or kept.log.boundary < request.after:
-                await self._store.drop(kept.key)  # of an earlier assignment
-        kept = await self._store.keep(entry, Role.ASSIGNED, OUTPUT)
-        if kept.log.boundary == BEGINNING and request.after > BEGINNING:
-            kept.log.begin(request.after)
-        return kept
+            begun = resumed or state.log.start <= request.after
+            if not begun or state.log.boundary < request.after:
+                await self._store.drop(state.key)  # of an earlier assignment
+        state = await self._store.keep(entry, Role.ASSIGNED, OUTPUT)
+        if state.log.boundary == BEGINNING and request.after > BEGINNING:
+            state.log.begin(request.after)
+        return state
 
     async def activate(self, owner: str, request: Activate) -> None:
         """What follows `since` is ours.
@@ -230,9 +230,9 @@ class Assignments:
         Raises:
             NotFoundError: we do not run that.
         """
-        self._theirs(owner, request.task, request.fence)
+        self._theirs(owner, request.task, request.term_number)
         async with self._changing.of(request.task):
-            assigned = self._theirs(owner, request.task, request.fence)
+            assigned = self._theirs(owner, request.task, request.term_number)
             before = assigned.stored
             assignment = msgspec.structs.replace(before.assignment, altered=request.altered)
             stored = StoredAssignment(assignment, before.owner, request.since)
@@ -245,22 +245,22 @@ class Assignments:
     async def _define(self, assigned: Guest) -> None:
         if assigned.copy is None:
             return  # that is done when it is opened
-        task, kept = assigned.task, assigned.copy.kept
-        if self._store.get(*kept.key) is not kept:
+        task, state = assigned.task, assigned.copy.state
+        if self._store.get(*state.key) is not state:
             return  # it is being dropped
         entry = assigned.network.entry_of(task.output, task.output_schema, assigned.stored.owner)
-        if kept.entry != entry:
+        if state.entry != entry:
             check_stream(entry.stream)
-            await self._store.define(kept, entry)
+            await self._store.define(state, entry)
 
     async def release(self, owner: str, request: Release) -> Released:
         """Run it no more. What we do not run is released already."""
         with suppress(NotFoundError):
-            self._theirs(owner, request.task, request.fence)
+            self._theirs(owner, request.task, request.term_number)
             async with self._changing.of(request.task):
-                assigned = self._theirs(owner, request.task, request.fence)
+                assigned = self._theirs(owner, request.task, request.term_number)
                 await self._end(assigned, request.until, request.since)
-        reached = self._released.get((owner, request.task, request.fence), BEGINNING)
+        reached = self._released.get((owner, request.task, request.term_number), BEGINNING)
         return Released(reached)
 
     async def _end(self, assigned: Guest, until: int | None, since: int | None) -> None:
@@ -293,20 +293,20 @@ class Assignments:
                 return each
         raise NotFoundError(f"{task} is not run here for another peer")
 
-    def find(self, task: str, fence: int) -> Guest:
+    def find(self, task: str, term_number: int) -> Guest:
         """
         Raises:
             NotFoundError: it does not run here.
         """
-        assigned = self._tasks.get((task, fence))
+        assigned = self._tasks.get((task, term_number))
         if assigned is None:
-            raise NotFoundError(f"{task} with fence {fence} is not run here")
+            raise NotFoundError(f"{task} with term {term_number} is not run here")
         return assigned
 
-    def _theirs(self, owner: str, task: str, fence: int) -> Guest:
-        assigned = self.find(task, fence)
+    def _theirs(self, owner: str, task: str, term_number: int) -> Guest:
+        assigned = self.find(task, term_number)
         if assigned.stored.owner != owner:
-            raise NotFoundError(f"{task} with fence {fence} is not run here for {owner[:8]}")
+            raise NotFoundError(f"{task} with term {term_number} is not run here for {owner[:8]}")
         return assigned
 
     # -- over time ----------------------------------------------------------------------------
@@ -325,9 +325,9 @@ class Assignments:
             self._tasks[stored.key] = assigned = Guest(stored, task)
             await self._open(assigned, resumed=True)
         outputs = {LogKey(each.task.output, OUTPUT) for each in self.all()}
-        for kept in self._store.all():
-            if kept.role is Role.ASSIGNED and kept.key not in outputs:
-                await self._store.drop(kept.key)
+        for state in self._store.all():
+            if state.role is Role.ASSIGNED and state.key not in outputs:
+                await self._store.drop(state.key)
 
     async def tend(self) -> None:
         """Ask the owners, for ever."""
@@ -357,7 +357,7 @@ class Assignments:
         return await ask_owner(self._overlay, self._shop.directory, stored)
 
     async def _heed(self, stored: StoredAssignment, answer: Confirmed) -> None:
-        if answer.standing is Standing.RELEASED:
+        if answer.status is PlacementStatus.RELEASED:
             await self.release(stored.owner, Release(*stored.key, answer.until, answer.since))
         elif answer.since is not None and answer.since != stored.since:
             with suppress(NotFoundError):

@@ -52,7 +52,7 @@ def check_form(request: Assignment, now: float) -> None:
             raise InvalidInputError(f"{name} is said to be {entry.stream.name[:256]!a}")
     numbers = (
         ("boundary", request.after, BEGINNING, END - 1),
-        ("fence", request.fence, 0, TASKS.latest(now)),
+        ("term", request.term_number, 0, TASKS.latest(now)),
         ("load", request.load, 0.0, math.inf),
         ("rate", request.rate, 0.0, math.inf),
     )
@@ -122,8 +122,8 @@ async def permitted_task(request: Assignment, owner: str, shop: Workshop) -> Tas
     for name in task.inputs:
         if ObjectName.parse(name).participant == owner:
             continue
-        kept = shop.store.serving(name)
-        published = await shop.directory.entry(name) if kept is None else kept.entry
+        state = shop.store.serving(name)
+        published = await shop.directory.entry(name) if state is None else state.entry
         for participant in (owner, worker):
             shop.readers.check(published.stream, participant)
         claimed = request.inputs.get(name)

@@ -31,7 +31,7 @@ class StoredAssignment(Struct, frozen=True):
 
     @property
     def key(self) -> tuple[str, int]:
-        return self.assignment.task, self.assignment.fence
+        return self.assignment.task, self.assignment.term_number
 
 
 class Guest:
@@ -65,8 +65,8 @@ class Guest:
     @property
     def user(self) -> str:
         """Whom its mirrors are kept for."""
-        task, fence = self.stored.key
-        return f"{task} {fence}"
+        task, term_number = self.stored.key
+        return f"{task} {term_number}"
 
     @property
     def origin(self) -> Origin:

@@ -1,7 +1,7 @@
 """What owner and worker of a task say to each other.
 
 The owner is the peer that keeps the query; the worker is the one that computes the task now. The
-owner alone decides who that is, and numbers its decisions: the fence. A worker with an older fence
+owner alone decides who that is, and numbers its decisions: the term. A worker with an older term
 is not the task's worker any more, whatever it believes.
 """
 
@@ -34,7 +34,7 @@ class Deal(Struct, frozen=True):
     availability_s: int = 0
 
 
-class Assignment(Struct, frozen=True):
+class Assignment(Struct, frozen=True, rename={"term_number": "fence"}):
     """Run this task: its definition and a boundary, which is all that a task is.
 
     Attributes:
@@ -49,7 +49,7 @@ class Assignment(Struct, frozen=True):
     """
 
     task: str
-    fence: int
+    term_number: int
     query: Query
     inputs: dict[str, StreamEntry]
     kept: tuple[str, ...]
@@ -78,7 +78,7 @@ class Progress(Struct, frozen=True):
     reason: str = ""
 
 
-class Activate(Struct, frozen=True):
+class Activate(Struct, frozen=True, rename={"term_number": "fence"}):
     """You are the task's worker from now on: its output after `since` is yours. Said again when the
     output is defined otherwise.
 
@@ -87,17 +87,17 @@ class Activate(Struct, frozen=True):
     """
 
     task: str
-    fence: int
+    term_number: int
     since: int
     altered: dict[str, AlteredOutput] = {}
 
 
-class Release(Struct, frozen=True):
+class Release(Struct, frozen=True, rename={"term_number": "fence"}):
     """You are not, or no longer; what you did from `since` up to `until` was used, nothing if that
     is None."""
 
     task: str
-    fence: int
+    term_number: int
     until: int | None = None
     since: int | None = None
 
@@ -113,14 +113,14 @@ class Released(Struct, frozen=True):
     reached: int = BEGINNING
 
 
-class Confirm(Struct, frozen=True):
+class Confirm(Struct, frozen=True, rename={"term_number": "fence"}):
     """Am I the task's worker?"""
 
     task: str
-    fence: int
+    term_number: int
 
 
-class Standing(StrEnum):
+class PlacementStatus(StrEnum):
     """What an owner says to that."""
 
     ASSIGNED = "assigned"
@@ -129,42 +129,42 @@ class Standing(StrEnum):
     RELEASED = "released"
 
 
-class Confirmed(Struct, frozen=True):
+class Confirmed(Struct, frozen=True, rename={"status": "standing"}):
     """`since` goes with ACTIVE; `until` with RELEASED, if anything was used."""
 
-    standing: Standing
+    status: PlacementStatus
     since: int | None = None
     until: int | None = None
 
 
-class PassOn(Struct, frozen=True):
+class PassOn(Struct, frozen=True, rename={"term_number": "fence"}):
     """The worker asks the owner to let another peer go on with the task.
 
     Attributes:
-        fence: the worker's own. to: id (hex) of the other. deal: between those two.
+        term: the worker's own. to: id (hex) of the other. deal: between those two.
     """
 
     task: str
-    fence: int
+    term_number: int
     to: str
     deal: Deal
 
 
-class GiveBackTask(Struct, frozen=True):
+class GiveBackTask(Struct, frozen=True, rename={"term_number": "fence"}):
     """The worker asks the owner to take the task home."""
 
     task: str
-    fence: int
+    term_number: int
 
 
-class ReadInput(Struct, frozen=True):
+class ReadInput(Struct, frozen=True, rename={"term_number": "fence"}):
     """The worker reads an input's suffix from the owner, where the input's producer has let it go.
 
     Answered by `Tuples`, up to the boundary that the owner has.
     """
 
     task: str
-    fence: int
+    term_number: int
     stream: str
     after: int
 
@@ -176,7 +176,7 @@ class MoveTask(Struct, frozen=True):
     to: str = ""
 
 
-class MoveRecord(Struct, frozen=True):
+class MoveRecord(Struct, frozen=True, rename={"term_number": "fence"}):
     """One move, as the owner saw it.
 
     Attributes:
@@ -188,7 +188,7 @@ class MoveRecord(Struct, frozen=True):
 
     at: float
     task: str
-    fence: int
+    term_number: int
     since: int
     source: str
     target: str

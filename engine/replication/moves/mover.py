@@ -41,11 +41,11 @@ from engine.replication.moves.messages import (
     GiveBackTask,
     MoveRecord,
     PassOn,
+    PlacementStatus,
     Progress,
-    Standing,
 )
-from engine.replication.moves.placements import Placement, standing
-from engine.replication.moves.telling import CALL_S, Teller
+from engine.replication.moves.notifications import CALL_S, Notifier
+from engine.replication.moves.placements import Placement, status_of
 from engine.replication.queries import QueryHost
 from engine.replication.stored_query import StoredQuery
 from engine.replication.term import Term
@@ -101,7 +101,7 @@ class Mover:
         self._nursery = shop.nursery
         self._here = shop.here
         self._preparing: dict[tuple[str, str], int] = {}
-        self.teller = Teller(shop.overlay, self._altered)
+        self.teller = Notifier(shop.overlay, self._altered)
         self.records: deque[MoveRecord] = deque(maxlen=KEPT_RECORDS)
         self.may_pass_on: Decision[[Placement], None] = Decision(_only_siblings)
         self.missed: Listeners[[str, str]] = Listeners()
@@ -134,7 +134,7 @@ class Mover:
             NotAuthorisedError: it is not the task's worker, or may not pass it on.
             MedusaError: as `move`.
         """
-        current = self._working(request.task, request.fence, worker).current
+        current = self._working(request.task, request.term_number, worker).current
         if request.to in {"", self._here}:  # who passed it on would be paid for what we compute
             raise NotAuthorisedError(f"{request.task}: give it back instead")
         self.may_pass_on(current)
@@ -158,11 +158,11 @@ class Mover:
             NotAuthorisedError: it is not the task's worker.
             MedusaError: as `move`.
         """
-        return await self.take_home(self._working(request.task, request.fence, worker).name)
+        return await self.take_back(self._working(request.task, request.term_number, worker).name)
 
-    def _working(self, task: str, fence: int, worker: str) -> Copy:
+    def _working(self, task: str, term_number: int, worker: str) -> Copy:
         _, placed = self._queries.find(task)
-        if (placed.current.term.holder, placed.current.term.number) != (worker, fence):
+        if (placed.current.term.holder, placed.current.term.number) != (worker, term_number):
             raise NotAuthorisedError(f"{task}: you are not its worker")
         return placed
 
@@ -172,27 +172,27 @@ class Mover:
             raise UnavailableError(f"peer {peer[:8]} is unknown here, or revoked")
         return record.participant
 
-    async def take_home(self, task: str) -> MoveRecord:
+    async def take_back(self, task: str) -> MoveRecord:
         """`move`, home."""
         return await self._move(task, "", Deal(), payee="", owed=Deal())
 
     def confirm(self, worker: str, request: Confirm) -> Confirmed:
         """What a peer is to a task that it believes to work on."""
-        if self._preparing.get((request.task, worker)) == request.fence:
-            return Confirmed(Standing.ASSIGNED)
+        if self._preparing.get((request.task, worker)) == request.term_number:
+            return Confirmed(PlacementStatus.ASSIGNED)
         try:
             _, placed = self._queries.find(request.task)
         except NotFoundError:
-            return Confirmed(Standing.RELEASED)
-        return standing(placed.placements, worker, request.fence)
+            return Confirmed(PlacementStatus.RELEASED)
+        return status_of(placed.placements, worker, request.term_number)
 
-    def worker_of(self, task: str, fence: int, peer: str) -> Copy:
+    def worker_of(self, task: str, term_number: int, peer: str) -> Copy:
         """The task, if that peer works on it or prepares to.
 
         Raises:
             NotAuthorisedError: it does not. NotFoundError: no such task here.
         """
-        if self.confirm(peer, Confirm(task, fence)).standing is Standing.RELEASED:
+        if self.confirm(peer, Confirm(task, term_number)).status is PlacementStatus.RELEASED:
             raise NotAuthorisedError(f"{task}: you are not its worker")
         return self._queries.find(task)[1]
 
@@ -221,7 +221,7 @@ class Mover:
                 self._check_movable(placed, to)
                 async with placed.paused():
                     self._check_movable(placed, to)  # it may rest because its query was stopped
-                    committed_at = placed.kept.log.moved_at
+                    committed_at = placed.state.log.moved_at
                     placement = Placement(
                         Term(task, number, to, since=placed.boundary),
                         deal=deal,
@@ -235,7 +235,7 @@ class Mover:
         record = MoveRecord(
             at=self._overlay.clock(),
             task=task,
-            fence=number,
+            term_number=number,
             since=placement.term.since,
             source=source,
             target=to or self._here,
@@ -248,10 +248,10 @@ class Mover:
         return record
 
     @contextmanager
-    def _prepared_for(self, task: str, to: str, fence: int) -> Iterator[None]:
+    def _prepared_for(self, task: str, to: str, term_number: int) -> Iterator[None]:
         """Within the block a worker that asks is to go on preparing; after it, what the placements
         say holds."""
-        self._preparing[task, to] = fence
+        self._preparing[task, to] = term_number
         try:
             yield
         finally:
@@ -260,7 +260,7 @@ class Mover:
     def _check_movable(self, placed: Copy, to: str) -> None:
         if not placed.running:
             raise StoppedError(f"{placed.name} does not run: start its query first")
-        if to and placed.runner.halt.value < END:
+        if to and placed.runner.limit.value < END:
             raise ConflictError(f"{placed.name} is being modified: try again")
         if placed.current.term.holder == to:
             raise ConflictError(f"{placed.name} is there already")
@@ -269,12 +269,12 @@ class Mover:
 
     @kill_point(KillPoint.MOVE_PREPARE)
     async def _prepare(
-        self, stored: StoredQuery, placed: Copy, to: str, fence: int, deal: Deal
+        self, stored: StoredQuery, placed: Copy, to: str, term_number: int, deal: Deal
     ) -> int:
         """Let the new worker get to where the output is; the bytes that it took over."""
         assignment = Assignment(
             task=placed.name,
-            fence=fence,
+            term_number=term_number,
             query=stored.entry.query,
             inputs=stored.inputs,
             kept=stored.kept,
@@ -321,7 +321,7 @@ class Mover:
         since = placed.current.term.since
         stood_s = 0.0
         with trio.move_on_after(FIRST_EPOCH_S), suppress(ClosedError):
-            await placed.kept.log.wait_beyond(since)
+            await placed.state.log.wait_beyond(since)
             stood_s = time.monotonic() - committed_at
         self.records.append(msgspec.structs.replace(record, stall_ms=1000 * stood_s))
 
@@ -336,7 +336,7 @@ class Mover:
                 "warning", f"could not tell the worker of {placed.name}: {error}"
             )
         if worker:
-            placed.kept.send_away()
+            placed.state.send_away()
 
     async def _call(self, to: str, method: str, request: msgspec.Struct, response: type[T]) -> T:
         connection = await self._overlay.connect(parse_peer_id(to))
@@ -363,9 +363,9 @@ class Mover:
         async with placed.moving:
             if placed.running or not placed.current.term.holder:
                 return
-            home = Placement(Term(placed.name, placed.next_number(), since=END))
+            leader = Placement(Term(placed.name, placed.next_number(), since=END))
             with suppress(MedusaError):  # a full disk: the next time
-                self._queries.place(placed, home)
+                self._queries.place(placed, leader)
                 await self._send_subscribers(placed)
 
     async def _miss(self, placed: Copy) -> None:
@@ -377,7 +377,7 @@ class Mover:
         )
         self.missed.tell(worker, placed.name)
         with suppress(MedusaError):
-            await self.take_home(placed.name)
+            await self.take_back(placed.name)
 
 
 def _nobody_minds(_task: str, _placement: Placement) -> None:

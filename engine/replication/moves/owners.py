@@ -6,7 +6,7 @@ from typing import Final
 
 from engine.replication.directory import Directory
 from engine.replication.moves.guest import StoredAssignment
-from engine.replication.moves.messages import Confirm, Confirmed, Standing
+from engine.replication.moves.messages import Confirm, Confirmed, PlacementStatus
 from overlay.errors import UnavailableError
 from overlay.identity import parse_peer_id
 from overlay.names import PeerId
@@ -18,7 +18,7 @@ CALL_S: Final = 10.0
 
 async def ask_owner(overlay: Overlay, directory: Directory, stored: StoredAssignment) -> Confirmed:
     """What this peer is to a task that it believes to work on. Where the owner is away, who has
-    succeeded it is asked: by a higher fence, in the catalog, under the name of its participant.
+    succeeded it is asked: by a higher term, in the catalog, under the name of its participant.
 
     Raises:
         MedusaError: nobody who could say so can be reached.
@@ -31,7 +31,7 @@ async def ask_owner(overlay: Overlay, directory: Directory, stored: StoredAssign
         if successor is None:
             raise
         if successor == overlay.identity.peer_id:  # which computes it as its own
-            return Confirmed(Standing.RELEASED)
+            return Confirmed(PlacementStatus.RELEASED)
         return await _ask(overlay, successor, stored)
 
 

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from engine.objects.schema import BEGINNING
-from engine.replication.moves.messages import Confirmed, Deal, Standing
+from engine.replication.moves.messages import Confirmed, Deal, PlacementStatus
 from engine.replication.term import Term
 
 REMEMBERED: Final = 16
@@ -41,7 +41,7 @@ Placements = tuple[Placement, ...]
 """Oldest first; the last is the current one."""
 
 
-def at_home(task: str) -> Placements:
+def at_owner(task: str) -> Placements:
     """Those of a task that has never moved."""
     return (Placement(Term(task)),)
 
@@ -52,22 +52,22 @@ def replaced(placements: Placements, new: Placement) -> Placements:
     return (*placements[:-1], ended, new)[-REMEMBERED:]
 
 
-def standing(placements: Placements, worker: str, number: int) -> Confirmed:
+def status_of(placements: Placements, worker: str, number: int) -> Confirmed:
     """What the owner says to a worker that asks whether it is the task's worker."""
     for placement in placements:
         term = placement.term
         if (term.number, term.holder) == (number, worker):
             if placement.until is None:
-                return Confirmed(Standing.ACTIVE, since=term.since)
-            return Confirmed(Standing.RELEASED, term.since, placement.until)
-    return Confirmed(Standing.RELEASED)
+                return Confirmed(PlacementStatus.ACTIVE, since=term.since)
+            return Confirmed(PlacementStatus.RELEASED, term.since, placement.until)
+    return Confirmed(PlacementStatus.RELEASED)
 
 
-class WrittenPlacement(Struct, frozen=True):
+class WrittenPlacement(Struct, frozen=True, rename={"term_number": "fence"}):
     """A placement as the query's file holds it; see `Placement`.
 
     Attributes:
-        fence: the number of its term; the owner's decisions count up.
+        term: the number of its term; the owner's decisions count up.
         worker: peer id (hex), "" for the owner itself.
         since, until: the boundaries of the output, microseconds; until: None while it lasts.
         deal: what the worker was told, that is its terms with the peer that gave it the task.
@@ -75,7 +75,7 @@ class WrittenPlacement(Struct, frozen=True):
         load, rate: cores that the task took at the owner, and rows per second that it read.
     """
 
-    fence: int = 0
+    term_number: int = 0
     worker: str = ""
     since: int = BEGINNING
     until: int | None = None
@@ -87,7 +87,7 @@ class WrittenPlacement(Struct, frozen=True):
 
     def of(self, task: str) -> Placement:
         """The placement. task: its name."""
-        term = Term(task, self.fence, self.worker, since=self.since)
+        term = Term(task, self.term_number, self.worker, since=self.since)
         return Placement(term, self.until, self.deal, self.payee, self.owed, self.load, self.rate)
 
 

@@ -64,7 +64,7 @@ class Returning:
         assigned = self._assignments.of_task(task)
         stored = assigned.stored
         asked_at = trio.current_time() if assigned.asked_at is None else assigned.asked_at
-        request = GiveBackTask(task, stored.assignment.fence)
+        request = GiveBackTask(task, stored.assignment.term_number)
         try:
             connection = await self._overlay.connect(parse_peer_id(stored.owner))
             return await connection.call("task.give_back", request, MoveRecord, timeout_s=PASS_ON_S)
@@ -78,29 +78,29 @@ class Returning:
         """Compute no more of a task, and ask its owner to take it home, until it does."""
         if assigned.reason != why:
             assigned.refuse(why)
-        self._send_home(assigned.task.name, why)
+        self._send_back(assigned.task.name, why)
 
     async def tend(self) -> None:
         """Send home what crowds our own streams, for ever."""
         while True:
             await trio.sleep(LOOK_S)
             for task, why in self._crowding().items():
-                self._send_home(task, why)
+                self._send_back(task, why)
 
     def _crowding(self) -> dict[str, str]:
         """The tasks that are to go home, each with the reason, for people."""
-        room, own = self._store.room, self._overlay.identity.participant
+        quota, own = self._store.quota, self._overlay.identity.participant
         held = [held for guest in self._assignments.all() for held in _held(guest)]
         gone = to_let_go(
             [each for each in held if each.holder != own],
-            disk_bytes=room.limit_bytes,
-            short_bytes=room.short_bytes,
+            disk_bytes=quota.limit_bytes,
+            short_bytes=quota.short_bytes,
             hold_s=1.0,
             now=0.0,
         )
         return {each.consumer.id: why for each, why in gone.items()}
 
-    def _send_home(self, task: str, why: str) -> None:
+    def _send_back(self, task: str, why: str) -> None:
         if task not in self._going:
             self._overlay.events.note("warning", f"sends {task} home: {why}")
             self._going.add(task)
@@ -119,5 +119,5 @@ def _held(guest: Guest) -> Iterator[Held]:
     """What is kept of its inputs."""
     consumer, owner = Hold("task", guest.task.name), ObjectName.parse(guest.task.name).participant
     inputs = () if guest.copy is None else guest.copy.inputs.values()
-    for kept in inputs:
-        yield Held(kept.key, consumer, owner, kept.log.bytes, since=0.0)
+    for state in inputs:
+        yield Held(state.key, consumer, owner, state.log.bytes, since=0.0)

@@ -28,11 +28,11 @@ async def ask(
     """
     connection = await overlay.connect(parse_peer_id(peer))
     answer = await connection.call(method, message, KeptUp, timeout_s=timeout_s)
-    QUERIES.check(method, answer.written_term.fence, overlay.clock())
+    QUERIES.check(method, answer.written_term.term_number, overlay.clock())
     return answer
 
 
-async def dismiss(overlay: Overlay, peer: str, query: str, fence: int) -> Dismissed:
+async def dismiss(overlay: Overlay, peer: str, query: str, term_number: int) -> Dismissed:
     """Have a peer stand by no more.
 
     Raises:
@@ -40,6 +40,6 @@ async def dismiss(overlay: Overlay, peer: str, query: str, fence: int) -> Dismis
     """
     with trio.move_on_after(CALL_S):
         connection = await overlay.connect(parse_peer_id(peer))
-        message = Dismiss(query, fence)
+        message = Dismiss(query, term_number)
         return await connection.call("replica.dismiss", message, Dismissed, timeout_s=CALL_S)
     raise UnavailableError("it does not answer")

@@ -18,7 +18,7 @@ class StandBy(Struct, frozen=True):
     stored: StoredQuery
 
 
-class KeepUp(Struct, frozen=True):
+class KeepUp(Struct, frozen=True, rename={"term_number": "fence"}):
     """Primary to secondary, every `KEEP_UP_S`: it lives, and where the query is.
 
     Attributes:
@@ -28,7 +28,7 @@ class KeepUp(Struct, frozen=True):
     """
 
     query: str
-    fence: int
+    term_number: int
     positions: dict[str, int]
     boundaries: dict[str, int]
     leases: tuple[Lease, ...] = ()
@@ -51,11 +51,11 @@ class KeptUp(Struct, frozen=True):
     earliest: int = BEGINNING
 
 
-class Dismiss(Struct, frozen=True):
+class Dismiss(Struct, frozen=True, rename={"term_number": "fence"}):
     """Primary to secondary: stand by no longer."""
 
     query: str
-    fence: int
+    term_number: int
 
 
 class Dismissed(Struct, frozen=True):
@@ -68,14 +68,14 @@ class Dismissed(Struct, frozen=True):
     given: dict[str, int] = {}
 
 
-class Incumbent(Struct, frozen=True):
+class Incumbent(Struct, frozen=True, rename={"term_number": "fence"}):
     """A secondary that hears nothing asks the primary: is this still so?"""
 
     query: str
-    fence: int
+    term_number: int
 
 
-class ReadReplica(Struct, frozen=True):
+class ReadReplica(Struct, frozen=True, rename={"term_number": "fence"}):
     """The secondary reads a stream of the query as the primary has it, whatever consumers may have.
 
     Attributes:
@@ -83,6 +83,6 @@ class ReadReplica(Struct, frozen=True):
     """
 
     query: str
-    fence: int
+    term_number: int
     stream: str
     after: int

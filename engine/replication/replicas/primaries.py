@@ -1,9 +1,9 @@
 """The primary's side: a secondary for every query that asks for one, kept up to date.
 
-What the mode asks of the rest of the federation is done here as well, by
-`engine.replication.replicas.care`: producers of inputs are let go of only what the secondary cannot
-need any more, and consumers get only what it has, where recovery is to be precise and its state
-comes from us. Whether the query is this peer's at all: `engine.replication.replicas.succession`.
+What the mode asks of the rest of the federation is done here as well, with `SecondaryState`:
+producers of inputs are let go of only what the secondary cannot need any more, and consumers get
+only what it has, where recovery is to be precise and its state comes from us. Whether the query is
+this peer's at all: `engine.replication.replicas.succession`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from engine.objects.schema import BEGINNING
 from engine.replication.digests import Digests
 from engine.replication.queries import QueryHost
 from engine.replication.query_copy import QueryCopy
-from engine.replication.replicas import care as upkeep
+from engine.replication.replicas import secondary_state as upkeep
 from engine.replication.replicas.asking import ask, dismiss
-from engine.replication.replicas.care import Care
+from engine.replication.replicas.former_members import FormerMembers
 from engine.replication.replicas.messages import KeepUp, KeptUp, StandBy
-from engine.replication.replicas.parting import Parting
+from engine.replication.replicas.secondary_state import SecondaryState
 from engine.replication.replicas.succession import Succession
 from engine.replication.replicas.watch import PARTED_S
 from engine.replication.stored_query import StoredQuery
@@ -38,7 +38,7 @@ from overlay.killpoints import KillPoint, kill_point
 from overlay.listeners import Listeners
 from overlay.names import PeerId
 
-__all__ = ["Care", "Primaries"]
+__all__ = ["Primaries", "SecondaryState"]
 
 KEEP_UP_S: Final = 0.5
 """How often a secondary hears where the query is, seconds: what it may have to compute again."""
@@ -66,19 +66,19 @@ class Primaries:
         self._queries = queries
         self._digests = digests
         self._nursery = shop.nursery
-        self._cares: dict[str, Care] = {}
-        self._parting = Parting(queries)
-        self._succession = Succession(queries, self._parting)
+        self._secondary_states: dict[str, SecondaryState] = {}
+        self._former_members = FormerMembers(queries)
+        self._succession = Succession(queries, self._former_members)
         self._succession.stepped_down.add(self._forget)
         self.refused: Listeners[[QueryCopy]] = Listeners()
         queries.deleted.add(self._deleted)
 
-    def care(self, query: str) -> Care:
-        return self._cares.setdefault(query, Care())
+    def secondary_state(self, query: str) -> SecondaryState:
+        return self._secondary_states.setdefault(query, SecondaryState())
 
     # -- asked by a secondary -------------------------------------------------------------------
 
-    def incumbent(self, secondary: str, query: str, fence: int) -> None:
+    def incumbent(self, secondary: str, query: str, term_number: int) -> None:
         """
         Raises:
             NotFoundError, ConflictError: the caller is not its secondary, or no more.
@@ -86,9 +86,9 @@ class Primaries:
         if query in self._queries.pending:
             return
         running = self._queries.get(query)
-        term, told = running.stored.term, self.care(query).told
+        term, told = running.stored.term, self.secondary_state(query).told
         asked = told is not None and told.term.secondary == secondary  # not written down yet
-        if (term.secondary != secondary and not asked) or term.number != fence:
+        if (term.secondary != secondary and not asked) or term.number != term_number:
             raise ConflictError(f"{query[:256]} has another secondary")
 
     def replicated(self, secondary: str, query: str, stream: str) -> StreamLog:
@@ -98,7 +98,7 @@ class Primaries:
             NotFoundError: it has no such stream, or the caller is not its secondary.
         """
         running = self._queries.get(query)
-        told = self.care(query).told
+        told = self.secondary_state(query).told
         if told is None or told.term.secondary != secondary:
             raise NotFoundError(f"{query}: you are not its secondary")
         return upkeep.log_of(running, stream)
@@ -107,20 +107,20 @@ class Primaries:
         """The secondary has a stream up to there, and keeps it."""
         with suppress(NotFoundError):  # or one that was it before the call began
             self.replicated(secondary, query, stream)
-            running, care = self._queries.get(query), self.care(query)
-            upkeep.has_copied(running, care, stream, boundary)
-            self._release(running, care)
+            running, secondary_state = self._queries.get(query), self.secondary_state(query)
+            upkeep.has_copied(running, secondary_state, stream, boundary)
+            self._release(running, secondary_state)
 
-    def _release(self, running: QueryCopy, care: Care) -> None:
-        if upkeep.release(running, care, trio.current_time()):
+    def _release(self, running: QueryCopy, secondary_state: SecondaryState) -> None:
+        if upkeep.release(running, secondary_state, trio.current_time()):
             bound_s = running.stored.availability.bound_s
             text = f"waits no longer for the secondary of {running.name}, until it has caught up"
             self._overlay.events.note("warning", f"{text}: it is {bound_s:g} s behind")
 
-    # -- asked by whoever modifies a query, and holds `Care.talking` ------------------------------
+    # -- asked by whoever modifies a query, and holds `SecondaryState.talking` --
 
     async def reach(self, running: QueryCopy, *, alone: bool) -> dict[str, int]:
-        """How far others have given out its streams; see `Parting.settle`.
+        """How far others have given out its streams; see `FormerMembers.settle`.
 
         Raises:
             UnavailableError: it may be another peer's, or its secondary cannot be reached.
@@ -130,9 +130,9 @@ class Primaries:
             raise UnavailableError(f"{running.name} is changing hands; try again")
         if term.secondary and not self._lives(term.secondary):
             raise UnavailableError(f"{running.name}: its secondary is being replaced; try again")
-        given = await self._parting.settle(running, alone=alone)
+        given = await self._former_members.settle(running, alone=alone)
         if term.secondary:
-            await self._keep_up(running, self.care(running.name))
+            await self._keep_up(running, self.secondary_state(running.name))
         return given
 
     @kill_point(KillPoint.PRIMARY_TELL)
@@ -142,10 +142,10 @@ class Primaries:
         Raises:
             MedusaError: it is not known whether that one has it.
         """
-        care = self.care(running.name)
-        if not await self._stand_by(running, care, running.stored.term):
+        secondary_state = self.secondary_state(running.name)
+        if not await self._stand_by(running, secondary_state, running.stored.term):
             raise UnavailableError(f"{running.name} is another peer's by now")
-        return care.earliest
+        return secondary_state.earliest
 
     # -- over time ----------------------------------------------------------------------------
 
@@ -158,11 +158,13 @@ class Primaries:
         with self._overlay.gossip.changed.listening(self._detected):
             while True:
                 running = self._queries.replicated()
-                for name in self._cares.keys() - {each.name for each in running}:
-                    del self._cares[name]
+                for name in self._secondary_states.keys() - {each.name for each in running}:
+                    del self._secondary_states[name]
                 for each in running:
-                    if (care := self.care(each.name)).caught_up:  # however long it is talked to
-                        self._release(each, care)
+                    if (
+                        secondary_state := self.secondary_state(each.name)
+                    ).caught_up:  # however long it is talked to
+                        self._release(each, secondary_state)
                     self._nursery.start_soon(self._look_after, each)
                 await trio.sleep(KEEP_UP_S)
 
@@ -173,49 +175,49 @@ class Primaries:
                     self._nursery.start_soon(self._look_after, running)
 
     async def _look_after(self, running: QueryCopy) -> None:
-        care = self.care(running.name)
-        if care.talking.locked():
+        secondary_state = self.secondary_state(running.name)
+        if secondary_state.talking.locked():
             return
-        async with care.talking:
+        async with secondary_state.talking:
             try:
-                await self._attend(running, care)
+                await self._attend(running, secondary_state)
             except MedusaError as error:
                 self._overlay.events.note(
                     "warning", f"misses the secondary of {running.name}: {error}"
                 )
 
-    async def _attend(self, running: QueryCopy, care: Care) -> None:
+    async def _attend(self, running: QueryCopy, secondary_state: SecondaryState) -> None:
         term = running.stored.term
         if self._succession.is_over(running):
             await self._succession.give_way(running)
         elif term.secondary and self._lives(term.secondary):
-            await self._keep_up(running, care)
+            await self._keep_up(running, secondary_state)
         elif trio.current_time() > running.taken_over_at + SETTLE_S:
-            await self._recruit(running, care)
+            await self._recruit(running, secondary_state)
         if self._succession.is_ours(running):
-            upkeep.let_go_upstream(running, care, self._followers)
-            self._release(running, care)
+            upkeep.let_go_upstream(running, secondary_state, self._followers)
+            self._release(running, secondary_state)
 
     def _lives(self, peer: str) -> bool:
         return not self._overlay.gossip.health(parse_peer_id(peer)).gone
 
-    async def _recruit(self, running: QueryCopy, care: Care) -> None:
+    async def _recruit(self, running: QueryCopy, secondary_state: SecondaryState) -> None:
         """Find a secondary. Until there is one, nothing waits for it."""
-        care.reset()
+        secondary_state.reset()
         if running.stored.term.secondary:
             running.parted_at = trio.current_time()
-            self._parting.part_from(running, running.stored.term.secondary)
+            self._former_members.part_from(running, running.stored.term.secondary)
         upkeep.open_gates(running)
         upkeep.hold_no_more(running)
         asked = running.stored.availability.secondary
         siblings = self._overlay.living_siblings()
         for candidate in preferred(running.name, siblings, asked, self._digests.is_busy):
-            care.reset()
+            secondary_state.reset()
             term = msgspec.structs.replace(running.stored.term, members=(candidate.hex(),))
             # Until it is known to be the secondary.
-            self._parting.part_from(running, candidate.hex())
+            self._former_members.part_from(running, candidate.hex())
             try:
-                agreed = await self._stand_by(running, care, term)
+                agreed = await self._stand_by(running, secondary_state, term)
             except MedusaError:  # why ever it does not: the next one
                 running.parted_at = trio.current_time()
                 if not self._succession.is_ours(running):
@@ -229,7 +231,7 @@ class Primaries:
                     "info", f"took {candidate.hex()[:8]} as the secondary of {running.name}"
                 )
             return
-        care.reset()
+        secondary_state.reset()
         upkeep.hold_no_more(running)
         self._let_go_on(running)
         if running.stored.term.secondary:
@@ -242,13 +244,16 @@ class Primaries:
             running.go_on()
             self._queries.publish_soon(running)  # it was not to be known before
 
-    async def _stand_by(self, running: QueryCopy, care: Care, term: Term) -> bool:
+    async def _stand_by(
+        self, running: QueryCopy, secondary_state: SecondaryState, term: Term
+    ) -> bool:
         """Whether that peer stands by; or else we have been succeeded."""
         stored = msgspec.structs.replace(
-            running.stored.under(term), positions=upkeep.positions(running, modest=care.modest)
+            running.stored.under(term),
+            positions=upkeep.positions(running, modest=secondary_state.modest),
         )
-        care.told, care.positions = stored, stored.positions
-        upkeep.hold_for(running, care, stored.positions)
+        secondary_state.told, secondary_state.positions = stored, stored.positions
+        upkeep.hold_for(running, secondary_state, stored.positions)
         message = StandBy(stored)
         answer = await ask(self._overlay, term.secondary, "replica.stand_by", message, RECRUIT_S)
         if answer.earliest > BEGINNING and not running.halted:
@@ -256,39 +261,41 @@ class Primaries:
             answer = await ask(
                 self._overlay, term.secondary, "replica.stand_by", message, RECRUIT_S
             )
-        return await self._heed(running, care, answer)
+        return await self._heed(running, secondary_state, answer)
 
-    async def _keep_up(self, running: QueryCopy, care: Care) -> None:
+    async def _keep_up(self, running: QueryCopy, secondary_state: SecondaryState) -> None:
         term = running.stored.term
-        if care.told is None or not _unchanged(care.told, running.stored):
+        if secondary_state.told is None or not _unchanged(secondary_state.told, running.stored):
             try:
-                await self._stand_by(running, care, term)
-                if care.earliest > BEGINNING:
+                await self._stand_by(running, secondary_state, term)
+                if secondary_state.earliest > BEGINNING:
                     self.refused.tell(running)
             except UnavailableError:
-                care.told = None
+                secondary_state.told = None
                 raise
             except MedusaError as error:  # it does not want to, or cannot: nobody waits for it
                 self._overlay.events.note(
                     "warning", f"misses the secondary of {running.name}: {error}"
                 )
                 if self._succession.is_ours(running):
-                    await self._recruit(running, care)
+                    await self._recruit(running, secondary_state)
             return
         boundaries = {task.name: task.boundary for task in running.tasks}
         known = [lease for task in running.tasks for lease in self._store.leases(task.name)]
-        leases = care.untold(known)
+        leases = secondary_state.untold(known)
         message = KeepUp(running.name, term.number, upkeep.positions(running), boundaries, leases)
         try:
             answer = await ask(self._overlay, term.secondary, "replica.keep_up", message)
         except NotFoundError:  # it was told before it agreed, or has lost it
-            care.told = None
-            care.lost()
+            secondary_state.told = None
+            secondary_state.lost()
         else:
-            care.has_heard(leases)
-            await self._heed(running, care, answer)
+            secondary_state.has_heard(leases)
+            await self._heed(running, secondary_state, answer)
 
-    async def _heed(self, running: QueryCopy, care: Care, answer: KeptUp) -> bool:
+    async def _heed(
+        self, running: QueryCopy, secondary_state: SecondaryState, answer: KeptUp
+    ) -> bool:
         if not self._succession.is_ours(running):
             return True
         known = answer.written_term.of(running.name)
@@ -297,17 +304,17 @@ class Primaries:
                 self._directory.believe(Term(task.name, known.number))
             await self._succession.step_down(running)
             return False
-        care.earliest = answer.earliest
-        if care.earliest > BEGINNING:
-            care.told = None
-        elif care.told and _unchanged(care.told, running.stored):
+        secondary_state.earliest = answer.earliest
+        if secondary_state.earliest > BEGINNING:
+            secondary_state.told = None
+        elif secondary_state.told and _unchanged(secondary_state.told, running.stored):
             self._let_go_on(running)
-        care.boundaries = answer.boundaries
-        care.positions = answer.positions or care.positions
+        secondary_state.boundaries = answer.boundaries
+        secondary_state.positions = answer.positions or secondary_state.positions
         if running.stored.availability.mode is Mode.PASSIVE_STANDBY:
             for stream in answer.boundaries.keys() & set(upkeep.streams_of(running)):
                 if (boundary := answer.boundaries[stream]) > BEGINNING:
-                    upkeep.has_copied(running, care, stream, boundary)
+                    upkeep.has_copied(running, secondary_state, stream, boundary)
         return True
 
     def _deleted(self, running: QueryCopy) -> None:
@@ -318,7 +325,7 @@ class Primaries:
             self._nursery.start_soon(self._dismiss, running.stored.term)
 
     def _forget(self, running: QueryCopy) -> None:
-        self._cares.pop(running.name, None)
+        self._secondary_states.pop(running.name, None)
 
     async def _dismiss(self, term: Term) -> None:
         with suppress(MedusaError):

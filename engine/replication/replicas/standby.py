@@ -26,14 +26,14 @@ from engine.replication.following.origin import (
 )
 from engine.replication.queries import QueryHost
 from engine.replication.query_copy import QueryCopy, carrier
-from engine.replication.replicas.lead import Lead
+from engine.replication.replicas.lag import Lag
 from engine.replication.replicas.messages import KeepUp
 from engine.replication.replicas.watch import Heard, Watch
 from engine.replication.stored_query import StoredQuery
 from engine.replication.term import Term
-from engine.streams.kept import KeptStream, LogKey, Role
 from engine.streams.retention import Hold
 from engine.streams.store import REPLICA
+from engine.streams.stream_state import LogKey, Role, StreamState
 from engine.tasks.former import changed, made_since
 from engine.tasks.modification import Footing, earliest
 from engine.tasks.plan import Task
@@ -90,7 +90,7 @@ class Standby:
         self._following = Job()
         self._saved_at = trio.current_time()
         self._told: dict[str, int] = {}
-        self._leads: dict[str, Lead] = {}
+        self._lags: dict[str, Lag] = {}
 
     @property
     def stored(self) -> StoredQuery:
@@ -132,9 +132,9 @@ class Standby:
     @property
     def boundaries(self) -> dict[str, int]:
         """How far it has what it keeps, microseconds, by stream."""
-        return {name: kept.log.boundary for name, kept in self.copy.logs.items()}
+        return {name: state.log.boundary for name, state in self.copy.logs.items()}
 
-    def rendition(self, stream: str) -> KeptStream | None:
+    def rendition(self, stream: str) -> StreamState | None:
         """An output, where it is computed here as its primary computes it."""
         computed = self.computes and stream in self.stored.entry.outputs
         sure = self.watch.sure(trio.current_time())
@@ -146,7 +146,7 @@ class Standby:
         sure, self._sure = self._sure, self.watch.sure(now)
         if sure and not self._sure:
             for task in self.copy.tasks:
-                task.kept.send_away()
+                task.state.send_away()
 
     @property
     def behind_us(self) -> int:
@@ -186,9 +186,9 @@ class Standby:
 
     async def _keep_outputs(self) -> None:
         await self.copy.keep_outputs(Role.STANDBY)
-        for kept in self.copy.logs.values():
-            position = self.stored.positions.get(kept.name, kept.log.start)
-            kept.log.hold(PRIMARY, position, trio.current_time() + GRACE_S)
+        for state in self.copy.logs.values():
+            position = self.stored.positions.get(state.name, state.log.start)
+            state.log.hold(PRIMARY, position, trio.current_time() + GRACE_S)
 
     async def _follow(self, tasks: Sequence[Task], *, carried: bool) -> None:
         """Follow what these read from elsewhere, from where their outputs are.
@@ -223,8 +223,8 @@ class Standby:
                 course = Course(
                     self.stored.positions.get(task.output, BEGINNING), committed=self._trim
                 )
-                kept = self.copy.logs[task.output]
-                follower = Follower(kept, origin, reach, REPLICA, course)
+                state = self.copy.logs[task.output]
+                follower = Follower(state, origin, reach, REPLICA, course)
                 self._copying.append(follower)
                 nursery.start_soon(follower.run)
 
@@ -251,15 +251,15 @@ class Standby:
                 text = f"could not save the positions of {self.name}: {error}"
                 self._shop.overlay.events.note("error", text)
         self._told = message.boundaries
-        for output, kept in self.copy.logs.items():
-            if kept.role is Role.STANDBY and output in positions:
-                kept.log.hold(PRIMARY, positions[output], trio.current_time() + GRACE_S)
+        for output, state in self.copy.logs.items():
+            if state.role is Role.STANDBY and output in positions:
+                state.log.hold(PRIMARY, positions[output], trio.current_time() + GRACE_S)
         if not self.computes:
             return Heard()
         self.copy.go_on()
         self.note_boundaries(now)
         ahead_s = [
-            self._lead(output).over(told, now)
+            self._lag(output).over(told, now)
             for output, told in message.boundaries.items()
             if output in self.copy.logs and told > BEGINNING
         ]
@@ -268,10 +268,10 @@ class Standby:
     def note_boundaries(self, now: float) -> None:
         """Remember when our own outputs were where. now: on trio's clock, seconds."""
         for task in self.copy.tasks:
-            self._lead(task.name).note(task.boundary, now)
+            self._lag(task.name).note(task.boundary, now)
 
-    def _lead(self, output: str) -> Lead:
-        return self._leads.setdefault(output, Lead())
+    def _lag(self, output: str) -> Lag:
+        return self._lags.setdefault(output, Lag())
 
     async def take_status(self, entry: QueryEntry) -> None:
         """The primary has started or stopped it.
@@ -362,7 +362,7 @@ class Standby:
         positions = self.stored.positions
         starts = {
             name: positions.get(name, BEGINNING) if log.boundary == BEGINNING else log.start
-            for name, log in ((name, kept.log) for name, kept in self.copy.logs.items())
+            for name, log in ((name, state.log) for name, state in self.copy.logs.items())
         }
         before = self._queries.files.given(self.name)  # as its primary, say
         given = {

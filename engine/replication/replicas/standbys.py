@@ -2,7 +2,7 @@
 
 A takeover is decided by writing down a term with a higher number. What follows can be repeated:
 the outputs are served, the catalog names this peer, consumers come from the boundary they hold, and
-who has the lower fence steps down when it hears of the higher one.
+who has the lower term steps down when it hears of the higher one.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from engine.replication.replicas.standby import GRACE_S, PRIMARY, Standby
 from engine.replication.replicas.watch import Ask, Detected, Doubt, Effect, TakeOver, Tick
 from engine.replication.stored_query import StoredQuery, written
 from engine.replication.term import QUERIES, Term
-from engine.streams.kept import KeptStream, Role
 from engine.streams.leases import Lease
 from engine.streams.messages import Done
+from engine.streams.stream_state import Role, StreamState
 from overlay.errors import (
     BusyError,
     ConflictError,
@@ -86,12 +86,12 @@ class Standbys:
     def get(self, query: str) -> Standby | None:
         return self._standbys.get(query)
 
-    def rendition(self, stream: str) -> KeptStream | None:
+    def rendition(self, stream: str) -> StreamState | None:
         """A stream as this peer computes it beside its primary."""
         for standby in self._standbys.values():
-            kept = standby.rendition(stream)
-            if kept is not None:
-                return kept
+            state = standby.rendition(stream)
+            if state is not None:
+                return state
         return None
 
     # -- asked by a primary -----------------------------------------------------------------
@@ -139,10 +139,10 @@ class Standbys:
         standby = self._standbys.get(request.query)
         if standby is None:
             known = self._known(request.query)
-            if known.number > request.fence:
+            if known.number > request.term_number:
                 return KeptUp(written(known), {})
             raise NotFoundError(f"{request.query[:256]}: this peer does not stand by for it")
-        if (standby.term.holder, standby.term.number) == (primary, request.fence):
+        if (standby.term.holder, standby.term.number) == (primary, request.term_number):
             self._adopt(standby, request.leases)
             now = trio.current_time()
             effects = standby.watch.handle(standby.hear(request, now), now)
@@ -161,15 +161,15 @@ class Standbys:
 
         Raises:
             NotAuthorisedError: the query is not of our participant, or not of the caller's.
-            InvalidInputError: its fence is of the future.
+            InvalidInputError: its term is of the future.
             ConflictError: this peer has, or may come to have, the query all the same.
         """
         self._check_owner(participant, request.query)
-        QUERIES.check(request.query, request.fence, self._overlay.clock())
+        QUERIES.check(request.query, request.term_number, self._overlay.clock())
         async with self._changing:
             standby = self._standbys.get(request.query)
             if standby is not None and standby.yields_to(
-                Term(request.query, request.fence, primary)
+                Term(request.query, request.term_number, primary)
             ):
                 await self._drop(standby)
             if self._known(request.query).holder:
@@ -402,9 +402,9 @@ class Standbys:
             if not standby.computes:
                 await running.prepare()
             for task in running.tasks:
-                await self._store.change_role(task.kept, Role.DERIVED)
-                needed = stored.positions.get(task.name, task.kept.log.start)
-                task.kept.log.hold(PRIMARY, needed, trio.current_time() + GRACE_S)
+                await self._store.change_role(task.state, Role.DERIVED)
+                needed = stored.positions.get(task.name, task.state.log.start)
+                task.state.log.hold(PRIMARY, needed, trio.current_time() + GRACE_S)
             del self._standbys[standby.name]
             self._queries.take_over(running)
             standby.let_go()

@@ -13,10 +13,10 @@ import trio
 
 from engine.replication.queries import QueryHost
 from engine.replication.query_copy import QueryCopy
-from engine.replication.replicas import care as upkeep
+from engine.replication.replicas import secondary_state as upkeep
 from engine.replication.replicas.asking import ask
+from engine.replication.replicas.former_members import FormerMembers
 from engine.replication.replicas.messages import KeepUp
-from engine.replication.replicas.parting import Parting
 from engine.replication.stored_query import StoredQuery
 from engine.replication.term import QUERIES, Term
 from overlay.errors import MedusaError, NotFoundError, UnavailableError
@@ -41,14 +41,14 @@ class Succession:
         stepped_down: told of a query that this peer has no more.
     """
 
-    def __init__(self, queries: QueryHost, parting: Parting) -> None:
+    def __init__(self, queries: QueryHost, former_members: FormerMembers) -> None:
         shop = queries.shop
         self._overlay = shop.overlay
         self._here = shop.here
         self._directory = shop.directory
         self._followers = shop.followers
         self._queries = queries
-        self._parting = parting
+        self._former_members = former_members
         self.stepped_down: Listeners[[QueryCopy]] = Listeners()
 
     def is_over(self, running: QueryCopy) -> bool:
@@ -77,7 +77,7 @@ class Succession:
             if self.is_over(running):
                 self._insist(running, successor)  # it was, by a peer that is gone itself
             if running.stored.term.secondary:
-                running.halt()  # it may not have heard of the last modification
+                running.limit()  # it may not have heard of the last modification
             self._queries.take_over(running)
         except MedusaError as error:
             self._overlay.events.note("warning", f"could not go on with {stored.name}: {error}")
@@ -103,8 +103,8 @@ class Succession:
                 upkeep.open_gates(running)
                 upkeep.hold_no_more(running)
                 for task in running.tasks:
-                    await self._followers.part_with(task.kept)
-                    task.kept.send_away()
+                    await self._followers.part_with(task.state)
+                    task.state.send_away()
             await running.leave_inputs()
             await self._queries.announcements.withdraw_terms(running.stored)
         finally:
@@ -114,7 +114,7 @@ class Succession:
 
     def _insist(self, running: QueryCopy, gone: str) -> None:
         """Have it again, in a later term than that of the peer that is gone."""
-        self._parting.part_from(running, gone)
+        self._former_members.part_from(running, gone)
         known = (self._known_number(running.stored), running.stored.term.number)
         number = QUERIES.next(known, self._overlay.clock(), self._here)
         self._queries.appoint(running, Term(running.name, number, self._here))

@@ -12,8 +12,8 @@ from engine.replication.following.book import Followers
 from engine.replication.versions.choice import Choice
 from engine.replication.versions.messages import MAX_STREAMS, AskVersions, Versions
 from engine.streams.config import EngineConfig
-from engine.streams.kept import Role
 from engine.streams.store import StreamStore
+from engine.streams.stream_state import Role
 from overlay.errors import MedusaError
 from overlay.names import PeerId
 from overlay.node import Overlay
@@ -61,9 +61,9 @@ class VersionMonitor:
         while True:
             began = trio.current_time()
             followed = {
-                kept.name
-                for kept in self._store.all()
-                if kept.role is Role.MIRROR and kept.entry.stream.query
+                state.name
+                for state in self._store.all()
+                if state.role is Role.MIRROR and state.entry.stream.query
             }
             for stream in [each for each in self._choices if each not in followed]:
                 del self._choices[stream]
@@ -132,6 +132,6 @@ class VersionMonitor:
         before = self._made_from.get(stream)
         self._made_from[stream] = made_from
         if before is not None and before != made_from:
-            for kept in self._store.all():
-                if kept.name == stream and kept.role is Role.MIRROR:
-                    kept.version += 1
+            for state in self._store.all():
+                if state.name == stream and state.role is Role.MIRROR:
+                    state.version += 1

@@ -18,9 +18,9 @@ from engine.replication.following.follower import Course, Follower
 from engine.replication.following.origin import Local, Place
 from engine.replication.views.locating import before_last, recent
 from engine.streams.config import Timing
-from engine.streams.kept import KeptStream, Role
 from engine.streams.retention import Hold
 from engine.streams.store import StreamStore
+from engine.streams.stream_state import Role, StreamState
 from overlay.errors import ConflictError, MedusaError
 from overlay.events import Events
 from overlay.killpoints import KillPoint, kill_point
@@ -29,9 +29,9 @@ HOLD: Final = Hold("view")
 """As which a view holds its own log."""
 
 
-def view_of(kept: KeptStream) -> View:
+def view_of(state: StreamState) -> View:
     """What a log of the role VIEW shows."""
-    view = kept.entry.stream.view
+    view = state.entry.stream.view
     assert view is not None, "a view's stream says what it shows"
     return view
 
@@ -44,13 +44,13 @@ def source_of(entry: StreamEntry) -> StreamEntry:
     return StreamEntry(source, entry.schema)
 
 
-def set_up(kept: KeptStream) -> None:
+def set_up(state: StreamState) -> None:
     """Let a view's log begin where it should, keep what it shows, and show no more. Blocking.
 
     Raises:
         StorageFullError: no room.
     """
-    view, log = view_of(kept), kept.log
+    view, log = view_of(state), state.log
     if log.boundary == BEGINNING and view.after > BEGINNING:
         log.begin(view.after)
     shows = view.shows
@@ -60,12 +60,12 @@ def set_up(kept: KeptStream) -> None:
         log.shown_from.made_by(partial(recent, log, shows))
     if log.boundary >= view.until and log.boundary < END:
         log.append(END, None)  # it was made between two tuples
-    trim(kept)
+    trim(state)
 
 
-def trim(kept: KeptStream) -> None:
+def trim(state: StreamState) -> None:
     """Keep what a view shows now: whole files, so that nothing is read for it."""
-    view, log = view_of(kept), kept.log
+    view, log = view_of(state), state.log
     needed = BEGINNING
     if not view.is_fixed and isinstance(view.shows, Last):
         needed = log.tail(view.shows.rows, whole_files=True)
@@ -82,28 +82,28 @@ class Feeding:
     """
 
     def __init__(
-        self, kept: KeptStream, followers: Followers, events: Events, timing: Timing
+        self, state: StreamState, followers: Followers, events: Events, timing: Timing
     ) -> None:
-        self.kept = kept
-        self._view = view_of(kept)
+        self.state = state
+        self._view = view_of(state)
         self.stream = self._view.stream
         self._followers = followers
         self._events = events
-        self._user = f"view {kept.name}"
-        self._source: KeptStream | None = None
+        self._user = f"view {state.name}"
+        self._source: StreamState | None = None
         self._reason = ""
         self._timing = timing
         self._scope = trio.CancelScope()
         self._at_rest = trio.Event()
 
-    async def open(self) -> KeptStream:
+    async def open(self) -> StreamState:
         """The stream that it shows; what follows is kept for it from now on.
 
         Raises:
             MedusaError: it cannot be opened.
         """
-        after = max(self.kept.log.boundary, self._view.after)
-        source = await self._followers.follow_past(source_of(self.kept.entry), self._user, after)
+        after = max(self.state.log.boundary, self._view.after)
+        source = await self._followers.follow_past(source_of(self.state.entry), self._user, after)
         source.log.hold(past_of(self._user), max(after, source.log.start))
         self._source = source
         return source
@@ -112,7 +112,7 @@ class Feeding:
         """Until the view has ended; what fails is tried again."""
         try:
             with self._scope:
-                while self.kept.log.boundary < END:
+                while self.state.log.boundary < END:
                     try:
                         await self._copy(self._source or await self.open())
                     except MedusaError as error:
@@ -132,18 +132,18 @@ class Feeding:
     async def _leave(self) -> None:
         await self._followers.leave(self.stream, self._user)
 
-    async def _copy(self, source: KeptStream) -> None:
+    async def _copy(self, source: StreamState) -> None:
         place = Place(local=Local(source.key, past_of(self._user)))
         course = Course(self._view.after, self._view.until, committed=self._committed)
-        await Follower(self.kept, (place,), self._followers.reach, HOLD.kind, course).follow()
+        await Follower(self.state, (place,), self._followers.reach, HOLD.kind, course).follow()
 
     def _committed(self) -> None:
-        trim(self.kept)
+        trim(self.state)
         self._reason = ""
 
     def _note(self, error: MedusaError) -> None:
         if self._reason != str(error):  # once, not at every try
-            self._events.note("error", f"waits with view {self.kept.name}: {error}")
+            self._events.note("error", f"waits with view {self.state.name}: {error}")
         self._reason = str(error)
 
 
@@ -159,9 +159,9 @@ class Feedings:
         self._nursery = nursery
         self._feedings: dict[str, Feeding] = {}
 
-    def views(self) -> list[KeptStream]:
+    def views(self) -> list[StreamState]:
         """The logs of the views."""
-        return [kept for kept in self._store.all() if kept.role is Role.VIEW]
+        return [state for state in self._store.all() if state.role is Role.VIEW]
 
     async def make_way(self, view: str) -> None:
         """A view of that name is to be kept.
@@ -170,22 +170,22 @@ class Feedings:
             ConflictError: there is something else of that name.
         """
         await self._followers.make_way(view)
-        if (kept := self._store.get(view)) is not None:
-            raise ConflictError(f"{view} is kept here as a {kept.role} stream already")
+        if (state := self._store.get(view)) is not None:
+            raise ConflictError(f"{view} is kept here as a {state.role} stream already")
 
     async def keep(self, entry: StreamEntry) -> None:
         """Make the log of a view, and let it be filled."""
         await self.open(await self._store.keep(entry, Role.VIEW))
 
     @kill_point(KillPoint.VIEW_OPEN)
-    async def open(self, kept: KeptStream) -> None:
+    async def open(self, state: StreamState) -> None:
         """Let a view be filled."""
-        set_up(kept)
-        if kept.log.boundary == END:
+        set_up(state)
+        if state.log.boundary == END:
             return
-        feeding = Feeding(kept, self._followers, self._events, self._store.timing)
+        feeding = Feeding(state, self._followers, self._events, self._store.timing)
         await feeding.open()
-        self._feedings[kept.name] = feeding
+        self._feedings[state.name] = feeding
         self._nursery.start_soon(feeding.run)
 
     async def drop(self, view: str) -> None:
@@ -193,13 +193,13 @@ class Feedings:
         feeding = self._feedings.pop(view, None)
         if feeding is not None:
             await feeding.stop()
-        if (kept := self._store.get(view)) is not None:
-            await self._followers.part_with(kept)
+        if (state := self._store.get(view)) is not None:
+            await self._followers.part_with(state)
 
     def readers(self, stream: str) -> list[str]:
         """The views of a stream that are still filled."""
         return [
-            feeding.kept.name
+            feeding.state.name
             for feeding in self._feedings.values()
-            if feeding.stream == stream and feeding.kept.log.boundary < END
+            if feeding.stream == stream and feeding.state.log.boundary < END
         ]

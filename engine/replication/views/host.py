@@ -18,7 +18,7 @@ from engine.replication.queries import QueryHost
 from engine.replication.term import Term
 from engine.replication.views.feeding import Feedings, view_of
 from engine.replication.views.locating import Locator
-from engine.streams.kept import KeptStream
+from engine.streams.stream_state import StreamState
 from overlay.errors import (
     BusyError,
     ConflictError,
@@ -62,7 +62,7 @@ class Views:
         self._feedings = feedings
         self._changing = trio.Lock()
 
-    def all(self) -> list[KeptStream]:
+    def all(self) -> list[StreamState]:
         return self._feedings.views()
 
     async def create(self, asked: View) -> View:
@@ -107,13 +107,13 @@ class Views:
             NotFoundError: this peer does not keep it. ConflictError: it is read here.
         """
         async with self._changing:
-            kept = next((each for each in self.all() if each.name == name), None)
-            if kept is None:
+            state = next((each for each in self.all() if each.name == name), None)
+            if state is None:
                 raise NotFoundError(f"{name} is no view that this peer keeps")
             if readers := ", ".join(sorted(self._read_by(name))):
                 raise ConflictError(f"{name} is read by {readers}: delete that first")
             with trio.CancelScope(shield=True):  # half a view is no view
-                await self._remove(view_of(kept))
+                await self._remove(view_of(state))
 
     def _read_by(self, name: str) -> list[str]:
         """The queries, and the views that are still filled, that read a view here."""
@@ -122,15 +122,15 @@ class Views:
 
     async def resume(self) -> None:
         """Go on with the views of the last run. One that cannot stands still."""
-        for kept in self.all():
+        for state in self.all():
             try:
-                await self._feedings.open(kept)
-                await self._publish(kept.entry)  # a crash may have come before; again is no change
+                await self._feedings.open(state)
+                await self._publish(state.entry)  # a crash may have come before; again is no change
             except MedusaError as error:
                 self._events.note(
-                    "error", f"stands still with {kept.name} until a restart: {error}"
+                    "error", f"stands still with {state.name} until a restart: {error}"
                 )
-        known = {kept.name for kept in self.all()}
+        known = {state.name for state in self.all()}
         for published in self._catalog.own(VIEW):
             if str(published.name) not in known:
                 await self._withdraw(str(published.name))
@@ -174,7 +174,7 @@ class Views:
             name=view.name,
             schema=source.stream.schema,
             history_us=0,
-            home=self._identity.peer_id.hex(),
+            leader=self._identity.peer_id.hex(),
             query=source.stream.query,
             view=view,
             label=source.stream.policies,

@@ -12,10 +12,10 @@ from engine.objects.schema import BEGINNING, END
 from engine.objects.view import Last, Range, Recent, Shows, check_shows
 from engine.replication.directory import Directory
 from engine.replication.views.messages import Locate, Located
-from engine.streams.kept import KeptStream, Role
 from engine.streams.log import StreamLog
 from engine.streams.retention import Hold, too_old
 from engine.streams.store import StreamStore
+from engine.streams.stream_state import Role, StreamState
 from overlay.errors import InvalidInputError
 
 HOLDERS: Final = 64
@@ -45,29 +45,29 @@ class Locator:
             InvalidInputError: the stream has nothing yet that could be shown for ever.
             MedusaError: who keeps the stream cannot be reached, or refuses.
         """
-        kept = self._store.serving(stream)
-        if kept is not None and kept.role is not Role.ASSIGNED:  # else its owner has more
-            return await self.locate_here(kept, shows, self._participant, fixed=fixed)
+        state = self._store.serving(stream)
+        if state is not None and state.role is not Role.ASSIGNED:  # else its owner has more
+            return await self.locate_here(state, shows, self._participant, fixed=fixed)
         connection = await self._directory.connect(stream, oldest=True)
         request = Locate(stream, shows, fixed)
         return await connection.call("locate", request, Located, timeout_s=LOCATE_S)
 
     async def locate_here(
-        self, kept: KeptStream, shows: Shows, holder: str, *, fixed: bool
+        self, state: StreamState, shows: Shows, holder: str, *, fixed: bool
     ) -> Located:
         """`locate` in a stream that this peer serves. holder: the participant that asks."""
         check_shows(shows)
         if fixed and not isinstance(shows, Range):  # what was posted just now is about to be there
             with trio.move_on_after(FIRST_S):
-                await kept.log.wait_beyond(BEGINNING)
-        found = located(kept.name, kept.log, shows, fixed=fixed)
+                await state.log.wait_beyond(BEGINNING)
+        found = located(state.name, state.log, shows, fixed=fixed)
         self._asked += 1
         consumer = Hold("located", f"{holder} {self._asked % HOLDERS}")
         foreign = "" if holder == self._participant else holder
         expires = trio.current_time() + self._store.timing.held_s
-        kept.log.hold(consumer, max(found.after, kept.log.start), expires, foreign)
+        state.log.hold(consumer, max(found.after, state.log.start), expires, foreign)
         if not isinstance(shows, Range) and fixed:
-            await kept.released(found.until)
+            await state.released(found.until)
         return found
 
     async def check_past(self, query: Query, inputs: Iterable[str]) -> None:

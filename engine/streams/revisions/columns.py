@@ -41,7 +41,7 @@ def revisions_entry(entry: StreamEntry) -> StreamEntry:
         readers=stream.readers,
         declassify=stream.declassify,
         label=stream.label,
-        home=stream.home,
+        leader=stream.leader,
         query=stream.query,
         edition=stream.edition,
     )

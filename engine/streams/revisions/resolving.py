@@ -156,15 +156,15 @@ def resolve(search: Search, *, place: Callable[[int], int], history_us: int) -> 
     Raises:
         NotRetainedError: what is to be revised may be there, but not here.
     """
-    kept = max(place(BEGINNING) - history_us, BEGINNING)
-    rows = search.found(kept)
+    state = max(place(BEGINNING) - history_us, BEGINNING)
+    rows = search.found(state)
     reach = max(place(_latest(rows)) - history_us, BEGINNING)
     if rows.num_rows and pc.min(rows.column(STIME)).as_py() <= reach:
         rows = search.found(reach)
     hit = pc.unique(rows.column(_ROW))
     unhit = pc.invert(pc.is_in(search.request.column(_ROW), hit))
     missed = tuple(search.request.filter(unhit).column(_ROW).to_pylist())
-    if search.start > kept:
+    if search.start > state:
         _check_here(rows, missed, search.start)
     rows = rows.take(pc.sort_indices(rows, [(_ROW, "ascending"), (SIGN, "ascending")]))
     position = place(_latest(rows)) if rows.num_rows else BEGINNING
@@ -188,7 +188,7 @@ def _check_here(rows: pa.Table, missed: Sequence[int], start: int) -> None:
         raise NotRetainedError(
             f"row {min(unsure) + 1}: the tuple may be of before boundary {start}, and this peer "
             "has the stream, with its revisions, from there on: nothing of the post was taken; "
-            "leave the row out, or post again when another peer is home"
+            "leave the row out, or post again when another peer is leader"
         )
 
 

@@ -2,7 +2,7 @@
 
 A post of revisions is looked up when it is accepted, and what it comes to is journaled: a replay
 looks up nothing. Its place in the stream's time is beyond the boundary, so it is cut as tuples of
-that stime are. The log of revisions is moved first (`engine.streams.home`): it is never behind.
+that stime are. The log of revisions is moved first (`engine.streams.leader`): it is never behind.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Revising:
         here, promise, now_us = looked_up.here, END if end else boundary, int(now * 1e6)
         if here.source is not self._source or here.accepted != self.accepted:
             raise UnavailableError(
-                f"stream {self._source.name}: its home is changing: send it again"
+                f"stream {self._source.name}: its leader is changing: send it again"
             )
         check_promise(promise)
         times = replaced_times(looked_up.search.request, self._source.schema)

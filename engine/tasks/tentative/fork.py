@@ -18,8 +18,8 @@ import trio
 
 from engine.objects.schema import BEGINNING, END
 from engine.streams.config import EngineConfig
-from engine.streams.kept import KeptStream
 from engine.streams.pacing import Pacer
+from engine.streams.stream_state import StreamState
 from engine.tasks.editions import Editions
 from engine.tasks.execution import Executor
 from engine.tasks.plan import Task
@@ -46,8 +46,8 @@ class Fork:
         self,
         runner: TaskRunner,
         *,
-        inputs: Mapping[str, KeptStream],
-        output: KeptStream,
+        inputs: Mapping[str, StreamState],
+        output: StreamState,
         bound_s: float,
         executor: Executor,
         config: EngineConfig,
@@ -67,7 +67,7 @@ class Fork:
     @property
     def came(self) -> int:
         """How far the input is that is ahead, of those that go on, microseconds."""
-        stable = (kept.log.boundary for kept in self._inputs.values())
+        stable = (state.log.boundary for state in self._inputs.values())
         return max((boundary for boundary in stable if boundary < END), default=BEGINNING)
 
     @property
@@ -79,20 +79,20 @@ class Fork:
         """Go on until the output has ended; cancel to stop."""
         await self._output.log.wait_beyond(BEGINNING)  # before there is anything, nothing is missed
         self._deadlines.covered(self._output.log.boundary)
-        watches = [partial(self._watch, name, kept) for name, kept in self._inputs.items()]
+        watches = [partial(self._watch, name, state) for name, state in self._inputs.items()]
         await until_one_ends(self._serve, *watches)
 
-    async def _watch(self, name: str, kept: KeptStream) -> None:
+    async def _watch(self, name: str, state: StreamState) -> None:
         """Take note of how far an input comes."""
 
         async def log_moves() -> None:
-            await kept.log.wait_beyond(stable)
+            await state.log.wait_beyond(stable)
 
         async def suffix_moves() -> None:
-            await kept.suffix.wait_beyond(tentative)
+            await state.suffix.wait_beyond(tentative)
 
         while True:
-            stable, tentative = kept.log.boundary, kept.suffix.visible
+            stable, tentative = state.log.boundary, state.suffix.visible
             now = trio.current_time()
             self._deadlines.advanced(name, stable, now, tentative=False)
             self._deadlines.advanced(name, tentative, now, tentative=True)
@@ -146,7 +146,7 @@ class Fork:
 
     async def _compute_within(self, task: Task, after: int, upto: int) -> None:
         """upto: within one edition of the task."""
-        stable = {name: kept.log.boundary for name, kept in self._inputs.items()}
+        stable = {name: state.log.boundary for name, state in self._inputs.items()}
         interval = needs(task, after, upto, self._first_stime())
         table = None if interval is None else await self._job(task, after, upto, interval, stable)
         failing = min(stable.values()) <= self._output.log.boundary
@@ -155,8 +155,8 @@ class Fork:
     def _first_stime(self) -> int | None:
         firsts = [
             stime
-            for kept in self._inputs.values()
-            for stime in (kept.log.first_stime, kept.suffix.first_stime)
+            for state in self._inputs.values()
+            for stime in (state.log.first_stime, state.suffix.first_stime)
             if stime is not None
         ]
         return min(firsts, default=None)
@@ -170,13 +170,13 @@ class Fork:
         """
         files: dict[str, list[Path]] = {}
         async with AsyncExitStack() as pins:
-            for name, kept in self._inputs.items():
-                low = max(interval.lo, kept.log.start)
+            for name, state in self._inputs.items():
+                low = max(interval.lo, state.log.start)
                 upto_log = min(interval.hi, stable[name])
-                held = kept.log.files(low, upto_log) if low < upto_log else None
+                held = state.log.files(low, upto_log) if low < upto_log else None
                 files[name] = [] if held is None else pins.enter_context(held)
-            for name, kept in self._inputs.items():
-                behind = kept.suffix.files(max(interval.lo, stable[name]), interval.hi)
+            for name, state in self._inputs.items():
+                behind = state.suffix.files(max(interval.lo, stable[name]), interval.hi)
                 files[name] += await pins.enter_async_context(behind)
             computation = self._editions.computation(task, after)
             result = await computation.run(files, after, upto, interval)

@@ -194,7 +194,7 @@ def _of_source(entry: StreamEntry, owner: str) -> list[tuple[str, str | Text]]:
         ("idle", stream.idle),
         ("max ahead", "any time" if ahead is None else show_duration(ahead / 1e6)),
         ("k_safety", str(stream.k_safety)),
-        ("home", stream.home[:SHORT_ID]),
+        ("leader", stream.leader[:SHORT_ID]),
     ]
 
 

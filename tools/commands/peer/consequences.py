@@ -9,7 +9,7 @@ from typing import Final
 from contracts.book import Book
 from contracts.contract import SHORT_ID, Contract
 from engine.replication.status import Snapshot
-from engine.streams.kept import Role
+from engine.streams.stream_state import Role
 from overlay.errors import MedusaError
 from overlay.membership import Membership
 from overlay.names import SCHEME

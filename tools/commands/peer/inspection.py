@@ -19,7 +19,7 @@ from dht.catalog import DATABASE
 from dht.database import open_database
 from dht.records import Publisher, read_record
 from dht.store import RecordStore
-from engine.replication.homes.ballot_files import BallotFiles
+from engine.replication.leaders.ballot_files import BallotFiles
 from engine.replication.moves.assignment_files import AssignmentFiles
 from engine.replication.query_files import QueryFiles
 from engine.replication.restored import FILE as RESTORED
@@ -246,11 +246,11 @@ def inspect_home(home: Home) -> Inspection:
 
 def _streams(data: Path, found: Findings) -> Iterator[StreamLine]:
     for each in see_streams(data / "streams", found.note):
-        kept = each.kept
+        stored = each.stored
         yield StreamLine(
-            kept.entry.stream.name,
-            kept.role.value,
-            kept.variant,
+            stored.entry.stream.name,
+            stored.role.value,
+            stored.variant,
             tuple(map(_log, each.logs)),
             tuple(map(_journal, each.journals)),
         )
@@ -294,11 +294,11 @@ def _ballots(files: BallotFiles, found: Findings) -> Iterator[BallotLine]:
         ballot, term = stored.ballot, stored.ballot.term
         yield BallotLine(
             stored.entry.stream.name,
-            ballot.electors,
+            ballot.voters,
             ballot.promised,
             ballot.voted,
             0 if term is None else term.number,
-            "" if term is None else term.home,
+            "" if term is None else term.leader,
             () if term is None else term.replicas,
             ballot.joined,
             ballot.deleted,

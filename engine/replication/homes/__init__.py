@@ -1,1 +1,0 @@
-"""Source streams that survive their home: k replicas, and electors that decide who is home."""

@@ -1,0 +1,174 @@
+"""What a voter of a stream must not forget: whom it promised what, and whose journal it has.
+
+A stream with k-safety k has 2k+1 voters, fixed when it is created. Who is its leader is decided as
+in vertical Paxos (Lamport, Malkhi, Zhou, PODC 2009): a *term* has one configuration: its leader
+and k replicas; a candidate has a majority promise its term, learns of the latest term
+that can have acknowledged anything, and installs its own at a majority, once its replicas have all
+that it has. Everything here is a pure function of a ballot; the caller writes what comes out before
+anybody hears of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+from msgspec import Struct, field
+
+from engine.replication.term import Term
+
+MAX_TOLD: Final = 16
+"""Readers in `Ballot.told`: one is enough for a refusal, and people want to know which."""
+
+MAX_READER_CHARS: Final = 256
+"""Of one of them, so that all fit into every vote."""
+
+
+class SourceTerm(Struct, frozen=True, rename={"number": "fence", "leader": "home"}):
+    """A term of a source stream as ballots and votes hold it; see `Term`.
+
+    Attributes:
+        number: grows with every term of the stream; no two terms have the same.
+        leader, replicas: peer ids (hex). A post is acknowledged once all of them have it.
+        deleted: the stream is to be deleted. Once a majority has installed it so, it is: every
+            later candidate hears of it from one of them, and can install nothing else.
+    """
+
+    number: int
+    leader: str
+    replicas: tuple[str, ...]
+    deleted: bool = False
+
+    @property
+    def rank(self) -> tuple[int, bool]:
+        """Of two that a voter hears of, the one with the higher counts: a leader asks for the
+        deletion under its own term, after all else."""
+        return self.number, self.deleted
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        return (self.leader, *self.replicas)
+
+    def of(self, stream: str) -> Term:
+        """The term. stream: its name."""
+        return Term(stream, self.number, self.leader, self.replicas)
+
+
+class Ballot(Struct, frozen=True, rename={"voters": "electors"}):
+    """
+    Attributes:
+        voters: peer ids (hex), the founder first.
+        promised: the highest term heard of; nothing of a lower one is agreed to.
+        voted: for whom `promised` was promised.
+        term: the latest that is known to be installed, as far as this voter knows.
+        joined: the term whose leader gave this peer its journal; 0: it has none.
+        journal: the term in which that journal was begun, 0: the founder's; names its folder.
+        deleted: a majority has agreed to the deletion: it never changes again.
+        told: readers, for people, that this voter as the leader has given the stream's end, or was
+            about to; a stream is reopened only where no voter has told anybody.
+    """
+
+    voters: tuple[str, ...]
+    promised: int = 0
+    voted: str = ""
+    term: SourceTerm | None = field(default=None, name="tenure")
+    joined: int = 0
+    journal: int = 0
+    deleted: bool = False
+    told: tuple[str, ...] = ()
+
+    @property
+    def majority(self) -> int:
+        return len(self.voters) // 2 + 1
+
+    @property
+    def k_safety(self) -> int:
+        return len(self.voters) // 2
+
+    @property
+    def number(self) -> int:
+        """Number of the latest term known; 0: none yet."""
+        return 0 if self.term is None else self.term.number
+
+
+def promise(ballot: Ballot, number: int, candidate: str) -> Ballot | None:
+    """The ballot after a vote for that candidate; None: another has that term, or a higher; or
+    the stream is deleted."""
+    if ballot.deleted or candidate not in ballot.voters or number <= 0:
+        return None
+    if number < ballot.promised or (number == ballot.promised and candidate != ballot.voted):
+        return None
+    return msgspec.structs.replace(ballot, promised=number, voted=candidate)
+
+
+def tell(ballot: Ballot, reader: str) -> Ballot:
+    """The ballot that remembers that this reader is given the end."""
+    reader = reader[:MAX_READER_CHARS]
+    if reader in ballot.told or len(ballot.told) >= MAX_TOLD:
+        return ballot
+    return msgspec.structs.replace(ballot, told=(*ballot.told, reader))
+
+
+def without_future(ballot: Ballot, latest: int) -> Ballot:
+    """The ballot without a promise that was asked for under a term beyond `latest`: no other could
+    ever be installed after it. Nothing was; else the ballot stays as it is, as something may have
+    been acknowledged."""
+    if ballot.promised <= latest or max(ballot.number, ballot.joined) > latest:
+        return ballot
+    promised = max(ballot.number, ballot.joined)
+    voted = ballot.term.leader if ballot.term and ballot.number == promised else ""
+    return msgspec.structs.replace(ballot, promised=promised, voted=voted)
+
+
+def concede(ballot: Ballot, number: int, winner: str) -> Ballot | None:
+    """The ballot after a promise to who has a majority's for that term: whoever else we may have
+    promised the same one, ourselves perhaps, has lost. None: something higher was promised."""
+    if number == ballot.promised:
+        ballot = msgspec.structs.replace(ballot, voted=winner)
+    return promise(ballot, number, winner)
+
+
+def install(ballot: Ballot, term: SourceTerm) -> Ballot | None:
+    """The ballot that knows of that term; None: something higher was promised."""
+    if len(term.replicas) != ballot.k_safety or len(set(term.members)) != ballot.k_safety + 1:
+        return None
+    if not set(term.members) <= set(ballot.voters):
+        return None
+    promised = concede(ballot, term.number, term.leader)
+    if promised is None:
+        return None
+    if ballot.term is not None and ballot.term.rank > term.rank:
+        return promised  # asked for before the deletion, under the same term
+    return msgspec.structs.replace(promised, term=term)
+
+
+def learn(ballot: Ballot, term: SourceTerm | None) -> Ballot:
+    """As told by another voter: kept in mind, where it does not contradict a promise."""
+    if term is None or (ballot.term is not None and term.rank <= ballot.term.rank):
+        return ballot
+    return install(ballot, term) or ballot
+
+
+def latest_of(terms: Iterable[SourceTerm | None]) -> SourceTerm | None:
+    """The one that counts."""
+    known = (term for term in terms if term is not None)
+    return max(known, key=lambda term: term.rank, default=None)
+
+
+def may_succeed(ballot: Ballot, own: str, terms: Iterable[SourceTerm | None]) -> bool:
+    """Whether this peer's journal has everything that was ever acknowledged. A deletion that may
+    have been agreed to needs no journal: anybody may bring it to its end.
+
+    Everything acknowledged under a term is in the journals of all its members; and who joined a
+    later term, which was not installed, has it from one of them.
+
+    Args:
+        terms: the latest that each voter of a majority knows, which promised our term.
+    """
+    latest = latest_of(terms)
+    if latest is not None and latest.deleted:
+        return True
+    if latest is None or ballot.joined > latest.number:
+        return ballot.joined > 0
+    return ballot.joined == latest.number and own in latest.members

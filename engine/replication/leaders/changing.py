@@ -1,0 +1,144 @@
+"""Changes by the owner of a stream with replicas, at its leader: of its definition, of its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+import trio
+from msgspec.structs import replace
+
+from engine.objects.alteration import Alteration, altered
+from engine.objects.schema import END
+from engine.replication.leaders.election import Refused
+from engine.replication.leaders.events import Effect
+from engine.replication.leaders.keeper import LAPSE, Keeper
+from engine.replication.leaders.voter import Role
+from engine.streams.store import REPLICATED
+from engine.streams.stream_state import LogKey, entries_of
+from overlay.errors import BrokenError, StorageError, UnavailableError
+
+
+async def alter(keeper: Keeper, alteration: Alteration) -> None:
+    """The stream is defined so from now on, at all replicas on return. The same again is no change,
+    but is waited for.
+
+    Raises:
+        InvalidInputError: it cannot be defined so.
+        NotFoundError: it was deleted meanwhile.
+        UnavailableError: this peer is not the leader, or its replicas do not answer: it may come to
+            be defined so, or not; asked again, it is.
+    """
+    leader = keeper.logs.leader
+    before = leader.definition or keeper.entry.stream
+    definition = altered(before, alteration)
+    if definition != before:
+        await leader.alter(definition)
+    await keeper.acknowledged(leader.source.position)
+    await keeper.announcing.announce_altered(entries_of(replace(keeper.entry, stream=definition)))
+    await keeper.be_altered()
+
+
+async def reopen(keeper: Keeper) -> Refused | None:
+    """The stream goes on although it has ended, at all replicas on return. Gives why it does not.
+
+    Raises:
+        UnavailableError: this peer is the leader no more, or its replicas do not answer: it may
+            come to go on, or not; asked again, it does.
+    """
+    await keeper.step(partial(_reopen, keeper))
+    with trio.move_on_after(LAPSE * keeper.around.quiet_s):
+        return await _reopened(keeper)
+    raise UnavailableError(
+        f"{keeper.name}: its replicas have not answered: it may come to go on, or not; ask again"
+    )
+
+
+def _reopen(keeper: Keeper, now: float) -> list[Effect]:
+    if not keeper.is_leader or not keeper.logs.leader.end_is_logged:
+        raise UnavailableError(f"{keeper.name}: its end is not settled yet: ask again")
+    return keeper.election.reopen(now)
+
+
+async def _reopened(keeper: Keeper) -> Refused | None:
+    while not (keeper.is_leader and keeper.logs.leader.boundary < END):
+        if keeper.election.refused is not None:
+            return keeper.election.refused
+        if keeper.election.role is Role.FOLLOWER:
+            raise UnavailableError(
+                f"{keeper.name}: its leader is changing: it may come to go on, or not; ask again"
+            )
+        await keeper.moved()
+    return None
+
+
+async def tell_end(keeper: Keeper, reader: str) -> None:
+    """That reader, in words for people, is about to be given the end of the stream: no voter
+    forgets that.
+
+    Raises:
+        BrokenError: it must not be given it by this peer, or no more.
+        StorageError: it could not be written down: nor must it then.
+    """
+
+    def tell(_: float) -> list[Effect]:
+        ended = keeper.logs.state is not None and keeper.logs.leader.end_is_logged
+        effects = keeper.election.tell_end(reader) if ended else None
+        if effects is None:
+            raise BrokenError(f"{keeper.name}: its leader, or its end, is changing: ask again")
+        return effects
+
+    await keeper.step(tell)
+
+
+def _delete(keeper: Keeper, now: float) -> list[Effect]:
+    if keeper.election.is_confirmed(now):
+        return keeper.election.delete(now)
+    away = peers_in_words(keeper.election.unconfirmed(now))
+    raise UnavailableError(
+        f"{keeper.name} is not deleted, nothing has changed: that takes a majority of its voters,"
+        f" and {away} did not answer lately: start what is down, and ask again"
+    )
+
+
+async def delete(keeper: Keeper) -> None:
+    """The stream is deleted, here on return, at others as soon as they hear of it.
+
+    Raises:
+        UnavailableError: this peer is not the leader, or no majority of its voters answers: nothing
+            has changed, or it is said that it may come to be deleted still.
+        StorageError: it is deleted, and files of it stay here until the peer starts again.
+    """
+    folder = keeper.around.store.folder_of(LogKey(keeper.name, REPLICATED))
+    await keeper.step(partial(_delete, keeper))
+    with trio.move_on_after(LAPSE * keeper.around.quiet_s) as waiting:
+        await keeper.deleted.wait()
+    if waiting.cancelled_caught:
+        away = peers_in_words(keeper.election.awaited)
+        raise UnavailableError(
+            f"{keeper.name} is not deleted yet, and may come to be, or not: that takes a majority "
+            f"of its voters, and {away} did not answer: start what is down, and ask again"
+        )
+    await keeper.cleared.wait()
+    if folder.exists():
+        raise StorageError(f"{keeper.name}: its files stay, see the events: start the peer")
+
+
+def why_no_leader(keeper: Keeper) -> str:
+    """For people, where nobody is known to be leader."""
+    election = keeper.election
+    if election.is_deleting:
+        return (
+            f"{keeper.name} is being deleted, which takes a majority of its voters, and "
+            f"{peers_in_words(election.awaited)} did not answer: start what is down"
+        )
+    text = f"{keeper.name}: nobody is its leader at the moment"
+    if not election.down:
+        return f"{text}; try again"
+    down = peers_in_words(election.down)
+    return f"{text}, and {down} of its voters seem to be down: start them, or ask again"
+
+
+def peers_in_words(peers: Iterable[str]) -> str:
+    """Voters, for people."""
+    return ", ".join(f"peer {peer[:8]}" for peer in sorted(peers))

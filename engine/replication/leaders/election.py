@@ -1,0 +1,410 @@
+"""One voter of a stream: witness, replica, candidate or leader. Sans-IO.
+
+    FOLLOWER --silence--> INQUIRING --nobody hears a leader--> CANDIDATE --majority--> RECRUITING
+    RECRUITING --k replicas in step--> INSTALLING --majority--> LEADER
+    LEADER --asked to delete--> INSTALLING --majority--> deleted, for good
+    LEADER --asked to reopen--> CANDIDATE --all voters, none told anybody of the end--> RECRUITING
+
+A leader whose replica is lost stands again, with a higher term, and recruits another. Whoever hears
+of a higher term than its own is a follower again. Nothing is acknowledged but by a LEADER, and only
+what all replicas of its term have stored; `engine.replication.leaders.ballot` says why that is
+enough. A candidate that hears of a deletion from its majority brings that to its end instead of
+recruiting, and a witness stands for that, too: a deletion that was begun does not stay half done.
+
+Only a LEADER tells a reader that the stream has ended, and it writes the reader into its ballot
+first. A voter that has voted for a term becomes LEADER again only under a higher term. So if
+every voter has voted for a term, and no voter has told a reader by then, no reader hears of
+the end while that term lasts: the leader of that term may begin its segment of the journal before
+the end. A later leader that may succeed it has that segment, unless the term was never installed:
+then nothing that was posted under it counts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from random import Random  # noqa: TID251 -- the type only: the generator is passed in
+from typing import Final
+
+import msgspec
+
+from engine.replication.leaders.ballot import (
+    Ballot,
+    SourceTerm,
+    install,
+    latest_of,
+    may_succeed,
+    promise,
+    tell,
+)
+from engine.replication.leaders.events import (
+    Activated,
+    Called,
+    CaughtUp,
+    Committed,
+    Effect,
+    Event,
+    HealthChanged,
+    InStep,
+    Lost,
+    Received,
+    Send,
+    StopShipping,
+    StoredAt,
+    Suspended,
+    Tick,
+    Won,
+)
+from engine.replication.leaders.messages import (
+    AskVote,
+    Delete,
+    Deleted,
+    Inquire,
+    Install,
+    Installed,
+    Message,
+    Request,
+    View,
+    Vote,
+)
+from engine.replication.leaders.replica_set import ReplicaSet
+from engine.replication.leaders.voter import Role, Voter
+from engine.replication.term import next_number
+from engine.streams.journal import START, Position
+from overlay.killpoints import KillPoint, kill_point
+
+BEATS: Final = 4
+"""Signs of life of a leader within the time after which it counts as silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why a stream that has ended is not reopened.
+
+    Attributes:
+        told: who was given its end, for people. silent: voters that did not say, where nobody is
+            known to have been.
+    """
+
+    told: tuple[str, ...]
+    silent: tuple[str, ...]
+
+
+class Election(Voter):
+    """
+    Attributes:
+        committed: everything before it is committed, where it is leader.
+        refused: why the stream was not reopened when it was asked for the last time; None: it was,
+            or is about to be.
+    """
+
+    def __init__(
+        self, own: str, ballot: Ballot, *, quiet_s: float, rng: Random, now: float
+    ) -> None:
+        super().__init__(own, ballot, quiet_s=quiet_s, rng=rng, now=now)
+        self.committed: Position = START
+        self.refused: Refused | None = None
+        self._views: dict[str, View] = {}
+        self._votes: dict[str, SourceTerm | None] = {}
+        self._installed: set[str] = set()
+        self._confirmed: dict[str, float] = {}
+        self._told: dict[str, tuple[str, ...] | None] | None = None
+        self._replica_set = self._new_replica_set()
+        self._term: SourceTerm | None = None
+
+    def found(self, now: float) -> list[Effect]:
+        """Be the first leader of a new stream, whose journal has been begun. All voters know of it.
+
+        Once only: a stream that has had a leader goes on where that one stood.
+        """
+        assert self.ballot.promised == 0, "founded already"
+        state = msgspec.structs.replace(self.ballot, promised=1, voted=self.own, joined=1)
+        effects = self._keep(state)
+        return effects + self._stand(now)
+
+    def resign(self, now: float) -> list[Effect]:
+        """What was to be done could not be: another may try."""
+        return self._follow(now, succeeded=False)
+
+    def is_confirmed(self, now: float) -> bool:
+        """Whether a majority agreed a moment ago that this peer is leader."""
+        lately = len(self.ballot.voters) - len(self.unconfirmed(now))
+        return self.role is Role.LEADER and lately >= self.ballot.majority
+
+    def unconfirmed(self, now: float) -> tuple[str, ...]:
+        """The other voters that have not agreed a moment ago that this peer is leader."""
+        return tuple(
+            peer
+            for peer in self._others
+            if now - self._confirmed.get(peer, -math.inf) > self._quiet_s
+        )
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """The other voters that have not accepted the term yet which is being installed."""
+        return tuple(peer for peer in self._others if peer not in self._installed)
+
+    @property
+    def is_deleting(self) -> bool:
+        """Whether this peer, as the leader or a candidate, asks for the deletion now."""
+        asked = self._term is not None and self._term.deleted
+        return self.role is Role.INSTALLING and asked
+
+    @kill_point(KillPoint.LEADER_DELETE)
+    def delete(self, now: float) -> list[Effect]:
+        """As the leader: ask all voters to agree that the stream is deleted; see `deleted`. There
+        is no way back: whoever hears of it may bring it to its end."""
+        assert self.role is Role.LEADER
+        assert self._term is not None
+        term = msgspec.structs.replace(self._term, deleted=True)
+        return [StopShipping(), Suspended(succeeded=False), *self._propose(term, now)]
+
+    def tell_end(self, reader: str) -> list[Effect] | None:
+        """As the leader: that reader is about to be given the stream's end. None: not allowed."""
+        if self.role is not Role.LEADER:
+            return None
+        return self._keep(tell(self.ballot, reader))
+
+    @kill_point(KillPoint.LEADER_REOPEN)
+    def reopen(self, now: float) -> list[Effect]:
+        """As the leader: stand anew, to begin the next segment of the journal before the stream's
+        end, if all voters say that nobody was told of it; see `Won` and `refused`."""
+        assert self.role is Role.LEADER
+        silent, told = self.unconfirmed(now), self.ballot.told
+        self.refused = Refused(told, () if told else silent) if told or silent else None
+        if self.refused is not None:
+            return []
+        effects = self._replace(now)
+        self._told = {self.own: told}
+        return effects
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        """What is to be done, in this order. now: seconds, never going back."""
+        if isinstance(event, Received):
+            known = event.sender in self._others
+            return self._received(event.sender, event.message, now) if known else []
+        return [] if self.deleted else self._happened(event, now)
+
+    def _happened(
+        self, event: Tick | HealthChanged | Called | CaughtUp | InStep | StoredAt | Lost, now: float
+    ) -> list[Effect]:
+        match event:
+            case Tick():
+                return self._tick(now)
+            case HealthChanged(peer, dead):
+                return self._health(peer, dead, now)
+            case Called(leader, number):
+                return self._called(leader, number, now)
+            case CaughtUp(number, journal):
+                return self._caught_up(number, journal, now)
+            case InStep(peer, number, upto):
+                return self._in_step(peer, number, upto, now)
+            case StoredAt(peer, number, upto):
+                return self._stored_at(peer, number, upto)
+            case Lost(peer, number):
+                return self._lost(peer, number, now)
+
+    def _received(self, sender: str, message: Message, now: float) -> list[Effect]:
+        if isinstance(message, Request):
+            return self._asked(sender, message, now)
+        match message:
+            case Deleted():
+                return self._be_deleted(now)
+            case View():
+                return self._take_view(sender, message, now)
+            case Vote():
+                return self._take_vote(sender, message, now)
+            case Installed():
+                return self._take_installed(sender, message, now)
+
+    # -- as a candidate -----------------------------------------------------------------------
+
+    def _tick(self, now: float) -> list[Effect]:
+        match self.role:
+            case Role.FOLLOWER:
+                return self._consider(now)
+            case Role.INQUIRING | Role.CANDIDATE:
+                if now - self._since < self._quiet_s:
+                    return []
+                if self.role is Role.CANDIDATE and len(self._votes) >= self.ballot.majority:
+                    return self._count(now)  # it has waited for all of them
+                return self._follow(now, succeeded=False)
+            case Role.RECRUITING:
+                return self._recruit(now)
+            case Role.INSTALLING:
+                return self._announce()
+            case Role.LEADER:
+                return self._announce() + self._look_after(now)
+
+    def _consider(self, now: float) -> list[Effect]:
+        """Ask the others about a leader that has been silent for a while. A voter without a
+        journal asks as well: the stream may have been deleted while that voter was away."""
+        if not self._is_silent(now):
+            self._since = now
+            return []
+        if now - self._since < self._patience_s:
+            return []
+        self.role, self._since = Role.INQUIRING, now
+        self._views.clear()
+        return [Send(peer, Inquire()) for peer in self._others]
+
+    def _take_view(self, sender: str, view: View, now: float) -> list[Effect]:
+        effects = self._learn(view.term)
+        if self.role is not Role.INQUIRING:
+            return effects
+        self._views[sender] = view
+        if not view.silent:
+            return effects + self._follow(now, succeeded=False)
+        if len(self._views) + 1 < self.ballot.majority:
+            return effects
+        terms = [self.ballot.term, *(view.term for view in self._views.values())]
+        if not self.whole or not may_succeed(self.ballot, self.own, terms):
+            return effects + self._follow(now, succeeded=False)
+        return effects + self._stand(now)
+
+    def _stand(self, now: float) -> list[Effect]:
+        seen = [self.ballot.promised, *(view.promised for view in self._views.values())]
+        self.number = next_number(max(seen))
+        self.role, self._since = Role.CANDIDATE, now
+        state = promise(self.ballot, self.number, self.own)
+        assert state is not None, "a higher term than any before"
+        self._votes, self._told = {self.own: self.ballot.term}, None
+        self._replica_set = self._new_replica_set()
+        asked = [Send(peer, AskVote(self.number)) for peer in self._others]
+        return [*self._keep(state), StopShipping(), *asked]
+
+    def _take_vote(self, sender: str, vote: Vote, now: float) -> list[Effect]:
+        effects = self._learn(vote.term)
+        if self.role is not Role.CANDIDATE or vote.number != self.number:
+            return effects
+        if not vote.granted:
+            if vote.promised <= self.number:
+                return effects
+            return effects + self._follow(now, succeeded=True)
+        self._votes[sender] = vote.term
+        if self._told is not None:
+            self._told[sender] = vote.told
+        wanted = self.ballot.majority if self._told is None else len(self.ballot.voters)
+        return effects if len(self._votes) < wanted else effects + self._count(now)
+
+    def _count(self, now: float) -> list[Effect]:
+        """At least a majority has voted for us."""
+        if not may_succeed(self.ballot, self.own, self._votes.values()):
+            return self._follow(now, succeeded=True)
+        latest = latest_of(self._votes.values())
+        if latest is not None and latest.deleted:
+            replicas = self._others[: self.ballot.k_safety]
+            return self._propose(SourceTerm(self.number, self.own, replicas, True), now)
+        return self._begin(now)
+
+    def _begin(self, now: float) -> list[Effect]:
+        """The majority is ours. What joins our term from here on has all that was acknowledged."""
+        self.role, self._since = Role.RECRUITING, now
+        won = Won(self.number, self._may_reopen())
+        state = msgspec.structs.replace(self.ballot, joined=self.number)
+        return [won, *self._keep(state), *self._recruit(now)]
+
+    def _may_reopen(self) -> bool:
+        """Whether the stream was to be reopened, and may be; `refused` says why not."""
+        if self._told is None:
+            return False
+        told = [reader for readers in self._told.values() for reader in readers or ()]
+        silent = [peer for peer in self._others if self._told.get(peer) is None]
+        if told or silent:
+            self.refused = Refused(tuple(told), () if told else tuple(silent))
+        return self.refused is None
+
+    def _recruit(self, now: float) -> list[Effect]:
+        """Those that have the journal, before those that do not."""
+        members = () if self.ballot.term is None else self.ballot.term.members
+        return self._replica_set.recruit(
+            sorted(self._others, key=lambda peer: (peer in self._dead, peer not in members)), now
+        )
+
+    def _follow(self, now: float, *, succeeded: bool) -> list[Effect]:
+        self._replica_set = self._new_replica_set()
+        return super()._follow(now, succeeded=succeeded)
+
+    def _new_replica_set(self) -> ReplicaSet:
+        return ReplicaSet(self.number, self.ballot.k_safety, self._quiet_s / BEATS)
+
+    def _in_step(self, peer: str, number: int, upto: Position, now: float) -> list[Effect]:
+        if number != self.number or not self._replica_set.in_step(peer, upto):
+            return []
+        if self.role is Role.LEADER:
+            return self._commit()
+        if self.role is not Role.RECRUITING or not self._replica_set.complete:
+            return []
+        return self._propose(SourceTerm(self.number, self.own, self._replica_set.members), now)
+
+    def _propose(self, term: SourceTerm, now: float) -> list[Effect]:
+        self.role, self._since = Role.INSTALLING, now
+        self._term = term
+        state = install(self.ballot, term)
+        if state is None:  # a higher term was promised, and we have not been told yet
+            return self._follow(now, succeeded=True)
+        self._installed = {self.own}
+        return [*self._keep(state), *self._announce()]
+
+    def _announce(self) -> list[Effect]:
+        assert self._term is not None
+        return [Send(peer, Install(self._term)) for peer in self._others]
+
+    def _take_installed(self, sender: str, answer: Installed, now: float) -> list[Effect]:
+        if self.role not in {Role.INSTALLING, Role.LEADER}:
+            return self._learn(answer.term)
+        if answer.promised > self.number:
+            return self._follow(now, succeeded=True) + self._learn(answer.term)
+        # of another version, a voter knows of no deletion, and accepts the term without it
+        if not answer.accepted or answer.term != self._term:
+            return []
+        self._confirmed[sender] = now
+        if self.role is Role.LEADER:
+            return []
+        self._installed.add(sender)
+        if len(self._installed) < self.ballot.majority:
+            return []
+        assert self._term is not None
+        if self._term.deleted:
+            return self._be_deleted(now) + [Send(peer, Delete()) for peer in self._others]
+        self.role = Role.LEADER
+        return [Activated(self._term), *self._commit()]
+
+    # -- as a leader ----------------------------------------------------------------------------
+
+    def _stored_at(self, peer: str, number: int, upto: Position) -> list[Effect]:
+        if number == self.number:
+            self._replica_set.stored(peer, upto)
+        return self._commit()
+
+    def _commit(self) -> list[Effect]:
+        everywhere = self._replica_set.everywhere
+        if self.role is not Role.LEADER or everywhere <= self.committed:
+            return []
+        self.committed = everywhere
+        return [Committed(everywhere)]
+
+    def _lost(self, peer: str, number: int, now: float) -> list[Effect]:
+        if number != self.number:
+            return []
+        if self.role is Role.RECRUITING:
+            return self._recruit(now) if self._replica_set.dismiss(peer, now) else []
+        self._replica_set.miss(peer, now)
+        return []
+
+    def _look_after(self, now: float) -> list[Effect]:
+        """Ship again to a replica that was lost; stand for a new term when it stays so."""
+        if self._replica_set.missing_since(now - self._quiet_s):
+            return self._replace(now)
+        return self._replica_set.ship_again(now)
+
+    def _replace(self, now: float) -> list[Effect]:
+        self._views.clear()
+        return [Suspended(succeeded=False), *self._stand(now)]
+
+    # -----------------------------------------------------------------------------------------
+
+    def _health(self, peer: str, dead: bool, now: float) -> list[Effect]:
+        (self._dead.add if dead else self._dead.discard)(peer)
+        lost = dead and self.role is Role.LEADER and self._replica_set.is_missing(peer)
+        return self._replace(now) if lost else []

@@ -1,0 +1,293 @@
+"""The replica's side: what the leader ships goes into a journal of the same bytes.
+
+A journal that is not a beginning of the leader's is replaced: the new one is written aside, and
+counts once the ballot says so, so that a crash in between leaves the old one.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, aclosing, asynccontextmanager
+from typing import Final
+
+import msgspec
+import trio
+
+from engine.objects.schema import BEGINNING, END
+from engine.replication.following.follower import epochs
+from engine.replication.leaders.events import Called, CaughtUp
+from engine.replication.leaders.keeper import Keeper
+from engine.replication.leaders.messages import (
+    Join,
+    Part,
+    Plan,
+    ReplicaState,
+    Segment,
+    Shipped,
+    Stored,
+)
+from engine.streams.entries import split
+from engine.streams.journal import Journal, Record
+from engine.streams.leader import Leader
+from engine.streams.log import StreamLog
+from engine.streams.sources import journal_folders
+from engine.streams.stream_state import StreamState
+from overlay.concurrency import until_one_ends
+from overlay.encoding import decode
+from overlay.errors import ConflictError, DecodeError, StorageError, UnavailableError
+from overlay.rpc import MAX_STRUCT_BYTES, Duplex
+
+ROOM_AGAIN_S: Final = 0.5
+"""Between two looks whether the disk has room again, seconds."""
+
+INLINE_BYTES: Final = 16 * 2**10
+"""A part below this is stored at once (tens of microseconds); above, in a worker thread."""
+
+
+async def follow(keeper: Keeper, leader: str, term_number: int, duplex: Duplex) -> None:
+    """Store what that leader ships under that term, until the call ends.
+
+    Raises:
+        ConflictError: a higher term was promised, or the stream is deleted.
+        MedusaError: what it shipped does not fit, or could not be stored.
+    """
+    await keeper.feed(Called(leader, term_number))
+    _check(keeper, leader, term_number)
+    async with keeper.following:
+        _check(keeper, leader, term_number)
+        await keeper.open()
+        following = _Following(keeper, leader, term_number, duplex)
+        await until_one_ends(following.run, keeper.deleted.wait)
+    _check(keeper, leader, term_number)
+
+
+def _check(keeper: Keeper, leader: str, term_number: int) -> None:
+    if keeper.election.deleted:
+        raise ConflictError(f"{keeper.name} is deleted")
+    if not keeper.election.may_store(leader, term_number):
+        promised = keeper.election.ballot.promised
+        raise ConflictError(f"{keeper.name}: term {term_number} is over, {promised} was promised")
+
+
+class _Following:
+    def __init__(self, keeper: Keeper, leader: str, term_number: int, duplex: Duplex) -> None:
+        self._keeper = keeper
+        self._peer = leader
+        self._term_number = term_number
+        self._duplex = duplex
+
+    @property
+    def _state(self) -> StreamState:
+        assert self._keeper.logs.state is not None
+        return self._keeper.logs.state
+
+    @property
+    def _leader(self) -> Leader:
+        return self._keeper.logs.leader
+
+    async def run(self) -> None:
+        if not self._keeper.election.whole:
+            await self._keeper.forget()
+        leader, ballot = self._leader, self._keeper.election.ballot
+        segments = tuple(Segment(*each) for each in leader.source.segments)
+        revised = BEGINNING if leader.revisions_log is None else _stays(leader.revisions_log)
+        has = ReplicaState(
+            ballot.joined, segments, _stays(leader.log), leader.late_log.boundary, revised
+        )
+        await self._duplex.send(has)
+        plan, _ = await self._duplex.receive(Plan)
+        self._hold(plan)
+        if plan.anew:
+            await self._begin_anew(plan, has)
+        else:
+            await self._store_parts()
+            await self._keeper.feed(CaughtUp(self._term_number, ballot.journal))
+        _check(self._keeper, self._peer, self._term_number)
+        await self._duplex.send(Stored(self._leader.source.position, joined=True))
+        await self._store_parts()
+
+    def _hold(self, said: Plan | Part) -> None:
+        self._keeper.logs.hold(said.start, said.late_start, said.revisions_start)
+
+    # -- in step ------------------------------------------------------------------------------
+
+    async def _store_parts(self) -> None:
+        """Until a `Join`, or for ever."""
+        while True:
+            data, body = await self._duplex.receive_raw()
+            part = _part(data)
+            if isinstance(part, Join):
+                return
+            await self._store(part, body)
+            _check(self._keeper, self._peer, self._term_number)
+            await self._duplex.send(Stored(self._leader.source.position))
+
+    async def _store(self, part: Part, body: bytes) -> None:
+        leader = self._leader
+        rest = memoryview(body)
+        while True:
+            at = part.at
+            try:
+                # what begins a segment may shorten the logs
+                async with leader.exclusive() if at[1] else leader.at_rest():
+                    _check(self._keeper, self._peer, self._term_number)
+                    leader.heed_reopening(at, rest)
+                    if len(rest) > INLINE_BYTES:
+                        await trio.to_thread.run_sync(leader.replica.follow, at, rest)
+                    elif rest:
+                        leader.replica.follow(at, rest)
+                    if part.committed > leader.replica.settling.settled:
+                        leader.replica.settle(part.committed, self._keeper.around.overlay.clock())
+                break
+            except StorageError as error:
+                # Entries before the one that found no room are stored.
+                done = leader.source.position
+                if done[0] == at[0]:
+                    rest = rest[done[1] - at[1] :]
+                    part = msgspec.structs.replace(part, at=done)
+                await self._duplex.send(Stored(done, trouble=str(error)))
+                await trio.sleep(ROOM_AGAIN_S)
+        self._hold(part)
+        self._hear()
+
+    # -- all of it ----------------------------------------------------------------------------
+
+    async def _begin_anew(self, plan: Plan, has: ReplicaState) -> None:
+        keeper = self._keeper
+        if not _fits(self._leader, self._planned(plan)):
+            await self._drop_logs()
+        discarded = has.joined and sum(each.length for each in has.segments)
+        if discarded:
+            text = f"replaced the journal of term {has.joined} of {keeper.name}"
+            keeper.around.events.note("info", f"{text}: what was in it alone had no answer")
+        folder = keeper.around.store.folder_of(self._state.key)
+        async with self._at_rest_over():
+            for log, start, upto in self._planned(plan):
+                await self._receive_log(log, start, upto)
+            for path in journal_folders(folder, self._term_number):
+                await trio.to_thread.run_sync(shutil.rmtree, path, True)
+            await self._receive_journals()
+            await keeper.around.store.replace_journal(self._state, self._term_number)
+            await keeper.feed(CaughtUp(self._term_number, self._term_number))
+        for path in [*folder.glob("journal*"), *folder.glob("late-journal*")]:
+            if path not in journal_folders(folder, self._term_number):
+                await trio.to_thread.run_sync(shutil.rmtree, path, True)
+
+    async def _drop_logs(self) -> None:
+        """And have the leader ship once more: what it is about to send goes on where they ended.
+
+        Raises:
+            UnavailableError: always.
+        """
+        keeper = self._keeper
+        await keeper.forget()
+        await keeper.logs.drop()
+        await keeper.open()
+        raise UnavailableError(f"{keeper.name}: its logs could not go on: it begins anew")
+
+    def _planned(self, plan: Plan) -> list[tuple[StreamLog, int, int]]:
+        """Our logs in the order in which they come: the boundaries from which, and up to which."""
+        leader = self._leader
+        planned = [
+            (leader.log, plan.start, plan.boundary),
+            (leader.late_log, plan.late_start, plan.late_boundary),
+        ]
+        if leader.revisions_log is not None:
+            first = leader.revisions_log, plan.revisions_start, plan.revisions_boundary
+            planned.insert(0, first)
+        return planned
+
+    @asynccontextmanager
+    async def _at_rest_over(self) -> AsyncIterator[None]:
+        """Our old journal's rows are not cut while the logs grow by the leader's epochs."""
+        leader, journal = self._leader, self._keeper.election.ballot.journal
+        async with leader.at_rest():
+            before = [log.boundary for log in leader.logs]
+            try:
+                yield
+            except BaseException:
+                if before != [log.boundary for log in leader.logs]:
+                    with trio.CancelScope(shield=True):
+                        await self._keeper.around.store.replace_journal(self._state, journal)
+                raise
+
+    async def _receive_log(self, log: StreamLog, start: int, upto: int) -> None:
+        if log.boundary == END:
+            log.reopen(_stays(log))
+        if log.boundary == BEGINNING and start > BEGINNING:
+            await trio.to_thread.run_sync(log.begin, start)
+        found = epochs(self._duplex, log.schema, log.boundary, upto, heard=self._hear)
+        async with aclosing(found):
+            async for epoch in found:
+                await log.commit(epoch.upto, epoch.table)
+
+    def _hear(self) -> None:
+        self._keeper.election.hear(self._term_number, trio.current_time())
+
+    async def _receive_journals(self) -> None:
+        """Into folders of their own: nothing counts before the last of it is there."""
+        folders = journal_folders(
+            self._keeper.around.store.folder_of(self._state.key), self._term_number
+        )
+        durable = self._keeper.around.store.is_durable
+        with ExitStack() as closing:
+            journals = [Journal.open(folder, _Anew(), durable=durable) for folder in folders]
+            for journal in journals:
+                closing.callback(journal.close)
+            while True:
+                data, body = await self._duplex.receive_raw()
+                part = _part(data)
+                if isinstance(part, Join):
+                    return
+                journal = journals[1] if part.late else journals[0]
+                await trio.to_thread.run_sync(_copy, journal, part, body)
+                self._hear()
+
+
+def _fits(leader: Leader, planned: list[tuple[StreamLog, int, int]]) -> bool:
+    """Whether logs that are kept elsewhere can follow ours. Late tuples have no place in time
+    before they are in their log: ours must not have more of them than the journal that follows
+    tells of."""
+    ahead = any(log is leader.late_log and log.boundary > upto for log, _, upto in planned)
+    return not ahead and all(
+        log.boundary == BEGINNING or _stays(log) >= start for log, start, _ in planned
+    )
+
+
+def _stays(log: StreamLog) -> int:
+    """So far a log goes on whatever journal it has next: the stream may have gone on after the end
+    that the log has, even if it has ended once more."""
+    return log.before_end if log.boundary == END else log.boundary
+
+
+def _copy(journal: Journal, part: Part, body: bytes) -> None:
+    number, offset = part.at
+    for meta, rest in split(body):
+        if offset == 0:
+            journal.begin(meta, 0 if journal.segment else number)
+        else:
+            journal.append(meta, rest)
+        if journal.segment != number:
+            raise DecodeError(f"part of a journal's segment {number}, not {journal.segment}")
+        offset = journal.size
+
+
+class _Anew:
+    """The reader of a new journal, in which there is nothing to read yet."""
+
+    def restore(self, _: Record) -> None:
+        raise ConflictError("a journal was there already")
+
+    def missing(self, what: str) -> None:
+        raise ConflictError(f"a journal was there already: {what}")
+
+    def torn(self, what: str) -> None:
+        self.missing(what)
+
+    def state(self) -> bytes:
+        return b""
+
+
+def _part(data: bytes) -> Part | Join:
+    return decode(data, Shipped, limit=MAX_STRUCT_BYTES, what="part of a journal").message

@@ -1,0 +1,423 @@
+"""A voter of one stream at work: the driver of `Election`, its file, messages and journal."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from random import Random  # noqa: TID251 - a driver; the logic is passed it
+from typing import Final
+
+import trio
+from msgspec.structs import replace
+
+from engine.objects.definitions import StreamEntry
+from engine.replication.announcements import Announcements
+from engine.replication.leaders.announcing import Announcing
+from engine.replication.leaders.ballot import Ballot, SourceTerm
+from engine.replication.leaders.ballot_files import BallotFiles, StoredBallot
+from engine.replication.leaders.election import BEATS, Election
+from engine.replication.leaders.events import (
+    Activated,
+    Called,
+    Committed,
+    Drop,
+    Effect,
+    Event,
+    Keep,
+    Lost,
+    Received,
+    Send,
+    Ship,
+    StopShipping,
+    Suspended,
+    Tick,
+    Won,
+)
+from engine.replication.leaders.logs import VoterLogs
+from engine.replication.leaders.messages import TELL, Message, Request, Tell, Told, highest_number
+from engine.replication.leaders.voter import Role as VoterRole
+from engine.replication.term import QUERIES
+from engine.streams.journal import Position
+from engine.streams.store import StreamStore
+from engine.streams.stream_state import StreamState, entries_of
+from overlay.concurrency import Watched
+from overlay.errors import (
+    DamagedError,
+    MedusaError,
+    NotFoundError,
+    StorageError,
+    StorageFullError,
+    UnavailableError,
+)
+from overlay.events import Events
+from overlay.identity import parse_peer_id
+from overlay.killpoints import KillPoint, kill_point
+from overlay.node import Overlay
+
+LAPSE: Final = 3
+"""A post waits for its replicas so many silences long before its poster is told to try again: an
+election, and the recruiting after it, take about two."""
+
+FOUNDED: Final = 1
+"""The term that a founder joins by itself, before anything can be acknowledged."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the voters of a peer share.
+
+    Attributes:
+        quiet_s: see `Election`.
+        ship: ships to a peer under a term, until that ends.
+    """
+
+    overlay: Overlay
+    store: StreamStore
+    announcements: Announcements
+    files: BallotFiles
+    events: Events
+    nursery: trio.Nursery
+    quiet_s: float
+    ship: Callable[[Keeper, str, int], Awaitable[None]]
+
+    @property
+    def own(self) -> str:
+        return self.overlay.identity.peer_id.hex()
+
+
+class Keeper:
+    """
+    Attributes:
+        entry: the stream as published. entries: that, and what is beside it, by name.
+        election: what this peer is to it.
+        logs: what of it is kept here. announcing: what the catalog is told.
+        trouble: why replicas of ours store nothing more.
+        deleted: set once the stream is, by the word of a majority.
+        cleared: set once nothing of it is left here then.
+    """
+
+    def __init__(self, around: Surroundings, stored: StoredBallot) -> None:
+        self.around = around
+        self._set_entry(stored.entry)
+        self.election = Election(
+            around.own,
+            stored.ballot,
+            quiet_s=around.quiet_s,
+            rng=Random(secrets.randbits(64)),  # noqa: S311 - it only spreads candidates over time
+            now=trio.current_time(),
+        )
+        self.logs = VoterLogs(around.store)
+        self.announcing = Announcing(self.name, around.announcements, around.events, around.nursery)
+        self.trouble = ""
+        self.following = trio.Lock()
+        self.deleted = trio.Event()
+        self.cleared = trio.Event()
+        self._files = around.files
+        self._lock = trio.Lock()
+        self._unsaved: Ballot | None = None
+        self._ships: dict[str, trio.CancelScope] = {}
+        self._generation = 0
+        self._changes = Watched(0)
+
+    def _set_entry(self, entry: StreamEntry) -> None:
+        self.entry = entry
+        self.entries = {each.stream.name: each for each in entries_of(entry)}
+
+    @property
+    def name(self) -> str:
+        return self.entry.stream.name
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether posts are acknowledged here."""
+        return self.election.role is VoterRole.LEADER
+
+    async def run(self) -> None:
+        """Let time pass for it, until it is deleted."""
+        if self.election.deleted:  # a crash may have come before all of it was gone
+            await self._drop()
+        while not self.election.deleted:
+            await trio.sleep(self.around.quiet_s / BEATS)
+            await self.try_feed(Tick())
+
+    async def open(self) -> StreamState:
+        """Its logs and journal, opened or made."""
+        if self.logs.state is not None:
+            return self.logs.state
+        state = await self.logs.open(self.entry, self.election.ballot.journal)
+        leader = self.logs.leader
+        if self.election.leader not in {"", self.around.own}:
+            self.logs.hold(*leader.starts)
+        lost = leader.lost or not leader.source.segments
+        if lost and self.election.ballot.joined > FOUNDED:
+            text = f"waits for another member's journal of {self.name}"
+            self.around.events.note("error", f"{text}: what it had as a replica is not whole")
+            await self.forget()
+        return state
+
+    async def found(self) -> None:
+        """Be the first leader; see `Election.found`."""
+        async with self._lock:
+            await self.open()
+            await self._carry_out(self.election.found(trio.current_time()), None)
+
+    async def tell(self, sender: str, message: Message) -> Message:
+        """What another voter says or asks; our answer.
+
+        Raises:
+            MedusaError: it could not be written down, or is of the future: we have said nothing.
+        """
+        answer = await self.feed(Received(sender, message))
+        if answer is None:
+            raise UnavailableError(f"{sender} is no voter of {self.name}")
+        return answer
+
+    async def try_feed(self, event: Event) -> None:
+        """`feed`, where nobody can be told of what fails."""
+        try:
+            await self.feed(event)
+        except MedusaError as error:
+            self.around.events.note("error", f"could not go on with {self.name}: {error}")
+
+    async def feed(self, event: Event) -> Message | None:
+        """Something has happened. Gives the answer, where it was a request.
+
+        Raises:
+            MedusaError: the disk does not take what was to be kept, or another voter speaks of a
+                term of the future; nothing follows from the event.
+        """
+        if isinstance(event, Received | Called):
+            # They count up by one, far below what clocks make: who claims one beyond leaves none.
+            number = event.number if isinstance(event, Called) else highest_number(event.message)
+            QUERIES.check(self.name, number, self.around.overlay.clock())
+        async with self._lock:
+            leader = self.election.leader
+            effects = self.election.handle(event, trio.current_time())
+            answer = await self._carry_out(effects, event)
+            if self.election.leader != leader:
+                self._notify()
+            return answer
+
+    async def forget(self) -> None:
+        """See `Election.forget`."""
+        await self.step(lambda _: self.election.forget())
+
+    async def step(self, asked: Callable[[float], list[Effect]]) -> None:
+        """Carry out what this peer asks of its election at that moment, on trio's clock; where
+        `asked` raises, nothing has happened.
+
+        Raises:
+            MedusaError: as of `feed`.
+        """
+        async with self._lock:
+            await self._carry_out(asked(trio.current_time()), None)
+
+    async def be_altered(self) -> None:
+        """All replicas have another definition of the stream.
+
+        Raises:
+            NotFoundError: it was deleted meanwhile.
+        """
+        async with self._lock:
+            if self.election.deleted:
+                raise NotFoundError(f"{self.name} is deleted")
+            await self._take_definition()
+            if self.is_leader:
+                self._announce_soon()
+
+    async def _take_definition(self) -> None:
+        """What the journal says that the stream is; all replicas have it."""
+        definition = self.logs.definition
+        if definition is None or definition.edition <= self.entry.stream.edition:
+            return
+        self._set_entry(replace(self.entry, stream=definition))
+        await self.logs.define(self.entry)
+        try:
+            await self._save(self.election.ballot)
+        except StorageError as error:  # the journal has it, and the ballot will
+            self.around.events.note("warning", f"could not save {self.name}: {error}")
+
+    async def moved(self) -> None:
+        """Returns once something has changed: who is leader, or what its replicas have."""
+        await self._changes.changed()
+
+    async def settled(self) -> None:
+        """Returns once some voter is leader."""
+        nobody = {"", self.around.own}
+        await self._changes.until(lambda _: self.is_leader or self.election.leader not in nobody)
+
+    async def leader_changed(self) -> None:
+        """Returns once another peer is leader, or this one."""
+        before = self.election.leader
+        await self._changes.until(lambda _: self.election.leader != before)
+
+    async def suspended(self) -> None:
+        """
+        Raises:
+            UnavailableError: as soon as posts are not acknowledged here any more.
+        """
+        generation = self._generation
+        await self._changes.until(lambda _: not self.is_leader or self._generation != generation)
+        raise UnavailableError(f"{self.name}: its leader is changing: send it again")
+
+    async def acknowledged(self, upto: Position) -> None:
+        """Returns once all replicas have what is before `upto`.
+
+        Raises:
+            UnavailableError: this peer is not the leader any more, or they do not answer: the post
+                may be there, or not; sent again it is there once.
+            StorageFullError: a replica has no room.
+        """
+        generation = self._generation
+        with trio.move_on_after(LAPSE * self.around.quiet_s):
+            while self._generation == generation:
+                if self.election.committed >= upto:
+                    return
+                await self._changes.changed()
+        if self.trouble:
+            raise StorageFullError(f"{self.name} waits for a replica: {self.trouble}")
+        raise UnavailableError(f"{self.name}: its replicas have not answered: send it again")
+
+    # -- effects ------------------------------------------------------------------------------
+
+    async def _carry_out(self, effects: list[Effect], event: Event | None) -> Message | None:
+        answer: Message | None = None
+        if self._unsaved is not None:
+            await self._save(self._unsaved)
+        for effect in effects:
+            match effect:
+                case Send(to, message):
+                    if isinstance(message, Request):
+                        self.around.nursery.start_soon(self._ask, to, message)
+                    else:
+                        answer = message
+                case _:
+                    await self._do(effect)
+        if isinstance(event, Received):
+            self._note_leader()
+        return answer
+
+    async def _do(self, effect: Effect) -> None:
+        match effect:
+            case Keep(ballot):
+                await self._save(ballot)
+            case Won(number, reopened):
+                await self._lead(number, reopened=reopened)
+            case Ship(peer, number):
+                self._ships[peer] = trio.CancelScope()
+                self.around.nursery.start_soon(self._ship, peer, number, self._ships[peer])
+            case StopShipping():
+                self._stop_shipping()
+            case Activated(term):
+                await self._activate(term)
+            case Committed(upto):
+                self.trouble = ""
+                await self.logs.leader.settle(upto, self.around.overlay.clock())
+                self._notify()
+            case Suspended(succeeded):
+                await self._suspend(succeeded=succeeded)
+            case Drop():
+                self.around.nursery.start_soon(self._drop)
+            case Send():
+                raise AssertionError("sent by the caller")
+
+    def _stop_shipping(self) -> None:
+        for scope in self._ships.values():
+            scope.cancel()
+        self._ships.clear()
+
+    async def _save(self, ballot: Ballot) -> None:
+        self._unsaved = ballot
+        stored = StoredBallot(self.entry, ballot)
+        await trio.to_thread.run_sync(self._files.save, stored)
+        self._unsaved = None
+
+    @kill_point(KillPoint.VOTER_DROP)
+    async def _drop(self) -> None:
+        """Leave nothing of the stream but the ballot, which says that it is deleted."""
+        self.announcing.stop()
+        self.logs.serve_no_more()
+        self.deleted.set()
+        async with self.following:  # what was shipped to us ends, see `follow`
+            await self.logs.erase(self.name)
+        if self.around.store.get(self.name) is None:  # it may be of a new one, without replicas
+            await self.announcing.withdraw(self.entries)
+        self.around.events.note("info", f"deleted {self.name}")
+        self.cleared.set()
+
+    async def _lead(self, number: int, *, reopened: bool) -> None:
+        try:
+            await self.logs.lead(number, reopened=reopened)
+        except MedusaError:
+            resigned = self.election.resign(trio.current_time())
+            await self._carry_out(resigned, None)
+            raise
+
+    async def _activate(self, term: SourceTerm) -> None:
+        await self.logs.serve()
+        await self._take_definition()
+        self.logs.hold_for_a_while()
+        text = f"became leader of {self.name}, term {term.number}"
+        self.around.events.note("info", text, stream=self.name, term=term.number)
+        self._announce_soon()
+        self._notify()
+
+    async def _suspend(self, *, succeeded: bool) -> None:
+        self._generation += 1
+        self.announcing.stop()
+        await self.logs.take_no_posts()
+        if succeeded:
+            self.logs.serve_no_more()
+        self._notify()
+
+    def _notify(self) -> None:
+        self._changes.set(self._changes.value + 1)
+
+    async def _ask(self, to: str, message: Message) -> None:
+        """A question to another voter; no answer is as good as none."""
+        quiet_s = self.around.quiet_s
+        try:
+            with trio.fail_after(quiet_s):
+                connection = await self.around.overlay.connect(parse_peer_id(to))
+                told = await connection.call(TELL, Tell(self.name, message), Told)
+        except (MedusaError, trio.TooSlowError):
+            return
+        await self.try_feed(Received(to, told.message))
+
+    async def _ship(self, peer: str, number: int, scope: trio.CancelScope) -> None:
+        with scope:
+            try:
+                await self.around.ship(self, peer, number)
+            except DamagedError as error:
+                text = "another member is to be its leader, as soon as one can"
+                self.around.events.note("error", f"gives up {self.name}: {error}; {text}")
+                await self._find_damaged()
+            except MedusaError as error:
+                self.around.events.note(
+                    "warning", f"could not ship {self.name} to {peer[:8]}: {error}"
+                )
+        if self._ships.get(peer) is scope:
+            await self.try_feed(Lost(peer, number))
+
+    async def _find_damaged(self) -> None:
+        with trio.CancelScope(shield=True):  # for it stops what ships, this too
+            await self.step(self.election.found_damaged)
+
+    def _announce_soon(self) -> None:
+        term = self.election.ballot.term
+        assert term is not None, "it is the leader"
+        self.announcing.announce_soon(self.entries.values(), term)
+
+    def _note_leader(self) -> None:
+        """Where another has taken over, this peer is no leader any more."""
+        leader = self.election.leader
+        if leader not in {"", self.around.own}:
+            # one that could do nothing any more does not step down a second time
+            self.logs.serve_no_more()
+            self.announcing.leave_soon(self.entries, leader)
+
+
+def started(entry: StreamEntry, voters: tuple[str, ...]) -> StoredBallot:
+    """The ballot of a voter of a new stream."""
+    return StoredBallot(entry, Ballot(voters))

@@ -1,0 +1,268 @@
+"""The streams with replicas of which this peer is a voter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import trio
+
+from engine.objects.definitions import StreamEntry, base_of
+from engine.replication.announcements import Announcements
+from engine.replication.directory import Directory
+from engine.replication.leaders.ballot import without_future
+from engine.replication.leaders.ballot_files import BallotFiles, StoredBallot
+from engine.replication.leaders.changing import why_no_leader
+from engine.replication.leaders.events import HealthChanged
+from engine.replication.leaders.following import follow
+from engine.replication.leaders.keeper import Keeper, Surroundings, started
+from engine.replication.leaders.messages import (
+    FOLLOW,
+    FOUND,
+    TELL,
+    Follow,
+    Found,
+    Plan,
+    ReplicaState,
+    Shipped,
+    Stored,
+    Tell,
+    Told,
+)
+from engine.replication.leaders.shipping import ship
+from engine.replication.term import QUERIES
+from engine.streams.messages import Done, Tuples
+from engine.streams.store import StreamStore
+from overlay.concurrency import until_one_ends
+from overlay.connection import Connection
+from overlay.errors import (
+    ConflictError,
+    InvalidInputError,
+    NotAuthorisedError,
+    NotFoundError,
+    UnavailableError,
+)
+from overlay.gossip import Health
+from overlay.identity import parse_peer_id
+from overlay.names import ObjectName, PeerId
+from overlay.node import Overlay
+from overlay.rpc import Caller, Duplex
+
+CONNECT_S: Final = 1.5
+"""Until a leader that does not answer is given up by who routes posts to it, seconds: the poster
+tries again, and another may be leader then."""
+
+FOUND_S: Final = 10.0
+"""How long the voters of a new stream may take to agree to it, seconds."""
+
+
+class Leaders:
+    """Made by the engine; `register` puts its calls on the peer's service.
+
+    Args:
+        folder: of the ballots.
+        quiet_s: see `Election`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        overlay: Overlay,
+        store: StreamStore,
+        directory: Directory,
+        announcements: Announcements,
+        nursery: trio.Nursery,
+        quiet_s: float,
+    ) -> None:
+        self._overlay = overlay
+        self._directory = directory
+        self._nursery = nursery
+        self._files = BallotFiles(folder)
+        self._around = Surroundings(
+            overlay, store, announcements, self._files, overlay.events, nursery, quiet_s, ship
+        )
+        self._keepers: dict[str, Keeper] = {}
+        self._abstaining = self._files.abstaining()
+
+    def register(self) -> None:
+        service = self._overlay.service
+        service.unary(TELL, Tell, self.tell, own=True)
+        service.unary(FOUND, Found, self.be_voter, own=True)
+        service.streaming(
+            FOLLOW,
+            Follow,
+            self.follow,
+            own=True,
+            takes=(Plan, Tuples, Shipped),
+            sends=(ReplicaState, Stored),
+        )
+
+    async def resume(self) -> None:
+        """Open what the last run kept, as a replica or witness of whoever is leader now."""
+        latest = QUERIES.latest(self._overlay.clock())
+        for stored in self._files.load():
+            ballot = without_future(stored.ballot, latest)
+            await self._start(msgspec.structs.replace(stored, ballot=ballot))
+        await self._nursery.start(self._heed)
+
+    async def _heed(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Hear of changes until the engine closes."""
+        with self._overlay.gossip.changed.listening(self._health_changed):
+            task_status.started()
+            await trio.sleep_forever()
+
+    def get(self, stream: str) -> Keeper | None:
+        """By the name of the stream, of its late tuples or of its revisions."""
+        keeper = self._keepers.get(base_of(stream))
+        if keeper is None or keeper.election.deleted or stream not in keeper.entries:
+            return None
+        return keeper
+
+    async def connect(self, stream: str) -> Connection:
+        """A connection to the leader of a stream, which is elsewhere.
+
+        Raises:
+            UnavailableError: it cannot be reached, or nobody is leader at the moment.
+        """
+        keeper, own = self.get(stream), self._overlay.identity.peer_id.hex()
+        found: list[Connection] = []
+
+        async def connect() -> None:
+            if keeper is None:
+                found.append(await self._directory.connect(stream))
+            elif keeper.election.leader not in {"", own}:
+                found.append(await self._overlay.connect(parse_peer_id(keeper.election.leader)))
+
+        with trio.move_on_after(CONNECT_S):
+            await until_one_ends(connect, *([keeper.leader_changed] if keeper is not None else []))
+        if found:
+            return found[0]
+        if keeper is not None:
+            raise UnavailableError(why_no_leader(keeper))
+        raise UnavailableError(f"{stream}: nobody is its leader at the moment; try again")
+
+    async def found(self, entry: StreamEntry) -> None:
+        """Become the first leader of a stream, or be it again, whose creation was cut short.
+
+        Raises:
+            InvalidInputError: there are too few peers for what it asks.
+            ConflictError: one of them is a voter of another stream of that name, or of one that
+                was deleted.
+            UnavailableError: they do not answer.
+        """
+        keeper = self._keepers.get(entry.stream.name)
+        self._check_votes(entry.stream.name)
+        if keeper is None:
+            voters = self._choose(entry)
+            keeper = await self._start(started(entry, voters))
+        if keeper.election.ballot.term is None:
+            await self._tell_voters(keeper)
+        if not keeper.election.ballot.promised:
+            await keeper.found()
+        with trio.move_on_after(FOUND_S):
+            await keeper.settled()
+            return
+        raise UnavailableError(f"{keeper.name}: its voters do not agree yet; try again")
+
+    def _choose(self, entry: StreamEntry) -> tuple[str, ...]:
+        own, k = self._overlay.identity, entry.stream.k_safety
+        others = [peer.hex() for peer in self._overlay.living_siblings()]
+        if len(others) < 2 * k:
+            raise InvalidInputError(
+                f"{entry.stream.name}: k_safety {k} needs {2 * k + 1} peers of {own.participant}; "
+                f"{len(others) + 1} are known to run"
+            )
+        return (own.peer_id.hex(), *sorted(others)[: 2 * k])
+
+    async def _tell_voters(self, keeper: Keeper) -> None:
+        found = Found(keeper.entry, keeper.election.ballot.voters)
+
+        async def tell(peer: str) -> None:
+            connection = await self._overlay.connect(parse_peer_id(peer))
+            await connection.call(FOUND, found, Done, timeout_s=FOUND_S)
+
+        for peer in found.voters[1:]:
+            await tell(peer)
+
+    async def _start(self, stored: StoredBallot) -> Keeper:
+        keeper = Keeper(self._around, stored)
+        self._keepers[keeper.name] = keeper
+        await trio.to_thread.run_sync(self._files.save, stored)
+        if stored.ballot.joined:
+            await keeper.open()
+        self._nursery.start_soon(keeper.run)
+        return keeper
+
+    def _health_changed(self, peer: PeerId, health: Health) -> None:
+        event = HealthChanged(peer.hex(), health.gone)
+        for keeper in self._keepers.values():
+            if event.peer in keeper.election.ballot.voters:
+                self._nursery.start_soon(keeper.try_feed, event)
+
+    # -- what other voters say --------------------------------------------------------------
+
+    async def tell(self, caller: Caller, request: Tell, _: bytes) -> Told:
+        keeper = self._of(caller, request.stream)
+        assert caller.peer_id is not None
+        return Told(await keeper.tell(caller.peer_id.hex(), request.message))
+
+    async def follow(self, caller: Caller, request: Follow, duplex: Duplex) -> None:
+        keeper = self._of(caller, request.stream)
+        assert caller.peer_id is not None
+        await follow(keeper, caller.peer_id.hex(), request.term_number, duplex)
+
+    async def be_voter(self, caller: Caller, request: Found, _: bytes) -> Done:
+        """
+        Raises:
+            NotAuthorisedError: the caller is not of our participant, or not the founder.
+            ConflictError: we are a voter of another stream of that name, or were.
+        """
+        name, own = request.entry.stream.name, self._overlay.identity
+        assert caller.peer_id is not None
+        if {caller.participant, ObjectName.parse(name).participant} != {own.participant}:
+            raise NotAuthorisedError(f"{name}: {caller.participant} may not name its voters")
+        voters = request.voters
+        if voters[:1] != (caller.peer_id.hex(),) or own.peer_id.hex() not in voters:
+            raise NotAuthorisedError(f"{name}: its founder names the voters, us among them")
+        if len(set(voters)) != 2 * request.entry.stream.k_safety + 1:
+            raise InvalidInputError(f"{name}: {len(voters)} voters are not 2k + 1")
+        keeper = self._keepers.get(name)
+        self._check_votes(name)
+        if keeper is None:
+            await self._start(started(request.entry, voters))
+        elif (keeper.entry, keeper.election.ballot.voters) != (request.entry, voters):
+            raise ConflictError(f"{name}: another stream of that name has voters here")
+        return Done()
+
+    def abstains(self, stream: str) -> bool:
+        """Whether this peer has no vote any more on that stream, or on the one that it is beside;
+        it may be named as its leader until others have taken over."""
+        return base_of(stream) in self._abstaining
+
+    def _check_votes(self, stream: str) -> None:
+        """
+        Raises:
+            ConflictError: this peer has no vote on that stream any more.
+        """
+        keeper = self._keepers.get(stream)
+        if keeper is not None and keeper.election.deleted:
+            raise ConflictError(
+                f"{stream}: a stream with replicas of that name was deleted, and a voter that "
+                "was away then may not know yet: use another name"
+            )
+        if self.abstains(stream):
+            raise ConflictError(
+                f"{stream}: this peer was restored from a backup, and what it had voted on the "
+                "stream's leader is not known: ask another of its voters"
+            )
+
+    def _of(self, caller: Caller, stream: str) -> Keeper:
+        keeper = self._keepers.get(stream)
+        if keeper is None:
+            raise NotFoundError(f"{stream}: this peer is no voter of it")
+        peer = "" if caller.peer_id is None else caller.peer_id.hex()
+        if peer not in keeper.election.ballot.voters:
+            raise NotAuthorisedError(f"{stream}: {caller.participant} is no voter of it")
+        return keeper

@@ -1,0 +1,114 @@
+"""Files of a stream that a voter keeps beside its ballot: logs and journal, if it has any."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import trio
+
+from engine.objects.definitions import StreamDefinition, StreamEntry
+from engine.streams.leader import Leader
+from engine.streams.retention import Hold
+from engine.streams.store import REPLICATED, StreamStore
+from engine.streams.stream_state import LogKey, Role, StreamState
+from overlay.killpoints import KillPoint, kill_point
+
+HOLDER: Final = Hold("home")
+"""The name under which a replica's logs are kept as far back as the leader's are."""
+
+
+class VoterLogs:
+    """
+    Attributes:
+        kept: None: this peer is a witness, or has not opened them yet.
+    """
+
+    def __init__(self, store: StreamStore) -> None:
+        self._store = store
+        self.state: StreamState | None = None
+
+    @property
+    def leader(self) -> Leader:
+        assert self.state is not None
+        assert self.state.leader is not None, "a stream with replicas has a journal at each"
+        return self.state.leader
+
+    @property
+    def definition(self) -> StreamDefinition | None:
+        """See `Leader.definition`."""
+        return None if self.state is None else self.leader.definition
+
+    async def open(self, entry: StreamEntry, journal: int) -> StreamState:
+        """Opened, or made. journal: see `Ballot.journal`."""
+        assert self.state is None, "they are open"
+        self.state = await self._store.keep(entry, Role.REPLICA, REPLICATED, journal=journal)
+        return self.state
+
+    def hold(self, *starts: int) -> None:
+        """As a replica: keep the tuples that the leader keeps for readers. starts: see `Leader`."""
+        for log, start in zip((self.leader.log, *self.leader.logs_beside), starts, strict=False):
+            log.hold(HOLDER, start)
+
+    def hold_for_a_while(self) -> None:
+        """Keep the tuples for one lease more.
+
+        The next leader does not know the readers of the last one; no lease of theirs is longer.
+        """
+        expires = trio.current_time() + self._store.lease_s
+        for log in self.leader.logs:
+            if HOLDER in log.retention.consumers:
+                log.hold(HOLDER, log.start, expires)
+
+    async def lead(self, term_number: int, *, reopened: bool) -> None:
+        """Begin a segment of the journal; see `Won`."""
+        if reopened:
+            await self.leader.reopen(term_number)
+            return
+        async with self.leader.exclusive():
+            self.leader.replica.lead(term_number)
+
+    @kill_point(KillPoint.VOTER_SERVE)
+    async def serve(self) -> None:
+        """As the leader: posts go through, and readers are given the stream."""
+        async with self.leader.exclusive():
+            self.leader.replica.settling.leading = True
+        for state in self._all_states:
+            state.role = Role.at_leader(state.name)
+
+    async def take_no_posts(self) -> None:
+        if self.state is not None:
+            async with self.leader.exclusive():
+                self.leader.replica.settling.leading = False
+
+    def serve_no_more(self) -> None:
+        """Send subscribers away, here too: the log of who is no replica any more stands still."""
+        if self.state is None or self.state.role is not Role.SOURCE:
+            return
+        for state in self._all_states:
+            state.role = Role.REPLICA
+            state.send_away()
+
+    async def define(self, entry: StreamEntry) -> None:
+        """See `StreamStore.define`."""
+        assert self.state is not None, "it has a journal"
+        await self._store.define(self.state, entry)
+
+    async def drop(self) -> None:
+        """Close them, and delete what is in them."""
+        assert self.state is not None, "they are open"
+        await self._store.drop(self.state.key)
+        self.state = None
+
+    @kill_point(KillPoint.VOTER_ERASE)
+    async def erase(self, stream: str) -> None:
+        """`drop`, for good: no post comes any more, and what is not open goes as well."""
+        state, self.state = self.state, None
+        if state is not None and state.leader is not None:
+            await state.leader.retire()
+        with trio.CancelScope(shield=True):
+            await self._store.erase(LogKey(stream, REPLICATED))
+
+    @property
+    def _all_states(self) -> list[StreamState]:
+        assert self.state is not None
+        return [self.state, *self._store.beside(self.state)]

@@ -1,0 +1,213 @@
+"""What voters of a stream tell one another, and what a leader ships to its replicas."""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from msgspec import Struct, field
+
+from engine.objects.definitions import StreamEntry
+from engine.objects.schema import BEGINNING
+from engine.replication.leaders.ballot import SourceTerm
+from engine.streams.journal import Position
+
+TELL: Final = "home.tell"
+FOUND: Final = "home.found"
+FOLLOW: Final = "home.follow"
+
+
+class Inquire(Struct, frozen=True, tag="inquire"):
+    """Whether anybody hears the leader still; promises nothing (pre-vote: Ongaro, 9.6)."""
+
+
+class View(Struct, frozen=True, tag="view"):
+    """What a voter knows of the stream's leader.
+
+    Attributes:
+        silent: this voter has heard nothing of a leader for too long.
+    """
+
+    promised: int
+    term: SourceTerm | None = field(name="tenure")
+    silent: bool
+
+
+class AskVote(Struct, frozen=True, tag="ask_vote"):
+    """A candidate asks for a vote (Raft's RequestVote)."""
+
+    number: int = field(name="fence")
+
+
+class Vote(Struct, frozen=True, tag="vote"):
+    """The answer to `AskVote`.
+
+    Attributes:
+        promised: the highest term the voter knows. term: the latest that it knows.
+        told: see `Ballot.told`; None: it is of an earlier version, and does not know.
+    """
+
+    number: int = field(name="fence")
+    granted: bool
+    promised: int
+    term: SourceTerm | None = field(name="tenure")
+    told: tuple[str, ...] | None = None
+
+
+class Install(Struct, frozen=True, tag="install"):
+    """This term is to count, or, said again and again, still does."""
+
+    term: SourceTerm = field(name="tenure")
+
+
+class Installed(Struct, frozen=True, tag="installed"):
+    """The answer to `Install`."""
+
+    number: int = field(name="fence")
+    accepted: bool
+    promised: int
+    term: SourceTerm | None = field(name="tenure")
+
+
+class Delete(Struct, frozen=True, tag="delete"):
+    """A majority has agreed that the stream is deleted: keep nothing but a note of that."""
+
+
+class Deleted(Struct, frozen=True, tag="deleted"):
+    """A voter of a deleted stream answers every request with this."""
+
+
+Request: TypeAlias = Inquire | AskVote | Install | Delete
+"""Answered at once by one of the others."""
+
+Message: TypeAlias = Request | View | Vote | Installed | Deleted
+
+
+def highest_number(message: Message) -> int:
+    """The highest that a voter speaks of."""
+    match message:
+        case Inquire() | Delete() | Deleted():
+            return 0
+        case AskVote(number):
+            return number
+        case Install(term):
+            return term.number
+        case View(promised, term):
+            return max(promised, _number(term))
+        case Vote(number, _, promised, term) | Installed(number, _, promised, term):
+            return max(number, promised, _number(term))
+
+
+def _number(term: SourceTerm | None) -> int:
+    return 0 if term is None else term.number
+
+
+class Tell(Struct, frozen=True):
+    """A message about a stream, to another of its voters; answered by `Told`."""
+
+    stream: str
+    message: Message
+
+
+class Told(Struct, frozen=True):
+    """The answer to `Tell`."""
+
+    message: Message
+
+
+class Found(Struct, frozen=True, rename={"voters": "electors"}):
+    """Be a voter of this stream from now on. voters: peer ids (hex), the founder first."""
+
+    entry: StreamEntry
+    voters: tuple[str, ...]
+
+
+class Follow(Struct, frozen=True, rename={"term_number": "fence"}):
+    """Opens the call over which a leader ships to a replica: `ReplicaState` comes back, then
+    epochs (`Tuples`), `Part`s, a `Join`, and `Part`s for ever; each `Part` is answered by `Stored`.
+    """
+
+    stream: str
+    term_number: int
+
+
+class Segment(Struct, frozen=True, array_like=True, rename={"term_number": "fence"}):
+    """One of a journal: two of the same number and term begin with the same bytes."""
+
+    number: int
+    term_number: int
+    length: int
+
+
+class ReplicaState(Struct, frozen=True):
+    """What the replica has.
+
+    Attributes:
+        joined: the term whose journal it has.
+        segments: of its journal, the oldest first.
+        boundary, late_boundary, revisions_boundary: of its logs.
+    """
+
+    joined: int
+    segments: tuple[Segment, ...]
+    boundary: int
+    late_boundary: int
+    revisions_boundary: int = BEGINNING
+
+
+class Plan(Struct, frozen=True):
+    """What follows: all of the journals anew, or the rest of the one it has.
+
+    Attributes:
+        boundary, late_boundary, revisions_boundary: epochs up to there follow first: of the
+            revisions, of the stream, of the late tuples; only where `anew`.
+        start, late_start, revisions_start: the boundaries from which the logs are kept here.
+    """
+
+    anew: bool
+    boundary: int
+    late_boundary: int
+    start: int
+    late_start: int
+    revisions_start: int = BEGINNING
+    revisions_boundary: int = BEGINNING
+
+
+class Part(Struct, frozen=True, tag="part"):
+    """Whole entries of a journal, as they are in its file: the body.
+
+    Attributes:
+        at: where they stand; offset 0: the segment begins.
+        committed: everything before it is on all members of the term.
+        late: they belong to the journal of the late tuples.
+        start, late_start, revisions_start: the boundaries from which the leader keeps its logs.
+    """
+
+    at: Position
+    committed: Position
+    late: bool = False
+    start: int = BEGINNING
+    late_start: int = BEGINNING
+    revisions_start: int = BEGINNING
+
+
+class Join(Struct, frozen=True, tag="join"):
+    """That was everything: the replica belongs to the term, on its disk, when it says so."""
+
+
+class Shipped(Struct, frozen=True):
+    """What a leader sends once its `Plan` is known."""
+
+    message: Part | Join
+
+
+class Stored(Struct, frozen=True):
+    """Everything before `upto` is in the replica's journal.
+
+    Attributes:
+        joined: answers `Join`.
+        trouble: why nothing more is.
+    """
+
+    upto: Position
+    joined: bool = False
+    trouble: str = ""

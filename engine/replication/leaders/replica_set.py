@@ -1,0 +1,88 @@
+"""The peers that a leader ships to: who is in step, how far each is, who is missing since when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from engine.replication.leaders.events import Effect, Ship
+from engine.streams.journal import START, Position
+
+
+class ReplicaSet:
+    """Of one term.
+
+    Args:
+        again_s: before somebody is shipped to again, seconds.
+    """
+
+    def __init__(self, number: int, size: int, again_s: float) -> None:
+        self.number = number
+        self._size = size
+        self._again_s = again_s
+        self._in_step: dict[str, bool] = {}
+        self._stored: dict[str, Position] = {}
+        self._avoided: dict[str, float] = {}
+        self._missing: dict[str, float] = {}
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        return tuple(self._in_step)
+
+    @property
+    def complete(self) -> bool:
+        return len(self._in_step) == self._size and all(self._in_step.values())
+
+    @property
+    def everywhere(self) -> Position:
+        """Everything before it is with all of them."""
+        return min((self._stored.get(peer, START) for peer in self._in_step), default=START)
+
+    def recruit(self, candidates: Iterable[str], now: float) -> list[Effect]:
+        """Ship to as many as are wanted still; whoever failed just now, a while later again."""
+        free = [
+            peer
+            for peer in candidates
+            if peer not in self._in_step and self._avoided.get(peer, now) <= now
+        ]
+        chosen = free[: self._size - len(self._in_step)]
+        self._in_step.update(dict.fromkeys(chosen, False))
+        return [Ship(peer, self.number) for peer in chosen]
+
+    def dismiss(self, peer: str, now: float) -> bool:
+        """One who was lost before all were in step: somebody else may do; whether it was ours."""
+        self._avoided[peer] = now + self._again_s
+        return self._in_step.pop(peer, None) is not None
+
+    def in_step(self, peer: str, upto: Position) -> bool:
+        """It has everything that there was; whether it is one of ours."""
+        if peer not in self._in_step:
+            return False
+        self._in_step[peer] = True
+        self._missing.pop(peer, None)
+        self.stored(peer, upto)
+        return True
+
+    def stored(self, peer: str, upto: Position) -> None:
+        if self._in_step.get(peer):
+            self._stored[peer] = max(upto, self._stored.get(peer, START))
+
+    def miss(self, peer: str, now: float) -> None:
+        """One of the term was lost."""
+        if peer in self._in_step:
+            self._in_step[peer] = False
+            self._missing.setdefault(peer, now)
+            self._avoided[peer] = now + self._again_s
+
+    def is_missing(self, peer: str) -> bool:
+        return peer in self._missing
+
+    def missing_since(self, before: float) -> Sequence[str]:
+        """Who has been missing since then or longer."""
+        return [peer for peer, since in self._missing.items() if since <= before]
+
+    def ship_again(self, now: float) -> list[Effect]:
+        """To those that are missing, now and then."""
+        due = [peer for peer in self._missing if self._avoided.get(peer, now) <= now]
+        for peer in due:
+            self._avoided[peer] = now + self._again_s
+        return [Ship(peer, self.number) for peer in due]

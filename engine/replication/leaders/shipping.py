@@ -1,0 +1,161 @@
+"""The leader's side of replication: bring a replica into step, then send what the journal grows by.
+
+    leader                                   replica
+    Follow(term)                  -->
+                                   <--     ReplicaState: what it has
+    Plan                           -->
+    [epochs of both logs]          -->     only where its journal is not a beginning of ours
+    Part, Part, ...                -->
+                                   <--     Stored, Stored, ...
+    Join                           -->
+                                   <--     Stored(joined): on its disk, it belongs to the term
+    Part, Part, ... (or an empty one as a sign of life)
+
+Parts are whole entries of the journal's file, as many as are there: posts that come while one part
+is under way make up the next.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import trio
+
+from engine.replication.leaders.election import BEATS
+from engine.replication.leaders.events import InStep, StoredAt
+from engine.replication.leaders.keeper import Keeper
+from engine.replication.leaders.messages import (
+    FOLLOW,
+    Follow,
+    Join,
+    Part,
+    Plan,
+    ReplicaState,
+    Shipped,
+    Stored,
+)
+from engine.streams.cursors import Cursor
+from engine.streams.feed import Feed
+from engine.streams.journal import START, Position
+from engine.streams.leader import Leader
+from engine.streams.log import StreamLog
+from engine.streams.source import Source
+from overlay.concurrency import until_one_ends
+from overlay.errors import ConflictError, UnavailableError
+from overlay.identity import parse_peer_id
+from overlay.rpc import Duplex, EndOfCall
+
+PART_BYTES: Final = 512 * 2**10
+"""Of the journal in one message, about: many small posts, or one."""
+
+PARTS_AHEAD: Final = 32
+"""Parts that a replica has not answered: bounds what it holds for us."""
+
+
+async def ship(keeper: Keeper, peer: str, term_number: int) -> None:
+    """Until the call ends.
+
+    Raises:
+        MedusaError: why it did.
+    """
+    try:
+        with trio.fail_after(keeper.around.quiet_s):
+            connection = await keeper.around.overlay.connect(parse_peer_id(peer))
+    except trio.TooSlowError:
+        raise UnavailableError("it cannot be reached") from None
+    async with connection.open(FOLLOW, Follow(keeper.name, term_number)) as duplex:
+        try:
+            await _Ship(keeper, peer, term_number, duplex).run()
+        except EndOfCall:
+            raise UnavailableError("it has left") from None
+
+
+class _Ship:
+    def __init__(self, keeper: Keeper, peer: str, term_number: int, duplex: Duplex) -> None:
+        self._keeper = keeper
+        self._peer = peer
+        self._term_number = term_number
+        self._duplex = duplex
+        self._at: Position = START
+        self._ahead = trio.Semaphore(PARTS_AHEAD)
+        self._beat_s = keeper.around.quiet_s / BEATS
+
+    @property
+    def _leader(self) -> Leader:
+        return self._keeper.logs.leader
+
+    async def run(self) -> None:
+        has, _ = await self._duplex.receive(ReplicaState)
+        async with self._leader.at_rest():
+            await self._catch_up(has)
+        await self._duplex.send(Shipped(Join()))
+        stored = Stored(START)
+        while not stored.joined:
+            stored, _ = await self._duplex.receive(Stored)
+        await self._keeper.feed(InStep(self._peer, self._term_number, stored.upto))
+        await until_one_ends(self._send_on, self._take_answers)
+
+    async def _catch_up(self, has: ReplicaState) -> None:
+        leader = self._leader
+        source, late = leader.source, leader.late_source
+        at = _continues(has, source)
+        log, late_log = leader.log, leader.late_log
+        plan = Plan(at is None, log.boundary, late_log.boundary, *leader.whole_from, leader.revised)
+        if at is None and self._keeper.is_leader:
+            raise ConflictError("its journal is not that of this term")
+        await self._duplex.send(plan)
+        if at is None:
+            if leader.revisions_log is not None:
+                await self._send_log(leader.revisions_log, has.revisions_boundary)
+            await self._send_log(log, has.boundary)
+            await self._send_log(late_log, has.late_boundary)
+            await self._send_journal(late, (late.segments[0][0], 0), late=True)
+            at = (source.segments[0][0], 0)
+        await self._send_journal(source, at, late=False)
+
+    async def _send_log(self, log: StreamLog, after: int) -> None:
+        after = max(after, log.whole_from)
+        await Feed(Cursor(log, after), log.boundary).send(self._duplex)
+
+    async def _send_journal(self, source: Source, at: Position, *, late: bool) -> None:
+        """Nobody writes to it meanwhile."""
+        while at < source.position:
+            at, data = source.read(at, PART_BYTES)
+            await self._duplex.send(Shipped(Part(at, START, late)), data)
+            at = (at[0], at[1] + len(data))
+        if not late:
+            self._at = at
+
+    async def _send_on(self) -> None:
+        while True:
+            with trio.move_on_after(self._beat_s):
+                await self._leader.wait_grown(self._at)
+            await self._ahead.acquire()
+            self._at, data = await self._leader.read(self._at, PART_BYTES)
+            committed = self._keeper.election.committed
+            part = Part(self._at, committed, False, *self._leader.starts)
+            await self._duplex.send(Shipped(part), data)
+            self._at = (self._at[0], self._at[1] + len(data))
+
+    async def _take_answers(self) -> None:
+        while True:
+            stored, _ = await self._duplex.receive(Stored)
+            if stored.trouble:
+                self._keeper.trouble = f"{self._peer[:8]}: {stored.trouble}"
+                continue
+            self._ahead.release()
+            await self._keeper.feed(StoredAt(self._peer, self._term_number, stored.upto))
+
+
+def _continues(has: ReplicaState, source: Source) -> Position | None:
+    """Where the replica's journal ends in ours; None: it is not a beginning of ours.
+
+    Segments of one number and term were written by one leader: one is a beginning of the other.
+    """
+    if not has.joined or not has.segments:
+        return None
+    last = has.segments[-1]
+    for number, term_number, length in source.segments:
+        if (number, term_number) == (last.number, last.term_number) and last.length <= length:
+            return number, last.length
+    return None

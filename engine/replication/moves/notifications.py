@@ -1,0 +1,114 @@
+"""Telling workers what they are: once each, and again until they have heard it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, TypeAlias
+
+import trio
+
+from engine.objects.definitions import AlteredOutput
+from engine.objects.schema import BEGINNING
+from engine.replication.copy import Copy
+from engine.replication.moves.messages import Activate, Release, Released
+from engine.replication.moves.placements import Placement
+from engine.streams.messages import Done
+from overlay.errors import MedusaError, UnavailableError
+from overlay.identity import parse_peer_id
+from overlay.killpoints import KillPoint, kill_point
+from overlay.node import Overlay
+
+CALL_S: Final = 10.0
+"""Patience with one call to a worker, seconds."""
+
+AGAIN_S: Final = 0.1
+"""Between two tries to tell a worker that is waited for, seconds."""
+
+
+Altered: TypeAlias = dict[str, AlteredOutput]
+
+News: TypeAlias = tuple[str, int, tuple[tuple[str, AlteredOutput], ...] | None]
+"""What a worker is told once: that it is, and how its output was altered; None: it is no more."""
+
+
+class Notifier:
+    """Remembers who has heard what.
+
+    Args:
+        altered: how the outputs of a task's query were altered.
+    """
+
+    def __init__(self, overlay: Overlay, altered: Callable[[Copy], Altered]) -> None:
+        self._overlay = overlay
+        self._altered = altered
+        self._told: set[News] = set()
+        self._telling: set[str] = set()
+
+    def untold(self, placed: Copy) -> list[Placement]:
+        """Of the last two placements, those whose worker does not know yet what it is."""
+        return [
+            placement
+            for placement in placed.placements[-2:]
+            if placement.term.holder and self._news(placed, placement) not in self._told
+        ]
+
+    async def tell(self, placed: Copy) -> None:
+        """Once at a time; to be repeated while any are untold."""
+        if placed.name in self._telling:
+            return
+        self._telling.add(placed.name)
+        try:
+            for placement in self.untold(placed):
+                with suppress(MedusaError):
+                    news = self._news(placed, placement)
+                    reached = await self._tell_one(placed, placement)
+                    placed.given = max(placed.given, reached)
+                    self._told.add(news)
+        finally:
+            self._telling.discard(placed.name)
+
+    async def until_told(self, placed: Copy) -> None:
+        """Returns once no former worker can still take itself for the task's worker, so that
+        `Copy.given` says all.
+
+        Raises:
+            UnavailableError: one lives and has not heard it yet.
+        """
+        with trio.move_on_after(CALL_S):
+            await self.tell(placed)
+            while self._unheard(placed):
+                await trio.sleep(AGAIN_S)
+                await self.tell(placed)
+        left = self._unheard(placed)
+        if not left:
+            return
+        raise UnavailableError(
+            f"{placed.name}: peer {left[0].term.holder[:8]} has not heard yet that it does not "
+            "compute it any more; try again"
+        )
+
+    def _unheard(self, placed: Copy) -> list[Placement]:
+        """Of those untold, the ones whose worker lives."""
+        gossip, peers = self._overlay.gossip, self._overlay.peers
+        named = [(each, parse_peer_id(each.term.holder)) for each in self.untold(placed)]
+        return [each for each, peer in named if peers.get(peer) and not gossip.health(peer).gone]
+
+    def _news(self, placed: Copy, placement: Placement) -> News:
+        works = placement.until is None
+        altered = tuple(sorted(self._altered(placed).items())) if works else None
+        return placed.name, placement.term.number, altered
+
+    @kill_point(KillPoint.MOVE_TELL_PRODUCER)
+    async def _tell_one(self, placed: Copy, placement: Placement) -> int:
+        """How far a worker had come that is none any more."""
+        connection = await self._overlay.connect(parse_peer_id(placement.term.holder))
+        if placement.until is None:
+            activate = Activate(
+                placed.name, placement.term.number, placement.term.since, self._altered(placed)
+            )
+            await connection.call("task.activate", activate, Done, timeout_s=CALL_S)
+            return BEGINNING
+        release = Release(placed.name, placement.term.number, placement.until, placement.term.since)
+        answer = await connection.call("task.release", release, Released, timeout_s=CALL_S)
+        return answer.reached

@@ -1,0 +1,78 @@
+"""Peers that had a part in a query, and may not know that they have none any more.
+
+As long as the query stays as it is that is harmless: on the other side of a split such a peer
+computes the same (ADR 8). Before it is modified each of them must have let go of it (ADR 13).
+"""
+
+from __future__ import annotations
+
+from engine.objects.schema import BEGINNING
+from engine.replication.queries import QueryHost
+from engine.replication.query_copy import QueryCopy
+from engine.replication.replicas.asking import dismiss
+from engine.replication.replicas.watch import PARTED_S
+from overlay.errors import MedusaError, UnavailableError
+from overlay.identity import parse_peer_id
+
+
+class FormerMembers:
+    """Those of the queries whose primary this peer is."""
+
+    def __init__(self, queries: QueryHost) -> None:
+        self._overlay = queries.shop.overlay
+        self._queries = queries
+
+    def part_from(self, running: QueryCopy, peer: str) -> None:
+        """It may take itself for the secondary yet, or come to do so: written down."""
+        parted = running.stored.parted_from(peer)
+        if parted != running.stored.parted:
+            self._queries.write(running, parted=parted)
+
+    async def settle(self, running: QueryCopy, *, alone: bool) -> dict[str, int]:
+        """Have all of them let go of it, until it is written down that they have. A secondary is
+        none of them.
+
+        Args:
+            alone: those that cannot be told are gone for good, as the user says.
+
+        Returns:
+            by stream, how far they have given it out, microseconds.
+
+        Raises:
+            UnavailableError: one cannot be told, or may still give out results.
+        """
+        given: dict[str, int] = {}
+        left: list[str] = []
+        for peer in running.stored.parted:
+            try:
+                theirs = await self._dismiss(running, peer)
+            except MedusaError:
+                left.append(peer)
+                continue
+            for stream, boundary in theirs.items():
+                given[stream] = max(given.get(stream, BEGINNING), boundary)
+        if left and not alone:
+            raise UnavailableError(
+                f"{running.name}: {_listed(left)} had a part in it and cannot be reached; on the "
+                "other side of a split it may go on with the query as it is. Try again when it "
+                "is back; or, if it is gone for good, with --alone"
+            )
+        if left and (wait_s := running.wait_s(PARTED_S)) > 0:
+            raise UnavailableError(
+                f"{running.name}: a peer that stood by for it may still give out results; "
+                f"try again in {wait_s + 1:.0f} s"
+            )
+        return given
+
+    async def _dismiss(self, running: QueryCopy, peer: str) -> dict[str, int]:
+        """
+        Raises:
+            MedusaError: it cannot be told, or has the query all the same.
+        """
+        if self._overlay.gossip.health(parse_peer_id(peer)).gone:
+            raise UnavailableError("it is gone")
+        return (await dismiss(self._overlay, peer, running.name, running.stored.term.number)).given
+
+
+def _listed(peers: list[str]) -> str:
+    return ", ".join(peer[:8] for peer in peers[:4])

@@ -1,0 +1,29 @@
+"""For how long one peer has had of a stream what another has not."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+MAX_PASSED: Final = 512
+"""Boundaries whose time is remembered: more than the keep-ups of a long bound."""
+
+
+class Lag:
+    """Of the clock, since a stream's own time may run as fast as it likes."""
+
+    def __init__(self) -> None:
+        self._passed: deque[tuple[int, float]] = deque(maxlen=MAX_PASSED)
+
+    def note(self, boundary: int, now: float) -> None:
+        """Ours is there by now. boundary: microseconds. now: on any clock, seconds; the same for
+        all calls."""
+        if not self._passed or self._passed[-1][0] < boundary:
+            self._passed.append((boundary, now))
+
+    def over(self, boundary: int, now: float) -> float:
+        """For how long we have had what follows `boundary`, where the other is, seconds; 0.0 where
+        we have not. It does not go back: what it has had is forgotten."""
+        while self._passed and self._passed[0][0] <= boundary:
+            self._passed.popleft()
+        return now - self._passed[0][1] if self._passed else 0.0

@@ -1,0 +1,447 @@
+"""A source stream at its leader: the source, its log, and those of its late tuples, under trio.
+
+`open_leader` is all that a peer needs: post, advance now and then, and read the logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import trio
+
+from engine.objects.definitions import StreamDefinition
+from engine.objects.schema import BEGINNING, END, Schema
+from engine.streams.acceptance import Offsets, Writer
+from engine.streams.entries import Bytes
+from engine.streams.epochs import EpochDamagedError
+from engine.streams.journal import Position
+from engine.streams.log import StreamLog
+from engine.streams.messages import Posted
+from engine.streams.recent import RECENT_BYTES, SharedMemory
+from engine.streams.replica import Replica
+from engine.streams.revisions.columns import revisions_schema
+from engine.streams.revisions.revising import Revising
+from engine.streams.source import Source
+from engine.streams.source_config import SourceConfig
+from engine.streams.sources import open_sources
+from overlay.concurrency import Watched
+from overlay.errors import InvalidInputError, UnavailableError
+from overlay.killpoints import KillPoint, kill_point
+
+_INLINE_BYTES: Final = 16 * 2**10
+"""A post below this is handled at once (tens of microseconds); above, in a worker thread."""
+
+_PATIENCE_S: Final = 1.0
+"""How long a post waits for a log that is behind, seconds; then it goes on, or is refused."""
+
+
+class Leader:
+    """
+    Attributes:
+        log: the stream. late_log: its late tuples, in order of arrival.
+        revisions_log: its revisions, where it takes any.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        log: StreamLog,
+        late: Source,
+        late_log: StreamLog,
+        revisions_log: StreamLog | None = None,
+    ) -> None:
+        self.revisions_log = revisions_log
+        self._source = source
+        self._late = late
+        self._lock = trio.Lock()
+        order: AbstractAsyncContextManager[None] = nullcontext()
+        self._order = order if revisions_log is None else trio.Lock()
+        self._advancing = trio.Lock()
+        self.log = log
+        self.late_log = late_log
+        self._ready = Watched(source.ready)
+        self._grown = Watched(source.position)
+        self._retired = False
+
+    @property
+    def boundary(self) -> int:
+        """The stream's; the log's follows by `advance`."""
+        return self._source.boundary
+
+    @property
+    def late_rows(self) -> int:
+        """Tuples that came late since this process started."""
+        return self._source.waiting.late_rows
+
+    @property
+    def pending_rows(self) -> int:
+        """Tuples that wait for the boundary to pass them."""
+        return self._source.waiting.pending.rows
+
+    @property
+    def pending_bytes(self) -> int:
+        return self._source.waiting.pending.bytes
+
+    @property
+    def source(self) -> Source:
+        """Not to be called while a post is under way: see `exclusive`."""
+        return self._source
+
+    @property
+    def replica(self) -> Replica:
+        """What changes `source` besides posts, of a stream with replicas."""
+        return Replica(self._source)
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """What is missing of it, for people, as far as it is known by now."""
+        logs = [text for log in self.logs for text in log.lost]
+        return (*logs, *self._late.lost, *self._source.lost)
+
+    @property
+    def cut_off(self) -> tuple[str, ...]:
+        """See `Source.cut_off`."""
+        return (*self._late.cut_off, *self._source.cut_off)
+
+    @property
+    def logs(self) -> tuple[StreamLog, ...]:
+        """Its logs: that of its revisions first, which is never behind."""
+        return (*self.logs_beside[1:], self.log, self.late_log)
+
+    @property
+    def logs_beside(self) -> tuple[StreamLog, ...]:
+        """That of its late tuples, and of its revisions if it takes any."""
+        revisions = () if self.revisions_log is None else (self.revisions_log,)
+        return (self.late_log, *revisions)
+
+    @property
+    def starts(self) -> tuple[int, int, int]:
+        """The boundaries from which the stream is here, its late tuples and its revisions."""
+        revisions = BEGINNING if self.revisions_log is None else self.revisions_log.start
+        return self.log.start, self.late_log.start, revisions
+
+    @property
+    def whole_from(self) -> tuple[int, int, int]:
+        """As `starts`: from there on nothing of them is lost."""
+        revisions = BEGINNING if self.revisions_log is None else self.revisions_log.whole_from
+        return self.log.whole_from, self.late_log.whole_from, revisions
+
+    @property
+    def revised(self) -> int:
+        """So far its revisions are in their log, microseconds."""
+        return BEGINNING if self.revisions_log is None else self.revisions_log.boundary
+
+    @property
+    def late_source(self) -> Source:
+        """As `source`."""
+        return self._late
+
+    async def post(
+        self,
+        writer: Writer,
+        sequence: int,
+        body: Bytes = b"",
+        *,
+        boundary: int | None = None,
+        end: bool = False,
+        offsets: Offsets | None = None,
+        now: float,
+    ) -> Posted:
+        """See `Source.post`. Posts of one producer must be handed in one after the other.
+
+        Waits a while where posts come quicker than the log takes them.
+        """
+        if self._source.crowded:
+            with trio.move_on_after(_PATIENCE_S):
+                await self.log.wait_beyond(self.log.boundary)
+
+        def accept() -> Posted:
+            post = partial(self._source.post, boundary=boundary, end=end, offsets=offsets)
+            return post(writer, sequence, body, now=now)
+
+        async with self._order, self._lock:
+            self._check_open()
+            if len(body) < _INLINE_BYTES:
+                posted = accept()
+            else:
+                posted = await trio.to_thread.run_sync(accept)
+        self._tell()
+        return posted
+
+    async def revise(
+        self,
+        writer: Writer,
+        sequence: int,
+        body: Bytes,
+        *,
+        history_us: int,
+        boundary: int | None = None,
+        end: bool = False,
+        offsets: Offsets | None = None,
+        now: float,
+    ) -> Posted:
+        """See `Revising.revise`; in order with the posts of that producer. Posts wait while
+        it is looked up; replicas and logs go on.
+
+        Raises:
+            InvalidInputError: the stream takes no revisions.
+            UnavailableError: what it is about was found damaged; what is whole is left next time.
+        """
+        if self.revisions_log is None:
+            raise InvalidInputError("the stream takes no revisions: its schema declares no key")
+        async with self._order:
+            with ExitStack() as pinned:
+                async with self._lock:
+                    self._check_open()
+                    revising = Revising(self._source)
+                    if (posted := self._source.known(writer, sequence, offsets)) is not None:
+                        return posted
+                    here = pinned.enter_context(revising.here(self.log, self.revisions_log))
+                try:
+                    looked_up = await trio.to_thread.run_sync(revising.look_up, body, here)
+                except EpochDamagedError as error:
+                    self.log.find_damaged(error.path)
+                    self.revisions_log.find_damaged(error.path)
+                    raise UnavailableError("a part of its history is damaged: try again") from error
+            async with self._lock:
+                revise = partial(Revising(self._source).revise, writer, sequence, looked_up)
+                revise = partial(revise, history_us=history_us, offsets=offsets)
+                accept = partial(revise, boundary=boundary, end=end, now=now)
+                posted = await trio.to_thread.run_sync(accept)
+        self._tell()
+        return posted
+
+    @property
+    def definition(self) -> StreamDefinition | None:
+        """See `Source.definition`."""
+        return self._source.definition
+
+    async def alter(self, definition: StreamDefinition) -> None:
+        """See `Source.alter`."""
+        async with self.exclusive():
+            await trio.to_thread.run_sync(self._source.alter, definition)
+
+    @property
+    def end_is_logged(self) -> bool:
+        """Whether the log has the stream's end, so that readers see it."""
+        return all(log.boundary == END for log in self._logs_that_end)
+
+    @property
+    def _logs_that_end(self) -> list[StreamLog]:
+        return [log for log in (self.log, self.revisions_log) if log is not None]
+
+    async def reopen(self, term_number: int | None = None) -> None:
+        """Let the stream go on although it has ended; nobody has seen its end.
+
+        Args:
+            term: where it has replicas: as the leader of that one, see `Replica.lead`.
+
+        Raises:
+            UnavailableError: its end is not in the log yet, or somebody is reading there.
+            StorageError: the disk does not take it; it has ended still.
+        """
+        async with self.at_rest():
+            if not self.end_is_logged:
+                raise UnavailableError("its end is not in its log yet: try again")
+            boundary = self._source.goes_on_from(self.log.before_end)
+            self._shorten(boundary)  # a crash after it: the end that the journal has comes again
+            if term_number is None:
+                await trio.to_thread.run_sync(self._source.reopen, boundary)
+            else:
+                lead = partial(self.replica.lead, term_number, reopened=boundary)
+                await trio.to_thread.run_sync(lead)
+
+    def heed_reopening(self, at: Position, data: Bytes) -> None:
+        """Before a replica follows what begins a segment, `at_rest`: its logs may have an end that
+        the stream does not have any more.
+
+        Raises:
+            DecodeError: it is not what a leader sends there. UnavailableError: somebody is reading
+                there. StorageError: the disk does not take it.
+        """
+        boundary = self.replica.reopened_by(at, data)
+        if boundary is not None:
+            self._shorten(boundary)
+
+    def _shorten(self, boundary: int) -> None:
+        """The logs have no end any more."""
+        try:
+            for log in self._logs_that_end:
+                if log.boundary == END:
+                    log.reopen(boundary)
+        finally:
+            self._source.shortened(boundary, self.log.boundary, self.revised)
+
+    @kill_point(KillPoint.SOURCE_RETIRE)
+    async def retire(self) -> None:
+        """Take no posts any more: the stream is about to go. Returns once none is under way."""
+        async with self._order, self._lock:
+            self._retired = True
+
+    def _check_open(self) -> None:
+        if self._retired:
+            raise UnavailableError("the stream is not here any more: send it again")
+
+    async def settle(self, upto: Position, now: float) -> None:
+        """All replicas have everything before `upto`; see `Replica.settle`."""
+        async with self.exclusive():
+            self.replica.settle(upto, now)
+
+    async def read(self, at: Position, limit: int) -> tuple[Position, bytes]:
+        """A part of the journal; see `Journal.read`."""
+        async with self._lock:
+            return self._source.read(at, limit)
+
+    async def wait_grown(self, beyond: Position) -> None:
+        """Returns once the journal has more than that."""
+        await trio.lowlevel.checkpoint()
+        await self._grown.until(lambda _: self._source.position > beyond)
+
+    @asynccontextmanager
+    async def exclusive(self) -> AsyncIterator[None]:
+        """No post goes through meanwhile, and no file of the journal changes."""
+        async with self._lock:
+            yield
+        self._tell()
+
+    @asynccontextmanager
+    async def at_rest(self) -> AsyncIterator[None]:
+        """And no epoch is cut."""
+        async with self._advancing, self.exclusive():
+            yield
+
+    def replace(self, source: Source, late: Source) -> None:
+        """Go on with other journals over the same logs, `at_rest`; ours are closed."""
+        self._source.close()
+        self._late.close()
+        self._source, self._late = source, late
+
+    def _tell(self) -> None:
+        if self._source.ready > self.log.boundary:
+            self._ready.set(self._source.ready)
+        self._grown.set(self._source.position)
+
+    async def wait_ready(self) -> None:
+        """Returns once a post has moved the boundary beyond the log's: `advance` has work."""
+        await trio.lowlevel.checkpoint()
+        await self._ready.until(lambda _: self._source.ready > self.log.boundary)
+
+    async def advance(self, now: float, *, may_leap: bool = True) -> bool:
+        """Moves what is ready now into the logs, in several epochs if it is much; whether any was.
+        Args: see `Source.tick`.
+
+        Raises:
+            StorageFullError: nothing is lost; call again when there is room.
+        """
+        async with self._advancing:
+            async with self._lock:
+                self._source.tick(now, may_leap=may_leap)
+            self._tell()
+            await self._advance_revisions()
+            moved = await self._advance(self._source, self.log)
+            return await self._advance(self._late, self.late_log) or moved
+
+    def close(self) -> None:
+        """Closes the files and wakes the logs' readers; what is pending stays in the journal."""
+        self._source.close()
+        self._late.close()
+        for log in self.logs:
+            log.close()
+
+    async def _advance_revisions(self) -> None:
+        """Before the stream itself: whoever has that up to a boundary finds the revisions there."""
+        log = self.revisions_log
+        if log is None:
+            return
+        source = self._source
+        assert source.revisions is not None, "it has a log of revisions"
+        async with self._lock:
+            cut = source.revisions.cut(source.ready)
+        if cut is not None:
+            upto, table = cut
+            if log.boundary < upto:
+                await log.commit(upto, table)
+            async with self._lock:
+                source.revisions.commit(upto)
+
+    async def _advance(self, source: Source, log: StreamLog) -> bool:
+        ready = source.ready
+        moved = False
+        while log.boundary < ready or source.has_cut:
+            async with self._lock:
+                cut = source.cut()
+            if cut is None:
+                break
+            upto, table = cut
+            # A cancelled call may have left after the commit: then only the source is behind.
+            if log.boundary < upto:
+                await log.commit(upto, table)
+            async with self._lock:
+                source.committed(upto)
+            moved = True
+        return moved
+
+
+@asynccontextmanager
+async def open_leader(
+    folder: Path,
+    name: str,
+    schema: Schema,
+    config: SourceConfig,
+    *,
+    history_us: int,
+    recent_bytes: int = RECENT_BYTES,
+    shared: SharedMemory | None = None,
+    journal: int = 0,
+    now: float,
+) -> AsyncIterator[Leader]:
+    """A source stream in `folder` (`log`, `journal`, `late`, `late-journal`, and `revisions` where
+    its schema has a key).
+
+    Args:
+        journal: tells its journals from others of the stream; 0: there are none.
+        now: seconds since the epoch.
+
+    Raises:
+        InternalError: its files are damaged. StorageFullError: no room to begin.
+    """
+    shared = shared or SharedMemory()
+
+    def open_log(name: str, columns: pa.Schema, in_memory: int = 2**20) -> StreamLog:
+        return StreamLog.open(
+            folder / name,
+            columns,
+            history_us=history_us,
+            recent_bytes=in_memory,
+            shared=shared,
+            durable=config.durable,
+        )
+
+    def open_all() -> Leader:
+        log = open_log("log", schema.source, recent_bytes)
+        late_log = open_log("late", schema.source)
+        revisions_log = None
+        if schema.key:
+            revisions_log = open_log("revisions", revisions_schema(schema, source=True).source)
+        source, late = open_sources(
+            folder,
+            name,
+            schema,
+            config,
+            committed=(log.boundary, late_log.boundary),
+            revised=BEGINNING if revisions_log is None else revisions_log.boundary,
+            journal=journal,
+            now=now,
+        )
+        return Leader(source, log, late, late_log, revisions_log)
+
+    leader = await trio.to_thread.run_sync(open_all)
+    try:
+        yield leader
+    finally:
+        leader.close()

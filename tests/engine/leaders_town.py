@@ -1,0 +1,77 @@
+"""Peers of one participant, for streams with replicas: who is leader, and what each keeps."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from engine_peers import Place, Town, open_town, until
+
+from engine.replication.leaders.keeper import Keeper
+from engine.streams.stream_state import Role, StreamState
+from overlay.errors import MedusaError, UnavailableError
+
+QUIET_S = 0.4
+
+
+@asynccontextmanager
+async def siblings(
+    folder: Path, count: int = 3, **engine: float
+) -> AsyncIterator[tuple[Town, list[Place]]]:
+    async with open_town(folder, home_silence_s=QUIET_S, **engine) as town:
+        yield town, await town.settle_all(*["mit.edu"] * count)
+
+
+def keeper(place: Place, stream: str) -> Keeper:
+    found = place.up.engine.leaders.get(stream)
+    assert found is not None
+    return found
+
+
+def state_at(place: Place, stream: str) -> StreamState:
+    """What it keeps as a voter."""
+    state = keeper(place, stream).logs.state
+    assert state is not None, "a witness has no journal"
+    return state
+
+
+def replicas_of(places: list[Place], stream: str, home: Place) -> list[Place]:
+    """The others of the term that its leader knows of."""
+    term = keeper(home, stream).election.ballot.term
+    assert term is not None
+    return [place for place in places if place.peer is not None and place.id in term.replicas]
+
+
+def serves_as_leader(place: Place, stream: str) -> bool:
+    """It has been confirmed, and its logs are open to readers: that takes a turn more."""
+    its = keeper(place, stream)
+    return its.is_leader and its.logs.state is not None and its.logs.state.role is Role.SOURCE
+
+
+def home_of(places: list[Place], stream: str) -> Place | None:
+    at_home = [p for p in places if p.peer is not None and serves_as_leader(p, stream)]
+    return max(at_home, key=lambda p: keeper(p, stream).election.number) if at_home else None
+
+
+async def new_leader(places: list[Place], stream: str, besides: Place | None = None) -> Place:
+    await until(lambda: (home := home_of(places, stream)) is not None and home is not besides)
+    found = home_of(places, stream)
+    assert found is not None
+    return found
+
+
+async def once_confirmed(
+    call: Callable[[str], Awaitable[None]], stream: str, *also: type[MedusaError]
+) -> None:
+    """A leader whose voters have not answered lately asks for patience. also: other errors that
+    pass."""
+
+    async def is_done() -> bool:
+        try:
+            await call(stream)
+        except (UnavailableError, *also):
+            return False
+        return True
+
+    await until(is_done)

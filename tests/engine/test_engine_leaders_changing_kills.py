@@ -1,0 +1,162 @@
+"""Three real peers, and streams with replicas that are reopened or deleted: leaders are killed with
+-9 before that or in the middle, and asked again it is done, everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+import trio
+from crashing_peer import Order
+from deadline import DEADLINE_S
+from engine_peers import rows, schema_of, to_the_end, until
+from kill_sweeps import DELETING_LEADERS, REOPENING_LEADERS
+from killed_leaders import PARTICIPANT, QUIET_S, STREAM, stable_leader
+from killed_peers import Victim, let_crash
+from leaders_town import once_confirmed
+from msgspec import structs
+from revised_streams import deletions
+
+from engine.objects.definitions import StreamDefinition
+from overlay.errors import ConflictError, NotFoundError, UnavailableError
+from testnet.kit.peers import CONFIG, Peer, open_federation
+from tools.client.async_client import AsyncMedusaClient, open_medusa
+
+SCHEMA = structs.replace(schema_of(PARTICIPANT), key=("t",))
+
+
+@pytest.fixture(autouse=True)
+def _crashing_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    let_crash(tmp_path, monkeypatch)
+
+
+async def reopen(client: AsyncMedusaClient) -> None:
+    await once_confirmed(client.reopen_stream, STREAM)
+
+
+async def end(client: AsyncMedusaClient, number: int) -> None:
+    """With a tuple before it, and a revision of that."""
+    time = 10 * number
+    await client.post_event(STREAM, rows([(time, number)]), boundary=time)
+    assert await client.post_revisions(STREAM, deletions([time])) == []
+    await client.post_event(STREAM, None, end=True)
+    await client.flush()
+
+
+@asynccontextmanager
+async def three() -> AsyncIterator[tuple[list[Peer], AsyncMedusaClient]]:
+    """Peers of one participant, and a client of all of them; the schema is there."""
+    async with open_federation() as federation:
+        engine = f"[engine]\nepoch_s = 0.05\nhome_silence_s = {QUIET_S}\nlease_s = 2.0\n"
+        federation.config = CONFIG + engine
+        voters = [await federation.found(PARTICIPANT)]
+        voters += [await federation.admit_sibling(voters[0]) for _ in range(2)]
+        for peer in voters:
+            await peer.ready()
+        await federation.together()
+        folders = [peer.home.folder for peer in voters]
+        async with open_medusa(folders[0], also=folders[1:]) as client:
+            await client.create_schema(SCHEMA)
+            yield voters, client
+
+
+async def reopened_while_killing(steps: list[Order]) -> None:
+    async with three() as (voters, client):
+        await client.create_stream(StreamDefinition(STREAM, SCHEMA.name, k_safety=1))
+        with trio.fail_after(DEADLINE_S * (1 + len(steps))):
+            await end(client, 1)
+            home = await stable_leader(voters)
+            await home.kill_9()  # between the end and the reopening
+            second = await stable_leader(voters)
+            assert second is not home
+            with pytest.raises(UnavailableError):  # it may have told somebody
+                await client.reopen_stream(STREAM)
+            await start(home)
+            await reopen(client)
+            for number, step in enumerate(steps, 2):
+                await end(client, number)
+                victim = Victim(await stable_leader(voters))
+                victim.arm(step)
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(reopen, client)
+                    await victim.revive()
+            last = len(steps) + 2
+            await end(client, last)
+            found = await to_the_end(client.subscribe(STREAM))
+            assert found == [(10 * number, number) for number in range(1, last + 1)]
+            with pytest.raises(ConflictError, match="was told a subscriber of"):
+                await reopen(client)
+            beside = [epoch.table async for epoch in client.subscribe(f"{STREAM}/revisions")]
+            assert sum(table.num_rows for table in beside) == last
+
+
+async def deleted_while_killing(steps: list[Order]) -> None:
+    async with three() as (voters, client):
+        for number, step in enumerate(steps):
+            stream = f"medusa://{PARTICIPANT}/d{number}"
+            with trio.fail_after(DEADLINE_S):
+                await client.create_stream(StreamDefinition(stream, SCHEMA.name, k_safety=1))
+                await client.post_event(stream, rows([(10, 1)]), boundary=10)
+                assert await client.post_revisions(stream, deletions([10])) == []
+                await client.flush()
+                victim = Victim(await stable_leader(voters, stream))
+                victim.arm(step)
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(delete, client, stream)
+                    await victim.revive()
+                for peer in voters:
+                    await gone(peer, stream)
+
+
+async def delete(client: AsyncMedusaClient, stream: str) -> None:
+    with suppress(NotFoundError):
+        await once_confirmed(client.delete_stream, stream, ConflictError)
+
+
+async def gone(peer: Peer, stream: str) -> None:
+    """Its files, and what it says of the stream in the catalog."""
+    folders = peer.home.data / "streams"
+    path = stream.rpartition("/")[2]
+    async with open_medusa(peer.home.folder) as client:
+
+        async def is_gone() -> bool:
+            listed = (await client.list_objects()).names.get("stream", ())
+            left = [each for each in listed if each.startswith(stream)]
+            left += [each.name for each in folders.glob(f"*,{path}[@,]*")]
+            return not left
+
+        await until(is_gone)
+
+
+async def start(peer: Peer) -> None:
+    await peer.start()
+    await peer.ready()
+
+
+@pytest.mark.process
+async def test_a_home_that_is_killed_between_its_end_and_its_reopening() -> None:
+    await reopened_while_killing([])
+
+
+@pytest.mark.process
+async def test_a_home_that_is_killed_while_it_reopens() -> None:
+    await reopened_while_killing(REOPENING_LEADERS[2:5:2])
+
+
+@pytest.mark.process
+async def test_a_home_that_is_killed_while_it_deletes() -> None:
+    await deleted_while_killing([DELETING_LEADERS[0], DELETING_LEADERS[4]])
+
+
+@pytest.mark.soak
+@pytest.mark.process
+async def test_homes_that_are_killed_wherever_they_delete() -> None:
+    await deleted_while_killing(DELETING_LEADERS)
+
+
+@pytest.mark.soak
+@pytest.mark.process
+async def test_homes_that_are_killed_wherever_they_reopen() -> None:
+    await reopened_while_killing(REOPENING_LEADERS)

@@ -1,0 +1,314 @@
+"""Who is leader of a stream with replicas: whatever the network does, one at a time, with it
+all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from leaders_model import QUIET_S, Node, World
+
+from engine.replication.leaders.ballot import (
+    Ballot,
+    SourceTerm,
+    install,
+    may_succeed,
+    promise,
+    without_future,
+)
+from engine.replication.leaders.events import Called, Keep, Received, Send, Tick
+from engine.replication.leaders.messages import AskVote, Install, Installed, Vote
+from engine.replication.leaders.voter import Role
+
+
+class Electors(RuleBasedStateMachine):
+    """Three voters (k=1) or five (k=2)."""
+
+    k = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World(self.k, Random(1))
+        self.unanswered: list[str] = []
+
+    def node(self, index: int) -> Node:
+        names = sorted(self.world.nodes)
+        return self.world.nodes[names[index % len(names)]]
+
+    @rule(index=st.integers(0, 4))
+    def crash(self, index: int) -> None:
+        self.unanswered += self.node(index).pending
+        self.world.crash(self.node(index))
+
+    @rule(index=st.integers(0, 4))
+    def start(self, index: int) -> None:
+        if self.node(index).election is None:
+            self.world.start(self.node(index))
+
+    @rule(one=st.integers(0, 4), other=st.integers(0, 4), cut=st.booleans())
+    def link(self, one: int, other: int, cut: bool) -> None:
+        pair = frozenset((self.node(one).name, self.node(other).name))
+        (self.world.cut.add if cut else self.world.cut.discard)(pair)
+
+    @rule(index=st.integers(0, 10**6), again=st.booleans())
+    def deliver(self, index: int, again: bool) -> None:
+        if self.world.mail:
+            self.world.deliver(index % len(self.world.mail), again=again)
+
+    @rule(share=st.floats(0, 1))
+    def deliver_many(self, share: float) -> None:
+        for _ in range(int(share * len(self.world.mail))):
+            self.world.deliver(self.world.rng.randrange(len(self.world.mail)), again=False)
+
+    @rule()
+    def lose_all(self) -> None:
+        self.world.mail.clear()
+
+    @rule(count=st.integers(1, 20))
+    def ship(self, count: int) -> None:
+        for _ in range(count):
+            if self.world.calls:
+                self.world.step_call(self.world.rng.choice(self.world.calls))
+
+    @rule(index=st.integers(0, 4))
+    def post(self, index: int) -> None:
+        self.world.post(self.node(index))
+
+    @rule(index=st.integers(0, 4))
+    def post_again(self, index: int) -> None:
+        for text in self.unanswered:
+            self.world.post_again(self.node(index), text)
+
+    @rule(seconds=st.sampled_from([0.1, 0.5, 1.0, 3.0]))
+    def wait(self, seconds: float) -> None:
+        self.world.now += seconds
+        for node in self.world.nodes.values():
+            self.world.feed(node, Tick())
+
+    @rule()
+    def calm(self) -> None:
+        """Everything heals: there is a leader, and it takes posts; or all know of the deletion."""
+        self.world.settle()
+        if self.world.deleted:
+            assert all(node.ballot.deleted for node in self.world.nodes.values())
+            return
+        (home,) = self.world.homes()
+        self.world.post(home)
+        text = f"post {self.world.posted}"
+        self.world.settle(2 * QUIET_S)
+        assert text in self.world.acknowledged
+
+    @invariant()
+    def nothing_is_lost(self) -> None:
+        self.world.check()
+
+
+class FiveVoters(Electors):
+    k = 2
+
+
+class Deleting(Electors):
+    """And the owner deletes the stream, perhaps in the middle of an election."""
+
+    @rule(index=st.integers(0, 4))
+    def delete(self, index: int) -> None:
+        self.world.delete(self.node(index))
+
+
+class DeletingFive(Deleting):
+    k = 2
+
+
+COMMON = settings(
+    max_examples=30,
+    stateful_step_count=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+TestThree = Electors.TestCase
+TestThree.settings = COMMON
+TestFive = FiveVoters.TestCase
+TestFive.settings = COMMON
+TestDeleting = Deleting.TestCase
+TestDeleting.settings = COMMON
+TestDeletingFive = DeletingFive.TestCase
+TestDeletingFive.settings = COMMON
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(30))
+def test_a_long_life(k: int, seed: int) -> None:
+    wander(World(k, Random(seed)), 20_000)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_short_life(seed: int) -> None:
+    world = World(1 + seed % 2, Random(seed))
+    wander(world, 12_000)
+    assert len(world.activated) > 3
+    assert len(world.acknowledged) > 20
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_life_that_ends_by_a_deletion(seed: int) -> None:
+    """Begun once or more, whoever dies in the middle: all come to know of it, or none."""
+    world = World(1 + seed % 2, Random(seed))
+    wander(world, 4_000, delete_at=1_000)
+    assert world.deleted
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_a_deletion_that_a_majority_accepted_is_brought_to_its_end(k: int) -> None:
+    """Its leader dies before it hears that they did."""
+    world = World(k, Random(0))
+    world.settle()
+    (home,) = world.homes()
+    world.mail.clear()
+    world.delete(home)
+    while world.mail and isinstance(world.mail[0][2], Install):
+        world.deliver(0, again=False)
+    world.crash(home)
+    world.mail.clear()
+    assert not world.deleted
+    world.settle()
+    assert world.deleted
+    assert all(node.ballot.deleted for node in world.nodes.values())
+
+
+Act = Callable[[World, Node], None]
+
+
+def many_lives(seeds: int, steps: int = 3_000, act: Act = World.post) -> None:
+    for seed in range(seeds):
+        wander(World(1, Random(seed)), steps, act=act)
+
+
+def wander(world: World, steps: int, *, delete_at: int = -1, act: Act = World.post) -> None:  # noqa: PLR0912 - one branch a thing that happens
+    rng, nodes = world.rng, list(world.nodes.values())
+    for step_number in range(steps):
+        if step_number >= delete_at >= 0 and not world.deleted:
+            world.delete(rng.choice(nodes))
+        match rng.randrange(40):
+            case 0 if rng.random() < 0.1:
+                world.crash(rng.choice(nodes))
+            case 1 | 2:
+                node = rng.choice(nodes)
+                if node.election is None:
+                    world.start(node)
+            case 3 if rng.random() < 0.2:
+                world.cut.add(frozenset(rng.sample(sorted(world.nodes), 2)))
+            case 4 | 5:
+                if world.cut:
+                    world.cut.discard(rng.choice(sorted(world.cut, key=sorted)))
+            case 6 | 7 | 8:
+                act(world, rng.choice(nodes))
+            case 9 | 10 | 11:
+                world.now += 0.03
+                for node in nodes:
+                    world.feed(node, Tick())
+            case 12:
+                if world.mail and rng.random() < 0.2:
+                    world.mail.clear()
+            case step if step < 27:
+                if world.mail:
+                    world.deliver(rng.randrange(len(world.mail)), again=rng.random() < 0.1)
+            case _:
+                if world.calls:
+                    world.step_call(rng.choice(world.calls))
+        world.check()
+    world.settle()
+    world.check()
+    assert len(world.homes()) == (0 if world.deleted else 1)
+    assert all(node.ballot.deleted == (world.deleted > 0) for node in nodes)
+
+
+def test_the_model_notices_a_home_that_does_not_wait_for_its_replicas(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("engine.replication.leaders.election.may_succeed", lambda *_: True)
+    with pytest.raises(AssertionError):
+        many_lives(40)
+
+
+def test_one_vote_a_fence() -> None:
+    ballot = Ballot(("a", "b", "c"))
+    voted = promise(ballot, 5, "b")
+    assert voted is not None
+    assert promise(voted, 5, "c") is None
+    assert promise(voted, 4, "b") is None
+    assert promise(voted, 5, "b") == voted
+    assert promise(voted, 6, "c") is not None
+    assert promise(ballot, 6, "stranger") is None
+
+
+def test_no_term_below_a_promise_nor_of_another_size() -> None:
+    ballot = promise(Ballot(("a", "b", "c")), 5, "b")
+    assert ballot is not None
+    assert install(ballot, SourceTerm(4, "a", ("b",))) is None
+    assert install(ballot, SourceTerm(5, "b", ())) is None
+    assert install(ballot, SourceTerm(5, "b", ("b",))) is None
+    assert install(ballot, SourceTerm(5, "b", ("x",))) is None
+    installed = install(ballot, SourceTerm(5, "b", ("c",)))
+    assert installed is not None
+    assert installed.term == SourceTerm(5, "b", ("c",))
+
+
+def test_who_lost_a_fence_learns_of_who_won_it() -> None:
+    """Two peers stand for the same term. The loser had its own vote: that binds it against later
+    candidates, and not against who has the majority's."""
+    world = World(1, Random(0))
+    loser = world.nodes["b"].election
+    assert loser is not None
+    loser._stand(1.0)
+    assert (loser.role, loser.ballot.voted) == (Role.CANDIDATE, "b")
+    term = SourceTerm(loser.number, "a", ("c",))
+    effects = loser.handle(Received("a", Install(term)), 1.1)
+    assert loser.role is Role.FOLLOWER
+    assert (loser.leader, loser.ballot.voted) == ("a", "a")
+    assert effects[-1] == Send("a", Installed(term.number, True, term.number, term))
+    loser.handle(Called("a", term.number), 1.2)
+    assert loser.may_store("a", term.number), "it may be its next replica"
+
+
+def test_who_may_succeed() -> None:
+    term = SourceTerm(3, "a", ("b",))
+    member = Ballot(("a", "b", "c"), joined=3)
+    assert may_succeed(member, "b", [term, None])
+    assert not may_succeed(member, "c", [term]), "it joined, and was not among the members"
+    assert not may_succeed(Ballot(("a", "b", "c"), joined=2), "b", [term])
+    assert may_succeed(Ballot(("a", "b", "c"), joined=4), "c", [term]), "nothing came after 3"
+    assert not may_succeed(Ballot(("a", "b", "c")), "b", [None])
+
+
+def test_a_vote_is_kept_before_it_is_given() -> None:
+    world = World(1, Random(0))
+    witness = world.nodes["c"].election
+    assert witness is not None
+    effects = witness.handle(Received("b", AskVote(9)), 1.0)
+    assert isinstance(effects[0], Keep)
+    assert effects[0].ballot.promised == 9
+    assert effects[-1] == Send("b", Vote(9, True, 9, None, ()))
+
+
+@given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 50), st.integers(0, 50))
+def test_a_promise_of_the_future_goes_unless_something_may_hang_on_it(
+    promised: int, term_number: int, joined: int, latest: int
+) -> None:
+    term_number, joined = min(term_number, promised), min(joined, promised)
+    term = SourceTerm(term_number, "a", ("b",)) if term_number else None
+    ballot = Ballot(("a", "b", "c"), promised, "c" if promised else "", term, joined)
+    state = without_future(ballot, latest)
+    assert (state.term, state.joined) == (ballot.term, ballot.joined)
+    if promised <= latest or max(term_number, joined) > latest:
+        assert state == ballot
+    else:
+        assert state.promised == max(term_number, joined) <= latest
+        # whom it voted for before, it does not know any more: it votes for nobody of that term
+        agreed = state.voted or None
+        assert agreed in {None, "a"}
+        assert promise(state, state.promised + 1, "b") is not None

@@ -1,0 +1,178 @@
+"""Streams with replicas that end and are reopened, whatever the network does: never once somebody
+was told of the end."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+from leaders_model import QUIET_S, Node, World
+from msgspec.structs import replace
+from test_engine_leaders_election import COMMON, Electors, many_lives, wander
+
+from engine.replication.leaders.ballot import MAX_READER_CHARS, MAX_TOLD, Ballot, tell
+from engine.replication.leaders.election import Election, Refused
+from engine.replication.leaders.events import Effect, Send
+from engine.replication.leaders.messages import Vote
+
+
+class Reopening(Electors):
+    """And the stream ends, is reopened, and readers find its end, wherever that is."""
+
+    @rule(index=st.integers(0, 4))
+    def end(self, index: int) -> None:
+        self.world.end(self.node(index))
+
+    @rule(index=st.integers(0, 4))
+    def reopen(self, index: int) -> None:
+        self.world.reopen(self.node(index))
+
+    @rule(index=st.integers(0, 4))
+    def tell_end(self, index: int) -> None:
+        self.world.tell_end(self.node(index))
+
+    @rule()
+    def reopen_in_calm(self) -> None:
+        """The stream goes on, unless a voter told a reader of the end."""
+        self.world.settle()
+        (home,) = self.world.homes()
+        if not self.world.ended(home):
+            return
+        self.world.reopen(home)
+        self.world.settle()
+        (home,) = self.world.homes()
+        assert home.election is not None
+        assert bool(self.world.ended(home)) == bool(self.world.told)
+        if self.world.told:
+            assert home.election.refused == Refused(("a reader",), ())
+
+
+class ReopeningFive(Reopening):
+    k = 2
+
+
+TestReopening = Reopening.TestCase
+TestReopening.settings = COMMON
+TestReopeningFive = ReopeningFive.TestCase
+TestReopeningFive.settings = COMMON
+
+
+def with_ends(world: World, node: Node) -> None:
+    match world.rng.randrange(16):
+        case 0 | 1:
+            world.end(node)
+        case 2 | 3 if world.rng.random() < 0.3:
+            world.reopen(node)
+        case _:
+            world.post(node)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_life_with_ends(seed: int) -> None:
+    live_with_ends(World(1 + seed % 2, Random(seed)), 6_000)
+
+
+def live_with_ends(world: World, steps: int) -> None:
+    """The stream can be reopened until a voter tells a reader of the end; never after that."""
+    for told in (False, True):
+        wander(world, steps, act=with_ends)
+        (home,) = world.homes()
+        world.end(home)
+        world.settle()
+        if told:
+            world.tell_end(home)
+            assert world.told
+        world.reopen(home)
+        world.settle()
+        (home,) = world.homes()
+        assert bool(world.ended(home)) == told
+    wander(world, steps, act=with_ends)
+    (home,) = world.homes()
+    assert world.ended(home)
+
+
+def test_the_model_notices_a_home_that_does_not_wait_for_all_votes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Election, "_may_reopen", lambda its: its._told is not None)
+    with pytest.raises(AssertionError, match="was told"):
+        many_lives(40, 6_000, with_ends_and_readers)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_life_with_readers_that_find_the_end(seed: int) -> None:
+    wander(World(1, Random(seed)), 6_000, act=with_ends_and_readers)
+
+
+def with_ends_and_readers(world: World, node: Node) -> None:
+    if world.rng.randrange(4):
+        with_ends(world, node)
+    else:
+        world.tell_end(node)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(10))
+def test_a_long_life_with_ends(k: int, seed: int) -> None:
+    live_with_ends(World(k, Random(1_000 + seed)), 8_000)
+
+
+def ended(k: int) -> tuple[World, Node]:
+    """A stream that has ended, and its leader."""
+    world = World(k, Random(0))
+    world.settle()
+    (home,) = world.homes()
+    world.end(home)
+    world.settle()
+    return world, home
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_a_stream_is_not_reopened_while_an_elector_is_away(k: int) -> None:
+    world, home = ended(k)
+    assert home.election is not None
+    away = world.nodes["abcde"[2 * k]]
+    world.crash(away)
+    term_number = home.election.number
+    world.reopen(home)  # before anybody has noticed: it is asked for its vote, and gives none
+    assert home.election.number == term_number + 1
+    world.settle(4 * QUIET_S, down=away)
+    (home,) = world.homes()
+    assert home.election is not None
+    assert home.election.refused == Refused((), (away.name,))
+    term_number = home.election.number
+    world.reopen(home)
+    assert (home.election.refused, home.election.number) == (Refused((), (away.name,)), term_number)
+    assert world.ended(home)
+
+
+def test_an_elector_of_an_earlier_version_does_not_know_whom_it_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, home = ended(1)
+    assert home.election is not None
+    old = world.nodes["b"].election
+    assert old is not None
+    asked = old._asked_to_vote
+
+    def answer(sender: str, term_number: int, now: float) -> list[Effect]:
+        *effects, said = asked(sender, term_number, now)
+        assert isinstance(said, Send)
+        assert isinstance(said.message, Vote)
+        return [*effects, Send(sender, replace(said.message, told=None))]
+
+    monkeypatch.setattr(old, "_asked_to_vote", answer)
+    world.reopen(home)
+    world.settle()
+    assert home.election.refused == Refused((), ("b",))
+
+
+def test_who_is_told_of_the_end_is_bounded() -> None:
+    ballot = Ballot(("a", "b", "c"))
+    for number in range(100):
+        ballot = tell(ballot, f"{number}" * 1000)
+    assert len(ballot.told) == MAX_TOLD
+    assert max(map(len, ballot.told)) == MAX_READER_CHARS

@@ -1,0 +1,318 @@
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from deadline import DEADLINE_S
+from engine_streams_data import SCHEMA, Row, all_rows, body
+
+from engine.objects.schema import END
+from engine.streams import pending
+from engine.streams.acceptance import Writer
+from engine.streams.leader import Leader, open_leader
+from engine.streams.source_config import SourceConfig
+from overlay.errors import StorageFullError
+
+P = Writer("p")
+NOW = 1_700_000_000.0
+
+
+def home_in(
+    folder: Path, config: SourceConfig | None = None, history_us: int = 10**9
+) -> AbstractAsyncContextManager[Leader]:
+    return open_leader(
+        folder,
+        "medusa://mit.edu/s",
+        SCHEMA,
+        config or SourceConfig(),
+        history_us=history_us,
+        now=NOW,
+    )
+
+
+async def test_posts_reach_the_log_and_late_ones_theirs(tmp_path: Path) -> None:
+    async with home_in(tmp_path) as leader:
+        await leader.post(P, 1, body([(10, 1), (20, 2)]), now=NOW)
+        with trio.fail_after(DEADLINE_S):
+            await leader.wait_ready()
+        assert await leader.advance(NOW)
+        assert not await leader.advance(NOW)
+        await leader.post(P, 2, body([(5, 3)]), end=True, now=NOW)
+        assert await leader.advance(NOW)
+        assert all_rows(leader.log) == [(10, 1), (20, 2)]
+        assert [value for _, value in all_rows(leader.late_log)] == [3]
+        assert leader.late_rows == 1
+        assert (leader.boundary, leader.pending_bytes) == (END, 0)
+
+
+async def test_many_producers_at_once_lose_nothing(tmp_path: Path) -> None:
+    async with (
+        home_in(tmp_path, SourceConfig(slack_us=10**6)) as leader,
+        trio.open_nursery() as nursery,
+    ):
+
+        async def produce(producer: int, size: int) -> None:
+            for n in range(20):
+                rows = [(n * 1000 + i, producer * 10**6 + n * size + i) for i in range(size)]
+                await leader.post(Writer(f"p{producer}"), n + 1, body(rows), now=NOW)
+
+        async def move() -> None:
+            while leader.log.boundary < END:
+                await leader.wait_ready()
+                await leader.advance(NOW)
+
+        nursery.start_soon(move)
+        async with trio.open_nursery() as producers:
+            for producer, size in enumerate((1, 3, 1500)):  # the last are handled in a thread
+                producers.start_soon(produce, producer, size)
+        await leader.post(Writer("last"), 1, end=True, now=NOW)
+        nursery.cancel_scope.deadline = trio.current_time() + DEADLINE_S
+        await leader.log.wait_beyond(END - 1)
+        rows = all_rows(leader.log, limit_rows=10**6)
+        assert len(rows) == len({value for _, value in rows}) == 20 * 1504
+        assert leader.late_rows == 0
+
+
+async def test_one_advance_takes_all_that_is_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pending, "EPOCH_BYTES", 100)
+    async with home_in(tmp_path) as leader:
+        for n in range(5):
+            await leader.post(P, n + 1, body([(n * 10 + i, i) for i in range(10)]), now=NOW)
+        await leader.advance(NOW)
+        assert (leader.log.boundary, leader.log.rows) == (48, 49)
+        assert len(list((tmp_path / "log").iterdir())) == 5
+
+
+async def test_advance_cancelled_after_the_commit_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with home_in(tmp_path) as leader:
+        await leader.post(P, 1, body([(10, 1), (20, 2)]), now=NOW)
+        with trio.CancelScope() as scope:
+            real = leader.log.commit
+
+            async def commit(upto: int, table: Any) -> None:
+                await real(upto, table)
+                scope.cancel()
+
+            monkeypatch.setattr(leader.log, "commit", commit)
+            await leader.advance(NOW)
+        assert scope.cancelled_caught
+        monkeypatch.undo()
+        await leader.advance(NOW)
+        await leader.post(P, 2, end=True, now=NOW)
+        await leader.advance(NOW)
+        assert all_rows(leader.log) == [(10, 1), (20, 2)]
+
+
+POSTS: list[list[Row]] = [
+    [(n * 10 + (i * 7) % 26 - 13, n * 10 + i) for i in range(6)] for n in range(12)
+]
+
+
+def test_a_crash_before_and_after_every_change_of_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy of the folder at each step (and of a half-done write) recovers to the same stream."""
+    folder = tmp_path / "home"
+    acknowledged = 0
+    copies: list[tuple[Path, int]] = []
+    config = SourceConfig(slack_us=5, segment_bytes=1500)
+
+    def copy() -> None:
+        place = tmp_path / f"copy{len(copies)}"
+        shutil.copytree(folder, place)
+        copies.append((place, acknowledged))
+
+    def around(owner: Any, name: str) -> None:
+        real = getattr(owner, name)
+
+        def call(*args: Any, **more: Any) -> Any:
+            copy()
+            done = real(*args, **more)
+            copy()
+            return done
+
+        monkeypatch.setattr(owner, name, call)
+
+    real_write = os.pwritev
+
+    def torn_write(fd: int, buffers: Any, offset: int) -> int:
+        data = b"".join(buffers)
+        for length in (0, 5, 12, len(data) // 2, len(data) - 1):
+            real_write(fd, [data[:length]], offset)
+            os.ftruncate(fd, offset + length)
+            copy()
+        return real_write(fd, buffers, offset)
+
+    async def run() -> None:
+        nonlocal acknowledged
+        async with home_in(folder, config) as leader:
+            with monkeypatch.context():
+                around(Path, "rename")
+                around(Path, "unlink")
+                around(os, "link")
+                monkeypatch.setattr(os, "pwritev", torn_write)
+                for number, rows in enumerate(POSTS, 1):
+                    await leader.post(P, number, body(rows), now=NOW)
+                    acknowledged = number
+                    if number % 3 == 0:
+                        await leader.advance(NOW)
+                monkeypatch.undo()
+
+    async def recover(place: Path, known: int) -> tuple[list[Row], list[int]]:
+        async with home_in(place, config) as leader:
+            found = await leader.post(P, known, body(POSTS[known - 1]), now=NOW) if known else None
+            assert found is None or found.duplicate, "an acknowledged post is there"
+            for number, rows in enumerate(POSTS[known:], known + 1):
+                await leader.post(P, number, body(rows), now=NOW)
+            await leader.post(P, len(POSTS) + 1, end=True, now=NOW)
+            await leader.advance(NOW)
+            return all_rows(leader.log), [value for _, value in all_rows(leader.late_log)]
+
+    trio.run(run)
+    late, rows, boundary, greatest = [], [], -(2**63), -(2**63)
+    for post in POSTS:
+        before = boundary
+        for row in post:
+            (rows.append(row) if row[0] > before else late.append(row[1]))
+            greatest = max(greatest, row[0])
+        boundary = max(boundary, greatest - 6)
+    expected = sorted(rows, key=lambda row: row[0]), late
+    assert late, "the scenario has late rows"
+    assert len(copies) > 120
+    for place, known in copies:
+        assert trio.run(recover, place, known) == expected, place
+
+
+CHILD = """
+import sys, trio
+from pathlib import Path
+from engine_streams_data import body
+from test_engine_streams_leader import home_in, NOW, P, SourceConfig
+
+async def main():
+    config = SourceConfig(slack_us=500, segment_bytes=20_000)
+    async with home_in(Path(sys.argv[1]), config) as leader, trio.open_nursery() as nursery:
+        async def move():
+            while True:
+                await leader.wait_ready()
+                await leader.advance(NOW)
+                await leader.log.compact()
+        nursery.start_soon(move)
+        for number in range(int(sys.argv[2]), 10**6):
+            rows = [(number * 100 + (i * 37) % 100, number * 20 + i) for i in range(20)]
+            await leader.post(P, number, body(rows), now=NOW)
+            print(number, flush=True)
+
+trio.run(main)
+"""
+
+
+def test_killed_in_mid_posting_again_and_again(tmp_path: Path) -> None:
+    """Real processes, real SIGKILL: what was acknowledged is there once and in order."""
+    acknowledged = 0
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    for lines in (1, 60, 150, 37):
+        command = [sys.executable, "-c", CHILD, str(tmp_path)]
+        # The one post in flight may be stored or not: sending it again is right in both cases.
+        with subprocess.Popen(
+            [*command, str(acknowledged + 1)], stdout=subprocess.PIPE, text=True, env=here
+        ) as child:
+            assert child.stdout is not None
+            for _ in range(lines):
+                acknowledged = int(child.stdout.readline())
+            child.send_signal(signal.SIGKILL)
+            acknowledged = max([acknowledged, *_numbers(child.stdout.read())])
+
+    async def read() -> list[Row]:
+        async with home_in(tmp_path) as leader:
+            last = await leader.post(P, acknowledged, body([(0, 0)]), now=NOW)
+            assert last.duplicate
+            await leader.post(Writer("q"), 1, end=True, now=NOW)
+            await leader.advance(NOW)
+            assert leader.late_rows == 0
+            return all_rows(leader.log, limit_rows=10**6)
+
+    rows = trio.run(read)
+    stored = len(rows) // 20
+    assert acknowledged <= stored <= acknowledged + 1
+    assert rows == sorted(
+        (number * 100 + (i * 37) % 100, number * 20 + i)
+        for number in range(1, stored + 1)
+        for i in range(20)
+    )
+
+
+def _numbers(text: str) -> list[int]:
+    # The last line may be cut by the kill.
+    return [int(line) for line in text.split("\n")[:-1] if line]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MB."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip("mounting a tmpfs is not permitted here")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+async def test_a_full_disk_refuses_and_loses_nothing(small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(2**20))
+    config = SourceConfig(slack_us=100, segment_bytes=500_000)
+    acknowledged: list[Row] = []
+    refused = {"post": 0, "advance": 0}
+
+    async with home_in(small_disk / "home", config, history_us=0) as leader:
+
+        async def fill(upto: int) -> None:
+            """Posts until the disk is full, or so many."""
+            for number in range(len(acknowledged) // 1000 + 1, upto):
+                rows = [(number * 1000 + i, number * 1000 + i) for i in range(1000)]
+                try:
+                    await leader.post(P, number, body(rows), now=NOW)
+                except StorageFullError as error:
+                    assert "no room for" in str(error)  # noqa: PT017
+                    refused["post"] += 1
+                    return
+                acknowledged.extend(rows)
+                try:
+                    await leader.advance(NOW)
+                except StorageFullError:
+                    refused["advance"] += 1
+            pytest.fail("the disk never filled")
+
+        await fill(500)
+        with pytest.raises(StorageFullError):
+            await leader.post(P, len(acknowledged) // 1000 + 1, body([(10**9, 1)] * 10**4), now=NOW)
+    assert refused["post"]
+    assert len(acknowledged) > 10_000
+
+    async with home_in(small_disk / "home", config, history_us=0) as leader:
+        ballast.unlink()
+        rows = [(10**8 + i, i) for i in range(1000)]
+        await leader.post(P, len(acknowledged) // 1000 + 1, body(rows), end=True, now=NOW)
+        await leader.advance(NOW)
+        assert all_rows(leader.log, limit_rows=10**6) == acknowledged + rows
+        assert leader.boundary == END == leader.log.boundary
+    assert not list(small_disk.rglob(".tmp*"))  # noqa: ASYNC240
