@@ -99,7 +99,7 @@ class ContentRate(Struct, frozen=True, array_like=True, tag="content"):
 Rate = LoadRate | ContentRate
 
 
-class Deal(Struct, frozen=True, array_like=True, rename={"term_number": "fence"}):
+class Deal(Struct, frozen=True, array_like=True):
     """What both sides agreed on when a task moved, or a subscription began. Peer ids: bytes.
 
     Attributes:

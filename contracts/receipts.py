@@ -59,7 +59,7 @@ KeyOf = Callable[[PeerId], Ed25519PublicKey]
 """The public key of the peer of that id; raises UntrustedError where it is not known."""
 
 
-class Receipt(Struct, frozen=True, array_like=True, rename={"term_number": "fence"}):
+class Receipt(Struct, frozen=True, array_like=True):
     """The payer owes the payee that amount for these tuples.
 
     Attributes:
@@ -128,7 +128,7 @@ class Dispute(Struct, frozen=True, array_like=True, tag="dispute"):
     signature: Signature
 
 
-class Refusal(Struct, frozen=True, array_like=True, tag="refusal", rename={"term_number": "fence"}):
+class Refusal(Struct, frozen=True, array_like=True, tag="refusal"):
     """Not countersigned. It binds nobody.
 
     Attributes:

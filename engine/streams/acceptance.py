@@ -149,7 +149,7 @@ class Missed(Struct, frozen=True, array_like=True):
     participant: str = ""
 
 
-class Snapshot(Struct, frozen=True, array_like=True, rename={"term_number": "fence"}):
+class Snapshot(Struct, frozen=True, array_like=True):
     """The state between two entries.
 
     Attributes:

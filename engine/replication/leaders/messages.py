@@ -130,7 +130,7 @@ class Follow(Struct, frozen=True, rename={"term_number": "fence"}):
     term_number: int
 
 
-class Segment(Struct, frozen=True, array_like=True, rename={"term_number": "fence"}):
+class Segment(Struct, frozen=True, array_like=True):
     """One of a journal: two of the same number and term begin with the same bytes."""
 
     number: int
