@@ -104,7 +104,7 @@ class Deal(Struct, frozen=True, array_like=True):
 
     Attributes:
         task: its name, that is its output stream's; of content contracts the stream's.
-        term: of this placement: never the same twice for one task (or, chosen by the one who
+        term_number: of this placement: never the same twice for one task (or, chosen by the one who
             pays, for the subscriptions to one stream).
         start: boundary from which the payee runs it (delivers it), microseconds of stime.
         agreed_at: microseconds UTC, of the peer's own clock.

@@ -65,7 +65,7 @@ class Receipt(Struct, frozen=True, array_like=True):
     Attributes:
         federation: its id: a receipt of one says nothing in another.
         payer, payee: ids of the two peers.
-        task, term: which placement, see `contracts.deals.Deal`.
+        task, term_number: which placement, see `contracts.deals.Deal`.
         number: 1, 2, 3... within the account (contract, payer, payee).
         after, upto: the interval (after, upto] of stime, microseconds.
         rows: input tuples in it (of content contracts: tuples of the stream).

@@ -79,7 +79,7 @@ class Engine:
         overlay: Overlay,
         catalog: Catalog,
         executor: Executor,
-        leader: Path,
+        home: Path,
         config: EngineConfig,
         nursery: trio.Nursery,
     ) -> None:
@@ -89,22 +89,22 @@ class Engine:
         self.executor = executor
         self.config = config
         self.started_at = trio.current_time()
-        self._keep_streams(leader)
-        self._run_queries(leader)
-        self._look_after_streams(leader)
+        self._keep_streams(home)
+        self._run_queries(home)
+        self._look_after_streams(home)
         catalog.yielded.add(self._give_way)
         guard(catalog, self.readers)
 
-    def _keep_streams(self, leader: Path) -> None:
+    def _keep_streams(self, home: Path) -> None:
         """The logs of this peer, and what is said of streams and read of them."""
         overlay, config, nursery = self.overlay, self.config, self._nursery
-        leases = Leases(leader / "leases.json", config.lease_s)
+        leases = Leases(home / "leases.json", config.lease_s)
         self.subscriptions = Subscriptions(
             overlay.identity.participant, leases, config, overlay.clock, overlay.events
         )
         self.delivery = Delivery(overlay.memory.messages)
         self.store = StreamStore(
-            leader / "streams",
+            home / "streams",
             subscriptions=self.subscriptions,
             config=config,
             clock=overlay.clock,
@@ -112,7 +112,7 @@ class Engine:
             memory=overlay.memory,
             nursery=nursery,
         )
-        self.schemas = SchemaFiles(leader / "schemas")
+        self.schemas = SchemaFiles(home / "schemas")
         self.readers = Readers()
         self.directory = Directory(overlay, self.catalog, nursery)
         self.announcements = Announcements(
@@ -123,11 +123,11 @@ class Engine:
         )
         self.directory.changed.add(lambda term: self.followers.read_anew(term.subject))
 
-    def _run_queries(self, leader: Path) -> None:
+    def _run_queries(self, home: Path) -> None:
         """The queries whose primary or secondary this peer is, and the tasks of others."""
         overlay, config = self.overlay, self.config
         shop = Workshop(overlay, self.followers, self.readers, self.executor, config, self._nursery)
-        self.queries = QueryHost(leader / "queries", shop, self.catalog, self.announcements)
+        self.queries = QueryHost(home / "queries", shop, self.catalog, self.announcements)
         self.resuming = Resuming(self.queries)
         self.standbys = Standbys(self.queries)
         self.digests = Digests(overlay, self.queries, self.directory, config)
@@ -135,10 +135,10 @@ class Engine:
         self.mover = Mover(self.queries)
         self.modifier = Modifier(self.queries, self.mover, self.primaries)
         self.outputs = Outputs(self.queries, self.primaries, self.announcements, overlay.events)
-        self.assignments = Assignments(leader / "assignments", shop)
+        self.assignments = Assignments(home / "assignments", shop)
         self.returning = Returning(self.assignments, shop)
 
-    def _look_after_streams(self, leader: Path) -> None:
+    def _look_after_streams(self, home: Path) -> None:
         """What makes, changes, finds and mends streams."""
         overlay, nursery = self.overlay, self._nursery
         self.versions = VersionMonitor(
@@ -161,7 +161,7 @@ class Engine:
         )
         self.mending = Mending(overlay, self.followers.reach, self.queries)
         self.leaders = Leaders(
-            leader / "ballots",
+            home / "ballots",
             overlay=overlay,
             store=self.store,
             directory=self.directory,
@@ -277,7 +277,7 @@ class Engine:
 async def open_engine(
     overlay: Overlay,
     catalog: Catalog,
-    leader: Path,
+    home: Path,
     config: EngineConfig,
     spark: SparkConfig,
     *,
@@ -292,8 +292,8 @@ async def open_engine(
         execution: what computes its tasks; its own Spark unless said.
     """
     for folder in ("schemas", "streams", "queries", "assignments"):
-        with storing(leader / folder):
-            (leader / folder).mkdir(parents=True, exist_ok=True)
+        with storing(home / folder):
+            (home / folder).mkdir(parents=True, exist_ok=True)
     opened = execution
     if opened is None:
         # Late: PySpark is slow to import, and a simulation computes without it.
@@ -309,7 +309,7 @@ async def open_engine(
             overlay=overlay,
             catalog=catalog,
             executor=executor,
-            leader=leader,
+            home=home,
             config=config,
             nursery=nursery,
         )

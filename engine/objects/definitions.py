@@ -262,7 +262,7 @@ class Producer(Struct, frozen=True, rename={"term_number": "fence"}):
     Attributes:
         worker: peer id (hex) of the peer that computes it for the publisher; "" for itself.
         secondary: peer id (hex) of the peer that takes over when the publisher dies; "": none.
-        term: numbers who took over; who has a lower one is not to be believed any more.
+        term_number: numbers who took over; who has a lower one is not to be believed any more.
         edition: of the query that makes it.
     """
 

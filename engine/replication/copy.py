@@ -80,7 +80,7 @@ class Copy:
         user: as whom inputs are kept that are still to be counted; the task's name unless said.
 
     Attributes:
-        kept: its output. inputs: by name.
+        state: its output. inputs: by name.
         runner: computes it here. fork: goes on without what is missing, wherever the task is
             computed; None: it waits for that.
         placements: see above. moving: held while they are being changed.
@@ -224,7 +224,7 @@ class Copy:
             tentative=True,
         )
         term = self.current.term
-        worker = (Place(parse_peer_id(term.holder)),)  # if it lost it, the task is taken leader
+        worker = (Place(parse_peer_id(term.holder)),)  # if it lost it, the task is taken back
         await Follower(self.state, worker, self._reach, f"{OWNER} {term.number}", course).run()
 
     @asynccontextmanager

@@ -6,7 +6,7 @@ owner's word passes along every chain of streams, each peer asking the next one.
 strike off
 
 * a subscriber: the peer that serves it ends the call, and keeps no more tuples for it,
-* the worker of a task of ours: we take the task leader,
+* the worker of a task of ours: we take the task back,
 * the owner of a task that we run: we stop, and give it back,
 * us: we get no more of the stream; the streams that we make from it stand still there.
 """
@@ -101,7 +101,7 @@ class QueryLabels:
         try:
             check_worker(placed.task, network, worker, self._readers)
         except NotAuthorisedError as error:
-            self._events.note("warning", f"takes {placed.name} leader: {error}")
+            self._events.note("warning", f"takes {placed.name} back: {error}")
             await self._mover.take_back(placed.name)
 
 

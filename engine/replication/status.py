@@ -14,7 +14,8 @@ class ReplicaStatus(Struct, frozen=True, rename={"term_number": "fence"}):
 
     Attributes:
         role: primary or secondary.
-        term: number of the term that it believes in. primary, secondary: peer ids (hex), "": none.
+        term_number: number of the term that it believes in.
+        primary, secondary: peer ids (hex), "": none.
         behind_us: by how much the secondary lags behind the outputs, microseconds; -1: not known.
         state: of a primary caught up, catching up or alone (there is no secondary now); of a
             secondary standing by.

@@ -155,7 +155,7 @@ class Snapshot(Struct, frozen=True, array_like=True):
     Attributes:
         producers: the last numbers of the owner's in journals of before, which knew no others; the
             longest quiet first.
-        term: of the leader that began the segment, where the stream has replicas; see
+        term_number: of the leader that began the segment, where the stream has replicas; see
             `engine.replication.leaders`.
         revisions, revised_at: see `Acceptance`.
         missed: of the latest posts of revisions, the oldest first.
@@ -202,7 +202,7 @@ def decode_snapshot(meta: bytes) -> Snapshot:
 class Acceptance:
     """
     Attributes:
-        term: see `Snapshot`.
+        term_number: see `Snapshot`.
         boundary: no row with stime <= it is accepted in order any more; only grows.
         greatest: the greatest stime accepted.
         rows: posted so far, late ones as well; the next row's number.

@@ -66,7 +66,7 @@ class EngineConfig:
         fsync: whether a post is acknowledged only when it survives a power cut as well.
         capacity_cores: what this peer declares it can spend, in cores.
         patience_s: how long another peer that runs a task of ours may let its output stand still
-            before the task is taken leader, seconds, unless a contract says another time.
+            before the task is taken back, seconds, unless a contract says another time.
         home_silence_s: how long nothing may be heard of the leader of a source stream with replicas
             before one of them stands for its place, seconds; gossip may tell it earlier.
         keep_alive_s: how often the producers of a stream that is read here are asked how they are,

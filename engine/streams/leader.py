@@ -239,7 +239,7 @@ class Leader:
         """Let the stream go on although it has ended; nobody has seen its end.
 
         Args:
-            term: where it has replicas: as the leader of that one, see `Replica.lead`.
+            term_number: where it has replicas: as the leader of that one, see `Replica.lead`.
 
         Raises:
             UnavailableError: its end is not in the log yet, or somebody is reading there.

@@ -80,7 +80,7 @@ class Subscribe(Struct, frozen=True, rename={"term_number": "fence"}):
         subscriber: a name that keeps the stream's retention waiting for this subscriber while it is
             away for a while; "" for one that does not mind. With the end as `after` it takes its
             leave: the stream waits for it no longer.
-        term: the highest under which the subscriber has known the stream to be produced: a
+        term_number: the highest under which the subscriber has known the stream to be produced: a
             producer of a lower one has been succeeded.
         keep: the boundary after which the stream is to be kept for the subscriber, although it has
             some of that already; None: `after`.

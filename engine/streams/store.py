@@ -97,7 +97,7 @@ class StreamStore:
         nursery: runs what moves posts into the logs.
 
     Attributes:
-        tending: looks after them over time. room: that they may take on the disk.
+        tending: looks after them over time. quota: that they may take on the disk.
         intake: takes posts to the sources among them.
         mend: has a lost file of a log fetched again; see `StreamLog.mend`.
         defined: told of every stream here whose definition has changed, after that.

@@ -33,7 +33,7 @@ class Tending:
         streams: gives all that this peer keeps.
 
     Attributes:
-        room: that they may take on the disk, all together.
+        quota: that they may take on the disk, all together.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ class WaitingTuples:
     Attributes:
         committed: the boundary of their log, microseconds.
         pending: those that wait for the stream's boundary to pass them.
-        owed: those that were late, and that the stream of late tuples does not have yet.
+        late_queue: those that were late, and that the stream of late tuples does not have yet.
         late_rows: rows that came late since the start of this process.
     """
 

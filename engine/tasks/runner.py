@@ -66,7 +66,7 @@ class TaskRunner:
 
     Attributes:
         task: as it is now; see `modify`.
-        halt: how far it may go for now.
+        limit: how far it may go for now.
     """
 
     def __init__(

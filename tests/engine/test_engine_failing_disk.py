@@ -8,6 +8,7 @@ import errno
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,10 @@ async def test_a_disk_that_gives_nothing(tmp_path: Path) -> None:
         for number in range(5):
             await client.post_event(STREAM, rows([(number, number)]), boundary=number)
             await client.flush()
+        with trio.fail_after(DEADLINE_S):  # what is in the journal alone is read before it fails
+            rows_in_log = partial(peer.home.folder.glob, "data/streams/*/log/*_4.parquet")
+            while not list(rows_in_log()):  # noqa: ASYNC110 - the disk tells nobody
+                await trio.sleep(0.01)
     async with running(peer) as client:
         await failing(peer, Order(READS))
         with trio.fail_after(DEADLINE_S), pytest.raises(NotRetainedError, match="are damaged"):

@@ -216,7 +216,7 @@ class ContentReceiver:
         """We receive no more of it: count what is not billed yet while it is there.
 
         Args:
-            kept: where it was read into; None: that is gone.
+            state: where it was read into; None: that is gone.
         """
         billed = standing.billed
         upto, rows = billed, 0

@@ -68,7 +68,7 @@ class Passed(Struct, frozen=True, rename={"term_number": "fence"}):
 
     Attributes:
         before: the term of the placement that ended at `since`.
-        term: of the new one; None: it is over, and nothing of it is yours.
+        term_number: of the new one; None: it is over, and nothing of it is yours.
         worker: peer id (hex) that runs it now; "" with term None.
     """
 

@@ -26,7 +26,7 @@ class Standstills:
         """Note where a standstill begins to be too long, and how long it was.
 
         Args:
-            kept: the mirror; None where the stream is not read.
+            state: the mirror; None where the stream is not read.
         """
         if state is None or terms.availability_s == 0 or state.log.boundary == END:
             self._still.pop(contract.id, None)

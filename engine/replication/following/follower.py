@@ -70,7 +70,7 @@ class Follower:
     """Keeps one log going.
 
     Args:
-        kept: the log that follows the stream.
+        state: the log that follows the stream.
         origin: where the stream comes from.
         subscriber: this peer's name there, whose retention waits for it.
 

@@ -20,7 +20,7 @@ HOLDER: Final = Hold("home")
 class VoterLogs:
     """
     Attributes:
-        kept: None: this peer is a witness, or has not opened them yet.
+        state: None: this peer is a witness, or has not opened them yet.
     """
 
     def __init__(self, store: StreamStore) -> None:

@@ -141,7 +141,7 @@ class PassOn(Struct, frozen=True, rename={"term_number": "fence"}):
     """The worker asks the owner to let another peer go on with the task.
 
     Attributes:
-        term: the worker's own. to: id (hex) of the other. deal: between those two.
+        term_number: the worker's own. to: id (hex) of the other. deal: between those two.
     """
 
     task: str

@@ -44,7 +44,7 @@ class SecondaryState:
         earliest: it cannot take the last modification at its boundary: the earliest at which it
             could; BEGINNING: it can, or there is none.
         caught_up: it has had everything at least once, since it was too far behind to wait for.
-        leads: by output, how long we have had what it has not.
+        lags: by output, how long we have had what it has not.
     """
 
     def __init__(self) -> None:
