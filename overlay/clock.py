@@ -18,6 +18,7 @@ from typing import Final
 
 import trio
 
+from overlay.config import OverlayTiming
 from overlay.events import Events, wall_clock
 from overlay.listeners import Listeners
 
@@ -32,18 +33,11 @@ half of what the time in a datagram may be off, so that others still hear this p
 ANCHOR_S: Final = 60.0
 """Seconds between two marks from which the wall clock is compared with the steady one."""
 
-HOLD_S: Final = 900.0
-"""Seconds after which a leap is believed, unless most others agree with our own count: time for a
-person to see the error and set the clock back, before anything irrevocable follows from it."""
-
 FRESH_S: Final = 300.0
 """Seconds for which another participant's word on the time counts: some exchanges."""
 
 AGREE_S: Final = 60.0
 """Seconds by which clocks that agree may differ: as much as the time in a datagram may be off."""
-
-LOOK_S: Final = 1.0
-"""Seconds between two looks at the machine's clock."""
 
 TELL_S: Final = 600.0
 """Seconds between two events that say that others contradict the clock."""
@@ -85,9 +79,9 @@ class Clock:
     """Called, it gives the seconds since the epoch that this peer goes by.
 
     Args:
+        events: told of a clock that leaps, or that others contradict.
         wall: seconds since the epoch, as the machine says.
         steady: seconds of a clock that is never set.
-        events: told of a clock that leaps, or that others contradict.
 
     Attributes:
         set: told, by `look`, when the peer begins to follow a leap instead of its own count.
@@ -96,10 +90,12 @@ class Clock:
     def __init__(
         self,
         events: Events,
+        timing: OverlayTiming,
         wall: Callable[[], float] = wall_clock,
         steady: Callable[[], float] = steady_clock,
     ) -> None:
         self._events = events
+        self._timing = timing
         self._wall = wall
         self._steady = steady
         self._mark = _Mark(wall(), steady())
@@ -117,7 +113,7 @@ class Clock:
         """Look at the machine's clock, for ever."""
         while True:
             self.look()
-            await trio.sleep(LOOK_S)
+            await trio.sleep(self._timing.clock_look_s)
 
     def look(self) -> None:
         """Follow the machine's clock, or note that it leapt."""
@@ -149,18 +145,18 @@ class Clock:
     @property
     def is_confirmed(self) -> bool:
         """Whether something irrevocable may follow from it: most others agree or, where none is
-        heard, the clock has stood for `HOLD_S`."""
+        heard, the clock has stood for `OverlayTiming.clock_hold_s`."""
         ours, steady = self(), self._steady()
         others = self._others_say(steady)
         if others:
             return _most(others, ours)
-        return self._leap is None and steady - self._believed_at >= HOLD_S
+        return self._leap is None and steady - self._believed_at >= self._timing.clock_hold_s
 
     def _is_believed(self, leap: _Mark, ours: float, steady: float) -> bool:
         others = self._others_say(steady)
         if _most(others, leap.at(steady)):
             return True
-        return not _most(others, ours) and steady - leap.steady >= HOLD_S
+        return not _most(others, ours) and steady - leap.steady >= self._timing.clock_hold_s
 
     def _others_say(self, steady: float) -> list[float]:
         """The time now by the clocks of the participants lately heard, the earliest first."""
@@ -178,7 +174,7 @@ class Clock:
             "error",
             f"saw this machine's clock leap from {shown(ours)} to {shown(wall)}: {MEND}; this peer "
             "goes on by its own count until other participants' clocks agree with the leap or, if "
-            f"they do not agree with that count, for {HOLD_S / 60:.0f} minutes",
+            f"they do not agree with that count, for {self._timing.clock_hold_s / 60:.0f} minutes",
         )
 
     def _note_contradiction(self, ours: float, others: list[float]) -> None:

@@ -23,6 +23,7 @@ from overlay.certificates import der
 from overlay.clock import Clock, steady_clock
 from overlay.clock import shown as moment
 from overlay.concurrency import Bell
+from overlay.config import OverlayConfig
 from overlay.connection import Connection
 from overlay.datagrams import Datagrams, open_datagrams
 from overlay.errors import (
@@ -35,13 +36,13 @@ from overlay.errors import (
 from overlay.events import Change, Events, wall_clock
 from overlay.exchange import EXCHANGE_S, Clocks, Exchange, Exchanger
 from overlay.files import storing, write_atomically
-from overlay.gossip.config import GossipConfig, Preset
+from overlay.gossip.config import GossipConfig
 from overlay.gossip.driver import Gossip, open_gossip
 from overlay.identity import Identity
 from overlay.listeners import Listeners
 from overlay.membership import Membership
 from overlay.membership_file import store_statements
-from overlay.memory import MEMORY_BYTES, Budgets
+from overlay.memory import Budgets
 from overlay.names import PeerId
 from overlay.peers import FILE as PEERS_FILE
 from overlay.peers import PeerTable
@@ -52,9 +53,6 @@ from overlay.transport import Transport, open_transport
 PORT_TRIES: Final = 16
 """Ports tried when any will do: TCP's choice is taken on UDP about never."""
 
-SAVE_GAP_S: Final = 0.5
-"""Seconds between two writes of what was learned: a burst of news is one write."""
-
 WARN_S: Final = 30 * 86_400.0
 """Seconds before the end of this peer's certificate from which on it is warned of: a month for
 whoever keeps the root's key to be asked."""
@@ -64,28 +62,6 @@ MAX_CALLED: Final = 16
 
 DATA: Final = "data"
 """The folder of the home where the peer table is kept."""
-
-
-@dataclass(frozen=True)
-class OverlayConfig:
-    """
-    Attributes:
-        listen: where to listen, TCP and UDP; port 0: any that is free on both.
-        advertise: where others reach us, if that differs (behind NAT); port 0: the one listened on.
-        bootstrap: addresses of peers to join by.
-        preset: how fast news spreads: local, lan or wan.
-        memory_bytes: what the process takes at most, about (Spark's JVM is another process): past
-            it readers and posts wait, and a remote that takes too much of it is refused.
-    """
-
-    listen: Address = ("127.0.0.1", 0)
-    advertise: Address | None = None
-    bootstrap: tuple[Address, ...] = ()
-    preset: Preset = Preset.LAN
-    memory_bytes: int = MEMORY_BYTES
-
-    def __post_init__(self) -> None:
-        Budgets.of_process(self.memory_bytes)
 
 
 @dataclass(frozen=True)
@@ -296,11 +272,11 @@ async def open_overlay(
         DecodeError: a file of the home is damaged.
     """
     events = events or Events(wall, f"{identity.participant}/{identity.peer_id.hex()[:8]}")
-    clock = Clock(events, wall, steady)
+    clock = Clock(events, config.timing, wall, steady)
     membership.authenticate(der(identity.certificate), clock())
     peers = _known_peers(identity, membership, home, clock())
     memory = Budgets.of_process(config.memory_bytes)
-    keeper = _Keeper(home, membership, peers)
+    keeper = _Keeper(home, membership, peers, config.timing.save_gap_s)
     learned: Listeners[[]] = Listeners()
     learned.add(keeper.tell)
     exchanger = Exchanger(
@@ -430,10 +406,15 @@ async def _reachable(config: OverlayConfig) -> Address:
 
 
 class _Keeper:
-    """Writes what is learned to the home. `tell` says that there is something new to write."""
+    """Writes what is learned to the home. `tell` says that there is something new to write.
 
-    def __init__(self, home: Path, membership: Membership, peers: PeerTable) -> None:
+    Args:
+        gap_s: between two writes; see `OverlayTiming.save_gap_s`.
+    """
+
+    def __init__(self, home: Path, membership: Membership, peers: PeerTable, gap_s: float) -> None:
         self._home = home
+        self._gap_s = gap_s
         self._membership = membership
         self._peers = peers
         self._news = Bell(rung=True)  # what the start brought has to be written as well
@@ -452,7 +433,7 @@ class _Keeper:
                 events.note("error", f"could not save members and peers learned: {error}")
             else:
                 exchanger.take(stored, ())  # what a command put into the file while we ran
-            await trio.sleep(SAVE_GAP_S)
+            await trio.sleep(self._gap_s)
 
     async def save(self) -> tuple[bytes, ...]:
         """Write both files; all the statements that are then in the file.

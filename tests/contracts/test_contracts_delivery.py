@@ -34,6 +34,7 @@ from contracts.delivery import (
 from contracts.documents import accept, contract_id, open_document, propose, revoke
 from contracts.outbox import FIRST_WAIT_S, LONGEST_WAIT_S, Outbox
 from overlay.clients import open_client, open_client_listener
+from overlay.config import OverlayConfig
 from overlay.connection import Connection
 from overlay.errors import DecodeError
 from overlay.events import wall_clock
@@ -41,7 +42,7 @@ from overlay.gossip.config import Preset
 from overlay.identity import Identity, Root
 from overlay.membership import Membership
 from overlay.membership_file import save_membership
-from overlay.node import Overlay, OverlayConfig, open_overlay
+from overlay.node import Overlay, open_overlay
 from overlay.peers import PeerRecord
 from overlay.rpc import Service
 

@@ -17,6 +17,7 @@ from msgspec import Struct
 from dht.catalog import Catalog, DhtConfig, Kind, open_catalog
 from dht.records import Record, digest_of, seal
 from overlay.addresses import Address
+from overlay.config import OverlayConfig
 from overlay.encoding import encode
 from overlay.errors import (
     InvalidInputError,
@@ -31,7 +32,7 @@ from overlay.identity import Identity, Root
 from overlay.membership import Membership
 from overlay.membership_file import save_membership
 from overlay.names import ObjectName
-from overlay.node import Overlay, OverlayConfig, open_overlay
+from overlay.node import Overlay, open_overlay
 from overlay.rpc import Service
 
 NOW = wall_clock()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from engine.objects.query import Filter, Query
 from engine.objects.schema import END, Field, FieldType, Schema
 from engine.streams.config import EngineConfig, Timing
 from engine.streams.stream_state import StreamState
+from overlay.config import OverlayTiming
 from overlay.events import wall_clock
 from overlay.gossip.config import Preset
 from tools.client.async_client import AsyncMedusaClient, Subscription, open_medusa
@@ -105,6 +106,7 @@ class Place:
     participant: str
     engine_config: EngineConfig
     contracts_config: ContractsConfig | None = None
+    overlay_timing: OverlayTiming = field(default=OverlayTiming())
     listen: Address = LOOPBACK
     peer: Peer | None = None
     clock_off_s: float = 0.0
@@ -130,7 +132,12 @@ class Place:
     @property
     def config(self) -> Config:
         config = load_config(self.home)
-        overlay = dataclasses.replace(config.overlay, listen=self.listen, preset=Preset.LOCAL)
+        overlay = dataclasses.replace(
+            config.overlay,
+            listen=self.listen,
+            preset=Preset.LOCAL,
+            timing=self.overlay_timing,
+        )
         contracts = self.contracts_config or config.contracts
         return dataclasses.replace(
             config, overlay=overlay, engine=self.engine_config, contracts=contracts
@@ -155,9 +162,10 @@ class Place:
 class Town:
     """Some peers, started and stopped one by one; the first participant founds the federation."""
 
-    def __init__(self, folder: Path, engine: EngineConfig) -> None:
+    def __init__(self, folder: Path, engine: EngineConfig, overlay: OverlayTiming) -> None:
         self._folder = folder
         self._engine = engine
+        self._overlay = overlay
         self._first: Place | None = None
         self._running: dict[str, tuple[trio.Event, trio.Event]] = {}
         self.nursery: trio.Nursery
@@ -188,7 +196,7 @@ class Town:
             assert invited.token is not None
             join(home, invited.token)
         config = dataclasses.replace(self._engine, **engine)  # type: ignore[arg-type]
-        place = Place(home, participant, config, contracts)
+        place = Place(home, participant, config, contracts, self._overlay)
         self._first = self._first or place
         await self.start(place)
         return place
@@ -248,11 +256,16 @@ class Town:
 
 @asynccontextmanager
 async def open_town(
-    folder: Path, *, epoch_s: float = 0.05, lease_s: float = 3600.0, **engine: float | Timing
+    folder: Path,
+    *,
+    epoch_s: float = 0.05,
+    lease_s: float = 3600.0,
+    overlay: OverlayTiming | None = None,
+    **engine: float | Timing,
 ) -> AsyncIterator[Town]:
     """Peers under `folder`; whatever runs at the end of the block is stopped."""
     config = EngineConfig(epoch_s=epoch_s, lease_s=lease_s, **engine)  # type: ignore[arg-type]
-    town = Town(folder, config)
+    town = Town(folder, config, overlay or OverlayTiming())
     async with trio.open_nursery() as nursery:
         town.nursery = nursery
         yield town

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import msgspec
@@ -29,6 +30,7 @@ from engine.replication.replicas.messages import KeptUp, StandBy
 from engine.replication.stored_query import WrittenTerm
 from engine.replication.term import QUERIES
 from overlay.clock import AGREE_S, shown
+from overlay.config import OverlayTiming
 from overlay.encoding import encode
 from overlay.errors import InvalidInputError
 from overlay.names import ObjectName
@@ -37,11 +39,12 @@ from tools.client.async_client import AsyncMedusaClient
 DAY = 86_400.0
 MINUTE = 60.0
 
+QUICK = OverlayTiming(clock_look_s=0.02)
+
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    monkeypatch.setattr("overlay.clock.LOOK_S", 0.02)
 
 
 def odd(place: Place) -> Query:
@@ -84,7 +87,7 @@ async def knows_its_own(place: Place, boundary: int) -> None:
 async def test_a_lone_peer_knows_its_own_objects_whatever_its_clock_says(
     tmp_path: Path, wrong_s: float
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, overlay=QUICK) as town:
         mit = await town.settle("mit.edu")
         async with mit.client() as client:
             await own_something(mit, client)
@@ -103,7 +106,7 @@ async def test_a_lone_peer_knows_its_own_objects_whatever_its_clock_says(
 async def test_a_clock_that_is_set_wrong_and_back_while_peers_run_is_said_and_changes_nothing(
     tmp_path: Path, wrong_s: float
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, overlay=QUICK) as town:
         mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client(producer="p") as client, utah.client() as far:
             await own_something(mit, client)
@@ -135,7 +138,7 @@ async def test_a_clock_that_is_set_wrong_and_back_while_peers_run_is_said_and_ch
 
 
 async def test_an_idle_stream_goes_on_while_the_clock_is_behind(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, overlay=QUICK) as town:
         mit = await town.settle("mit.edu")
         async with mit.client() as client:
             await make_stream(client, mit, "ticking", idle=Idle.CLOCK)
@@ -148,9 +151,9 @@ async def test_an_idle_stream_goes_on_while_the_clock_is_behind(tmp_path: Path) 
 
 
 async def test_a_peer_that_starts_with_a_wrong_clock_is_told_by_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, overlay=QUICK) as town:
         mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
         async with mit.client() as client:
             await own_something(mit, client)
@@ -178,10 +181,10 @@ async def test_a_peer_that_starts_with_a_wrong_clock_is_told_by_the_others(
 
 
 async def test_a_stream_far_behind_its_clock_is_not_taken_there_before_it_is_confirmed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     """A lone peer starts once with its clock 100 days ahead: tuples must not be late after."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, overlay=QUICK) as town:
         mit = await town.settle("mit.edu")
         async with mit.client() as client:
             await make_stream(client, mit, "ticking", idle=Idle.CLOCK)
@@ -194,8 +197,8 @@ async def test_a_stream_far_behind_its_clock_is_not_taken_there_before_it_is_con
         now_us = int(mit.wall() * 1e6)
         assert mit.state("ticking").log.boundary <= now_us
         # a clock that has stood for long enough is believed
-        monkeypatch.setattr("overlay.clock.HOLD_S", 0.2)
         await town.stop(mit)
+        mit.overlay_timing = dataclasses.replace(QUICK, clock_hold_s=0.2)
         mit.clock_off_s = 2 * DAY
         await town.start(mit)
         await until(lambda: mit.state("ticking").log.boundary > now_us + 1.9 * DAY * 1e6)
@@ -208,11 +211,11 @@ async def test_a_stream_far_behind_its_clock_is_not_taken_there_before_it_is_con
 
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_a_query_of_a_wrong_clock_is_believed_once_the_clock_is_right(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarted: bool
+    tmp_path: Path, restarted: bool
 ) -> None:
     """Its term was of the future, and so would every later one have been."""
-    monkeypatch.setattr("overlay.clock.HOLD_S", 0.1)
-    async with open_town(tmp_path) as town:
+    believing = dataclasses.replace(QUICK, clock_hold_s=0.1)
+    async with open_town(tmp_path, overlay=believing) as town:
         mit = await town.settle("mit.edu")
         await town.stop(mit)
         mit.clock_off_s = 100 * DAY
@@ -237,7 +240,7 @@ async def test_a_query_of_a_wrong_clock_is_believed_once_the_clock_is_right(
 
 async def test_a_term_of_the_future_by_a_sibling_is_outdone(tmp_path: Path) -> None:
     """A thief of a peer's key says in the catalog, by gossip and by call that it has the query."""
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, overlay=QUICK) as town:
         mit = await town.settle("mit.edu")
         thief = await town.settle("mit.edu", sibling=True)
         utah = await town.settle("utah.edu")

@@ -10,15 +10,17 @@ from overlay.clock import (
     AGREE_S,
     ANCHOR_S,
     FRESH_S,
-    HOLD_S,
     MAX_STEP_S,
     Clock,
     shown,
 )
+from overlay.config import OverlayTiming
 from overlay.events import Events
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
+
+TIMING = OverlayTiming()
 
 
 class Machine:
@@ -28,7 +30,9 @@ class Machine:
         self.true = NOW
         self.off = 0.0
         self.events = Events(lambda: self.true)
-        self.clock = Clock(self.events, lambda: self.true + self.off, lambda: self.true - NOW)
+        self.clock = Clock(
+            self.events, TIMING, lambda: self.true + self.off, lambda: self.true - NOW
+        )
         self.followed = 0
         self.clock.set.add(self._set)
 
@@ -60,14 +64,14 @@ def test_a_clock_that_leaps_and_is_set_back_changes_nothing(
 ) -> None:
     machine.pass_time(100)
     machine.off = leap_s
-    machine.pass_time(HOLD_S - 10)
+    machine.pass_time(TIMING.clock_hold_s - 10)
     assert machine.wrong_s == 0
     (error,) = machine.errors()
     assert shown(NOW + 101) in error
     assert shown(NOW + 101 + leap_s) in error
     assert "set it" in error
     machine.off = 0.0
-    machine.pass_time(HOLD_S)
+    machine.pass_time(TIMING.clock_hold_s)
     assert machine.wrong_s == 0
     assert machine.followed == 0
 
@@ -77,7 +81,7 @@ def test_a_leap_that_nobody_contradicts_is_believed_in_the_end(
     machine: Machine, leap_s: float
 ) -> None:
     machine.off = leap_s
-    machine.pass_time(HOLD_S - 10)
+    machine.pass_time(TIMING.clock_hold_s - 10)
     assert machine.wrong_s == 0
     machine.pass_time(20)
     assert machine.wrong_s == leap_s
@@ -100,7 +104,7 @@ def test_a_leap_that_others_contradict_is_never_believed(machine: Machine) -> No
         machine.clock.hear("liar.edu", machine.true + 100 * DAY)
         machine.pass_time(60)
     assert machine.wrong_s == 0
-    machine.pass_time(FRESH_S + HOLD_S)  # nobody says so any more
+    machine.pass_time(FRESH_S + TIMING.clock_hold_s)  # nobody says so any more
     assert machine.wrong_s == 100 * DAY
 
 
@@ -166,7 +170,7 @@ def test_what_is_no_time_is_not_heard(machine: Machine) -> None:
 
 def test_a_clock_is_confirmed_by_others_or_by_standing_for_a_while(machine: Machine) -> None:
     assert not machine.clock.is_confirmed
-    machine.pass_time(HOLD_S)
+    machine.pass_time(TIMING.clock_hold_s)
     assert machine.clock.is_confirmed
     machine.off = 3600.0
     machine.pass_time(1)

@@ -11,13 +11,14 @@ from watched import Watched
 
 from overlay.addresses import Address
 from overlay.certificates import der
+from overlay.config import OverlayConfig
 from overlay.entering import meet
 from overlay.errors import UntrustedError
 from overlay.events import Events, wall_clock
 from overlay.gossip.config import Preset
 from overlay.identity import Identity, Root
 from overlay.membership import Membership
-from overlay.node import Overlay, OverlayConfig, open_overlay
+from overlay.node import Overlay, open_overlay
 from overlay.rpc import Service
 
 NOW = wall_clock()

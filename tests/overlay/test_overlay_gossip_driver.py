@@ -12,6 +12,7 @@ import trio
 from deadline import DEADLINE_S
 
 from overlay.addresses import Address
+from overlay.config import OverlayConfig
 from overlay.connection import Connection, KeepAlive
 from overlay.datagrams import Channel
 from overlay.errors import BrokenError, DamagedError, InvalidInputError
@@ -23,7 +24,7 @@ from overlay.gossip.messages import PING_METHOD, Here, Knock
 from overlay.identity import Identity, Root
 from overlay.membership import Membership
 from overlay.membership_file import save_membership
-from overlay.node import DATA, Overlay, OverlayConfig, open_overlay
+from overlay.node import DATA, Overlay, open_overlay
 from overlay.rpc import Caller, Service
 
 NOW = wall_clock()

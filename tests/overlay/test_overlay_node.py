@@ -14,6 +14,7 @@ from owner import owner_clients
 from watched import Watched
 
 from overlay.addresses import Address
+from overlay.config import OverlayConfig
 from overlay.datagrams import Channel
 from overlay.errors import (
     ConflictError,
@@ -30,7 +31,7 @@ from overlay.identity import Identity, Root
 from overlay.invite import decode_invite, encode_invite
 from overlay.membership import Membership
 from overlay.membership_file import load_membership, save_membership
-from overlay.node import Overlay, OverlayConfig, open_overlay
+from overlay.node import Overlay, open_overlay
 from overlay.rpc import Service
 from overlay.transport import open_client, open_client_listener
 

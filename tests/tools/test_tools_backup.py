@@ -16,6 +16,7 @@ from engine.objects.query import Aggregate, AggregateFunction, Filter, Function,
 from engine.objects.schema import BEGINNING, END
 from engine.streams.config import Timing
 from engine.streams.retention import Hold
+from overlay.config import OverlayTiming
 from overlay.errors import ConflictError, NotRetainedError
 from tools.client.async_client import AsyncMedusaClient
 from tools.commands.peer.backup import backup, restore
@@ -130,11 +131,11 @@ async def test_a_restored_peer_never_tells_another_tuple(tmp_path: Path, sibling
 
 
 async def test_a_backup_has_the_peers_that_were_met_a_moment_ago(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     """The peer writes them to its home from time to time only."""
-    monkeypatch.setattr("overlay.node.SAVE_GAP_S", 3600.0)
-    async with open_town(tmp_path / "town", timing=ALONE) as town:
+    seldom = OverlayTiming(save_gap_s=3600.0)
+    async with open_town(tmp_path / "town", overlay=seldom, timing=ALONE) as town:
         (tmp_path / "town").mkdir()
         mit, utah = await town.settle_all("mit.edu", "utah.edu")
         met = utah.id

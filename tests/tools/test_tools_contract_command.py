@@ -23,11 +23,12 @@ from contracts.book import FOLDER, SUFFIX
 from contracts.delivery import open_contracts
 from contracts.ledger import LEDGER_FILE
 from overlay.clients import open_client_listener
+from overlay.config import OverlayConfig
 from overlay.files import read_secret
 from overlay.gossip.config import Preset
 from overlay.identity import Identity
 from overlay.membership_file import load_membership
-from overlay.node import Overlay, OverlayConfig, open_overlay
+from overlay.node import Overlay, open_overlay
 from overlay.rpc import Caller, Service
 from tools.commands.peer.contract_command import contract
 from tools.commands.peer.peer_command import peer

@@ -18,13 +18,14 @@ from watched import Watched
 
 from overlay.certificates import PEER_DAYS, der
 from overlay.clients import open_client, open_client_listener
+from overlay.config import OverlayConfig
 from overlay.errors import DecodeError, UntrustedError
 from overlay.events import Events, wall_clock
 from overlay.gossip.config import Preset
 from overlay.identity import Identity, Root, certificate_pem, make_request, read_request
 from overlay.membership import Membership
 from overlay.membership_file import load_membership
-from overlay.node import WARN_S, Overlay, OverlayConfig, open_overlay
+from overlay.node import WARN_S, Overlay, open_overlay
 from overlay.rpc import Service
 from tools.commands.peer.founding import make_peer, make_sibling
 from tools.commands.peer.peer_command import peer

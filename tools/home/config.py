@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dht.config import DhtConfig
     from engine.spark.config import SparkConfig
     from engine.streams.config import EngineConfig
-    from overlay.node import OverlayConfig
+    from overlay.config import OverlayConfig
     from tools.home.log_file import LogConfig
 
 T = TypeVar("T")
@@ -122,7 +122,7 @@ def load_config(
 
 def load_overlay(home: Home) -> OverlayConfig:
     """The overlay's settings alone; see `load_config`."""
-    from overlay.node import OverlayConfig
+    from overlay.config import OverlayConfig
 
     defaults: dict[str, object] = {"listen": DEFAULT_LISTEN, "bootstrap": read_bootstrap(home)}
     table = _sections(home).get("overlay", {})
