@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, TypeVar
 
-from engine.replication.term import QUERIES, Term
+from engine.replication.deciders import HIGHEST_NUMBER
+from engine.replication.term import Term
 from overlay.errors import InvalidInputError
 from overlay.identity import parse_peer_id
 from overlay.names import PeerId
@@ -57,7 +58,7 @@ class Book:
         """The highest number known; none of a time when our clock was ahead. now: seconds since
         the epoch."""
         term = self._terms.get(subject)
-        return term.number if term is not None and QUERIES.believes(term.number, now) else 0
+        return term.number if term is not None and HIGHEST_NUMBER.believes(term.number, now) else 0
 
     def holder(self, subject: str) -> PeerId | None:
         """The peer that says of itself that it holds the latest term, if one has said so."""

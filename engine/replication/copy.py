@@ -16,12 +16,13 @@ import trio
 
 from engine.objects.readers import Readers
 from engine.objects.schema import BEGINNING, END
+from engine.replication.deciders import OWNERS_WORD
 from engine.replication.directory import Directory
 from engine.replication.following.book import Followers
 from engine.replication.following.follower import Course, Follower
 from engine.replication.following.origin import Place
 from engine.replication.moves.placements import Placement, Placements, at_owner
-from engine.replication.term import TASKS
+from engine.replication.term import Term
 from engine.streams.config import EngineConfig
 from engine.streams.retention import Hold
 from engine.streams.store import StreamStore
@@ -158,11 +159,13 @@ class Copy:
     def current(self) -> Placement:
         return self.placements[-1]
 
-    def next_number(self) -> int:
-        """For the next placement; receipts name a placement by it."""
-        known = (self.current.term.number, self.tried)
-        self.tried = TASKS.next(known, self._clock())
-        return self.tried
+    def next_term(self, worker: str, *, since: int = BEGINNING) -> Term:
+        """The term of the next placement, see `OwnersWord.next`. Receipts name a placement by its
+        number."""
+        now, tried = self._clock(), self.tried
+        term = OWNERS_WORD.next(self.current.term, worker, now, since=since, tried=tried)
+        self.tried = term.number
+        return term
 
     @property
     def running(self) -> bool:

@@ -15,7 +15,8 @@ from dht.catalog import Catalog, Published
 from engine.objects.definitions import Producer, QueryEntry, StreamEntry
 from engine.objects.kinds import PRODUCER, QUERY, STREAM, lookup
 from engine.replication.book import Book, Rendition, remember
-from engine.replication.term import QUERIES, Term
+from engine.replication.deciders import HIGHEST_NUMBER
+from engine.replication.term import Term
 from overlay.concurrency import Watched
 from overlay.connection import Connection
 from overlay.errors import MedusaError, NotAuthorisedError, NotFoundError, UnavailableError
@@ -72,7 +73,7 @@ class Directory:
             whether that was not known.
         """
         now = self._overlay.clock()
-        if not QUERIES.believes(term.number, now):
+        if not HIGHEST_NUMBER.believes(term.number, now):
             self._note_future(term)
             return False
         if not self._book.believe(term, now):
@@ -153,7 +154,7 @@ class Directory:
         """
         believed: list[Published[Producer]] = []
         for each in await self._catalog.lookup_all(PRODUCER, ObjectName.parse(stream)):
-            if QUERIES.believes(each.value.term_number, self._overlay.clock()):
+            if HIGHEST_NUMBER.believes(each.value.term_number, self._overlay.clock()):
                 believed.append(each)
             else:
                 self._note_future(_rendition(stream, each).term)

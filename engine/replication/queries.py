@@ -19,12 +19,13 @@ from engine.objects.query import Query, QueryStatus
 from engine.objects.schema import END
 from engine.replication.announcements import Announcements
 from engine.replication.copy import Copy, Workshop
+from engine.replication.deciders import HIGHEST_NUMBER
 from engine.replication.moves.placements import Placement, replaced
 from engine.replication.query_copy import QueryCopy, drop_logs
 from engine.replication.query_creation import Creation
 from engine.replication.query_files import QueryFiles
 from engine.replication.stored_query import StoredQuery, written
-from engine.replication.term import QUERIES, Term
+from engine.replication.term import Term
 from engine.streams.stream_state import LogKey
 from engine.tasks.plan import Task
 from engine.tasks.status import TaskStatus
@@ -126,8 +127,8 @@ class QueryHost:
             await self._followers.make_way(output)
         # consumers may remember the term of a query of that name that was deleted long ago
         known = map(self._directory.number, outputs)
-        number = QUERIES.next(known, self._clock(), self._peer)
-        stored = creation.under(Term(creation.name, number, self._peer))
+        term = HIGHEST_NUMBER.next(creation.name, known, self._peer, self._clock())
+        stored = creation.under(term)
         try:
             for name in stored.kept:
                 await self._store.drop(LogKey(name))  # what was declared is now produced
@@ -406,7 +407,7 @@ class QueryHost:
     def _place_back(self, running: QueryCopy) -> list[Copy]:
         away = [task for task in running.tasks if task.current.term.holder]
         for task in away:
-            self.place(task, Placement(Term(task.name, task.next_number(), since=task.boundary)))
+            self.place(task, Placement(task.next_term("", since=task.boundary)))
         return away
 
     def _check_unread(self, running: QueryCopy) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from engine.replication.deciders import HIGHEST_NUMBER
 from engine.replication.queries import QueryHost
 from engine.replication.query_copy import tidy_logs
 from engine.replication.stored_query import StoredQuery
-from engine.replication.term import QUERIES
 from overlay.errors import InvalidInputError, StorageError
 
 
@@ -46,12 +46,12 @@ class Resuming:
         """The query in a term that can be believed. Where another peer has it, in none: the next
         word of that peer counts."""
         term, now = stored.term, self._clock()
-        if QUERIES.believes(term.number, now):
+        if HIGHEST_NUMBER.believes(term.number, now):
             return stored
         number = 0
         if term.holder in {"", self._peer}:
             known = map(self._directory.number, stored.entry.outputs)
-            number = QUERIES.next(known, now, self._peer)
+            number = HIGHEST_NUMBER.next(stored.name, known, self._peer, now).number
         text = f"goes on with {stored.name} in term {number}: its term {term.number} is of"
         self._events.note("error", f"{text} the future, made by a wrong clock")
         return stored.under(replace(term, number=number))

@@ -25,10 +25,10 @@ from engine.objects.kinds import PRODUCER
 from engine.objects.query import Filter, Query
 from engine.objects.schema import Field, FieldType, Schema
 from engine.replication.book import key_of
+from engine.replication.deciders import HIGHEST_NUMBER
 from engine.replication.digests import Digest, Version
 from engine.replication.replicas.messages import KeptUp, StandBy
 from engine.replication.stored_query import WrittenTerm
-from engine.replication.term import QUERIES
 from overlay.clock import AGREE_S, shown
 from overlay.config import OverlayTiming
 from overlay.encoding import encode
@@ -226,11 +226,11 @@ async def test_a_query_of_a_wrong_clock_is_believed_once_the_clock_is_right(
         def term_number() -> int:
             return mit.up.engine.queries.get(mit.name("odd")).stored.term.number
 
-        assert term_number() > QUERIES.latest(mit.wall() - DAY)
+        assert term_number() > HIGHEST_NUMBER.latest(mit.wall() - DAY)
         mit.clock_off_s = 0.0
         if restarted:
             await town.restart(mit)
-        await until(lambda: 0 < term_number() <= QUERIES.latest(mit.wall()))
+        await until(lambda: 0 < term_number() <= HIGHEST_NUMBER.latest(mit.wall()))
         assert any("term" in text and "wrong clock" in text for text in mit.errors())
         utah = await town.settle("utah.edu")
         await town.acquainted(mit, utah)
@@ -249,7 +249,7 @@ async def test_a_term_of_the_future_by_a_sibling_is_outdone(tmp_path: Path) -> N
             await own_something(mit, client)
             stream = mit.name("odds")
             assert await received(far.subscribe(stream), 1) == [(1, 1)]
-            for term_number in (2**62, QUERIES.latest(mit.wall() + 3600)):
+            for term_number in (2**62, HIGHEST_NUMBER.latest(mit.wall() + 3600)):
                 claim = Producer(stream, term_number=term_number)
                 await thief.up.engine.catalog.publish(PRODUCER, ObjectName.parse(stream), claim)
                 thief.up.engine.overlay.gossip.publish(
@@ -263,7 +263,7 @@ async def test_a_term_of_the_future_by_a_sibling_is_outdone(tmp_path: Path) -> N
                     await connection.call("replica.stand_by", lie, KeptUp)
             for place in (mit, utah):
                 await place.up.engine.directory.learn(stream)
-                assert place.up.engine.directory.number(stream) < QUERIES.latest(mit.wall())
+                assert place.up.engine.directory.number(stream) < HIGHEST_NUMBER.latest(mit.wall())
                 events = place.up.engine.overlay.events.recent()
                 assert any("disbelieves a term of the future" in e.text for e in events)
             await client.post_event(mit.name("s"), rows([(11, 7)]), boundary=20)

@@ -15,8 +15,9 @@ from engine.objects.definitions import Producer, StreamDefinition, StreamEntry
 from engine.objects.kinds import PRODUCER
 from engine.objects.schema import Field, FieldType, Schema
 from engine.replication.book import MAX_REMEMBERED, Book, Rendition, in_order, key_of
+from engine.replication.deciders import HIGHEST_NUMBER
 from engine.replication.directory import HANDOVER_S, LOOK_UP_S, Directory
-from engine.replication.term import QUERIES, Term
+from engine.replication.term import Term
 from overlay.errors import NotFoundError, UnavailableError
 from overlay.events import Events
 from overlay.gossip.events import Health
@@ -319,7 +320,7 @@ async def test_a_term_of_the_future_is_not_believed_and_can_be_outdone(
     """A sibling gone wild, or a thief of its key, says so in the catalog, by digest, by call."""
     catalog.say(PRIMARY, 5)
     assert await reached(directory) == PRIMARY
-    for claimed in (2**62, QUERIES.latest(network.now) + 1):
+    for claimed in (2**62, HIGHEST_NUMBER.latest(network.now) + 1):
         catalog.say(SECONDARY, claimed)
         await directory.learn(STREAM)
         assert not directory.believe(Term(STREAM, claimed, SECONDARY.hex()))
@@ -328,21 +329,20 @@ async def test_a_term_of_the_future_is_not_believed_and_can_be_outdone(
         assert await directory.successor(STREAM, PRIMARY) is None
     assert any("term of the future" in event.text for event in network.events.recent())
     # the greatest that is believed is outdone by the next that somebody takes
-    assert directory.believe(Term(STREAM, QUERIES.latest(network.now), SECONDARY.hex()))
-    taken = QUERIES.next([directory.number(STREAM)], network.now, PRIMARY.hex())
+    assert directory.believe(Term(STREAM, HIGHEST_NUMBER.latest(network.now), SECONDARY.hex()))
+    known = [directory.number(STREAM)]
+    taken = HIGHEST_NUMBER.next(STREAM, known, PRIMARY.hex(), network.now)
     network.now += 0.002
-    assert directory.believe(Term(STREAM, taken, PRIMARY.hex()))
+    assert directory.believe(taken)
 
 
 async def test_a_term_believed_while_our_clock_was_ahead_counts_no_more(
     directory: Directory, network: Network
 ) -> None:
     network.now += 100 * 86_400
-    assert directory.believe(
-        Term(STREAM, QUERIES.next([], network.now, SECONDARY.hex()), SECONDARY.hex())
-    )
+    assert directory.believe(HIGHEST_NUMBER.next(STREAM, [], SECONDARY.hex(), network.now))
     network.now -= 100 * 86_400
     assert directory.number(STREAM) == 0
-    term_number = QUERIES.next([], network.now, PRIMARY.hex())
-    assert directory.believe(Term(STREAM, term_number, PRIMARY.hex()))
-    assert directory.number(STREAM) == term_number
+    term = HIGHEST_NUMBER.next(STREAM, [], PRIMARY.hex(), network.now)
+    assert directory.believe(term)
+    assert directory.number(STREAM) == term.number

@@ -28,6 +28,7 @@ from typing import Final
 
 import msgspec
 
+from engine.replication.deciders import MAJORITY
 from engine.replication.leaders.ballot import (
     Ballot,
     SourceTerm,
@@ -69,7 +70,6 @@ from engine.replication.leaders.messages import (
 )
 from engine.replication.leaders.replica_set import ReplicaSet
 from engine.replication.leaders.voter import Role, Voter
-from engine.replication.term import next_number
 from engine.streams.journal import START, Position
 from overlay.killpoints import KillPoint, kill_point
 
@@ -264,7 +264,7 @@ class Election(Voter):
 
     def _stand(self, now: float) -> list[Effect]:
         seen = [self.ballot.promised, *(view.promised for view in self._views.values())]
-        self.number = next_number(max(seen))
+        self.number = MAJORITY.next_number(seen)
         self.role, self._since = Role.CANDIDATE, now
         state = promise(self.ballot, self.number, self.own)
         assert state is not None, "a higher term than any before"

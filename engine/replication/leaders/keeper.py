@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from engine.objects.definitions import StreamEntry
 from engine.replication.announcements import Announcements
+from engine.replication.deciders import MAJORITY
 from engine.replication.leaders.announcing import Announcing
 from engine.replication.leaders.ballot import Ballot, SourceTerm
 from engine.replication.leaders.ballot_files import BallotFiles, StoredBallot
@@ -37,7 +38,6 @@ from engine.replication.leaders.events import (
 from engine.replication.leaders.logs import VoterLogs
 from engine.replication.leaders.messages import TELL, Message, Request, Tell, Told, highest_number
 from engine.replication.leaders.voter import Role as VoterRole
-from engine.replication.term import QUERIES
 from engine.streams.journal import Position
 from engine.streams.store import StreamStore
 from engine.streams.stream_state import StreamState, entries_of
@@ -190,7 +190,7 @@ class Keeper:
         if isinstance(event, Received | Called):
             # They count up by one, far below what clocks make: who claims one beyond leaves none.
             number = event.number if isinstance(event, Called) else highest_number(event.message)
-            QUERIES.check(self.name, number, self.around.overlay.clock())
+            MAJORITY.check(self.name, number, self.around.overlay.clock())
         async with self._lock:
             leader = self.election.leader
             effects = self.election.handle(event, trio.current_time())

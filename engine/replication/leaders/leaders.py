@@ -10,6 +10,7 @@ import trio
 
 from engine.objects.definitions import StreamEntry, base_of
 from engine.replication.announcements import Announcements
+from engine.replication.deciders import MAJORITY
 from engine.replication.directory import Directory
 from engine.replication.leaders.ballot import without_future
 from engine.replication.leaders.ballot_files import BallotFiles, StoredBallot
@@ -31,7 +32,6 @@ from engine.replication.leaders.messages import (
     Told,
 )
 from engine.replication.leaders.shipping import ship
-from engine.replication.term import QUERIES
 from engine.streams.messages import Done, Tuples
 from engine.streams.store import StreamStore
 from overlay.concurrency import until_one_ends
@@ -101,7 +101,7 @@ class Leaders:
 
     async def resume(self) -> None:
         """Open what the last run kept, as a replica or witness of whoever is leader now."""
-        latest = QUERIES.latest(self._overlay.clock())
+        latest = MAJORITY.latest(self._overlay.clock())
         for stored in self._files.load():
             ballot = without_future(stored.ballot, latest)
             await self._start(msgspec.structs.replace(stored, ballot=ballot))

@@ -14,8 +14,8 @@ from engine.objects.definitions import check_stream
 from engine.objects.readers import Readers
 from engine.objects.schema import BEGINNING, END
 from engine.replication.copy import Workshop
+from engine.replication.deciders import OWNERS_WORD
 from engine.replication.moves.messages import Assignment
-from engine.replication.term import TASKS
 from engine.tasks.former import check_history
 from engine.tasks.network import Network
 from engine.tasks.plan import Task
@@ -52,7 +52,7 @@ def check_form(request: Assignment, now: float) -> None:
             raise InvalidInputError(f"{name} is said to be {entry.stream.name[:256]!a}")
     numbers = (
         ("boundary", request.after, BEGINNING, END - 1),
-        ("term", request.term_number, 0, TASKS.latest(now)),
+        ("term", request.term_number, 0, OWNERS_WORD.latest(now)),
         ("load", request.load, 0.0, math.inf),
         ("rate", request.rate, 0.0, math.inf),
     )

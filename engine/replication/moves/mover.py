@@ -28,6 +28,7 @@ from typing import Final, TypeVar
 
 import msgspec
 import trio
+from msgspec.structs import replace
 
 from engine.objects.definitions import AlteredOutput
 from engine.objects.schema import END
@@ -147,7 +148,7 @@ class Mover:
         elif deal.giver != worker:
             raise NotAuthorisedError(f"{request.task}: you pay for what you pass on")
         elif not current.owed.contract:  # by a peer of ours, whom nobody pays: then we pay the next
-            deal = msgspec.structs.replace(deal, giver=self._here)
+            deal = replace(deal, giver=self._here)
             return await self._move(request.task, request.to, deal, payee=request.to, owed=deal)
         return await self._move(request.task, request.to, deal, payee=payee, owed=current.owed)
 
@@ -214,16 +215,16 @@ class Mover:
         async with placed.moving:
             if placed.current is not known:
                 raise ConflictError(f"{task} has moved meanwhile")
-            number = placed.next_number()
+            term = placed.next_term(to)
             source = placed.current.term.holder or self._here
-            with self._prepared_for(task, to, number):
-                carry_bytes = await self._prepare(stored, placed, to, number, deal) if to else 0
+            with self._prepared_for(task, to, term.number):
+                carry_bytes = await self._prepare(stored, placed, term, deal) if to else 0
                 self._check_movable(placed, to)
                 async with placed.paused():
                     self._check_movable(placed, to)  # it may rest because its query was stopped
                     committed_at = placed.state.log.moved_at
                     placement = Placement(
-                        Term(task, number, to, since=placed.boundary),
+                        replace(term, since=placed.boundary),
                         deal=deal,
                         payee=payee,
                         owed=owed,
@@ -235,7 +236,7 @@ class Mover:
         record = MoveRecord(
             at=self._overlay.clock(),
             task=task,
-            term_number=number,
+            term_number=term.number,
             since=placement.term.since,
             source=source,
             target=to or self._here,
@@ -268,13 +269,11 @@ class Mover:
             parse_peer_id(to)
 
     @kill_point(KillPoint.MOVE_PREPARE)
-    async def _prepare(
-        self, stored: StoredQuery, placed: Copy, to: str, term_number: int, deal: Deal
-    ) -> int:
+    async def _prepare(self, stored: StoredQuery, placed: Copy, term: Term, deal: Deal) -> int:
         """Let the new worker get to where the output is; the bytes that it took over."""
         assignment = Assignment(
             task=placed.name,
-            term_number=term_number,
+            term_number=term.number,
             query=stored.entry.query,
             inputs=stored.inputs,
             kept=stored.kept,
@@ -286,12 +285,13 @@ class Mover:
             readers=stored.entry.readers,
             altered=stored.entry.altered,
         )
-        return await self._until_there(placed, to, assignment)
+        return await self._until_there(placed, term.holder, assignment)
 
     async def _until_there(self, placed: Copy, to: str, assignment: Assignment) -> int:
         reason = "it said nothing"
         with trio.move_on_after(PREPARE_S):
             while True:
+                goal = placed.boundary  # before the question: the output grows during the call
                 try:
                     progress = await self._call(to, "task.assign", assignment, Progress)
                 except UnavailableError as error:
@@ -299,7 +299,7 @@ class Mover:
                     if not self._overlay.peers.get(parse_peer_id(to)):
                         raise
                 else:
-                    if progress.ready and progress.boundary >= placed.boundary:
+                    if progress.ready and progress.boundary >= goal:
                         return progress.carry_bytes
                     reason = progress.reason or "it has not caught up"
                 await trio.sleep(POLL_S)
@@ -323,7 +323,7 @@ class Mover:
         with trio.move_on_after(FIRST_EPOCH_S), suppress(ClosedError):
             await placed.state.log.wait_beyond(since)
             stood_s = time.monotonic() - committed_at
-        self.records.append(msgspec.structs.replace(record, stall_ms=1000 * stood_s))
+        self.records.append(replace(record, stall_ms=1000 * stood_s))
 
     @kill_point(KillPoint.MOVE_SEND_SUBSCRIBERS)
     async def _send_subscribers(self, placed: Copy) -> None:
@@ -363,9 +363,9 @@ class Mover:
         async with placed.moving:
             if placed.running or not placed.current.term.holder:
                 return
-            leader = Placement(Term(placed.name, placed.next_number(), since=END))
+            at_home = Placement(placed.next_term("", since=END))
             with suppress(MedusaError):  # a full disk: the next time
-                self._queries.place(placed, leader)
+                self._queries.place(placed, at_home)
                 await self._send_subscribers(placed)
 
     async def _miss(self, placed: Copy) -> None:

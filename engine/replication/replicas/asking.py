@@ -7,8 +7,8 @@ from typing import Final
 import msgspec
 import trio
 
+from engine.replication.deciders import HIGHEST_NUMBER
 from engine.replication.replicas.messages import Dismiss, Dismissed, KeptUp
-from engine.replication.term import QUERIES
 from overlay.errors import UnavailableError
 from overlay.identity import parse_peer_id
 from overlay.node import Overlay
@@ -28,7 +28,7 @@ async def ask(
     """
     connection = await overlay.connect(parse_peer_id(peer))
     answer = await connection.call(method, message, KeptUp, timeout_s=timeout_s)
-    QUERIES.check(method, answer.written_term.term_number, overlay.clock())
+    HIGHEST_NUMBER.check(method, answer.written_term.term_number, overlay.clock())
     return answer
 
 

@@ -15,6 +15,7 @@ from engine.objects.availability import Mode
 from engine.objects.definitions import QueryEntry
 from engine.objects.query import QueryStatus
 from engine.objects.schema import BEGINNING, END
+from engine.replication.deciders import HIGHEST_NUMBER
 from engine.replication.following.book import INPUT
 from engine.replication.following.follower import Course, Follower
 from engine.replication.following.origin import (
@@ -109,8 +110,7 @@ class Standby:
     def yields_to(self, term: Term) -> bool:
         """Whether it is to let go of the query by the word of that primary: it has not taken over
         itself, and that one is its own or a later one."""
-        own = term.rank == self.term.rank
-        return self.decided is None and (own or term.number > self.term.number)
+        return self.decided is None and HIGHEST_NUMBER.releases(term, self.term)
 
     @property
     def term(self) -> Term:

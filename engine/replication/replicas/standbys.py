@@ -16,6 +16,7 @@ import trio
 
 from engine.objects.query import QueryStatus
 from engine.objects.schema import BEGINNING
+from engine.replication.deciders import HIGHEST_NUMBER
 from engine.replication.queries import QueryHost
 from engine.replication.query_history import follows
 from engine.replication.replicas.messages import (
@@ -29,7 +30,7 @@ from engine.replication.replicas.messages import (
 from engine.replication.replicas.standby import GRACE_S, PRIMARY, Standby
 from engine.replication.replicas.watch import Ask, Detected, Doubt, Effect, TakeOver, Tick
 from engine.replication.stored_query import StoredQuery, written
-from engine.replication.term import QUERIES, Term
+from engine.replication.term import Term
 from engine.streams.leases import Lease
 from engine.streams.messages import Done
 from engine.streams.stream_state import Role, StreamState
@@ -165,7 +166,7 @@ class Standbys:
             ConflictError: this peer has, or may come to have, the query all the same.
         """
         self._check_owner(participant, request.query)
-        QUERIES.check(request.query, request.term_number, self._overlay.clock())
+        HIGHEST_NUMBER.check(request.query, request.term_number, self._overlay.clock())
         async with self._changing:
             standby = self._standbys.get(request.query)
             if standby is not None and standby.yields_to(
@@ -193,7 +194,7 @@ class Standbys:
 
     def _check_ours(self, primary: str, participant: str, stored: StoredQuery) -> None:
         self._check_owner(participant, stored.name)
-        QUERIES.check(stored.name, stored.term.number, self._overlay.clock())
+        HIGHEST_NUMBER.check(stored.name, stored.term.number, self._overlay.clock())
         if (stored.term.holder, stored.term.secondary) != (primary, self._here):
             raise InvalidInputError(f"{stored.name}: a term of other peers")
 
@@ -205,7 +206,9 @@ class Standbys:
     def _known(self, query: str) -> Term:
         """The latest term of the query that this peer knows of, and that can be believed."""
         known = self._here_known(query)
-        return known if QUERIES.believes(known.number, self._overlay.clock()) else Term(query)
+        return (
+            known if HIGHEST_NUMBER.believes(known.number, self._overlay.clock()) else Term(query)
+        )
 
     def _here_known(self, query: str) -> Term:
         with suppress(NotFoundError):
@@ -382,8 +385,8 @@ class Standbys:
     def _decide(self, standby: Standby) -> StoredQuery:
         """Have it: what follows can be repeated, and is until it is done."""
         known = (standby.term.number, *map(self._directory.number, _outputs(standby)))
-        number = QUERIES.next(known, self._overlay.clock(), self._here)
-        term = Term(standby.name, number, self._here)
+        now = self._overlay.clock()
+        term = HIGHEST_NUMBER.next(standby.name, known, self._here, now)
         entry = msgspec.structs.replace(standby.stored.entry, peer=self._here)
         before_us = standby.stored.parted_from(standby.term.holder)
         parted = tuple(peer for peer in before_us if peer != self._here)

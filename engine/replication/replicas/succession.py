@@ -11,6 +11,7 @@ from typing import Final
 
 import trio
 
+from engine.replication.deciders import HIGHEST_NUMBER
 from engine.replication.queries import QueryHost
 from engine.replication.query_copy import QueryCopy
 from engine.replication.replicas import secondary_state as upkeep
@@ -18,7 +19,7 @@ from engine.replication.replicas.asking import ask
 from engine.replication.replicas.former_members import FormerMembers
 from engine.replication.replicas.messages import KeepUp
 from engine.replication.stored_query import StoredQuery
-from engine.replication.term import QUERIES, Term
+from engine.replication.term import Term
 from overlay.errors import MedusaError, NotFoundError, UnavailableError
 from overlay.identity import parse_peer_id
 from overlay.listeners import Listeners
@@ -116,8 +117,9 @@ class Succession:
         """Have it again, in a later term than that of the peer that is gone."""
         self._former_members.part_from(running, gone)
         known = (self._known_number(running.stored), running.stored.term.number)
-        number = QUERIES.next(known, self._overlay.clock(), self._here)
-        self._queries.appoint(running, Term(running.name, number, self._here))
+        now = self._overlay.clock()
+        term = HIGHEST_NUMBER.next(running.name, known, self._here, now)
+        self._queries.appoint(running, term)
         self._overlay.events.note("warning", f"took back {running.name}: its successor is gone")
 
     async def _asked(self, stored: StoredQuery, peer: str) -> Term | None:

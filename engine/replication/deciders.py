@@ -1,0 +1,111 @@
+"""How the next term of a subject comes: three deciders, one for each kind of subject. Sans-IO.
+
+- `OWNERS_WORD`, of a task: a term counts when the owner of its query has written it down. So there
+  is one worker.
+- `HIGHEST_NUMBER`, of a query: a term counts when its holder has written it down. So both sides of
+  a split go on (ADR 8).
+- `MAJORITY`, of a source stream: a term counts when a majority of the voters has installed it. So
+  at most one side goes on (ADR 9).
+
+A decider makes the next term and checks the numbers that others claim. The peer that writes a term
+down: `QueryHost.place` and `QueryHost.appoint`, `Standbys` at a takeover, and a voter's ballot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from engine.objects.schema import BEGINNING
+from engine.replication.term import Term
+from overlay.clock import MILLIS, latest_number
+from overlay.errors import InvalidInputError
+
+
+@dataclass(frozen=True, slots=True)
+class Decider:
+    """
+    Attributes:
+        takers: how many numbers the clocks make for one millisecond, so that two peers that take a
+            term in one millisecond hardly ever make the same number.
+    """
+
+    takers: int
+
+    def latest(self, now: float) -> int:
+        """The greatest number that the clock of any peer can have made by now, seconds since the
+        epoch. Nobody believes a greater one: nobody would believe its successor either, and so the
+        subject could never be another peer's again (ADR 17)."""
+        return (latest_number(now, MILLIS) + 1) * self.takers - 1
+
+    def believes(self, number: int, now: float) -> bool:
+        """Whether the number is not of the future."""
+        return number <= self.latest(now)
+
+    def check(self, subject: str, number: int, now: float) -> None:
+        """
+        Raises:
+            InvalidInputError: the number is of the future.
+        """
+        if not self.believes(number, now):
+            raise InvalidInputError(
+                f"{subject[:256]}: term {number} is of the future: check the clock of who says so"
+            )
+
+    def _next_number(self, known: Iterable[int], now: float, taker: str = "0") -> int:
+        """A number that is greater than all known ones which can be believed, and than those of a
+        subject of that name which was deleted before now. taker: peer id (hex)."""
+        highest = max((number for number in known if self.believes(number, now)), default=0)
+        moment = max(highest // self.takers + 1, int(now * MILLIS))
+        return moment * self.takers + int(taker, 16) % self.takers
+
+
+class OwnersWord(Decider):
+    """Of a task: the peer that keeps its query decides alone."""
+
+    def next(
+        self, current: Term, worker: str, now: float, *, since: int = BEGINNING, tried: int = 0
+    ) -> Term:
+        """The term in which another peer computes the task.
+
+        Args:
+            worker: peer id (hex); "": the owner.
+            now: seconds since the epoch.
+            since: the output's boundary after which the worker's output counts, microseconds.
+            tried: number of the last move, which may have failed: no two workers hear of one.
+        """
+        number = self._next_number((current.number, tried), now)
+        return Term(current.subject, number, worker, since=since)
+
+
+class HighestNumber(Decider):
+    """Of a query: any peer of its participant takes it, and the highest number counts."""
+
+    def next(self, query: str, known: Iterable[int], taker: str, now: float) -> Term:
+        """The term in which a peer has the query, and nobody stands by yet.
+
+        Args:
+            known: the numbers of earlier terms that the taker knows of.
+            taker: peer id (hex). now: seconds since the epoch.
+        """
+        return Term(query, self._next_number(known, now, taker), taker)
+
+    def releases(self, term: Term, own: Term) -> bool:
+        """Whether the holder of `term` may dismiss a secondary whose term is `own`: it is the
+        holder of that term, or of a later one."""
+        return term.rank == own.rank or term.number > own.number
+
+
+class Majority(Decider):
+    """Of a source stream: its voters decide; see `engine.replication.leaders.ballot`."""
+
+    def next_number(self, promised: Iterable[int]) -> int:
+        """The number under which a candidate stands. It needs no clock: of two candidates with one
+        number, one gets no majority. promised: the numbers that voters have promised."""
+        return max(promised) + 1
+
+
+OWNERS_WORD: Final = OwnersWord(1)
+HIGHEST_NUMBER: Final = HighestNumber(1024)
+MAJORITY: Final = Majority(1024)
