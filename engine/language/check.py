@@ -42,13 +42,13 @@ MAX_PORTS: Final = 256
 """Inputs of a union or outputs of a filter: each may be a log to wait for or to write."""
 
 MAX_BOX_NAME: Final = 64
-"""Characters: it stands in error messages and on screens."""
+"""Characters: error messages and screens show it."""
 
 MAX_WINDOW_US: Final = 366 * 86_400 * 1_000_000
-"""A year: a window keeps its input from being dropped for as long."""
+"""A year: the input of a window is kept for as long as the window lasts."""
 
 MAX_OVERLAP: Final = 1_000
-"""Windows that share one tuple: each copies it."""
+"""Windows that one tuple may be in: each copies it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,7 @@ def check_query(query: Query, known: Mapping[str, Schema]) -> dict[str, Schema]:
     """The schemas of all streams that the query reads or makes.
 
     Args:
-        known: schemas of streams from elsewhere; others than the query reads do not matter, except
-            that it may not produce one of them.
+        known: schemas of streams that others make; the query may not make one of them.
 
     Raises:
         InvalidInputError: an unknown stream, two producers of one, a loop, a type error, more
@@ -127,7 +126,7 @@ def ordered_boxes(query: Query) -> list[Box]:
 
 
 def check_shape(box: Box) -> None:
-    """What can be checked of a box without any schema.
+    """Check what needs no schema: names, ports, windows.
 
     Raises:
         InvalidInputError: names the box and the reason.
@@ -160,7 +159,7 @@ def type_box(
 
     Args:
         inputs: schemas of its input streams at least.
-        nodes: of the fields of its input that an earlier step of the same task makes.
+        nodes: `FieldRef.nodes` of the input fields that an earlier step of the task makes.
 
     Raises:
         InvalidInputError: it does not type-check; names the box, the field and the reason.
@@ -182,7 +181,7 @@ def type_box(
 
 
 class _Input:
-    """The stream that a box's expressions are over; its fields are found by name at once."""
+    """The input stream of a box, for its expressions."""
 
     def __init__(self, schema: Schema, nodes: Mapping[str, int] | None) -> None:
         self.schema = schema
@@ -197,11 +196,11 @@ class _Input:
         return parse_predicate(text, self._types, self._nodes)
 
     def may_be_null(self, name: str) -> bool:
-        """stime never is."""
+        """Whether the field is nullable; `stime` is not."""
         return name in self.fields and self.fields[name].nullable
 
     def named(self, name: str, expression: Expression) -> Field:
-        """The output field that an expression over it fills."""
+        """The output field of an expression over this input."""
         if isinstance(expression, FieldRef) and expression.name in self.fields:
             return msgspec.structs.replace(self.fields[expression.name], name=name)
         return Field(name, expression.type, None, nullable(expression, self.may_be_null))
@@ -382,7 +381,7 @@ def _refuse_repeated(what: str, names: Sequence[str]) -> None:
 
 @contextmanager
 def _about(what: str) -> Iterator[None]:
-    """Errors from within say what they are about."""
+    """Put `what` before the text of an InvalidInputError of the block."""
     try:
         yield
     except InvalidInputError as error:

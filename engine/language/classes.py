@@ -1,8 +1,8 @@
-"""Classes of boxes, and what a query may ask for when its peer dies.
+"""Classes of boxes, and the recovery that each mode gives a query of a class.
 
 After Hwang et al., High-Availability Algorithms for Distributed Stream Processing (ICDE 2005; Brown
-CS-04-05), where an operator's class says what it gives again when it is restarted. The classes are
-nested, and a network has that of its weakest operator. What each mode reaches:
+CS-04-05). The class of an operator says which tuples it gives after a restart. The classes are
+nested; a network has the class of its weakest operator.
 
     mode                 arbitrary   every other class
     none, amnesia        gap         gap
@@ -10,13 +10,12 @@ nested, and a network has that of its weakest operator. What each mode reaches:
     passive_standby      precise     precise
     active_standby       gap         precise
 
-Upstream backup and active standby compute results a second time, so they promise something only
-where that gives the same tuples. (The paper's rollback recovery of an arbitrary network is
-divergent: what comes a second time may be other tuples. Our rollback promises that they are the
-same.) A passive standby has the outputs themselves before any consumer does. In the paper,
-convergent-capable and deterministic networks recover precisely only if duplicates are found by
-their content, or non-determinism is logged; here a consumer reconnects from a boundary, which says
-what it has.
+* Upstream backup and active standby compute results a second time. They promise something only
+  where that gives the same tuples. (The paper's rollback may give an arbitrary network other
+  tuples; ours promises the same.)
+* A passive standby has the outputs before any consumer does.
+* In the paper, other networks recover precisely only if duplicates are found by their content, or
+  non-determinism is logged. Here a consumer reconnects from a boundary, which says what it has.
 """
 
 from __future__ import annotations
@@ -46,16 +45,16 @@ MAX_CHECKPOINT_S: Final = 3_600.0
 
 
 class BoxClass(StrEnum):
-    """What a box gives again after a restart; each class contains those before it."""
+    """Which tuples a box gives after a restart; each class contains those before it."""
 
     REPEATABLE = "repeatable"
-    """Started empty at any earlier point of its input, the same tuples."""
+    """Restarted empty at any earlier point of its input, it gives the same tuples."""
     CONVERGENT = "convergent"
-    """Convergent-capable: started so, the same tuples after a while."""
+    """Convergent-capable: restarted so, it gives the same tuples after a while."""
     DETERMINISTIC = "deterministic"
-    """From the same state and the same sequence of input tuples, the same tuples."""
+    """From the same state and the same sequence of input tuples, it gives the same tuples."""
     ARBITRARY = "arbitrary"
-    """What it gives depends on the order or the time in which tuples of several streams arrive."""
+    """Its tuples depend on the order or the time in which tuples of several streams arrive."""
 
 
 _CLASSES: Final = tuple(BoxClass)
@@ -63,22 +62,20 @@ _RECOVERIES: Final = tuple(Recovery)
 
 
 def class_of(box: Box) -> BoxClass:
-    """The class of a box; there is no arbitrary one.
+    """The class of a box; no box is arbitrary.
 
-    Filters and maps make a tuple of one tuple, by expressions that know neither clock nor chance
-    (`engine/language/operators.py`).
-
-    An aggregate's windows are aligned to the epoch, not to the first tuple it sees, so that one
-    that is restarted empty agrees again from the first window that begins after its start, and so
-    is convergent-capable (as Borealis' with `independent-window-alignment`; Balazinska et al.,
-    Fault-Tolerance in the Borealis Distributed Stream Processing System, TODS 2008). That holds for
-    all of its functions: counts, extremes and sums of integers do not know an order, sums of floats
-    are added in ascending order, firstval and lastval go by the canonical order.
-
-    A union is arbitrary in ICDE 2005 because it interleaves its inputs as they arrive. Ours is the
-    SUnion of TODS 2008: it waits for the boundary of every input and puts out what precedes the
-    smallest in canonical order. So it is deterministic; not more, because it gives the same again
-    only if all its inputs are replayed from one boundary.
+    * Filters and maps make a tuple of one tuple. Their expressions have neither clock nor chance
+      (`engine/language/operators.py`).
+    * An aggregate's windows are aligned to the epoch, not to its first tuple. Restarted empty, it
+      agrees from the first window that begins after its start (as Borealis' aggregate with
+      `independent-window-alignment`; Balazinska et al., Fault-Tolerance in the Borealis Distributed
+      Stream Processing System, TODS 2008). That holds for all its functions: counts, extremes and
+      sums of integers know no order, floats are summed in ascending order, firstval and lastval
+      use the canonical order.
+    * A union is arbitrary in ICDE 2005: it interleaves its inputs as they arrive. Ours is the
+      SUnion of TODS 2008: it waits for the boundary of every input, and emits the tuples up to the
+      smallest in canonical order. It repeats them only if all inputs
+      are replayed from one boundary.
     """
     match box:
         case Filter() | Map():
@@ -90,12 +87,12 @@ def class_of(box: Box) -> BoxClass:
 
 
 def weakest_box(query: Query) -> Box:
-    """The box whose class is the query's, the first of them. The query has boxes."""
+    """The first box of the query's weakest class. The query has boxes."""
     return max(query.boxes, key=lambda box: _CLASSES.index(class_of(box)))
 
 
 def strongest_recovery(mode: Mode, weakest: BoxClass) -> Recovery:
-    """What that mode gives a network of that class; see the table above."""
+    """The recovery that a mode gives a network of that class: the table above."""
     match mode:
         case Mode.NONE | Mode.AMNESIA:
             return Recovery.GAP
@@ -106,7 +103,7 @@ def strongest_recovery(mode: Mode, weakest: BoxClass) -> Recovery:
 
 
 def check_availability(query: Query, availability: Availability) -> None:
-    """Whether a query, whose network holds, may ask for that.
+    """Check that a query may ask for this availability. Its network is checked before.
 
     Raises:
         InvalidInputError: names the query, its weakest box and what it could ask for instead; or
@@ -124,12 +121,10 @@ def check_availability(query: Query, availability: Availability) -> None:
 
 
 def check_secondary(query: Query, peer: str) -> None:
-    """
-    Args:
-        peer: id (hex) of the peer that keeps the query.
+    """Check that the secondary is not `peer`, the id (hex) of the peer that keeps the query.
 
     Raises:
-        InvalidInputError: the query asks for that peer as its own standby.
+        InvalidInputError: it is.
     """
     if query.availability.secondary == peer:
         raise InvalidInputError(
@@ -140,9 +135,8 @@ def check_secondary(query: Query, peer: str) -> None:
 def applied(query: Query, request: AvailabilityRequest) -> Query:
     """The query with its availability changed as asked, and checked.
 
-    A mode that is asked for makes anew what depends on it: without a recovery the strongest that it
-    gives this query, without a checkpoint the default. A checkpoint that is not asked for is at
-    most half the bound.
+    A new mode sets its strongest recovery and the default checkpoint, unless `request` has others.
+    A checkpoint interval that is not asked for is at most half the bound.
 
     Raises:
         InvalidInputError: as `check_availability`.

@@ -1,8 +1,8 @@
-"""The words and signs an expression may be made of, checked before any grammar sees them.
+"""Tokens of an expression, checked before sqlglot parses them.
 
-sqlglot knows all of SQL, and much of it would be refused only by luck. So its parser is given
-tokens of our choosing alone: names of fields become quoted identifiers, whatever keyword they look
-like; functions of the allow-list get a name no SQL function has; every other word stays out.
+sqlglot knows all of SQL. So its parser gets only tokens that this file allows: names of fields
+become quoted identifiers, even if they look like keywords; functions of the allow-list get a name
+that no SQL function has; every other word is refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_TEXT: Final = 8192
 """Characters: one predicate of a few hundred comparisons."""
 
 MAX_TOKENS: Final = 2048
-"""Bounds the tree that is built, and Spark's plan after it."""
+"""Bounds the parsed tree, and with it Spark's plan."""
 
 MAX_NESTING: Final = 32
 """Parentheses, functions, cases and signs within each other; sqlglot recurses about 14 Python
@@ -76,7 +76,7 @@ _COMPLETE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|/\*.*?\*/""", re.DOTALL
 
 
 def refusal(text: str, reason: str, position: int) -> InvalidInputError:
-    """The one error of this language; position: index of a character in `text`, from 0."""
+    """The error of every refused expression; position: of a character in `text`, from 0."""
     shown = text if len(text) <= 80 else text[:77] + "..."
     place = min(max(position, 0), max(len(text) - 1, 0)) + 1
     return InvalidInputError(f"expression {shown!a}: {reason}, at character {place}")
@@ -88,7 +88,7 @@ def tokens_of(text: str) -> list[Token]:
     The parentheses keep sqlglot's tokenizer from taking a first word for a command.
 
     Raises:
-        InvalidInputError: a limit, a comment, a word or a sign that has no business here.
+        InvalidInputError: a limit is passed, or a comment, word or sign is not allowed.
     """
     _check_text(text)
     try:
@@ -111,7 +111,7 @@ def _check_text(text: str) -> None:
     if len(text) > MAX_TEXT:
         raise refusal(text, f"it has {len(text)} characters, at most {MAX_TEXT} allowed", MAX_TEXT)
     for position, character in enumerate(text):
-        # what XML cannot carry could not be written down again; the rest are tokenizers' traps
+        # XML cannot carry some of these characters; the others confuse tokenizers
         if (character < " " and character not in "\t\n\r") or not _storable(character):
             raise refusal(text, f"character {character!a} is not allowed", position)
 
@@ -123,7 +123,7 @@ def _storable(character: str) -> bool:
 
 
 def _checked(text: str, raw: list[Token], index: int) -> Token:
-    """Token `index` as the parser shall see it."""
+    """Token `index`, checked, for the parser."""
     token = raw[index]
     here = token.start - 1
     if token.comments:
@@ -171,7 +171,7 @@ def _retyped(token: Token, kind: TokenType, text: str) -> Token:
 
 
 def _check_nesting(text: str, tokens: list[Token]) -> None:
-    """Balanced, and no deeper than the parser's recursion bears."""
+    """Refuse unbalanced groups, and nesting too deep for the parser's recursion."""
     open_groups = prefixes = 0
     for token in tokens:
         prefixes = prefixes + 1 if token.token_type in _PREFIXES else 0

@@ -1,8 +1,7 @@
-"""Typed expressions: what a stranger's text becomes before anything runs it.
+"""Typed expressions: the checked form of an expression's text.
 
-Parts of an expression may be one object in several places: `x between 1 and 2` has its `x` twice.
-Spark, and every function that walks the expression, visits such a part once in each place, so
-`nodes` counts it once in each place.
+One object may stand in several places: `x between 1 and 2` has its `x` twice. Spark, and every
+function that walks the expression, visits it once in each place. So `nodes` counts it as often.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ from typing import ClassVar, Final
 from engine.objects.schema import FieldType
 
 _REPEATED: Final = {"floor": 3, "ceil": 3}
-"""How often Spark's form of an operation (`engine.spark.columns`) has its operands; of all others
-once."""
+"""How often Spark's form (`engine.spark.columns`) of an operation has its operands; others: 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +20,8 @@ class FieldRef:
     """The value of a field of the input tuple (`stime` included, as a timestamp).
 
     Attributes:
-        nodes: of the expression that makes the field, where a step before it in the same task does:
-            Spark may put that in the field's place.
+        nodes: of the expression that makes the field, if an earlier step of the task does: Spark
+            may put that expression in the field's place.
     """
 
     name: str
@@ -45,7 +43,7 @@ class Operation:
     """An operator or function of the allow-list over typed operands, widened to a common type.
 
     Attributes:
-        nodes: operations, constants and fields that who walks it meets, itself among them.
+        nodes: operations, constants and fields that a walk over it visits, itself included.
     """
 
     operator: str

@@ -1,4 +1,4 @@
-"""The labels of what a query makes: which policies come with its inputs' tuples, box by box."""
+"""Labels of a query's streams: the policies that come with its inputs' tuples, box by box."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from overlay.errors import InvalidInputError
 from overlay.names import ObjectName
 
 Readers = tuple[str, ...]
-"""Of one stream, as its owner declares them."""
+"""The readers of one stream, as its owner declares them."""
 
 
 def labels(
     query: Query, inputs: Mapping[str, StreamEntry], declared: Mapping[str, Readers]
 ) -> Mapping[str, tuple[Policy, ...]]:
-    """The label of every stream that a query makes: the policies of all that it is made from. A
-    policy that the owner of an input lets this query's owner lift is left out where the stream's
-    readers are declared.
+    """The label of every stream that a query makes: the policies of all streams it is made from.
+
+    A stream with declared readers has no policy whose `declassify` names the query's owner.
 
     Args:
-        inputs: what it reads from elsewhere. declared: readers of streams that it makes.
+        inputs: streams that it reads from elsewhere. declared: readers of streams that it makes.
 
     Raises:
-        InvalidInputError: more than `MAX_POLICIES` come together.
+        InvalidInputError: a stream would have more than `MAX_POLICIES`.
     """
     known = tuple((name, e.stream.policies) for name, e in inputs.items() if e.stream.policies)
     return _labels(query, known, tuple(sorted(declared.items()))) if known or declared else {}
 
 
-@lru_cache(maxsize=64)  # it is asked for each stream of a query
+@lru_cache(maxsize=64)  # called for each stream of a query
 def _labels(
     query: Query,
     inputs: tuple[tuple[str, tuple[Policy, ...]], ...],
@@ -60,5 +60,5 @@ def _labels(
 
 
 def label_of(labels: Mapping[str, tuple[Policy, ...]], stream: str) -> tuple[Policy, ...]:
-    """Of a stream that a query makes, or of the revisions of one."""
+    """The label of a stream that a query makes, or of that stream's revisions."""
     return labels.get(base_of(stream), ())

@@ -1,4 +1,4 @@
-"""A modification of a query: other parameters of its boxes, in messages and in XML."""
+"""A modification of a query: new parameters of its boxes, in messages and in XML."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from overlay.errors import InvalidInputError
 
 
 class BoxChange(Struct, frozen=True):
-    """Other values for some parameters of one box.
+    """New values for some parameters of one box.
 
     Attributes:
         box: its name. parameters: (name, value) pairs as in XML; the others stay.
@@ -29,13 +29,12 @@ class BoxChange(Struct, frozen=True):
 
 
 class ModifyQuery(Struct, frozen=True):
-    """Give boxes of a running query other parameters, from one boundary on.
+    """Change parameters of boxes of a running query, from one boundary on.
 
     Attributes:
         changes: all count from the same boundary on.
-        at: that boundary, microseconds: tuples with stime > at are made otherwise; None: the
-            earliest that is safe.
-        alone: a peer that had a part in the query, and cannot be told of this, is gone for good.
+        at: that boundary, microseconds: tuples with stime > at change; None: the earliest safe one.
+        alone: peers of the query that cannot be reached are gone for good.
     """
 
     query: str
@@ -45,10 +44,10 @@ class ModifyQuery(Struct, frozen=True):
 
 
 class Modified(Struct, frozen=True):
-    """It is, and will be after any crash; ADR 13 has what a split may do.
+    """The modification survives any crash; ADR 13 says what a network split may do.
 
     Attributes:
-        since: the boundary from which on, microseconds.
+        since: the boundary from which on it counts, microseconds.
     """
 
     query: str
@@ -56,18 +55,18 @@ class Modified(Struct, frozen=True):
 
 
 MAX_PARAMETERS: Final = 1024
-"""Of one box: a filter of 256 ports and a map of 256 fields have fewer."""
+"""Per box: a filter of 256 ports and a map of 256 fields have fewer."""
 
 
 _PARAMETER: Final = "parameter"
 
 
 _ALIASES: Final = {"nexpression": "expression"}
-"""Words of the first paper's dialect for what `parameters_of` says otherwise."""
+"""Names of the first paper's dialect, and those of `parameters_of`."""
 
 
 class _Given(Node):
-    """A parameter, or the box of some, that stands in no document: errors name it."""
+    """A parameter or a box of a message: its errors have its name, as it has no line."""
 
     def error(self, reason: str) -> InvalidInputError:
         name = self.attributes["name"][:64]
@@ -84,10 +83,10 @@ class _Given(Node):
 
 
 def modified_query(query: Query, changes: Sequence[BoxChange]) -> Query:
-    """The query with other parameters; the same if they are what it says already.
+    """The query with the changes; equal to `query` if it has these values already.
 
     Raises:
-        InvalidInputError: no such box or parameter, or a value that it cannot have.
+        InvalidInputError: no such box or parameter, or an invalid value.
     """
     if not 0 < len(changes) <= MAX_BOXES:
         raise InvalidInputError(f"{query.name}: say what of which box is to be modified")
@@ -107,7 +106,7 @@ def modified_query(query: Query, changes: Sequence[BoxChange]) -> Query:
 
 
 def told(changes: Sequence[BoxChange]) -> str:
-    """Which parameters of which boxes, for people."""
+    """The boxes and parameters of the changes, for people."""
     parts = (
         f"box {change.box[:64]!a}, {', '.join(name[:64] for name, _ in change.parameters[:8])}"
         for change in changes[:8]
@@ -119,7 +118,7 @@ def _modified_box(box: Box, parameters: Sequence[tuple[str, str]]) -> Box:
     given = _given(box, parameters)
     state = dict(parameters_of(box))
     if isinstance(box, Aggregate) and box.size_us == box.advance_us and "window-size" in given:
-        del state["advance"]  # windows that do not overlap go on so, unless it is said otherwise
+        del state["advance"]  # windows that do not overlap stay so, unless `given` has an advance
     nodes = [
         _Given(_PARAMETER, {"name": name, "value": value}, 0)
         for name, value in {**state, **given}.items()
@@ -145,7 +144,7 @@ def _given(box: Box, parameters: Sequence[tuple[str, str]]) -> Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Modification:
-    """What a document asks for; see `ModifyQuery`."""
+    """The changes of a document; see `ModifyQuery`."""
 
     changes: tuple[BoxChange, ...]
     at: int | None

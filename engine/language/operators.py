@@ -1,8 +1,8 @@
-"""The operators and functions an expression may use: the one table that the parser and Spark read.
+"""The operators and functions of expressions: the table that the parser and Spark read.
 
-Anything not here is refused. All are total: on any data they give a value or null and never fail.
+All others are refused. All are total: on any data they give a value or null and never fail.
 Operands of one `Operation` already have the types that `Operator.resolve` asks for: the parser puts
-an explicit `cast` where a number is widened, so no engine's own coercion is ever relied upon.
+an explicit `cast` where a number is widened, so no engine coerces by rules of its own.
 
     + - * %  neg abs      numbers, result of their common type; an integer that does not fit is
                           null; `%` has the dividend's sign; `% 0` is null, for floats too
@@ -47,7 +47,7 @@ NUMBERS: Final = (
     FieldType.SINGLE,
     FieldType.DOUBLE,
 )
-"""In the order in which they widen."""
+"""In widening order."""
 
 INTEGERS: Final = NUMBERS[:4]
 FLOATS: Final = NUMBERS[4:]
@@ -121,7 +121,7 @@ def can_cast(source: FieldType, target: FieldType) -> bool:
 
 
 def nullable(expression: Expression, fields: Callable[[str], bool]) -> bool:
-    """Whether the expression may give null, if `fields(name)` says so of fields."""
+    """Whether the expression may give null; `fields(name)`: whether a field may."""
     if isinstance(expression, FieldRef):
         return fields(expression.name)
     if isinstance(expression, Constant):
@@ -141,9 +141,8 @@ def aggregate_type(function: Function, argument: FieldType | None) -> FieldType 
     """The type of an aggregate's result; None if it does not take such an argument.
 
     Sums of integers are long, of floats double; an average is double; null arguments are skipped,
-    except by firstval and lastval, which give the window's first and last tuple's as it is. With
-    nothing to go on, count and count_distinct give 0 and the others null; a sum that does not fit
-    is null.
+    except by firstval and lastval, which take the window's first and last tuple as it is. Over no
+    values, count and count_distinct give 0 and the others null; a sum that does not fit is null.
     """
     if argument is None:
         return FieldType.LONG if function is Function.COUNT else None
@@ -229,7 +228,7 @@ def _round(types: Types) -> Resolution | None:
 
 
 MANY: Final = 1024
-"""Most operands of one operation: bounds the expression that a stranger's text can become."""
+"""Most operands of one operation: bounds the size of an expression."""
 
 _ARITHMETIC: Final = Operator("two numbers", _uniform(_NUMBERS), Nulls.POSSIBLE)
 _UNARY: Final = Operator("one number", _uniform(_NUMBERS, least=1, most=1), Nulls.POSSIBLE)

@@ -1,4 +1,4 @@
-"""Text from strangers to typed expressions: sqlglot's grammar, our allow-list and types."""
+"""Parse an expression's text: sqlglot's grammar, our allow-list and types."""
 
 from __future__ import annotations
 
@@ -27,13 +27,12 @@ from engine.objects.schema import STIME, FieldType
 from overlay.errors import InvalidInputError
 
 MAX_DEPTH: Final = 100
-"""Levels of a typed expression: whoever walks it may recurse. Chains of `and`, `or` and `||` are
-one level."""
+"""Levels of a typed expression: code that walks it recurses. A chain of `and`, `or`, `||` is one."""
 
 MAX_NODES: Final = 4096
-"""Nodes of a typed expression: no text that is within the limits of
-`engine.language.expression_tokens` and repeats nothing has more. Measured, Spark takes 4 s to make
-its form of so many, and 0.4 s of an epoch."""
+"""Nodes of a typed expression: a text that is within the limits of
+`engine.language.expression_tokens` and repeats nothing has no more. Measured: Spark takes 4 s to
+build so many, and 0.4 s of an epoch."""
 
 ROUND_DIGITS: Final = range(10)
 
@@ -85,23 +84,22 @@ _ARGUMENTS: Final[dict[type[exp.Expression], frozenset[str]]] = {
     exp.Cast: frozenset({"this", "to"}),
     exp.Anonymous: frozenset({"this", "expressions"}),
 }
-"""The node types there are, each with all the arguments it may have: any other changes its meaning
-in a way this file does not know."""
+"""The allowed node types, each with its allowed arguments: others change its meaning unnoticed."""
 
 Typed = Expression | None
-"""None: a bare `null`, whose type is its neighbours'."""
+"""None: a bare `null`; it gets the type of its neighbours."""
 
 
 def parse_expression(
     text: str, fields: Mapping[str, FieldType], nodes: Mapping[str, int] | None = None
 ) -> Expression:
-    """The typed expression that `text` is over tuples of `fields` (and `stime`, a timestamp).
+    """Parse an expression over tuples of `fields` (and `stime`, a timestamp).
 
     Args:
-        nodes: of those fields that an earlier step of the same task makes: `FieldRef.nodes`.
+        nodes: `FieldRef.nodes` of the fields that an earlier step of the task makes.
 
     Raises:
-        InvalidInputError: it is not of the language, or does not type-check; names the thing, the
+        InvalidInputError: it is not of the language, or does not type-check; names the part, the
             reason and the position in `text`.
     """
     tree = _parse(text, tokens_of(text))
@@ -114,10 +112,10 @@ def parse_expression(
 def parse_predicate(
     text: str, fields: Mapping[str, FieldType], nodes: Mapping[str, int] | None = None
 ) -> Expression:
-    """`parse_expression` of a condition.
+    """Parse a condition: an expression that is boolean.
 
     Raises:
-        InvalidInputError: as there, or it is not boolean.
+        InvalidInputError: as `parse_expression`, or it is not boolean.
     """
     predicate = parse_expression(text, fields, nodes)
     if predicate.type is not FieldType.BOOL:
@@ -133,7 +131,7 @@ def _parse(text: str, tokens: list[Token]) -> exp.Expression:
     except RecursionError:
         raise refusal(text, "nested too deeply", 0) from None
     except (SqlglotError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-        # a fault in sqlglot, met by text that is no expression: still the sender's mistake
+        # sqlglot fails so on some texts that are no expression: still the sender's mistake
         raise refusal(text, "it cannot be parsed", 0) from None
     if len(trees) != 1 or not isinstance(trees[0], exp.Expression):
         raise refusal(text, "it is not one expression", 0)
@@ -141,7 +139,7 @@ def _parse(text: str, tokens: list[Token]) -> exp.Expression:
 
 
 def _syntax_error(error: ParseError, tokens: list[Token]) -> tuple[str, int]:
-    """Reason and position, of what sqlglot stumbled on."""
+    """Reason and position of an error of sqlglot."""
     details = error.errors[0] if error.errors else {}
     place = (details.get("line"), details.get("col"))
     for index, token in enumerate(tokens):
@@ -154,7 +152,7 @@ def _syntax_error(error: ParseError, tokens: list[Token]) -> tuple[str, int]:
 
 
 class _Typer:
-    """One walk over the tree, each node once: node types are checked, operands widened."""
+    """Walks the tree once: checks the node types and widens the operands."""
 
     def __init__(
         self, text: str, fields: Mapping[str, FieldType], nodes: Mapping[str, int]
@@ -202,7 +200,7 @@ class _Typer:
                 what = "a qualified name" if kind is exp.Column else f"{name!a} of {kind.__name__}"
                 raise self._refusal(f"{what} is not part of the language", node)
 
-    # one method a node type, named after it
+    # one method per node type, named after it
 
     def _column(self, node: exp.Expression, _: int) -> Typed:
         name = node.name
@@ -312,8 +310,6 @@ class _Typer:
         parts.append(left)
         return [self.of(part, depth) for part in reversed(parts)]
 
-    # what they share
-
     def _operation(self, name: str, operands: Sequence[Typed], node: exp.Expression) -> Operation:
         filled = self._fill(operands, node)
         resolution = OPERATORS[name].resolve([operand.type for operand in filled])
@@ -325,7 +321,7 @@ class _Typer:
         return Operation(name, widened, resolution.result)
 
     def _fill(self, operands: Sequence[Typed], node: exp.Expression) -> list[Expression]:
-        """Each bare null as the null of its neighbours' type."""
+        """Give each bare null the type of its neighbours."""
         types = [operand.type for operand in operands if operand is not None]
         if len(types) == len(operands):
             return [operand for operand in operands if operand is not None]
@@ -349,7 +345,7 @@ class _Typer:
         return Constant(number, FieldType.DOUBLE)
 
     def _fold(self, constant: Constant, target: FieldType, node: exp.Expression) -> Constant | None:
-        """The constant of type `target`, where that is plain; None leaves it to a cast."""
+        """The constant as a `target`; None where only a cast can make it."""
         value = constant.value
         if target is FieldType.TIMESTAMP and isinstance(value, str):
             return Constant(self._timestamp(value, node), target)

@@ -1,8 +1,8 @@
-"""Queries over a part of their inputs' past, and copies of queries that are such.
+"""Queries over a part of their inputs' history, and copies of queries over such a part.
 
-A copy has the same boxes under streams of its own. What it makes is what the original made over
-that time: tasks are functions of epochs, and windows are aligned to the epoch. Windows that began
-before it, or end after it, could not be whole, and are left out.
+A copy has the same boxes and its own streams. It gives the tuples that the original gave over that
+time: tasks are functions of epochs, and windows are aligned to the epoch. Windows that begin before
+that time, or end after it, are not whole and are left out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from overlay.names import ObjectName
 def check_past(query: Query) -> None:
     """
     Raises:
-        InvalidInputError: the time it is to be computed over is none.
+        InvalidInputError: an empty interval, a negative version, or a bound of a query that ends.
     """
     if not BEGINNING <= query.after < query.until <= END or query.after == END - 1:
         raise InvalidInputError(
@@ -38,14 +38,14 @@ def check_past(query: Query) -> None:
 
 
 def copy_of(entry: QueryEntry, name: str, after: int, until: int) -> Query:
-    """The same boxes as another query that reads its inputs from `after` to `until`, boundaries.
+    """The same boxes as a query that reads its inputs from boundary `after` to boundary `until`.
 
-    Every stream that can be read of the original can be read of the copy, as `name`/path, by those
-    who were declared as the original's readers. Nobody stands by for it: what it makes can be made
-    again.
+    * Each readable stream of the original is one of the copy, as `name`/path, with the readers
+      that are declared for it there.
+    * The copy has no standby: its results can be computed again.
 
     Raises:
-        InvalidInputError: it would be no query, or one of its names no name.
+        InvalidInputError: the query or one of its names is invalid.
     """
     original = entry.query
     copy = ObjectName.parse(name)
@@ -64,7 +64,7 @@ def copy_of(entry: QueryEntry, name: str, after: int, until: int) -> Query:
     query = Query(
         name,
         tuple(_copied(box, new_name) for box in original.boxes),
-        # what it makes of revisions is beside its streams, as of any query
+        # streams of revisions come beside these, as of any query
         tuple(renamed[stream] for stream in entry.outputs if stream in renamed),
         Availability(),
         after=after,

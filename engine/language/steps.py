@@ -1,6 +1,6 @@
-"""Typed steps: what a task does to its tuples, ready to be compiled.
+"""Typed steps of a task, ready to be compiled.
 
-A step's `nodes` are those of its expressions, as often as Spark's form of it has them.
+A step's `nodes` count those of its expressions, as often as Spark's form repeats them.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from engine.objects.query import Function
 from engine.objects.schema import Field, FieldType
 
 AVERAGE_REPEATS: Final = 5
-"""How often Spark's form of an aggregate has its argument at most: an average of longs is made of
-two sums of halves, one of which stands in two places, and a count."""
+"""Most times that Spark's form of an aggregate has its argument: an average of longs has it in two
+sums of halves, one of which stands in two places, and in a count."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilterStep:
-    """Keeps the tuples that leave a filter by one port.
+    """Keeps the tuples of one port of a filter.
 
     Attributes:
         predicates: all of the filter's, or as many as decide the port.

@@ -1,9 +1,9 @@
-"""The attributes of a `<query>` that say what becomes of it when its peer dies, in both dialects.
+"""The attributes of a `<query>` for its high availability, in both dialects.
 
     <query name="..." ha="passive_standby" recovery="precise" bound="2" checkpoint="0.5"
            secondary="0123456789abcdef0123456789abcdef01234567">
 
-`ha` may be written in Borealis' words too (amnesia, upstream, passive, active). Times are seconds.
+`ha` also takes Borealis' words (amnesia, upstream, passive, active). Times are seconds.
 """
 
 from __future__ import annotations

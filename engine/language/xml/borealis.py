@@ -13,12 +13,11 @@
       </query>
     </borealis>
 
-Ports are the order listed. Names are relative to the participant. `time` is ours: Borealis left it
-to each window to say which field is in order; and `key`, the `anchor` of its boxes. So are a
-query's `ha` and its further attributes (`engine/language/xml/availability.py`): Borealis was told
-on the command line of its nodes. `readers` of an `<input>` and of an `<output>`, and `declassify`
-of an `<input>`, are ours and mean what they do in the other dialect. An `<output>` is compared with
-what the query makes. Views are in `engine/language/xml/views.py`.
+Ports are in the order listed. Names are relative to the participant. An `<output>` is compared with
+the stream that the query makes. `engine/language/xml/views.py` has views. These attributes are
+ours: `time` (Borealis: each window names the field that is in order); `key` (Borealis: the `anchor`
+of a box); `ha` and those with it (`engine/language/xml/availability.py`; Borealis: the command line
+of its nodes); `readers` and `declassify`, which mean the same as in the other dialect.
 """
 
 from __future__ import annotations
@@ -82,11 +81,7 @@ def read_borealis(
 def _learn(
     known: dict[str, Schema], streams: Mapping[str, Schema], shown: Mapping[str, Sequence[str]]
 ) -> None:
-    """Add streams to those that are known, and the views of them.
-
-    Args:
-        shown: the names of its views by stream.
-    """
+    """Add streams and their views to `known`; `shown`: the names of views, by stream."""
     found = list(streams.items())
     while found:
         name, schema = found.pop()
@@ -136,7 +131,7 @@ def _check_output(node: Node, made: Schema | None, declared: Schema | None) -> N
 
 
 def _readers(outputs: Mapping[str, Node]) -> dict[str, Readers | None]:
-    """By output; None: not declared."""
+    """Readers by output; None: not declared."""
     return {
         name: members(node.attributes["readers"]) if "readers" in node.attributes else None
         for name, node in outputs.items()

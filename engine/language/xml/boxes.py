@@ -41,7 +41,7 @@ _FIXED: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "drop-empty-outputs": (("1", "true"), "a window without tuples emits nothing"),
     "independent-window-alignment": (("1", "true"), "windows are aligned to the epoch"),
 }
-"""Parameters of an aggregate whose only values are those that say what is done anyway."""
+"""Parameters of an aggregate, each with the only values it may have and the reason."""
 
 
 def seconds_to_us(text: str) -> int:
@@ -55,13 +55,13 @@ def seconds_to_us(text: str) -> int:
 
 
 def us_to_seconds(microseconds: int) -> str:
-    """The shortest text that `seconds_to_us` takes for it."""
+    """The shortest text that `seconds_to_us` reads as this."""
     whole, rest = divmod(microseconds, 1_000_000)
     return f"{whole}.{rest:06d}".rstrip("0") if rest else str(whole)
 
 
 class Parameters:
-    """The parameters of one box; what nobody asked for is refused, not ignored."""
+    """The parameters of one box; `finish` refuses those that were not taken."""
 
     def __init__(self, box: Node, nodes: Sequence[Node]) -> None:
         self._box = box
@@ -96,7 +96,7 @@ class Parameters:
         return value in {"1", "true"}
 
     def take_fixed(self, name: str) -> None:
-        """A parameter that may only say what is done anyway."""
+        """Check a parameter of `_FIXED`."""
         node = self._nodes.get(name)
         value = self.take(name)
         allowed, reason = _FIXED[name]
@@ -153,7 +153,7 @@ def read_box(
 
 
 def parameters_of(box: Box) -> list[tuple[str, str]]:
-    """The parameters that `read_box` makes the box from."""
+    """The parameters of the box, as `read_box` takes them."""
     match box:
         case Filter():
             flag = [("pass-on-false-port", "1")] if box.pass_on_false else []

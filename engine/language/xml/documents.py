@@ -1,4 +1,4 @@
-"""Documents in XML, of both dialects of the papers, and back."""
+"""Read documents in XML, of both dialects of the papers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from overlay.names import SCHEME, ObjectName
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a document defines, in the order it must be created in."""
+    """The definitions of a document, in the order in which to create them."""
 
     schemas: tuple[Schema, ...] = ()
     streams: tuple[StreamDefinition, ...] = ()
@@ -26,8 +26,7 @@ class Document:
     views: tuple[View, ...] = ()
 
     def views_by_streams(self) -> tuple[list[View], list[View]]:
-        """Those whose streams are there before the queries, which may read them; and those of what
-        the queries make."""
+        """Views of streams that are there before the queries, and views of the queries' streams."""
         made = frozenset(stream for query in self.queries for stream in streams_written(query))
         return (
             [view for view in self.views if view.stream not in made],
@@ -39,8 +38,7 @@ def read_document(text: str, base: str | None = None) -> Document:
     """
     Args:
         text: in either dialect; its root tells which.
-        base: `medusa://participant/`, which names without a scheme are relative to; None: there
-            must be none.
+        base: `medusa://participant/`, the start of names without a scheme; None: all have one.
 
     Raises:
         InvalidInputError: names the line and the reason.

@@ -18,11 +18,10 @@
       </query>
     </medusa>
 
-Times are seconds; `max_ahead` may be `none`. What a query asks of those who run it when one of them
-dies (`ha` and so on) is in `engine/language/xml/availability.py`; views, and queries over the past,
-are in `engine/language/xml/views.py`. An `<output>` of a query names a stream that others shall be
-able to read although one of the query's own boxes reads it, and with `readers` who they are, among
-those who may read what it is made from (`engine/language/labels.py`).
+Times are seconds; `max_ahead` may be `none`. `engine/language/xml/availability.py` has `ha` and the
+attributes with it, `engine/language/xml/views.py` views and queries over the past. An `<output>` of
+a query names a stream that others may read although one of the query's own boxes reads it. Its
+`readers` are some of those that may read the inputs (`engine/language/labels.py`).
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ from engine.objects.query import Box, Query
 from engine.objects.schema import Field, FieldType, Schema, check_schema
 
 NO_LIMIT: Final = "none"
-"""As `max_ahead`: the times of the stream are generated, or of a trace that was recorded."""
+"""`max_ahead` of streams whose times are generated, or come from a recorded trace."""
 
 OLDER_LEADER: Final = "home"
 """`leader` in documents of older releases."""
@@ -57,7 +56,7 @@ Qualify = Callable[[str], str]
 """An object name, checked, from a name in the document.
 
 Raises:
-    InvalidInputError: it is none.
+    InvalidInputError: the name is invalid.
 """
 
 
@@ -143,7 +142,7 @@ def made_query(
     outputs: list[str],
     readers: Mapping[str, Readers],
 ) -> Query:
-    """The query of a `<query>` element, its network and what it asks for checked."""
+    """The checked query of a `<query>` element."""
     given = node.checked(("name",), (*ATTRIBUTES, *PAST))
     with node.about():
         query = Query(

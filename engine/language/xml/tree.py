@@ -1,4 +1,4 @@
-"""XML from strangers to a small tree that knows its lines."""
+"""Parse XML from strangers into a small tree with line numbers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Node:
     children: list[Node] = field(default_factory=list)
 
     def checked(self, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, str]:
-        """Its attributes, if they are these.
+        """Its attributes, which must be these.
 
         Raises:
             InvalidInputError: one is missing or unknown.
@@ -55,7 +55,7 @@ class Node:
 
     @contextmanager
     def about(self) -> Iterator[None]:
-        """Errors from within that know no line get this element's."""
+        """Errors of the block that name no line get this element's."""
         try:
             yield
         except InvalidInputError as error:
@@ -65,7 +65,7 @@ class Node:
 
 
 def parse_xml(text: str) -> Node:
-    """The root element.
+    """Parse a document and give its root element.
 
     Raises:
         InvalidInputError: too long, not well-formed, with a DTD, entities or text between elements;
@@ -97,7 +97,7 @@ def parse_xml(text: str) -> Node:
 
 
 def _mend(text: str, error: SAXParseException) -> str:
-    """What to write instead, where a value has a character that has a name of its own in XML."""
+    """The correction, where a value has a bare `&` or `<`."""
     lines = text.split("\n")
     number, column = error.getLineNumber() or 1, error.getColumnNumber() or 0
     line = lines[number - 1] if number <= len(lines) else ""

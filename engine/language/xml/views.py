@@ -5,9 +5,9 @@
       <size value="100"/>
     </connection_point_view>
 
-`<size>` is the most recent tuples, or with `<order>` so many seconds of that field; it moves with
-the stream unless `frozen` says that it shall not. `<range start end/>` instead of it, in seconds
-since 1970, is a part that never changes. `frozen` is ours, and what a query is computed over:
+`<size>` is the number of most recent tuples, or with `<order>` of seconds of that field. The view
+moves with the stream unless it is `frozen`. `<range start end/>` instead, in seconds since 1970, is
+a part that never changes. `frozen` is ours, and so are the attributes of a query over the past:
 
     <query name="..." from="1521903600" until="1521907200" version="1">
 """
@@ -97,7 +97,7 @@ def _count(text: str) -> int:
 
 
 def over_the_past(query: Query, given: Mapping[str, str]) -> Query:
-    """The query, computed over the part of the past that its attributes say.
+    """The query over the part of the past that its attributes name.
 
     Args:
         given: attributes of the query, checked to be among those known.
