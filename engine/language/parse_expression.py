@@ -27,7 +27,7 @@ from engine.objects.schema import STIME, FieldType
 from overlay.errors import InvalidInputError
 
 MAX_DEPTH: Final = 100
-"""Levels of a typed expression: code that walks it recurses. A chain of `and`, `or`, `||` is one."""
+"""Levels of a typed expression: code that walks it recurses. A chain of `and`, `or`, `||`: one."""
 
 MAX_NODES: Final = 4096
 """Nodes of a typed expression: a text that is within the limits of

@@ -10,7 +10,7 @@ from overlay.errors import InvalidInputError
 
 
 class Alteration(Struct, frozen=True, omit_defaults=True):
-    """Other values for some attributes of a `StreamDefinition`, as there; UNSET: it stays."""
+    """New values for some attributes of a `StreamDefinition`, as there; UNSET: unchanged."""
 
     readers: tuple[str, ...] | UnsetType = UNSET
     writers: tuple[str, ...] | UnsetType = UNSET
@@ -27,19 +27,19 @@ class Alteration(Struct, frozen=True, omit_defaults=True):
         return {name: value for name, value in fields if value is not UNSET}
 
     def in_words(self) -> str:
-        """For people."""
+        """The changes, for people."""
         return ", ".join(
             f"{name.removesuffix('_us')} {value_in_words(name, value)}"
             for name, value in self.changes.items()
         )
 
     def then(self, later: Alteration) -> Alteration:
-        """Both, one after the other."""
+        """This alteration, followed by a later one."""
         return msgspec.structs.replace(self, **later.changes)
 
 
 def value_in_words(name: str, value: object) -> str:
-    """Of an attribute of a stream, for people."""
+    """The value of a stream's attribute, for people."""
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "nobody"
     if name.endswith("_us") and isinstance(value, int):
@@ -48,14 +48,14 @@ def value_in_words(name: str, value: object) -> str:
 
 
 OF_OUTPUTS = frozenset({"readers", "history_us"})
-"""Attributes of a query's output: it takes no posts, and its time is its inputs'."""
+"""Attributes of a query's output that can change: it takes no posts; its inputs have its time."""
 
 
 def altered(stream: StreamDefinition, alteration: Alteration) -> StreamDefinition:
     """The definition of the next edition; the same one where nothing changes.
 
     Raises:
-        InvalidInputError: it cannot be defined so; or the stream has no such attribute.
+        InvalidInputError: an invalid definition, or an attribute that the stream does not have.
     """
     if stream.view is not None:
         raise InvalidInputError(

@@ -1,4 +1,4 @@
-"""What a query asks of the peers that run it when one of them dies.
+"""High availability of a query: modes, types of recovery, and the bound on its results' delay.
 
 Modes and recovery types are those of Hwang et al., High-Availability Algorithms for Distributed
 Stream Processing (Brown CS-04-05, ICDE 2005).
@@ -21,33 +21,33 @@ class Mode(StrEnum):
     NONE = "none"
     """There is no secondary: the query waits for its peer."""
     AMNESIA = "amnesia"
-    """Its definition: windows that were open are lost."""
+    """Its definition: open windows are lost."""
     UPSTREAM_BACKUP = "upstream_backup"
-    """And the position that its consumers have reached; the producers of its inputs keep what is
-    needed to go on from there."""
+    """Also the position that its consumers have reached. The producers of its inputs keep the
+    tuples that are needed from there on."""
     PASSIVE_STANDBY = "passive_standby"
-    """And a copy of inputs and outputs, as of the last checkpoint."""
+    """Also a copy of inputs and outputs, as of the last checkpoint."""
     ACTIVE_STANDBY = "active_standby"
-    """And the outputs, computed by itself."""
+    """Also the outputs, which it computes itself."""
 
 
 class Recovery(StrEnum):
-    """What consumers may notice of a failover, the weakest first."""
+    """The effects of a failover that consumers may notice, the weakest promise first."""
 
     GAP = "gap"
     """Tuples may be missing."""
     ROLLBACK = "rollback"
-    """None is missing; some may come twice."""
+    """No tuple is missing; some may come twice."""
     PRECISE = "precise"
     """As if nothing had failed."""
 
 
 class Availability(Struct, frozen=True, omit_defaults=True):
-    """What becomes of a query when its peer dies, and how long results may wait.
+    """A query's mode, its recovery, and how long its results may wait.
 
     Attributes:
-        bound_s: how long results may stand still, or wait for an input that is missing, seconds;
-            then tentative ones are given. 0: as long as it takes.
+        bound_s: how long results may stand still, or wait for a missing input, before there are
+            tentative ones, seconds. 0: for ever.
         checkpoint_s: between two checkpoints of a passive standby, seconds.
         secondary: id (hex) of the peer that takes over; "": one is chosen.
     """

@@ -1,4 +1,4 @@
-"""What a document or a person says about a query's availability, before it is completed."""
+"""A request for a query's availability, from a document or a person, before it is completed."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ MODE_WORDS: Final = {
     "passive": Mode.PASSIVE_STANDBY,
     "active": Mode.ACTIVE_STANDBY,
 }
-"""How modes may be written: our words, and those of Borealis' configurations."""
+"""The words for modes: ours, and those of Borealis' configurations."""
 
 
 class AvailabilityRequest(Struct, frozen=True):
-    """The parts of an `Availability` that were given; null: not given.
+    """The given parts of an `Availability`; null: not given.
 
-    See `engine.language.classes.applied` for what becomes of the others.
+    `engine.language.classes.applied` completes them.
 
     Attributes:
         bound_s, checkpoint_s: seconds.

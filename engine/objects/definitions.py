@@ -1,4 +1,4 @@
-"""What the catalog holds about streams and queries, and what the API sends about them."""
+"""Definitions of streams and queries, as the catalog holds them and the API sends them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from overlay.errors import InvalidInputError
 from overlay.names import ObjectName, check_participant
 
 LATE = "late"
-"""The last segment of the name under which a source's late tuples are a stream."""
+"""The last segment of the name of the stream of a source's late tuples."""
 
 REVISIONS = "revisions"
-"""The last segment of the name under which the revisions of a stream are one."""
+"""The last segment of the name of the stream of a stream's revisions."""
 
 ANY = "*"
 """In `readers` and `writers`: every member of the federation."""
 
 CONTRACT = "contract"
-"""In `readers`: who has a content contract in force with the owner, for that stream. No participant
-is meant by that word."""
+"""In `readers`: every participant that has a content contract in force with the owner for that
+stream. No participant has this name."""
 
 MAX_SPAN_US = 10 * 366 * 86_400 * 1_000_000
 """Ten years: a longer slack or history is a slip of the unit."""
@@ -32,11 +32,11 @@ MAX_MEMBERS = 64
 """Names in one list of readers or writers: the entry must stay small."""
 
 MAX_POLICIES = 256
-"""Streams that have restricted readers, of which one stream is made: as many as a union has inputs;
-with the longest lists they are half of what an entry may have."""
+"""Streams with restricted readers that one stream is made of: as many as a union has inputs. With
+the longest lists they take half of an entry."""
 
 MAX_K_SAFETY = 3
-"""Seven voters: beyond it a post waits for more peers than it gains safety by."""
+"""Seven voters: with more, posts wait longer for little more safety."""
 
 DEFAULT_HISTORY_US = 3_600_000_000
 """An hour of stime behind the boundary stays readable unless the stream says otherwise."""
@@ -55,13 +55,13 @@ class Idle(StrEnum):
 
 
 class Policy(Struct, frozen=True, omit_defaults=True, order=True):
-    """Who may read what is made from a stream, by the word of that stream's owner (Myers and
-    Liskov, SOSP 1997: a label is a set of policies, and a reader must satisfy all of them).
+    """The readers that a stream's owner allows for tuples made from it (Myers and Liskov, SOSP
+    1997: a label is a set of policies, and a reader must satisfy all of them).
 
     Attributes:
-        stream: whose owner says so.
-        readers: as of its definition; that owner always may.
-        declassify: participants on whose queries' declared outputs it does not bear.
+        stream: its owner sets the policy.
+        readers: as in its definition; the owner may always read.
+        declassify: participants that the policy does not bind, in their queries' declared outputs.
     """
 
     stream: str
@@ -77,24 +77,23 @@ class StreamDefinition(Struct, frozen=True, omit_defaults=True, rename={"leader"
     """One stream.
 
     Attributes:
-        name, schema: object names;.
+        name, schema: object names.
         slack_us: how far behind the greatest stime seen a tuple may arrive, microseconds.
         history_us: how much stime behind the boundary stays readable, microseconds.
         readers, writers: participants that may subscribe / post; the owner always may.
         declassify: participants that may make this stream's tuples readable by others: by queries
             whose outputs have declared readers.
-        label: the policies of what it is made from, which its readers must satisfy as well.
+        label: policies of the streams that it is made from; its readers must satisfy them too.
         leader: peer id (hex) of the peer that orders a source stream; "": the peer asked decides.
         query: the query that produces it, or "" for a source stream.
-        k_safety: how many peers may die without an acknowledged tuple of a source stream being lost
-            or its leader gone; 0: its leader alone keeps it.
-        view: what part of another stream it shows, where it is a view of one; its tuples have the
-            form, and `query` is the producer, of that one.
-        revised: of what a query produces: something that it is made from may be revised.
-        max_ahead_us: how far beyond the leader's clock a source stream's time may go, microseconds:
-            one row of a wrong unit would make all that follow it late. None: any time, for what was
-            generated or recorded.
-        edition: grows with every alteration: of two definitions the one with the higher counts.
+        k_safety: how many peers may die while a source stream keeps its acknowledged tuples and can
+            have a leader; 0: only its leader has it.
+        view: of a view, the part of another stream that it shows; `query` is that stream's.
+        revised: of a query's stream: a stream that it is made from may be revised.
+        max_ahead_us: how far a source stream's time may be ahead of the leader's clock,
+            microseconds: one row of a wrong unit would make all later ones late. None: no limit,
+            for generated or recorded tuples.
+        edition: grows with each alteration: of two definitions the one with the higher counts.
     """
 
     name: str
@@ -120,7 +119,7 @@ class StreamDefinition(Struct, frozen=True, omit_defaults=True, rename={"leader"
 
     @property
     def policies(self) -> tuple[Policy, ...]:
-        """All that its readers must satisfy; the label of what is made from it. Sorted."""
+        """All that its readers must satisfy, sorted: also the label of streams made from it."""
         if ANY in self.readers:
             return self.label
         own = Policy(base_of(self.name), self.readers, self.declassify)
@@ -160,7 +159,7 @@ def check_stream(stream: StreamDefinition) -> None:
 def check_label(name: str, label: tuple[Policy, ...]) -> None:
     """
     Raises:
-        InvalidInputError: too many policies, or one of a stream or of participants that are none.
+        InvalidInputError: too many policies, or a malformed name of a stream or participant.
     """
     if len(label) > MAX_POLICIES:
         raise InvalidInputError(
@@ -175,7 +174,7 @@ def check_label(name: str, label: tuple[Policy, ...]) -> None:
 def check_members(name: str, members: tuple[str, ...]) -> None:
     """
     Raises:
-        InvalidInputError: too many participants for one list, or one of them is none.
+        InvalidInputError: too many participants for one list, or a malformed name.
     """
     if len(members) > MAX_MEMBERS:
         raise InvalidInputError(f"{name}: more than {MAX_MEMBERS} readers or writers")
@@ -185,7 +184,7 @@ def check_members(name: str, members: tuple[str, ...]) -> None:
 
 
 def base_of(name: str) -> str:
-    """The stream whose late tuples, or revisions, have that name; else itself."""
+    """The stream whose late tuples or revisions the stream `name` has; else `name`."""
     base, _, kept_for = name.rpartition("/")
     return base if kept_for in {LATE, REVISIONS} else name
 
@@ -193,8 +192,8 @@ def base_of(name: str) -> str:
 def check_not_late(name: str) -> None:
     """
     Raises:
-        InvalidInputError: `name` belongs to the late tuples, or to the revisions, of another
-            stream, or is too long to have such streams itself.
+        InvalidInputError: `name` is for the late tuples or the revisions of another stream, or too
+            long for the stream to have such streams itself.
     """
     for kept_for, what in ((LATE, "tuples that come late"), (REVISIONS, "revisions")):
         ObjectName.parse(name).child(kept_for)
@@ -207,21 +206,21 @@ def may_write(stream: StreamDefinition, participant: str) -> bool:
 
 
 class StreamEntry(Struct, frozen=True):
-    """A stream as published: its definition and the schema itself, so one lookup tells all."""
+    """A stream as published: its definition and its schema, so that one lookup gives both."""
 
     stream: StreamDefinition
     schema: Schema
 
     @property
     def is_revised(self) -> bool:
-        """Whether there is a stream of its revisions. A view shows tuples as they came."""
+        """Whether it has a stream of revisions. A view shows tuples as they came."""
         if self.stream.query or self.stream.view is not None:
             return self.stream.revised
         return bool(self.schema.key)
 
 
 class AlteredOutput(Struct, frozen=True, omit_defaults=True):
-    """What was altered of a stream that a query produces; None: it is as the query makes it.
+    """The alterations of a stream that a query produces; None: as the query makes it.
 
     Attributes:
         edition: see `StreamDefinition`.
@@ -236,13 +235,13 @@ class QueryEntry(Struct, frozen=True, omit_defaults=True):
     """A query as published.
 
     Attributes:
-        peer: peer id (hex) of the peer that runs it.
+        peer: id (hex) of the peer that runs it.
         outputs: the streams it produces that others may subscribe to.
-        edition: how often it was modified. since: the boundary from which on it is as it says,
-            microseconds; before, it was as modified last.
-        readers: those of its streams that were declared before it.
-        label: the policies of all that it reads: who satisfies them may know what it does.
-        altered: how its outputs were altered since.
+        edition: how often it was modified. since: the boundary from which on this edition counts,
+            microseconds; up to it, the edition before.
+        readers: declared readers of its streams, from before the query.
+        label: policies of all its inputs: a participant that satisfies them may know the query.
+        altered: the alterations of its outputs.
     """
 
     query: Query
@@ -257,12 +256,12 @@ class QueryEntry(Struct, frozen=True, omit_defaults=True):
 
 
 class Producer(Struct, frozen=True, rename={"term_number": "fence"}):
-    """Who produces a version of a stream: the peer that published this, or one it names.
+    """A producer of a version of a stream: the peer that published this, or one that it names.
 
     Attributes:
         worker: peer id (hex) of the peer that computes it for the publisher; "" for itself.
         secondary: peer id (hex) of the peer that takes over when the publisher dies; "": none.
-        term_number: numbers who took over; who has a lower one is not to be believed any more.
+        term_number: of the publisher's term; a producer with a lower number than another is over.
         edition: of the query that makes it.
     """
 

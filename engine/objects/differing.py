@@ -1,4 +1,4 @@
-"""Differences between an object and one of the same name that is to be created, for people."""
+"""Differences between an object and a requested one of the same name, for people."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ SHOWN = 5
 
 
 def streams_differ(existing: StreamDefinition, asked: StreamDefinition) -> str:
-    """By attribute, as it is and as it is asked for; "": not at all. The leader, unless asked
-    for, may be anywhere, and how often a stream was altered says nothing."""
+    """The differing attributes, with both values; "": none. `edition` does not count, nor `leader`
+    unless it is asked for."""
     ours = {"edition", "leader"} if not asked.leader else {"edition"}
     return listed(
         (
@@ -30,7 +30,7 @@ def streams_differ(existing: StreamDefinition, asked: StreamDefinition) -> str:
 
 
 def schemas_differ(existing: Schema, asked: Schema) -> str:
-    """By field."""
+    """The differing fields, time and key; "": none."""
     there = {field.name: field for field in existing.fields}
     here = {field.name: field for field in asked.fields}
     fields = [
@@ -46,7 +46,7 @@ def schemas_differ(existing: Schema, asked: Schema) -> str:
 
 
 def queries_differ(existing: Query, asked: Query) -> str:
-    """By box, and by what else is said of it."""
+    """The differing boxes and attributes; "": none."""
     there = {box.name: box for box in existing.boxes}
     here = {box.name: box for box in asked.boxes}
     boxes = [
@@ -65,7 +65,7 @@ def queries_differ(existing: Query, asked: Query) -> str:
 
 
 def listed(texts: Iterable[str], between: str = ", ", most: int = SHOWN) -> str:
-    """Some of them, for people: the others are counted."""
+    """Up to `most` of the texts, for people; the others are counted."""
     found = list(texts)
     more = f" and {len(found) - most} more" if len(found) > most else ""
     return between.join(found[:most]) + more

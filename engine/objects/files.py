@@ -1,7 +1,7 @@
-"""The schemas that a peer was asked to create, as files: one JSON file each.
+"""The schemas that a peer was asked to create: one JSON file each.
 
-The catalog is how others find them, and may be lost; streams carry their own copies, but a schema
-that no stream uses is here alone.
+Other peers find them in the catalog, which may be lost. A stream has a copy of its schema, but a
+schema that no stream uses is in these files alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from overlay.files import load_folder, refuse, save_json, storing
 
 
 class SchemaFiles:
-    """Those in one folder. All calls block."""
+    """The schema files of one folder. All calls block."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -28,12 +28,12 @@ class SchemaFiles:
     def save(self, schema: Schema) -> None:
         """
         Raises:
-            StorageError: the disk does not take it; what was there is untouched.
+            StorageError: the disk does not take it; the file that was there is untouched.
         """
         save_json(self._path(schema.name), schema)
 
     def remove(self, name: str) -> None:
-        """It is another peer's."""
+        """Remove a schema that another peer has defined."""
         path = self._path(name)
         with storing(path):
             path.unlink(missing_ok=True)
@@ -43,5 +43,5 @@ class SchemaFiles:
 
 
 def file_name(name: str, suffix: str = "") -> str:
-    """An object name as a file's: reversible, since no name has a comma, and no longer."""
+    """An object name as the name of a file: reversible, as no name has a comma, and not longer."""
     return name.removeprefix("medusa://").replace("/", ",") + suffix

@@ -1,7 +1,7 @@
-"""The kinds of objects that the engine keeps in the catalog, and how they are believed.
+"""The kinds of objects that the engine has in the catalog, and the checks of what is found there.
 
-A record proves who published it, not that its content makes sense: an entry that names another
-object than the one it was found under, or a schema beyond the limits, is refused here.
+A record proves its publisher, not that its content makes sense. An entry for another object than
+the record's, or a schema beyond the limits, is refused here.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from overlay.errors import DecodeError, InvalidInputError, NotFoundError
 from overlay.names import ObjectName
 
 SCHEMA: Final = Kind("schema", Schema, is_private=lambda _: True)
-"""For whoever may read a stream that has it: it comes before the first of those."""
+"""For the readers of any stream that has this schema; it is created before those streams."""
 
 STREAM: Final = Kind("stream", StreamEntry, is_private=lambda entry: bool(entry.stream.policies))
 QUERY: Final = Kind("query", QueryEntry, is_private=lambda entry: bool(entry.label))
-"""For whoever may read all that it reads."""
+"""For the readers of all its inputs."""
 
 VIEW: Final = Kind("view", View, is_private=lambda _: True)
-"""For its owner's peers; what others may know stands in the stream of that name."""
+"""For its owner's peers; the stream of that name says what others may know."""
 
 PRODUCER: Final = Kind("producer", Producer, many=True)
 
@@ -40,13 +40,13 @@ Definition = TypeVar("Definition", Schema, StreamEntry, QueryEntry, View)
 async def lookup(
     catalog: Catalog, kind: Kind[Definition], name: ObjectName
 ) -> Published[Definition]:
-    """The object of that kind under that name.
+    """The object of that kind and name.
 
     Raises:
         NotFoundError: there is none.
         NotAuthorisedError: it is not for our participant.
-        UnavailableError: too few peers answer to say so.
-        DecodeError: what was published under that name is not about it, or is beyond the limits.
+        UnavailableError: too few peers answer.
+        DecodeError: the published entry is about another object, or beyond the limits.
     """
     published = await catalog.lookup(kind, name)
     try:
@@ -59,7 +59,7 @@ async def lookup(
 async def find(
     catalog: Catalog, kind: Kind[Definition], name: ObjectName
 ) -> Published[Definition] | None:
-    """`lookup`, with None for an object that is not there."""
+    """As `lookup`, with None for an object that is not there."""
     try:
         return await lookup(catalog, kind, name)
     except NotFoundError:
@@ -67,7 +67,7 @@ async def find(
 
 
 def _of_tuples(entry: StreamEntry) -> Schema:
-    """The schema of a stream; of revisions, that of the tuples which they are about."""
+    """The schema of a stream's tuples; for revisions, that of the tuples they revise."""
     if not entry.stream.name.endswith(f"/{REVISIONS}"):
         return entry.schema
     fields = tuple(field for field in entry.schema.fields if field.name not in REVISION)

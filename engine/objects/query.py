@@ -14,7 +14,7 @@ class Filter(Struct, frozen=True, tag="filter"):
     """First-match routing: a tuple leaves by the first port whose predicate is true.
 
     Attributes:
-        outputs: one stream a predicate, in order; with `pass_on_false` one more, for tuples that
+        outputs: one stream per predicate, in order; with `pass_on_false` one more, for tuples that
             match none.
     """
 
@@ -70,8 +70,8 @@ class Aggregate(Struct, frozen=True, tag="aggregate"):
     fields, the functions' outputs.
 
     Attributes:
-        order_on: the field that the query's author takes the order from; "" or stime or the input
-            schema's time field, anything else is refused.
+        order_on: the field that the query's author orders on: "", stime or the input schema's time
+            field; others are refused.
     """
 
     name: str
@@ -93,13 +93,13 @@ class Query(Struct, frozen=True, omit_defaults=True):
     """A loop-free network of boxes.
 
     Attributes:
-        outputs: streams that others shall be able to read besides those that no box reads.
-        availability: what becomes of it when its peer dies.
-        after, until: boundaries, microseconds: of its inputs it reads what lies between them, and
-            ends there; BEGINNING: all that is kept; END: it goes on with them.
-        version: 0; of a copy, one more than of what it is a copy of.
-        readers: (stream, its readers) of those of its streams that are not for all who may read
-            what they are made from, or that are for more of them: see `engine.language.labels`.
+        outputs: streams that others may read, besides those that no box reads.
+        availability: its mode and bound; see there.
+        after, until: boundaries, microseconds: it reads its inputs between them, and ends there;
+            BEGINNING: from the oldest tuple that is kept; END: it does not end.
+        version: 0; of a copy, one more than the original's.
+        readers: (stream, its readers) of its streams with readers of their own, more or fewer than
+            its inputs allow: see `engine.language.labels`.
     """
 
     name: str
@@ -128,7 +128,7 @@ def outputs_of(box: Box) -> tuple[str, ...]:
 
 
 def characters_of(box: Box) -> int:
-    """Of its expressions."""
+    """The number of characters of its expressions."""
     match box:
         case Filter():
             return sum(map(len, box.predicates))

@@ -1,7 +1,6 @@
-"""Readers of a stream: all code that gives out tuples asks here whether a participant is one.
+"""Readers of a stream: every path that serves tuples asks here whether a participant is one.
 
-So does the catalog, before it gives out a private object: those are for readers of the streams that
-they are about (`guard`).
+The catalog asks too, before it serves a private object (`guard`).
 """
 
 from __future__ import annotations
@@ -26,11 +25,12 @@ from overlay.names import ObjectName
 
 
 class Readers:
-    """
+    """Decides which participants may read a stream, or know a query.
+
     Attributes:
-        pays: whether a participant has a content contract in force with the owner of that stream,
-            for it, as far as this peer's participant is a party to it. The market decides it.
-        changed: told whenever `pays` says something else.
+        pays: whether a participant has a content contract in force for a stream, with its owner, as
+            far as this peer's participant is a party to it. The market decides it.
+        changed: told whenever an answer of `pays` changes.
     """
 
     def __init__(self) -> None:
@@ -38,14 +38,14 @@ class Readers:
         self.changed: Listeners[[]] = Listeners()
 
     def may_read(self, stream: StreamDefinition, participant: str) -> bool:
-        """A stream's owner always may; anybody else whom every policy of the stream admits."""
+        """Whether it is the stream's owner, or every policy of the stream admits it."""
         return participant == stream.owner or self._satisfies(stream.policies, participant)
 
     def may_know(self, query: str, label: Iterable[Policy], participant: str) -> bool:
-        """Whether it may know a query: the owner may, and each reader of all that the query reads.
+        """Whether it is the query's owner, or may read all inputs of the query.
 
         Args:
-            query: its name. label: the policies of all that it reads.
+            query: its name. label: the policies of its inputs.
         """
         owner = ObjectName.parse(query).participant
         return participant == owner or self._satisfies(label, participant)
@@ -53,7 +53,7 @@ class Readers:
     def check(self, stream: StreamDefinition, participant: str) -> None:
         """
         Raises:
-            NotAuthorisedError: it may not read the stream; says by whose word.
+            NotAuthorisedError: it may not read the stream; says whose decision that is.
         """
         if participant == stream.owner:
             return
@@ -74,7 +74,7 @@ def _nobody_pays(_participant: str, _stream: str) -> bool:
 
 
 def _refusal(stream: StreamDefinition, policy: Policy, participant: str) -> str:
-    """For who asks, who may not know what the stream is made from."""
+    """The refusal's text. It does not name the streams in the label: they may be secret."""
     text = f"{participant} may not read {stream.name}"
     if policy not in stream.label:
         text += f"; {stream.owner} names its readers"
@@ -84,11 +84,11 @@ def _refusal(stream: StreamDefinition, policy: Policy, participant: str) -> str:
 
 
 def guard(catalog: Catalog, readers: Readers) -> None:
-    """Let a peer give out definitions of streams to their readers and writers, schemas to those of
-    a stream that has it, and queries to those who may read all that they read."""
+    """Have a peer serve definitions of streams to their readers and writers, schemas to those of a
+    stream that has it, and queries to participants that may read all their inputs."""
 
     def may_have_stream(entry: StreamEntry, participant: str) -> bool:
-        writes = may_write(entry.stream, participant)  # for that it must know the fields
+        writes = may_write(entry.stream, participant)  # a writer must know the fields
         return writes or readers.may_read(entry.stream, participant)
 
     def may_have_schema(schema: Schema, participant: str) -> bool:

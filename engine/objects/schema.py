@@ -39,7 +39,7 @@ MAX_KEY: Final = 16
 """Fields in a key: each is looked up and compared."""
 
 MAX_STRING: Final = 2**20
-"""Bytes: the largest declared size of a string; a bound must be one."""
+"""Bytes: the largest size that a string may declare."""
 
 
 class FieldType(StrEnum):
@@ -94,8 +94,8 @@ class Schema(Struct, frozen=True):
         name: `medusa://participant/path`.
         time: the field that gives a source tuple its stime (timestamp; long of microseconds;
             single or double of seconds), or None: the time of arrival.
-        key: the fields that tell tuples apart. Those of a source stream that has one can be
-            revised: the newest tuple of a key deleted or replaced. A null is like no other.
+        key: the fields that tell tuples apart. A source stream with a key can be revised: the
+            newest tuple of a key is deleted or replaced. A null equals no other null.
     """
 
     name: str
@@ -130,7 +130,7 @@ _TIME_TYPES: Final = frozenset(
 
 
 def check_schema(schema: Schema) -> None:
-    """Everything but the schema's own name.
+    """Check all but the schema's own name.
 
     Raises:
         InvalidInputError: names the field and the reason.
@@ -141,7 +141,7 @@ def check_schema(schema: Schema) -> None:
         )
     for field in schema.fields:
         _check_field(field)
-    # Spark and others that read the log take no notice of case
+    # Spark and others that read the log ignore case
     for name, times in Counter(field.name.lower() for field in schema.fields).items():
         if times > 1:
             raise InvalidInputError(f"field {name} occurs {times} times (case does not count)")

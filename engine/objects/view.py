@@ -1,7 +1,7 @@
-"""What a view shows: the last tuples of a stream, its last seconds, or a range of its time.
+"""Views: the last tuples of a stream, its last seconds, or a range of its time.
 
-Boundaries are the only positions, so a part of a stream is an interval (after, until] of stime, and
-never has some of the tuples of one stime without the others.
+Boundaries are the only positions. So a part of a stream is an interval (after, until] of stime, and
+has all tuples of one stime or none.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from overlay.errors import InvalidInputError
 from overlay.names import ObjectName
 
 MAX_ROWS: Final = 100_000_000
-"""Tuples of one view that is counted in tuples: some gigabytes at the peer that keeps it; more is a
-slip of the keyboard."""
+"""Tuples of a view that is counted in tuples: some gigabytes at its peer; more is a slip of the
+keyboard."""
 
 MAX_SPAN_US: Final = 10 * 366 * 86_400 * 1_000_000
 """Ten years, as for a stream's history: a longer range is a slip of the unit."""
@@ -48,14 +48,14 @@ Shows = Last | Recent | Range
 
 
 class View(Struct, frozen=True):
-    """One view, as it is asked for and as it is published.
+    """One view, as requested and as published.
 
     Attributes:
-        name: object name. stream: the one that it shows a part of.
-        frozen: it shows what it showed when it was made, and ends there; a range always does.
-        order_on: the field that its author takes the order from; "" or stime or the schema's time
-            field, anything else is refused.
-        after, until: the interval it was given when it was made; until is END where it moves.
+        name: object name. stream: the stream that it shows a part of.
+        frozen: it stays as it was when it was made, and ends there; a range always does.
+        order_on: the field that its author orders on: "", stime or the schema's time field; others
+            are refused.
+        after, until: its interval when it was made; until is END if it moves with the stream.
     """
 
     name: str
@@ -68,11 +68,11 @@ class View(Struct, frozen=True):
 
     @property
     def is_fixed(self) -> bool:
-        """Whether it shows the same for ever."""
+        """Whether it always shows the same."""
         return self.frozen or isinstance(self.shows, Range)
 
     def asks_as(self, other: View) -> bool:
-        """Whether both ask for the same, whenever they were made, and in whatever words."""
+        """Whether both ask for the same, whenever they were made, in whatever words."""
         return self._asked == other._asked
 
     @property
@@ -123,10 +123,10 @@ def check_shows(shows: Shows) -> None:
 def check_order(view: View, schema: Schema) -> None:
     """
     Args:
-        schema: of the stream that it shows.
+        schema: of the stream.
 
     Raises:
-        InvalidInputError: it is to be ordered on another field than the stream is.
+        InvalidInputError: the view orders on another field than the stream.
     """
     if view.order_on not in {"", STIME, schema.time}:
         time = "arrival" if schema.time is None else schema.time

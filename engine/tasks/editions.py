@@ -1,4 +1,4 @@
-"""What computes a task whose query is modified while it runs: a computation for each edition."""
+"""The computations of a task whose query is modified while it runs: one for each edition."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from engine.tasks.plan import Task
 
 
 class Editions:
-    """Those of one task, for one that runs it: each is compiled when it is first needed."""
+    """The editions of one task; each is compiled when it is first needed."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self._compiled: list[tuple[Task, Computation]] = []
 
     def computation(self, task: Task, after: int) -> Computation:
-        """What makes its output after a boundary, up to `Task.until` it."""
+        """The computation of the output after a boundary, up to `task.edition_until(after)`."""
         edition = task.at(after)
         for known, computation in self._compiled:
             if known == edition:

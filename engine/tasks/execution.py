@@ -1,7 +1,7 @@
-"""What runs tasks, as the engine sees it: Spark in production, anything else in its place.
+"""Executors of tasks: Spark in production, others in tests and in the simulator.
 
-Whoever computes is given files and an interval, and gives the tuples of an epoch; that the result
-depends on nothing else is what the engine stands on.
+A computation gets files and an interval, and gives the tuples of an epoch. The engine relies on it
+that the result depends on nothing else.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from overlay.events import Events
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a run gave.
+    """The result of a run.
 
     Attributes:
         table: the output's tuples in canonical order, as `output_schema.derived`.
@@ -42,8 +42,8 @@ class Computation(Protocol):
 
         Args:
             files: per input stream, Parquet files that together hold its tuples of `interval`, each
-                once; others they may hold are left out.
-            interval: what `engine.tasks.windows.needs` says for (after, upto].
+                once; tuples outside it are ignored.
+            interval: `engine.tasks.windows.needs` of (after, upto].
 
         Raises:
             MedusaError: it failed; the same epoch may be tried again.
@@ -51,7 +51,7 @@ class Computation(Protocol):
 
 
 class Executor(Protocol):
-    """What computes the tasks of one peer."""
+    """Computes the tasks of one peer."""
 
     @property
     def state(self) -> str:
@@ -59,14 +59,14 @@ class Executor(Protocol):
 
     @property
     def trouble(self) -> str:
-        """Why it could not be started, and the mend; empty where it could, or was not yet."""
+        """Why it could not start, and the remedy; else empty."""
 
     async def prepare(self, tasks: Sequence[Task] = ()) -> None:
-        """Get ready for the first job of these. A failure is noted: that job meets it again."""
+        """Get ready for the first job of these tasks. A failure is noted: the job raises it."""
 
     def compile(self, task: Task) -> Computation:
-        """A task, to be run epoch by epoch."""
+        """Make a task ready to run, epoch by epoch."""
 
 
 OpenExecutor: TypeAlias = Callable[[Path, Events], AbstractAsyncContextManager[Executor]]
-"""Opens one for a peer, given the folder of its logs."""
+"""Opens a peer's executor, given the folder of its logs."""

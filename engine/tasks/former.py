@@ -1,8 +1,8 @@
-"""The editions of a query: what it says now, and what some of its boxes said before.
+"""The editions of a query: its present boxes, and former versions of some of them.
 
-A query that is modified at a boundary T makes what follows T by its new parameters. What precedes T
-may still have to be computed, by a task that is not there yet or by another peer, so what counted
-before is remembered until nobody can need it.
+A query that is modified at boundary T makes the tuples after T with its new parameters. Those
+before T may still have to be computed, by a new task or by another peer. So former boxes are kept
+until no peer can need them.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from engine.tasks.plan import FormerSteps, Task
 from overlay.errors import InvalidInputError
 
 MAX_FORMER: Final = 32
-"""Editions of one query besides the present one: whoever may compute it plans them all."""
+"""Former editions of one query: a peer that computes it plans them all."""
 
 
 MAX_CHARACTERS: Final = 2**20
-"""Of the expressions of all editions together: whoever plans them reads some 100,000 a second."""
+"""Of the expressions of all editions together: a peer plans some 100,000 a second."""
 
 
 class Former(Struct, frozen=True):
-    """What some boxes of a query were.
+    """Some boxes of a query, as they were in a former edition.
 
     Attributes:
-        upto: what they made up to this boundary is theirs, microseconds.
-        boxes: as they were, in place of those of the same names in the edition that follows.
+        upto: they made the tuples up to this boundary, microseconds.
+        boxes: they stand in place of the boxes of these names in the edition that follows.
     """
 
     upto: int
@@ -40,7 +40,7 @@ class Former(Struct, frozen=True):
 
 
 def restored(query: Query, former: Former) -> Query:
-    """The edition before.
+    """The former edition of a query.
 
     Raises:
         InvalidInputError: the query has no box of that name.
@@ -73,13 +73,13 @@ def check_history(query: Query, former: Sequence[Former]) -> None:
 
 
 def succeeded(before: Iterable[Task], now: Iterable[Task], upto: int) -> tuple[Task, ...]:
-    """The tasks of an edition, which do what the edition before it says up to a boundary.
+    """The tasks of an edition, with the edition before it as theirs up to a boundary.
 
     Args:
-        before: with what they did before that.
+        before: the tasks of the edition before, with their own former steps.
 
     Raises:
-        InvalidInputError: they are not the same streams.
+        InvalidInputError: a task has other inputs, or its output other fields.
     """
     known = {task.name: task for task in before}
     made = []
@@ -96,7 +96,7 @@ def succeeded(before: Iterable[Task], now: Iterable[Task], upto: int) -> tuple[T
 
 
 def trimmed(tasks: Iterable[Task], upto: int) -> tuple[Task, ...]:
-    """The tasks without what they did up to that boundary, and before."""
+    """The tasks without former steps that end at that boundary or before."""
     return tuple(
         replace(task, former=tuple(each for each in task.former if each.upto > upto))
         for task in tasks
@@ -104,13 +104,13 @@ def trimmed(tasks: Iterable[Task], upto: int) -> tuple[Task, ...]:
 
 
 def changed(before: Iterable[Task], now: Iterable[Task]) -> frozenset[str]:
-    """The tasks that make something else."""
+    """The tasks whose steps differ."""
     known = {task.name: task.steps for task in before}
     return frozenset(task.name for task in now if known[task.name] != task.steps)
 
 
 def affected(tasks: Iterable[Task], names: frozenset[str]) -> frozenset[str]:
-    """Those of that name, and all that read what they make, directly or not.
+    """The named tasks, and all that read their outputs, directly or not.
 
     Args:
         tasks: each after those whose output it reads.
@@ -123,10 +123,10 @@ def affected(tasks: Iterable[Task], names: frozenset[str]) -> frozenset[str]:
 
 
 def made_since(tasks: Sequence[Task], settled: Mapping[str, int]) -> dict[str, int]:
-    """By output that was ever made otherwise: the boundary from which on it is made as now.
+    """By output that a modification has changed: the boundary since which it is as it is now.
 
     Args:
-        settled: the same of the editions that are forgotten.
+        settled: the same, of editions that are dropped.
     """
     found = dict(settled)
     for upto in sorted({each.upto for task in tasks for each in task.former}):
@@ -135,7 +135,7 @@ def made_since(tasks: Sequence[Task], settled: Mapping[str, int]) -> dict[str, i
 
 
 def changing(tasks: Iterable[Task], boundary: int) -> frozenset[str]:
-    """The tasks that do something else from that boundary on."""
+    """The tasks whose steps change at that boundary."""
     return frozenset(
         task.name for task in tasks if any(each.upto == boundary for each in task.former)
     )

@@ -1,7 +1,7 @@
-"""From which boundary on a modification can count. Sans IO.
+"""The boundary at which a modification of a query can take effect. Sans IO.
 
-What is out stays true, and every window that ends later is wholly of the new edition: so T is not
-behind any result that somebody may know, and not behind anything that such a window needs.
+Results that are out stay true, and every window that ends later is wholly of the new edition. So
+the boundary is not behind any result that others may know, nor behind the start of such a window.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from overlay.errors import ConflictError, InvalidInputError
 
 @dataclass(frozen=True, slots=True)
 class Footing:
-    """What one peer has of a query. Boundaries are microseconds; what is not in a mapping: none.
+    """One peer's boundaries of a query, microseconds; a name that is not in a mapping has none.
 
     Attributes:
-        given: by task, up to where its output may be known to others.
-        usable: by stream, after where it is here, and made as the query makes it now.
+        given: by task: up to there others may know its output.
+        usable: by stream: after that the stream is here, as the query makes it now.
     """
 
     given: Mapping[str, int]
     usable: Mapping[str, int]
 
     def joined(self, usable: Mapping[str, int]) -> Footing:
-        """The same where a stream is usable only from a later boundary on."""
+        """The same, with each stream usable from the later of both boundaries on."""
         both = {
             name: max(self.usable.get(name, BEGINNING), usable.get(name, BEGINNING))
             for name in self.usable.keys() | usable.keys()
@@ -43,10 +43,10 @@ def earliest(tasks: Sequence[Task], names: frozenset[str], footing: Footing, lea
 
     Args:
         tasks: of the new edition, each after those whose output it reads.
-        names: those that make something else.
+        names: the tasks whose steps change.
 
     Raises:
-        InvalidInputError: there is none: overlapping windows read what changes.
+        InvalidInputError: there is none: overlapping windows read a stream that changes.
         ConflictError: an output has ended, or the boundary would be beyond all time.
     """
     at = max([least, *(footing.given.get(name, BEGINNING) for name in names)])

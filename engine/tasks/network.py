@@ -1,4 +1,4 @@
-"""A query as it is kept and handed on: what it takes to plan its tasks, here or at another peer."""
+"""A query with all that a peer needs to plan its tasks."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from engine.tasks.plan import Task, plan
 from engine.tasks.revisions.tasks import revised_streams, with_revisions
 
 MAX_EDITION: Final = 2**62
-"""Of a stream made of many that were altered often: it must fit a message."""
+"""Of a stream: it sums the editions of its inputs, and must fit a message."""
 
 
 class Network(Struct, frozen=True):
     """A query and the streams it was checked against.
 
     Attributes:
-        inputs: the streams from elsewhere that it reads.
+        inputs: the streams that it reads from elsewhere.
         kept: streams of its own that must be readable, besides its outputs.
-        former: its editions before, the oldest first.
-        readers: those of its streams that were declared before it.
-        altered: how its outputs were altered since.
+        former: its former editions, the oldest first.
+        readers: declared readers of its streams, from before the query.
+        altered: the alterations of its outputs.
     """
 
     query: Query
@@ -49,7 +49,7 @@ class Network(Struct, frozen=True):
     altered: dict[str, AlteredOutput] = {}
 
     def schemas(self) -> dict[str, Schema]:
-        """Of every stream.
+        """The schema of every stream.
 
         Raises:
             InvalidInputError: it does not type-check.
@@ -58,15 +58,15 @@ class Network(Struct, frozen=True):
 
     @property
     def policies(self) -> tuple[Policy, ...]:
-        """Of all that it reads: who satisfies them may know what it does."""
+        """Of all its inputs: a participant that satisfies them may know the query."""
         found = {each for entry in self.inputs.values() for each in entry.stream.policies}
         return tuple(sorted(found))
 
     def tasks(self) -> tuple[Task, ...]:
-        """Each after those whose output it reads.
+        """The tasks, each after those whose output it reads.
 
         Raises:
-            InvalidInputError: as `schemas`; or its editions do not make the same streams.
+            InvalidInputError: as `schemas`; or its editions do not have the same streams.
         """
         tasks = planned(self.query, self.schemas(), frozenset(self.kept), self.inputs)
         if not self.former:
@@ -78,7 +78,7 @@ class Network(Struct, frozen=True):
         return succeeded(before.tasks(), tasks, last.upto)
 
     def entry_of(self, stream: str, schema: Schema, leader: str) -> StreamEntry:
-        """What the catalog holds of an input, or of a stream that the query makes at `leader`."""
+        """The catalog's entry of an input, or of a stream that the query makes at `leader`."""
         found = self.inputs.get(stream)
         if found is not None:
             return found
@@ -97,13 +97,13 @@ class Network(Struct, frozen=True):
             edition=self._edition(altered),
         )
         span = revised.get(stream.removesuffix(f"/{REVISIONS}"), 0)
-        if span > definition.history_us:  # who reads it may have to read it again
+        if span > definition.history_us:  # its readers may have to read it again
             definition = msgspec.structs.replace(definition, history_us=span)
         return StreamEntry(definition, schema)
 
     def _edition(self, altered: AlteredOutput) -> int:
-        """Grows with every alteration of the output, and of what it may be made from: its readers
-        may be others then. All peers that make it count the same."""
+        """It grows with each alteration of the output and of an input, as either may change its
+        readers. It is the same at all peers that make the output."""
         inputs = sum(entry.stream.edition for entry in self.inputs.values())
         return min(altered.edition + inputs, MAX_EDITION)
 
@@ -119,7 +119,7 @@ def planned(
     kept: frozenset[str],
     inputs: Mapping[str, StreamEntry],
 ) -> tuple[Task, ...]:
-    """`plan`, told which inputs are source streams; and the tasks of revisions."""
+    """The tasks of a query, and those of the revisions of its streams."""
     sources = frozenset(name for name, entry in inputs.items() if not entry.stream.query)
     tasks = plan(query, schemas, kept, sources)
     return with_revisions(tasks, revised_streams(query, inputs))

@@ -30,8 +30,8 @@ __all__ = [
 
 
 MAX_TASK_NODES: Final = 16_384
-"""Nodes of one task's expressions. Measured, Spark takes 8 s to make its form of so many and 1.8 s
-of an epoch; four times as many are too many for its memory."""
+"""Nodes of one task's expressions. Measured: Spark takes 8 s to build so many and 1.8 s of an
+epoch; four times as many are too many for its memory."""
 
 MAX_QUERY_NODES: Final = 131_072
 """Nodes of all tasks of a query: more would take more than 10 s of Spark's time each epoch. A
@@ -40,7 +40,7 @@ filter that routes by one comparison to each of `MAX_PORTS` streams is within it
 
 @dataclass(frozen=True, slots=True)
 class FormerSteps:
-    """What a task did before: the steps that make its output up to a boundary, microseconds."""
+    """The steps of a former edition of a task: they make its output up to a boundary."""
 
     upto: int
     steps: tuple[Step, ...]
@@ -57,10 +57,10 @@ class Task:
             same fields, but one may allow nulls or longer strings where another does not.
         steps: applied in order; at most one is an AggregateStep; none only if inputs are several.
         source_inputs: the inputs that are source streams: their logs have `seq`.
-        after, until: the query's, boundaries: what it reads of the inputs lies between them.
-        of: the task whose output's revisions it makes, by `engine.tasks.revisions`; None of most.
-        history_us: of such a one: how far behind its boundary its inputs may be revised.
-        former: of a query that was modified, the oldest first.
+        after, until: the query's boundaries: it reads the inputs between them.
+        of: of a task that makes revisions, the task whose output they revise; else None.
+        history_us: of such a task: how far behind its boundary its inputs may be revised.
+        former: the steps of former editions, the oldest first.
     """
 
     name: str
@@ -78,17 +78,17 @@ class Task:
     former: tuple[FormerSteps, ...] = ()
 
     def at(self, boundary: int) -> Task:
-        """Its edition that makes what follows the boundary, up to `until` it."""
+        """The edition of it that makes the tuples after the boundary, up to `edition_until`."""
         steps = next((each.steps for each in self.former if boundary < each.upto), self.steps)
         return replace(self, steps=steps, former=())
 
     def edition_until(self, boundary: int) -> int:
-        """So far goes the edition that begins, or goes on, at the boundary; microseconds."""
+        """The boundary up to which the edition at `boundary` counts, microseconds."""
         return next((each.upto for each in self.former if boundary < each.upto), END)
 
     @property
     def nodes(self) -> int:
-        """Of its expressions."""
+        """Those of its expressions."""
         return sum(step.nodes for step in self.steps)
 
     @property
@@ -105,10 +105,10 @@ def plan(
 ) -> tuple[Task, ...]:
     """The tasks of a query, each after those whose output it reads.
 
-    A stream becomes a task's output, and so can be read by others, if not exactly one box reads it,
-    if it is in `keep` or in the query's `outputs`, if a union or a filter with several ports reads
-    it, and between one aggregate and the next. Everything else is fused away. What comes out does
-    not depend on the cut.
+    A stream becomes a task's output, which others can read, if not exactly one box reads it, if it
+    is in `keep` or in the query's `outputs`, if a union or a filter with several ports reads it,
+    and between one aggregate and the next. All others are fused away. The results do not depend on
+    the cut.
 
     Args:
         schemas: of all streams, as `check_query` gives them.
@@ -146,11 +146,11 @@ def _check_nodes(query: Query, tasks: Sequence[Task]) -> None:
 
 
 class _Network:
-    """A query's streams: who makes them, who reads them, and which of them are logs.
+    """A query's streams: the boxes that make and read them, and which of them are logs.
 
     Attributes:
         typed: the typed box of every stream that the query makes, in order of flow.
-        kept: the streams of them that are written down.
+        kept: those of them that have a log.
     """
 
     def __init__(self, query: Query, schemas: Mapping[str, Schema], keep: frozenset[str]) -> None:
@@ -194,8 +194,8 @@ class _Network:
                 break
             stream = inputs[0]
         if isinstance(typed.box, Union) and len(inputs) == 1:
-            # even of one source stream a union is a derived stream: ties of stime are in the order
-            # of the payload, not of arrival, whether or not the cut writes it down
+            # a union of one source stream is a derived stream too: ties of stime are in the order
+            # of the payload, not of arrival, whether or not the cut makes a log of it
             steps.append(_identity(self._schemas[typed.box.output]))
         return Task(
             name=output,
@@ -211,7 +211,7 @@ class _Network:
         )
 
     def _carries(self, box: Box, stateful: set[str]) -> bool:
-        """Whether the path that ends with this box has an aggregate further up."""
+        """Whether the path to this box has an aggregate."""
         return not isinstance(box, Union) and (box.input in stateful and box.input not in self.kept)
 
     def _is_cut(self, stream: str, *, after_aggregate: bool) -> bool:
@@ -230,7 +230,7 @@ class _Network:
 
 
 def _nodes_after(step: Step | None, before: Mapping[str, int]) -> Mapping[str, int]:
-    """By field, of those that a task has made: the nodes of the expression that makes it.
+    """The nodes of the expression that makes a field, by field that the task has made so far.
 
     Args:
         step: None of a union.

@@ -1,7 +1,7 @@
-"""One task, running: epoch after epoch from the boundary its output log has.
+"""Runs one task, epoch after epoch, from the boundary of its output log.
 
-There is no other state. A runner that is stopped, killed or moved leaves a boundary; the next one
-goes on from it, and since a task is a pure function of its input, nothing is lost or repeated.
+That boundary is the whole state. A runner that is stopped, killed or moved leaves it, and the next
+one goes on from it. A task is a pure function of its input, so nothing is lost or repeated.
 """
 
 from __future__ import annotations
@@ -36,17 +36,16 @@ RETRY_S: Final = (0.1, 0.5, 2.0, 5.0)
 """Waits before a failed epoch is tried again, seconds; the last one repeats."""
 
 QUICKER: Final = 0.8
-"""Shortest epoch of a task, in those of the streams it reads: what waits for it is less each time,
-where at the same pace the wait of the worst moment would stay.
-"""
+"""Shortest epoch of a task, in epochs of its inputs: a task that begins at a bad moment waits less
+each time. At the same pace its wait would stay."""
 
 
 def count_all(task: Task, log: StreamLog, after: int, upto: int) -> int:
-    """Tuples of one of its inputs with after < stime <= upto that the task reads.
+    """The number of tuples of one input with after < stime <= upto that the task reads.
 
     Raises:
-        NotRetainedError: it does not have all of them, any more or yet: who is paid by them must
-            not take that for none.
+        NotRetainedError: the log does not have all of them, any more or yet: a worker is paid by
+            this number, so they must not count as none.
     """
     after, upto = max(after, task.after), min(upto, task.until)
     if after >= upto:
@@ -66,7 +65,7 @@ class TaskRunner:
 
     Attributes:
         task: as it is now; see `modify`.
-        limit: how far it may go for now.
+        limit: the boundary that it may not pass for now.
     """
 
     def __init__(
@@ -110,7 +109,7 @@ class TaskRunner:
         failures = 0
         while self._output.boundary < END:
             await self._wait_for_input()
-            await self._executor.prepare()  # or the first epoch would seem to take as long as that
+            await self._executor.prepare()  # before the epoch's time is measured
             await trio.sleep(self._pacer.delay(trio.current_time()))
             self._pacer.started(trio.current_time())
             try:
@@ -127,18 +126,18 @@ class TaskRunner:
         self._state = "ended"
 
     async def suspect(self, error: MedusaError) -> None:
-        """A job has failed: look whether one of its inputs is damaged, which Spark does not say."""
+        """Look whether a damaged input made a job fail, which Spark does not say."""
         if isinstance(error, EpochDamagedError):
             for log in self._inputs.values():
                 log.find_damaged(error.path)
         elif isinstance(error, InternalError) and str(error) != self._reason:
             needed = needed_after(self.task, self._output.boundary)
             for log in self._inputs.values():
-                with suppress(MedusaError):  # a disk that fails is told of by who reads it next
+                with suppress(MedusaError):  # the next reader reports a failing disk
                     await log.verify(max(needed, log.start), END)
 
     async def recompute(self, after: int, upto: int) -> AsyncGenerator[Epoch, None]:
-        """The output over (after, upto] once more, for a log that has lost it.
+        """Compute the output over (after, upto] again, for a log that has lost it.
 
         Raises:
             NotRetainedError: its inputs are not kept so long.
@@ -155,23 +154,23 @@ class TaskRunner:
             after = end
 
     def reaches(self, boundary: int) -> bool:
-        """Whether its next epoch, which it can run now, comes as far as that."""
+        """Whether it runs, and its next epoch can reach that boundary now."""
         reach = self._reach(self._output.boundary)
         return self._runs and min(reach, self.limit.value) >= boundary
 
     def modify(self, task: Task) -> None:
-        """Go on with another edition of it. While it stands still, unless both make the same of
-        what follows its output's boundary for now."""
+        """Go on with another edition. Call it while the task stands still, unless both editions
+        make the same next tuples."""
         self.task = task
         self.hold()
 
     def note_cost(self, cpu_s: float) -> None:
-        """CPU seconds spent for the task beside its epochs."""
+        """Count CPU seconds that were spent for the task beside its epochs."""
         self._load.add(0, cpu_s, trio.current_time())
 
     async def rehearse(self, boundary: int) -> None:
-        """Compute the windows that are open now, once, and forget the result: the next epoch finds
-        Spark started, its code compiled, and the inputs read. What fails will fail again.
+        """Compute the open windows once, and drop the result: the next epoch finds Spark started,
+        its code compiled, and the inputs read. A failure is ignored: the next epoch fails too.
 
         Args:
             boundary: waits until the inputs have reached it.
@@ -184,8 +183,8 @@ class TaskRunner:
                 await self._job(boundary, END, interval)
 
     async def wait_for_inputs(self, boundary: int) -> None:
-        """Returns once all inputs are that far, or where the task ends. Raises: ClosedError: one
-        was closed."""
+        """Wait until all inputs have that boundary, or the task's end. Raises: ClosedError: one was
+        closed."""
         for log in self._inputs.values():
             await log.wait_beyond(min(boundary, self.task.until) - 1)
 
@@ -196,13 +195,13 @@ class TaskRunner:
             log.hold(self._consumer, max(needed, self.task.after))
 
     def release(self) -> None:
-        """Need nothing of the inputs any more."""
+        """Let go of the inputs."""
         for log in self._inputs.values():
             log.release(self._consumer)
 
     @property
     def input_boundary(self) -> int:
-        """How far all inputs are, microseconds, as far as it reads them."""
+        """The boundary that all inputs have, microseconds; at most the task's end."""
         return min(self.task.until, *(log.boundary for log in self._inputs.values()))
 
     @property
@@ -212,13 +211,13 @@ class TaskRunner:
 
     @property
     def reason(self) -> str:
-        """Why it does not go on, where it fails."""
+        """Why it fails; else empty."""
         return self._reason
 
     def followed(self, after: int) -> None:
-        """The output after a boundary has come from another peer that computes it.
+        """Note that the output after a boundary came from another peer that computes it.
 
-        What the task would take here is told by its model, from the rows that come in.
+        The load model tells from the input rows how much the task would need here.
         """
         self.hold()
         with suppress(NotRetainedError):
@@ -226,11 +225,11 @@ class TaskRunner:
 
     @property
     def predicted_load(self) -> float:
-        """Cores that it would take here now, where another peer computes it."""
+        """Cores that it would need here now, while another peer computes it."""
         return self._load.predicted(trio.current_time())
 
     def expect(self, load: float, rate: float) -> None:
-        """Take it to need what it needed elsewhere, until it is measured here: cores, rows/s."""
+        """Assume the load it had elsewhere, until it is measured here: cores, rows/s."""
         if load > 0:
             self._load.expect(load, rate, trio.current_time())
 
@@ -243,7 +242,7 @@ class TaskRunner:
         return sum(count_all(self.task, log, after, upto) for log in self._inputs.values())
 
     def status(self, *, stopped: bool, worker: str = "", owner: str = "") -> TaskStatus:
-        """As the monitor shows it. worker, owner: peer ids (hex) where that is another one."""
+        """The task as the monitor shows it. worker, owner: ids (hex) of other peers."""
         now = trio.current_time()
         state, reason = self._state, self._reason
         if trouble := self._executor.trouble:
@@ -283,8 +282,8 @@ class TaskRunner:
         return Hold("task", self.task.name)
 
     async def _wait_for_input(self) -> None:
-        """Until every input has a boundary beyond the output's (the papers' SUnion), or has come to
-        where the task ends."""
+        """Wait until every input has a boundary beyond the output's (the papers' SUnion), or the
+        task's end."""
         self._waiting_since = trio.current_time()
         for log in self._inputs.values():
             await log.wait_beyond(min(self._output.boundary, self.task.until - 1))
@@ -296,7 +295,7 @@ class TaskRunner:
         if self._output.boundary == BEGINNING:
             self._begin()
         after = self._output.boundary
-        if after >= self.task.until:  # windows that are open could not be whole
+        if after >= self.task.until:  # open windows cannot become whole
             await self._output.commit(END, None)
             self.hold()
             return
@@ -315,18 +314,18 @@ class TaskRunner:
         self.hold()
 
     def _begin(self) -> None:
-        """Where an input is no longer kept from its beginning, or not read from there, the output
-        has no beginning either: it starts with the first window that can be whole."""
+        """Begin the output. If an input is not kept, or not read, from its beginning, the output
+        begins with the first window that can be whole."""
         origin = max(self.task.after, *(log.oldest for log in self._inputs.values()))
         if origin > BEGINNING:
             self._output.begin(whole_after(self.task, origin))
 
     def _choose_boundary(self, after: int) -> int:
-        """How far its next epoch comes: within one edition."""
+        """The end of the next epoch, within one edition."""
         return min(self._reach(after), self.task.edition_until(after), self.limit.value)
 
     def _reach(self, after: int) -> int:
-        """The smallest boundary of the inputs, or less if that were too much at once, or more than
+        """The smallest boundary of the inputs; less if that is too much for one job, or more than
         the task reads."""
         rows = max(1, self._config.epoch_rows // len(self._inputs))
         size = JOB_BYTES // len(self._inputs)
@@ -339,7 +338,7 @@ class TaskRunner:
         return None if first is None else needs(self.task, after, upto, first)
 
     async def _compute(self, after: int, upto: int, interval: Interval) -> float:
-        """Returns the CPU seconds it took."""
+        """Compute and commit one epoch; returns the CPU seconds."""
         result = await self._job(after, upto, interval)
         commit_s = await self._output.commit(upto, result.table)
         self._rows.add(result.table.num_rows, trio.current_time())
@@ -355,7 +354,7 @@ class TaskRunner:
             return await computation.run(files, after, upto, interval)
 
     def _note_failure(self, error: MedusaError) -> None:
-        told = self._reason == str(error) or self._executor.trouble  # that is told already
+        told = self._reason == str(error) or self._executor.trouble
         if not told:  # once, not at every try
             fault = error if isinstance(error, InternalError) else None
             self._events.note("error", f"could not compute {self.task.name}: {error}", fault)

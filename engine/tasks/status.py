@@ -6,17 +6,17 @@ from msgspec import Struct
 
 
 class TaskStatus(Struct, frozen=True):
-    """How a task is: a partition of a query's work, with one output stream.
+    """The state of a task: a partition of a query's work, with one output stream.
 
     Attributes:
         epoch_ms: the last epoch job's duration. load: CPU seconds per second, smoothed.
         rate: output rows per second, smoothed.
-        state: running, waiting, starting (what computes it does), stopped, failing or away; reason
-            says why where it fails.
+        state: running, waiting, starting (its executor starts), stopped, failing or away; reason
+            says why it fails.
         input_rate: rows per second that it reads, smoothed.
         cost_ns: CPU nanoseconds per input row at that rate; 0: not known yet.
-        worker: peer id (hex) of the peer that runs it for us. owner: of the one we run it for.
-        waits_for: of one that waits, the input that is furthest behind. waits_s: how long, seconds.
+        worker: id (hex) of the peer that runs it for us. owner: of the peer that we run it for.
+        waits_for: the input furthest behind, if it waits. waits_s: how long, seconds.
     """
 
     name: str

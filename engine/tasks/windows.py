@@ -1,4 +1,4 @@
-"""Which part of its inputs a task must read to produce a part of its output.
+"""The part of its inputs that a task must read to produce a part of its output.
 
 All intervals are (lo, hi] of stime, microseconds UTC, like epochs.
 """
@@ -28,18 +28,18 @@ def needs(task: Task, after: int, upto: int, first: int | None = None) -> Interv
 
     Args:
         upto: no further than the task's edition at `after` goes.
-        first: the least stime there is in the inputs, if known: nothing before it is asked for.
+        first: the least stime in the inputs, if known: the interval does not begin before it.
 
     Returns:
-        None if no tuple can come out: the boundary just advances.
+        None if the output has no tuples there: only the boundary advances.
     """
     if upto <= after or (first is not None and first > upto):
         return None
     lo, hi = after, upto
     window = task.at(after).window
     if window is not None:
-        # in Python's integers, which floor towards minus infinity: right for negative stime, and
-        # no overflow at BEGINNING and END
+        # Python's integers floor towards minus infinity: right for negative stime; they do not
+        # overflow at BEGINNING and END
         opening = (after + 1 - window.size_us) // window.advance_us + 1
         closing = (upto + 1 - window.size_us) // window.advance_us
         if first is not None:
@@ -77,8 +77,8 @@ def needed_after(task: Task, boundary: int) -> int:
 
 
 def whole_after(task: Task, boundary: int) -> int:
-    """The least boundary from which on the output is right when the inputs are known after
-    `boundary` alone: every window that ends later is whole."""
+    """The least boundary after which the output is right, if the inputs are known only after
+    `boundary`: every window that ends later is whole."""
     if boundary in {BEGINNING, END}:
         return boundary
     begins = [BEGINNING, *(each.upto for each in task.former)]
@@ -90,7 +90,7 @@ def whole_after(task: Task, boundary: int) -> int:
 
 
 def first_whole(window: AggregateStep, boundary: int) -> int:
-    """The least boundary after which no window ends that begins before `boundary`, or there."""
+    """The last microsecond of the last window that begins at or before `boundary`."""
     number = -(-(boundary + 1) // window.advance_us)
     return (number - 1) * window.advance_us + window.size_us - 1
 

@@ -1,7 +1,7 @@
-"""The task that makes a stream's revisions, running: as any other, from its output's boundary.
+"""Runs the task that makes a stream's revisions, like any other, from its output's boundary.
 
-Where there are none its epochs are empty and cost no job. Windows that are revised are read again,
-each whole, from the logs of the inputs, which are held back as far as their tuples may be revised.
+An epoch without revisions is empty and costs no job. Revised windows are read again, each whole,
+from the logs of the inputs. Those are held for as long as their tuples may be revised.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ from engine.tasks.windows import Interval, whole_after
 from overlay.files import storing
 
 JOB_ROWS: Final = 2**20
-"""Tuples of windows computed in one job, about: a revision of a long window in every epoch must not
-fill the memory with copies of it."""
+"""Tuples of one job, about: a revision of a long window in every epoch must not fill the memory
+with copies of the window."""
 
 FOLDER: Final = "scenarios-"
-"""Beside the output's log, where Spark finds what else it reads."""
+"""Start of the names of the folders with a job's input, beside the output's log."""
 
 Shaped = Callable[[pa.Table], pa.Table]
 
 
 def runner_of(task: Task, **more: Any) -> TaskRunner:  # noqa: ANN401 - as TaskRunner
-    """What drives the task."""
+    """The runner of a task."""
     return TaskRunner(task, **more) if task.of is None else RevisionRunner(task, **more)
 
 
 class RevisionRunner(TaskRunner):
-    """Drives a task whose `of` is another one."""
+    """Drives a task that makes the revisions of another task's output."""
 
     def __init__(self, task: Task, **more: Any) -> None:  # noqa: ANN401 - as TaskRunner
         super().__init__(task, **more)
@@ -79,7 +79,7 @@ class RevisionRunner(TaskRunner):
             self._output.begin(origin)
 
     def _interval(self, after: int, upto: int) -> Interval | None:
-        """None where nothing that comes out is revised."""
+        """None if there are no revisions for (after, upto]."""
         window = self._of.window
         open_us = 0 if window is None else window.size_us
         since = _minus(after, open_us)
@@ -121,7 +121,7 @@ class RevisionRunner(TaskRunner):
             tuples = await self._read(self._main, max(lo, start), min(hi, upto), self._tuples)
             for each in run:
                 if each.end - window.size_us < start:
-                    left_out += 1  # it is of before what this task ever had, or not kept so long
+                    left_out += 1  # its tuples were never here, or are dropped
                     continue
                 for part in contents(cases, each, window.size_us, tuples, revisions, after=after):
                     waiting.append(part.cast(self._shape))
@@ -139,10 +139,10 @@ class RevisionRunner(TaskRunner):
         return made
 
     async def _compute_cases(self, tuples: pa.Table, size_us: int) -> Result:
-        """What the task makes of these tuples, case by case.
+        """The task's results over these tuples, case by case.
 
         Args:
-            size_us: of a window; its tuples may come out so much later than what went in, less one.
+            size_us: of a window; a result may be so much later than its tuples, less one.
         """
         if not tuples.num_rows:
             return Result(self._case_schema.empty_table(), 0.0)
@@ -160,7 +160,7 @@ class RevisionRunner(TaskRunner):
             shutil.rmtree(folder, ignore_errors=True)
 
     async def _read(self, names: Sequence[str], after: int, upto: int, shaped: Shaped) -> pa.Table:
-        """The rows of some inputs with after < stime <= upto, as `shaped` makes them."""
+        """The rows of some inputs with after < stime <= upto, converted by `shaped`."""
         with ExitStack() as pins:
             held: Mapping[str, tuple[StreamLog, list[Path]]] = {
                 name: (log, pins.enter_context(log.files(max(after, log.start), upto)))
@@ -193,7 +193,7 @@ def _read_all(
         for rows in [*read_rows(paths, log.schema, after, upto), log.schema.empty_table()]
     ]
     table = pa.concat_tables(parts).combine_chunks()
-    # stable: tuples of one stime stay in the order of their log, where it counts
+    # a stable sort: tuples of one stime stay in the order of their log, where it counts
     return table.take(pc.array_sort_indices(table.column(STIME).combine_chunks()))
 
 
@@ -204,7 +204,7 @@ def _write(path: Path, tuples: pa.Table) -> None:
 
 
 def _runs(windows: Sequence[Revised], size_us: int) -> Iterator[list[Revised]]:
-    """Those that share tuples, or touch, together."""
+    """Windows in groups that overlap or touch."""
     run: list[Revised] = []
     for window in windows:
         if run and window.end - size_us > run[-1].end:

@@ -1,18 +1,18 @@
-"""What revisions of a task's input do to its output. Sans IO, vectorised.
+"""The revisions of a task's output that revisions of its input cause. Sans IO, vectorised.
 
 The output is computed for scenarios: tuples as they were before some revisions, and as they are
-after them. The difference between the results is what is revised of the output. All scenarios go
-through one job, told apart by a field.
+after them. The difference between the results is the revision of the output. All scenarios go
+through one job; a field has the scenario's number.
 
-* Without a window a task does to each tuple the same whatever the others are. So a revision's
-  tuple that goes is one scenario, and the one that comes another.
-* A window is computed as it was and as it becomes. That of a revision at position p comes out at
-  max(p, e), e being the window's last microsecond: a window that is still open when its tuples are
-  revised comes out unrevised, and its revision with it.
+* A task without a window treats each tuple alone. So the deleted tuples of one position are one
+  scenario, the inserted ones another.
+* A window is computed as it was and as it becomes. Its revision at position p comes out at
+  max(p, e), where e is the window's last microsecond. A window that is still open at p comes out
+  unrevised, together with its revision.
 
 The position of a change depends on the inputs alone, and so does its content: the difference
-between all that is known up to there and all that was known before. How epochs are cut shows
-nowhere.
+between the result with all revisions up to there and the result before. The cut into epochs does
+not matter.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from engine.streams.revisions.columns import SIGN, multiplied, net, with_sign
 from engine.tasks.plan import AggregateStep
 
 POSITION = "position "
-"""Of a revision; no field's name has a blank."""
+"""The column with a revision's position; no field's name has a blank."""
 
 
 @dataclass
@@ -39,9 +39,9 @@ class Scenarios:
     """Cases, by their numbers.
 
     Attributes:
-        comes: the position at which a case's result is there; None: it was before.
-        goes: at which it is there no more; None: it stays.
-        ends: the stime of the result's tuples; others are of windows that were cut. None: any.
+        comes: the position at which a case's result appears; None: it was there before.
+        goes: the position at which it disappears; None: it stays.
+        ends: the stime of its results; others are of windows that were cut. None: any.
     """
 
     comes: list[int | None] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Scenarios:
         return len(self.comes) - 1
 
     def changes(self, results: Sequence[pa.Table], schema: Schema) -> pa.Table:
-        """What is logged, in canonical order.
+        """The revisions to log, in canonical order.
 
         Args:
             results: the tuples of all cases, with their numbers. schema: of the log.
@@ -111,7 +111,7 @@ def apart(revisions: pa.Table) -> tuple[Scenarios, pa.Table]:
 
 @dataclass(frozen=True, slots=True)
 class Revised:
-    """A window (end - size, end] that is revised at these positions, ascending."""
+    """A window (end - size, end], and the positions of its revisions, ascending."""
 
     end: int
     positions: tuple[int, ...]

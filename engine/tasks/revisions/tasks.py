@@ -1,4 +1,4 @@
-"""The tasks that make the revisions of what other tasks make, and what those compute with."""
+"""The tasks that make the revisions of other tasks' outputs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from engine.tasks.plan import AggregateStep, FilterStep, MapStep, Step, Task
 
 
 def revised_streams(query: Query, inputs: Mapping[str, StreamEntry]) -> Mapping[str, int]:
-    """The streams that a query reads or makes, of which there are revisions: how far behind its
-    boundary each may be revised, microseconds. None where no input is revised."""
+    """The streams of a query that have revisions, and how far behind its boundary each may be
+    revised, microseconds. Empty if no input is revised."""
     found = frozenset((name, e.stream.history_us) for name, e in inputs.items() if e.is_revised)
     return _revised(query, found) if found else {}
 
 
-@lru_cache(maxsize=16)  # it is asked for each stream of a query
+@lru_cache(maxsize=16)  # called for each stream of a query
 def _revised(query: Query, inputs: frozenset[tuple[str, int]]) -> Mapping[str, int]:
     found = dict(inputs)
     for box in ordered_boxes(query):
@@ -35,7 +35,7 @@ def _revised(query: Query, inputs: frozenset[tuple[str, int]]) -> Mapping[str, i
 
 
 def with_revisions(tasks: Sequence[Task], revised: Mapping[str, int]) -> tuple[Task, ...]:
-    """The tasks, and after each of a revised stream the one of its revisions.
+    """The tasks, and after each task of a revised stream the task of its revisions.
 
     Args:
         revised: of `revised_streams`.
@@ -49,8 +49,8 @@ def with_revisions(tasks: Sequence[Task], revised: Mapping[str, int]) -> tuple[T
 
 
 def _revisions_of(task: Task, revised: Mapping[str, int]) -> Task:
-    """Without a window what comes of a revision is a matter of the tuple alone; with one, of those
-    that share it, too."""
+    """Without a window, a revision's result depends on its tuple alone. With one, it depends on the
+    other tuples of the window too, so the task's inputs are among the inputs."""
     beside = [
         (name, schema)
         for name, schema in zip(task.inputs, task.input_schemas, strict=True)
@@ -77,7 +77,7 @@ def _revisions_of(task: Task, revised: Mapping[str, int]) -> Task:
 
 
 def by_arrival(task: Task) -> bool:
-    """Whether a task goes by the numbers of arrival of its input."""
+    """Whether a task's results depend on its input's order of arrival."""
     steps = task.steps
     return (
         len(task.inputs) == 1
@@ -88,8 +88,8 @@ def by_arrival(task: Task) -> bool:
 
 
 def scenario_task(task: Task) -> Task:
-    """The task for several cases at once: what it makes of the tuples of each, were there no
-    others. Its one input, and its output, have a field that tells the case."""
+    """The task for several cases at once: each is computed as if there were no others. Its one
+    input and its output have a field with the case's number."""
     first = task.input_schemas[0]
     fields = tuple(
         structs.replace(each[0], size=None, nullable=any(field.nullable for field in each))

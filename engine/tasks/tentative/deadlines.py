@@ -1,10 +1,9 @@
-"""When a task may not wait any longer for an input that is missing. Sans IO.
+"""The moment from which a task may not wait any longer for a missing input. Sans IO.
 
-The Delay of Delay, Process and Correct (Balazinska et al., TODS 2008, section 5): what an input
-brings is kept back for most of the user's bound, in case the others still come; then results are
-made without them. The whole bound is spent where a stable tuple meets a missing one, and nothing of
-it further down: what comes as tentative has waited already. So a failure that is shorter than the
-bound shows nowhere, however long the chain of tasks behind it.
+The Delay of Delay, Process and Correct (Balazinska et al., TODS 2008, section 5): tuples are kept
+back for most of the user's bound, in case the missing input still comes. Then results are made
+without it. Only stable tuples are delayed: tentative ones have waited at an earlier task. So a
+failure that is shorter than the bound shows nowhere, however long the chain of tasks behind it.
 """
 
 from __future__ import annotations
@@ -20,20 +19,20 @@ ALPHA: Final = 0.9
 """The share of the bound for waiting; the rest is for the work itself (TODS 2008, and Borealis)."""
 
 GRACE: Final = 0.05
-"""The share of the bound for which what is tentative waits for inputs that have been silent: they
-may be tentative as well, of the same failure, and come at the same moment."""
+"""The share of the bound for which tentative tuples wait for silent inputs: those may become
+tentative by the same failure, at the same moment."""
 
 AHEAD: Final = 0.02
-"""The share of the bound by which what is due a little later goes with what is due now: inputs that
-come side by side must not cost a job each."""
+"""The share of the bound by which results may come early, to be in the same job as others: inputs
+that come side by side must not cost a job each."""
 
 MARKS: Final = 1_000
-"""Boundaries that one input keeps waiting; those that come more closely count as one."""
+"""Waiting boundaries of one input; those that come more closely count as one."""
 
 
 @dataclass(slots=True)
 class _Mark:
-    """A boundary that an input has reached. at: when; due: when results must be there, seconds."""
+    """A boundary that an input reached at `at`; results must be there at `due`, seconds."""
 
     boundary: int
     at: float
@@ -42,7 +41,7 @@ class _Mark:
 
 @dataclass(slots=True)
 class _Input:
-    """One of the inputs. reached: how far it is; advanced_at: since when, seconds."""
+    """An input's boundary, and the time since which it has it, seconds."""
 
     reached: int = BEGINNING
     advanced_at: float = float("-inf")
@@ -51,13 +50,12 @@ class _Input:
 
 
 class Deadlines:
-    """
+    """The deadlines of one task. Times are seconds on one steady clock, boundaries microseconds.
+
     Args:
         inputs: their names.
         bound_s: the user's, seconds.
-        live_s: an input that has moved within so many seconds is waited for: it comes at its pace.
-
-    All times are seconds on one steady clock, all boundaries microseconds.
+        live_s: an input that moved within so many seconds is waited for.
     """
 
     def __init__(self, inputs: Iterable[str], bound_s: float, live_s: float) -> None:
@@ -71,10 +69,10 @@ class Deadlines:
         self._covered = BEGINNING
 
     def advanced(self, name: str, boundary: int, now: float, *, tentative: bool) -> None:
-        """An input has come as far as that, by stable tuples or by tentative ones."""
+        """An input has reached a boundary, by stable or by tentative tuples."""
         input_ = self._inputs[name]
         if boundary <= max(input_.reached, self._covered) or boundary == END:
-            # what has ended brings nothing new, and so cannot make anything due
+            # an input that has ended brings nothing new, so it makes nothing due
             input_.reached = max(input_.reached, boundary)
             return
         input_.reached, input_.advanced_at = boundary, now
@@ -86,7 +84,7 @@ class Deadlines:
             marks.append(_Mark(boundary, now, now + wait_s))
 
     def covered(self, boundary: int) -> None:
-        """There are results as far as that, stable or tentative ones."""
+        """There are results up to a boundary, stable or tentative."""
         self._covered = max(self._covered, boundary)
         for input_ in self._inputs.values():
             for marks in (input_.stable, input_.tentative):
@@ -94,7 +92,7 @@ class Deadlines:
                     marks.popleft()
 
     def due(self, now: float) -> int | None:
-        """The boundary up to which there must be results now; None: there are."""
+        """The boundary up to which results are due now; None: none are."""
         if self.next_at() > now:
             return None
         return max(
@@ -116,7 +114,7 @@ class Deadlines:
         return min(times, default=float("inf"))
 
     def _due_tentative(self, mark: _Mark) -> float:
-        """At once where every input is as far; else when those that are not seem to be missing."""
+        """At once if every input has that boundary; else when those behind seem to be missing."""
         behind = [each for each in self._inputs.values() if each.reached < mark.boundary]
         if not behind:
             return mark.at

@@ -1,8 +1,8 @@
-"""The fork of a task: it goes on with what can be had where the task itself has to wait.
+"""The fork of a task: it computes over the inputs that are there while the task has to wait.
 
-The task's state is a suffix of its inputs, so there is nothing to copy: the fork reads the logs of
-the inputs, and behind them their tentative suffixes, and writes the tentative suffix of the output.
-The task knows nothing of it, and is never undone.
+A task's state is a suffix of its inputs, so there is nothing to copy: the fork reads the logs of
+the inputs, and behind them their tentative suffixes. It writes the tentative suffix of the output.
+The task does not know of it, and is never undone.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from overlay.errors import MedusaError
 from overlay.events import Events
 
 PACES: Final = 2.5
-"""Epochs for which an input is waited for after its last one: it comes at its pace."""
+"""Epochs for which an input is waited for after its last one."""
 
 
 class Fork:
@@ -39,7 +39,7 @@ class Fork:
     Args:
         runner: the task itself.
         inputs: by name, as the task's. output: the task's.
-        bound_s: how long results may wait for what is missing, seconds.
+        bound_s: how long results may wait for a missing input, seconds.
     """
 
     def __init__(
@@ -66,24 +66,24 @@ class Fork:
 
     @property
     def came(self) -> int:
-        """How far the input is that is ahead, of those that go on, microseconds."""
+        """The greatest boundary of an input that has not ended, microseconds."""
         stable = (state.log.boundary for state in self._inputs.values())
         return max((boundary for boundary in stable if boundary < END), default=BEGINNING)
 
     @property
     def given(self) -> int:
-        """How far there are results, microseconds; BEGINNING before there are any."""
+        """The boundary up to which there are results, microseconds; BEGINNING: none yet."""
         return self._output.suffix.visible
 
     async def run(self) -> None:
         """Go on until the output has ended; cancel to stop."""
-        await self._output.log.wait_beyond(BEGINNING)  # before there is anything, nothing is missed
+        await self._output.log.wait_beyond(BEGINNING)  # with no results yet, none are missing
         self._deadlines.covered(self._output.log.boundary)
         watches = [partial(self._watch, name, state) for name, state in self._inputs.items()]
         await until_one_ends(self._serve, *watches)
 
     async def _watch(self, name: str, state: StreamState) -> None:
-        """Take note of how far an input comes."""
+        """Note how far an input has come."""
 
         async def log_moves() -> None:
             await state.log.wait_beyond(stable)
@@ -112,7 +112,7 @@ class Fork:
                 next_at = float("inf") if upto is not None else self._deadlines.next_at()
                 await self._wait(max(0.0, next_at - now))
                 continue
-            if delay := self._pacer.delay(now):  # what else becomes due meanwhile goes with it
+            if delay := self._pacer.delay(now):  # results that become due meanwhile join them
                 await trio.sleep(delay)
                 continue
             self._pacer.started(now)
@@ -128,7 +128,7 @@ class Fork:
                 self._pacer.finished(trio.current_time())
 
     async def _wait(self, timeout_s: float) -> None:
-        """For news of the inputs, or of what the task itself has made."""
+        """Wait for news of the inputs, or of the task itself."""
         boundary = self._output.suffix.visible
 
         async def task_moves() -> None:
@@ -166,7 +166,7 @@ class Fork:
     ) -> pa.Table:
         """
         Args:
-            stable: how far each log counts; what follows is read in the suffix.
+            stable: the boundary of each log; tuples after it come from the suffix.
         """
         files: dict[str, list[Path]] = {}
         async with AsyncExitStack() as pins:
