@@ -14,9 +14,8 @@ from contracts.terms import (
     Terms,
     amount_of,
 )
-from overlay.certificates import PEER_ID_BYTES
 from overlay.errors import InvalidInputError
-from overlay.names import MAX_NAME, PeerId
+from overlay.names import MAX_NAME, PEER_ID_BYTES, PeerId
 
 MAX_COST_NS: Final = 2**40
 """CPU nanoseconds a tuple: 18 minutes."""

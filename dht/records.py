@@ -19,7 +19,7 @@ from msgspec import Struct
 from dht.config import MAX_LIFETIME_S
 from overlay.encoding import decode, encode
 from overlay.errors import DecodeError, InvalidInputError, UntrustedError
-from overlay.names import ObjectName, PeerId
+from overlay.names import PEER_ID_BYTES, ObjectName, PeerId
 from overlay.signing import Signed, sign, verify
 
 MAX_RECORD_BYTES: Final = 1024
@@ -41,7 +41,6 @@ MAX_KIND: Final = 32
 KEY_BYTES: Final = 20
 """Bytes of a key: Kademlia's 160 bits, the length of a peer id."""
 
-PEER_ID_BYTES: Final = 20
 DIGEST_BYTES: Final = 32
 
 DOMAIN: Final = "catalog record of "

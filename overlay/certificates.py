@@ -25,7 +25,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from overlay.clock import shown
 from overlay.errors import DecodeError, InvalidInputError, UntrustedError
-from overlay.names import SCHEME, PeerId, check_participant
+from overlay.names import PEER_ID_BYTES, SCHEME, PeerId, check_participant
 
 ROOT_DAYS: Final = 3652
 """Validity of a root, days: ten years; a federation keeps one root a name."""
@@ -46,9 +46,6 @@ self-issued."""
 
 FINGERPRINT_DIGITS: Final = 16
 """Hexadecimal digits of a root's fingerprint that people compare: 64 bits."""
-
-PEER_ID_BYTES: Final = 20
-"""Bytes of a peer id: Kademlia's 160 bits."""
 
 
 @dataclass(frozen=True, order=True, slots=True)

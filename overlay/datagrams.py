@@ -17,12 +17,11 @@ import trio
 from msgspec import Struct
 
 from overlay.addresses import Address, cannot_listen, is_ipv6, is_numeric
-from overlay.certificates import PEER_ID_BYTES
 from overlay.encoding import decode, encode
 from overlay.errors import DecodeError, InvalidInputError, MedusaError, UntrustedError
 from overlay.events import Events, wall_clock
 from overlay.identity import Identity
-from overlay.names import PeerId
+from overlay.names import PEER_ID_BYTES, PeerId
 from overlay.peers import PeerRecord, PeerTable
 from overlay.signing import Signed, signed, verify
 

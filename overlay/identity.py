@@ -22,7 +22,6 @@ from cryptography.x509.oid import NameOID
 
 from overlay.certificates import (
     MAX_CERTIFICATE,
-    PEER_ID_BYTES,
     PeerName,
     check_certificate,
     check_issued,
@@ -36,7 +35,7 @@ from overlay.certificates import (
 )
 from overlay.errors import DecodeError, InvalidInputError, UntrustedError
 from overlay.files import mended_by, read_public, read_secret, write_atomically, write_secret
-from overlay.names import PeerId, check_participant
+from overlay.names import PEER_ID_BYTES, PeerId, check_participant
 
 __all__ = ["Identity", "PeerName", "Root", "check_certificate", "parse_peer_id", "peer_id_of"]
 

@@ -13,6 +13,9 @@ PeerId = NewType("PeerId", bytes)
 peer. Files, the calls of clients and what people read have it as 40 hexadecimal digits: see
 `parse_peer_id`."""
 
+PEER_ID_BYTES: Final = 20
+"""Bytes of a peer id: Kademlia's 160 bits."""
+
 NO_PEER: Final = PeerId(b"")
 
 SCHEME: Final = "medusa://"

@@ -16,14 +16,13 @@ from cryptography import x509
 
 from overlay.admission_policy import AdmissionPolicy
 from overlay.certificates import (
-    PEER_ID_BYTES,
     PeerName,
     check_issued,
     check_root,
     load_certificate,
 )
 from overlay.errors import BusyError, ConflictError, DecodeError, UntrustedError
-from overlay.names import PeerId
+from overlay.names import PEER_ID_BYTES, PeerId
 from overlay.statements import (
     Admission,
     Approval,

@@ -15,10 +15,9 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from overlay.certificates import PEER_ID_BYTES
 from overlay.errors import DecodeError, UntrustedError
 from overlay.gossip.events import Persist
-from overlay.names import PeerId
+from overlay.names import PEER_ID_BYTES, PeerId
 from overlay.peers import PeerTable
 from overlay.signing import sign, verify
 

@@ -7,10 +7,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from overlay.certificates import PEER_ID_BYTES
 from overlay.encoding import decode, encode
 from overlay.errors import DecodeError
-from overlay.names import NO_PEER, PeerId
+from overlay.names import NO_PEER, PEER_ID_BYTES, PeerId
 
 MAX_PACKET: Final = 1280
 """Bytes of a packet: with the datagram's envelope (some 110) at most 1400, which every path
