@@ -1,4 +1,4 @@
-"""Where peers listen: a host and a port, the same port for TCP and UDP."""
+"""Addresses of peers: a host and one port for both TCP and UDP."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ MAX_HOST: Final = 253
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?")
 
 _ELSEWHERE: Final = ("192.0.2.1", 9)
-"""An address of nobody (RFC 5737): only to ask which interface leads out; nothing is sent."""
+"""An address that no machine has (RFC 5737). The system is asked which interface leads to it;
+nothing is sent."""
 
 
 def check_address(address: Address) -> Address:
-    """The address itself, if it can be dialled: a host name or an IP literal, and a port.
+    """Return the address if a peer can dial it: a host name or an IP literal, and a port.
 
     Raises:
-        InvalidInputError: it is none; says why.
+        InvalidInputError: nobody can dial the address; the message says why.
     """
     host, port = address
     if not (_is_ip(host) or (len(host) <= MAX_HOST and _HOST.fullmatch(host))):
@@ -37,17 +38,18 @@ def check_address(address: Address) -> Address:
 
 
 def is_numeric(address: Address) -> bool:
-    """An IP literal and a port: nothing needs to be resolved."""
+    """Whether the host is an IP literal, so that no name needs to be resolved."""
     return _is_ip(address[0]) and 0 < address[1] < 65536
 
 
 def is_unspecified(host: str) -> bool:
-    """0.0.0.0 or ::, where one listens on all interfaces, and nobody can be dialled."""
+    """Whether the host is 0.0.0.0 or ::. A peer listens there on all interfaces; nobody can dial
+    it."""
     return _is_ip(host) and ipaddress.ip_address(host).is_unspecified
 
 
 def is_one_machine(host: str) -> bool:
-    """An IP that can be one machine's own: not 0.0.0.0, multicast, broadcast or reserved."""
+    """Whether the host is an IP of one machine: not 0.0.0.0, multicast, broadcast or reserved."""
     if not _is_ip(host):
         return False
     address = ipaddress.ip_address(host)
@@ -63,13 +65,13 @@ def is_ipv6(host: str) -> bool:
 
 
 def shown(address: Address) -> str:
-    """host:port, or [host]:port for IPv6."""
+    """The address as text: host:port, or [host]:port for IPv6."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def outward_host() -> str | None:
-    """Our own IPv4 address on the interface that leads out of this machine, if one does."""
+    """The IPv4 address of this machine's interface to the outside; None if there is none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(_ELSEWHERE)
@@ -79,8 +81,8 @@ def outward_host() -> str | None:
 
 
 def cannot_listen(address: Address, error: OSError) -> MedusaError:
-    """What to tell about a listen address that the system refused: `ConflictError` for a port in
-    use, else `InvalidInputError`."""
+    """The error for a listen address that the system refused: `ConflictError` for a port in use,
+    else `InvalidInputError`."""
     where = shown(address)
     if error.errno == errno.EADDRINUSE:
         return ConflictError(
@@ -93,7 +95,7 @@ def cannot_listen(address: Address, error: OSError) -> MedusaError:
     )
 
 
-@lru_cache(maxsize=1024)  # every datagram that is sent asks it of one of a few
+@lru_cache(maxsize=1024)  # called for every datagram, with few distinct hosts
 def _is_ip(host: str) -> bool:
     try:
         ipaddress.ip_address(host)

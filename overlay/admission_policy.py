@@ -1,4 +1,4 @@
-"""The policy of admission: any member admits, the founder, or so many of the sponsors named."""
+"""The admission policy: any member admits, the founder alone, or a number of named sponsors."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ ANY: Final = "any"
 FOUNDER: Final = "founder"
 
 MAX_SPONSORS: Final = 16
-"""Sponsors that a policy can name: each is a person to be asked."""
+"""Sponsors in one policy: each is a person to be asked."""
 
 _SPONSORS = re.compile(r"(\d{1,2}) of (.+)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class AdmissionPolicy:
-    """Whose words admit a participant. `founder` is one of one, `any` one of all members.
+    """Whose signatures admit a participant. `founder` is one of one, `any` is one of all members.
 
-    The sponsors that a policy names are admitted by the founder alone: until they are members,
-    nobody else could.
+    The founder alone admits the sponsors that a policy names: until they are members, nobody else
+    can.
 
     Attributes:
-        needed: how many sponsors must sign. sponsors: who may; empty: every member.
-        founder: the federation's.
+        needed: number of sponsors that must sign.
+        sponsors: participants that may sign; empty: every member.
+        founder: the federation's founder.
     """
 
     needed: int
@@ -37,10 +38,10 @@ class AdmissionPolicy:
 
     @classmethod
     def parse(cls, text: str, founder: str) -> Self:
-        """The policy that `any`, `founder` or `2 of mit.edu,utah.edu` writes.
+        """Parse `any`, `founder` or `2 of mit.edu,utah.edu`.
 
         Raises:
-            InvalidInputError: it is none of these.
+            InvalidInputError: the text is none of these.
         """
         if text == ANY:
             return cls(1, (), founder)
@@ -71,7 +72,7 @@ class AdmissionPolicy:
 
     @property
     def who(self) -> str:
-        """The same, in words that a sentence can end with."""
+        """The sponsors in words that can end a sentence."""
         if not self.sponsors:
             return "any member"
         if self.sponsors == (self.founder,):
@@ -80,12 +81,12 @@ class AdmissionPolicy:
 
     @property
     def of_changes(self) -> AdmissionPolicy:
-        """The policy by which this one is changed: itself or, where any member admits, the
-        founder's: else any member could shut the others out."""
+        """The policy by which this one is changed: the same policy, or the founder's where any
+        member admits. Otherwise any member could shut the others out."""
         return self if self.sponsors else AdmissionPolicy(1, (self.founder,), self.founder)
 
     def may_sign(self, signer: str, participant: str = "") -> bool:
-        """Whether the signer's word on that participant's admission counts for anything."""
+        """Whether the signer's admission of that participant counts."""
         return (
             not self.sponsors
             or signer in self.sponsors
@@ -93,7 +94,7 @@ class AdmissionPolicy:
         )
 
     def is_met(self, signers: Set[str], participant: str = "") -> bool:
-        """Whether the words of these members admit that participant."""
+        """Whether the signatures of these members admit that participant."""
         if not self.sponsors:
             return bool(signers)
         if participant in self.sponsors and self.founder in signers:

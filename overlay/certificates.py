@@ -1,8 +1,11 @@
-"""X.509 certificates of roots and peers: made here, and checked here before anything is believed.
+"""X.509 certificates of roots and peers: how they are made and checked.
 
-A root: CN = participant, CA with path length 0, 10 years. A peer's: CN = participant, no CA, just
-one URI name `medusa://participant/peer/<id>`, 1 year. Both Ed25519. Strangers' certificates are
-parsed by the `cryptography` package; whatever it raises becomes one error here.
+* A root: CN = participant, CA with path length 0, valid for 10 years.
+* A peer's: CN = participant, no CA, exactly one URI name `medusa://participant/peer/<id>`, valid
+  for 1 year.
+
+Both use Ed25519. The `cryptography` package parses strangers' certificates; every exception that it
+raises becomes one error here.
 """
 
 from __future__ import annotations
@@ -28,20 +31,20 @@ from overlay.errors import DecodeError, InvalidInputError, UntrustedError
 from overlay.names import PEER_ID_BYTES, SCHEME, PeerId, check_participant
 
 ROOT_DAYS: Final = 3652
-"""Validity of a root, days: ten years; a federation keeps one root a name."""
+"""Validity of a root, days: ten years. A federation keeps one root for each name."""
 
 PEER_DAYS: Final = 365
-"""Validity of a peer's certificate, days: a year, then the root signs anew."""
+"""Validity of a peer's certificate, days: after a year the root signs again."""
 
 BACKDATED: Final = timedelta(hours=1)
-"""Certificates begin this long before they are made, so that peers' clocks may differ."""
+"""Certificates begin this long before they are made, because peers' clocks differ."""
 
 MAX_CERTIFICATE: Final = 4096
 """Bytes of a certificate in DER; ours have about 500."""
 
 _ROOT_UNIT: Final = "medusa root"
 _PEER_UNIT: Final = "medusa peer"
-"""Organizational units: they keep issuer and subject apart, so that no peer's certificate looks
+"""Organizational units keep issuer and subject apart, so that no peer's certificate looks
 self-issued."""
 
 FINGERPRINT_DIGITS: Final = 16
@@ -50,7 +53,7 @@ FINGERPRINT_DIGITS: Final = 16
 
 @dataclass(frozen=True, order=True, slots=True)
 class PeerName:
-    """Who a peer is: its participant and its id."""
+    """A peer's participant and id."""
 
     participant: str
     peer_id: PeerId
@@ -99,7 +102,7 @@ def fingerprint(certificate: x509.Certificate) -> bytes:
 
 
 def short_fingerprint(certificate: x509.Certificate) -> str:
-    """What people compare to know that they mean one root."""
+    """The first digits of a root's fingerprint, which people compare."""
     return fingerprint(certificate).hex()[:FINGERPRINT_DIGITS]
 
 
@@ -155,7 +158,7 @@ def make_peer_certificate(
 
 
 def check_root(certificate: x509.Certificate) -> str:
-    """The participant whose root this is. Its dates are checked where it is used.
+    """The participant of a root certificate. The caller checks the dates.
 
     Raises:
         UntrustedError: not self-signed, not a root of ours, or not of a participant.
@@ -172,7 +175,7 @@ def check_root(certificate: x509.Certificate) -> str:
 def check_certificate(
     certificate: x509.Certificate, root: x509.Certificate, now: float
 ) -> PeerName:
-    """The peer whose certificate this is, if that root signed it and both are valid now.
+    """The peer that a certificate names, if that root signed it and both are valid now.
 
     Raises:
         UntrustedError: expired, not yet valid, foreign, self-made, or not of the form above.
@@ -205,7 +208,7 @@ def check_issued(certificate: x509.Certificate, root: x509.Certificate) -> PeerN
 
 
 def claimed_participant(certificate: x509.Certificate) -> str:
-    """Whose peer a certificate says it is of: to find the root to check it with, nothing more.
+    """The participant that a certificate names, unverified: only to find the root that verifies it.
 
     Raises:
         UntrustedError: it names no participant.
@@ -215,8 +218,8 @@ def claimed_participant(certificate: x509.Certificate) -> str:
 
 
 def peer_of(certificate: x509.Certificate) -> str | None:
-    """The participant of whose peer it says to be the certificate; None: it is of something else.
-    For words to people, nothing more."""
+    """The participant that a peer's certificate names, unverified, for texts only; None if it is
+    not a peer's certificate."""
     try:
         with _believing("certificate"):
             return _check_subject(certificate, _PEER_UNIT)
@@ -297,8 +300,11 @@ def _subject(participant: str, unit: str) -> x509.Name:
 
 
 def _check_subject(certificate: x509.Certificate, unit: str) -> str:
-    """The participant in a subject of exactly our form. There are others that `cryptography` reads
-    and OpenSSL does not, so they would be admitted and then fail every handshake."""
+    """The participant in a subject of exactly our form.
+
+    `cryptography` reads subjects that OpenSSL does not: their peers would be admitted and then fail
+    every handshake.
+    """
     participant = _common_name(certificate)
     if certificate.subject.public_bytes() != _subject(participant, unit).public_bytes():
         raise UntrustedError(f"certificate: its subject is not that of a {unit}")
@@ -314,7 +320,8 @@ def _common_name(certificate: x509.Certificate) -> str:
 
 @contextmanager
 def _believing(what: str) -> Iterator[None]:
-    """Reading a stranger's certificate: whatever is wrong with it is an `UntrustedError`."""
+    """Turn every exception of the block, which reads a stranger's certificate, into
+    `UntrustedError`."""
     try:
         yield
     except InvalidSignature:
@@ -332,5 +339,5 @@ def _believing(what: str) -> Iterator[None]:
 
 
 def _line(error: Exception) -> str:
-    """An exception's text on one line; parsers of ASN.1 write several."""
+    """An exception's text on one line; ASN.1 parsers write several lines."""
     return " ".join(str(error).split())[:200] or type(error).__name__

@@ -1,7 +1,7 @@
-"""Rights of clients at a peer: named tokens, each with scopes and an end.
+"""Client tokens of a peer: each has a name, scopes and an expiry.
 
-A client shows the hash of its token, the proof, and a peer keeps the hash of that. So neither the
-bytes on the wire nor those on the peer's disk let a client in that does not have the token.
+A client shows the hash of its token (the proof). The peer keeps the hash of the proof. So neither
+the bytes on the wire nor those on the peer's disk let anyone in without the token.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from overlay.errors import NotAuthorisedError
 PROOF_BYTES: Final = hashlib.sha256().digest_size
 
 OWNER: Final = "owner"
-"""The name of the token in client.token: that of the peer's owner, with every scope."""
+"""The name of the token in client.token: the peer's owner has it, with every scope."""
 
 
 class Scope(StrEnum):
@@ -40,10 +40,10 @@ EVERY_SCOPE: Final = frozenset(Scope)
 
 
 class ClientToken(Struct, frozen=True):
-    """A token, as its peer keeps it.
+    """A peer's record of a token.
 
     Attributes:
-        proof_hash: SHA-256 of the proof; tokens are random, so it needs no salt.
+        proof_hash: SHA-256 of the proof. Tokens are random, so it needs no salt.
         made_at, expires_at, revoked_at: seconds since the epoch; None: never.
     """
 
@@ -67,7 +67,7 @@ class ClientToken(Struct, frozen=True):
         return ClientToken(name, proof_hash, scopes, made_at, expires_at)
 
     def refusal(self, now: float) -> str | None:
-        """Why nobody is let in with it any more; None where somebody is."""
+        """Why the token no longer admits a client; None while it does."""
         if self.revoked_at is not None:
             return f"client token {self.name!a} was revoked at {_shown(self.revoked_at)}"
         if self.expires_at is not None and now >= self.expires_at:
@@ -76,12 +76,13 @@ class ClientToken(Struct, frozen=True):
 
 
 def proof_of(token: bytes) -> bytes:
-    """The proof that a client shows: of one size, and not the token itself."""
+    """The proof that a client shows: SHA-256 of the token."""
     return _sha256(token)
 
 
 def shown_by(proof: bytes, tokens: Sequence[ClientToken]) -> ClientToken | None:
-    """The token that a client proves to have. How long it takes does not depend on which."""
+    """The token that belongs to a proof, found in a time that does not depend on which
+    token it is."""
     shown, found = _sha256(proof), None
     for token in tokens:
         if hmac.compare_digest(shown, token.proof_hash):
@@ -90,7 +91,7 @@ def shown_by(proof: bytes, tokens: Sequence[ClientToken]) -> ClientToken | None:
 
 
 def in_words(scopes: frozenset[Scope]) -> str:
-    """The scopes as they are written at a prompt, in the order of `Scope`."""
+    """The scopes as a user writes them, in the order of `Scope`."""
     return ",".join(scope for scope in Scope if scope in scopes)
 
 

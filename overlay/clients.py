@@ -1,7 +1,8 @@
-"""Clients of a participant: a listener that asks for a token, and the client's own end.
+"""Clients of a participant: the listener that checks their tokens, and the client's side.
 
-The peer shows its certificate, so that a client proves itself to nobody else; the client shows its
-token's hash, once per connection, and before that nothing of it is read.
+The peer shows its certificate, so that a client sends its proof to no other machine. The client
+shows the hash of its token once for each connection. The peer reads nothing else from the client
+before that.
 """
 
 from __future__ import annotations
@@ -44,18 +45,20 @@ from overlay.rpc import Caller, Service
 from overlay.tls import CLIENT_PROTOCOL, client_context, listener_context, shake_hands, show
 
 CLIENTS: Final = "our clients"
-"""Whose memory their connections take; no participant has that name."""
+"""The name under which memory for clients is counted; no participant has that name."""
 
 LOOK_S: Final = 1.0
-"""How often the tokens of those who are connected are looked at, seconds."""
+"""Seconds between two checks of the tokens of connected clients."""
 
 
 @dataclass(frozen=True, eq=False)
 class Session:
-    """A client that is connected.
+    """A connected client.
 
     Attributes:
-        token: what it showed. address: where it came from. since: seconds since the epoch.
+        token: the token that the client showed.
+        address: the client's address.
+        since: seconds since the epoch.
     """
 
     token: ClientToken
@@ -65,10 +68,10 @@ class Session:
 
 
 class Clients:
-    """The clients of one peer: what they may show, and who is connected.
+    """The clients of one peer: the tokens that count, and the clients that are connected.
 
     Args:
-        tokens: what counts now.
+        tokens: the tokens that count now.
         clock: seconds since the epoch, by which tokens expire.
     """
 
@@ -80,14 +83,14 @@ class Clients:
         self._sessions: dict[Session, None] = {}
 
     def connected(self) -> tuple[Session, ...]:
-        """Those who are connected now, in the order in which they came."""
+        """The connected clients, in the order in which they came."""
         return tuple(self._sessions)
 
     def admit(self, proof: bytes) -> ClientToken:
-        """The token that a client shows.
+        """The token that belongs to a client's proof.
 
         Raises:
-            NotAuthorisedError: there is none such, or it counts no more.
+            NotAuthorisedError: no such token, or it no longer counts.
         """
         token = shown_by(proof, self._tokens())
         if token is None:
@@ -101,7 +104,7 @@ class Clients:
 
     @contextmanager
     def session(self, session: Session) -> Iterator[None]:
-        """It is connected while the block lasts."""
+        """List the session as connected during the block."""
         self._sessions[session] = None
         try:
             yield
@@ -109,7 +112,7 @@ class Clients:
             del self._sessions[session]
 
     def refused(self) -> Iterator[tuple[Session, str]]:
-        """Those who are connected with a token that counts no more, and why it does not."""
+        """The connected clients whose token no longer counts, each with the reason."""
         now = self.clock()
         current = {token.proof_hash: token for token in self._tokens()}
         for session in self.connected():
@@ -140,14 +143,14 @@ async def open_client_listener(
     handshake_s: float = HANDSHAKE_S,
     memory: Memory | None = None,
 ) -> AsyncIterator[Address]:
-    """Serve clients of `identity`'s participant that hold a token; gives the address.
+    """Serve clients of `identity`'s participant that hold a token; yields the address.
 
-    The connections of a token that is revoked, rotated or expired end within `LOOK_S`.
+    Connections end within `LOOK_S` after their token is revoked, rotated or expired.
 
     Args:
-        events: told of faults in what clients call, and of who is refused.
+        events: gets faults in clients' calls, and refused clients.
         renewed: tells when the identity's certificate was renewed.
-        memory: bounds what their connections hold, together with whatever else shares it.
+        memory: the bound on memory that the connections share with all others.
 
     Raises:
         ConflictError: the port is in use.
@@ -215,7 +218,7 @@ async def open_client(
 
     Raises:
         UnavailableError: nobody answers there.
-        UntrustedError: whoever answers is no peer of that participant.
+        UntrustedError: the answer is not from a peer of that participant.
         NotAuthorisedError: the token is wrong.
     """
     where = shown(address)

@@ -1,10 +1,14 @@
-"""What time it is for this peer: what its machine says, as long as that can be believed.
+"""The clock of a peer: the machine's wall clock, as long as it can be believed.
 
-Certificates, contracts, catalog records and the stime of what arrives all depend on the wall clock,
-and a clock can be set wrong while the peer runs. Between two readings the wall clock should advance
-as the steady clock does. Where it leaps, the peer goes on by its own count until the clocks of most
-other participants agree with the new reading or, unless most agree with the count, until the leap
-has stood for a while. A peer never takes the time from others: they confirm its machine's, or not.
+Certificates, contracts, catalog records and the stime of arriving tuples depend on the wall clock,
+and somebody can set it wrong while the peer runs.
+
+* Between two readings the wall clock should advance as the steady clock does.
+* After a leap the peer goes on by its own count, until the clocks of most other participants agree
+  with the new reading.
+* Unless most of them agree with its own count, it follows the leap after some minutes
+  (`OverlayTiming.clock_hold_s`).
+* A peer never takes the time from others: they only confirm or contradict its machine's clock.
 """
 
 from __future__ import annotations
@@ -23,24 +27,24 @@ from overlay.events import Events, wall_clock
 from overlay.listeners import Listeners
 
 MAX_AHEAD_S: Final = 600.0
-"""Seconds by which a number that is made of another peer's clock (an incarnation, a term) may lie
-ahead of ours. One that lay further ahead could not be outdone: no later one would be believed."""
+"""Seconds by which a number made from another peer's clock (an incarnation, a term) may be ahead of
+ours. A number further ahead could not be outdone: no later one would be believed."""
 
 MAX_STEP_S: Final = 30.0
-"""The clock is followed at once when it is set by no more seconds than these, in each `ANCHOR_S`:
-half of what the time in a datagram may be off, so that others still hear this peer."""
+"""Seconds by which the clock may be set in each `ANCHOR_S` and be followed at once. It is half of
+the error allowed for the time in a datagram, so that others still accept this peer's."""
 
 ANCHOR_S: Final = 60.0
 """Seconds between two marks from which the wall clock is compared with the steady one."""
 
 FRESH_S: Final = 300.0
-"""Seconds for which another participant's word on the time counts: some exchanges."""
+"""Seconds for which the last time told by another participant counts: some exchanges."""
 
 AGREE_S: Final = 60.0
-"""Seconds by which clocks that agree may differ: as much as the time in a datagram may be off."""
+"""Seconds by which clocks that agree may differ: the error allowed for the time in a datagram."""
 
 TELL_S: Final = 600.0
-"""Seconds between two events that say that others contradict the clock."""
+"""Seconds between two events about others that contradict the clock."""
 
 MEND: Final = "if it is wrong, set it (`timedatectl set-ntp true`)"
 
@@ -50,17 +54,23 @@ MICROS: Final = 1_000_000
 
 
 def latest_number(now: float, per_s: int) -> int:
-    """The greatest number that any peer's clock can have made by now, where numbers are times in
-    `per_s` parts of a second. now: seconds since the epoch, by ours."""
+    """The greatest number that any peer's clock can have made by now.
+
+    Args:
+        now: seconds since the epoch, by this peer's clock.
+        per_s: units of such a number in a second.
+    """
     return int((now + MAX_AHEAD_S) * per_s)
 
 
 def steady_clock() -> float:
-    """Seconds that never leap, whoever sets the clock; those of a suspended machine count."""
-    if not hasattr(time, "CLOCK_BOOTTIME"):  # elsewhere than on Linux the monotonic clock goes on
+    """Seconds of a clock that nobody can set; the time of a suspended machine counts."""
+    # on other systems than Linux the monotonic clock counts suspended time
+    if not hasattr(time, "CLOCK_BOOTTIME"):
         return time.monotonic()
     asleep_s = time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
-    return time.monotonic() + round(asleep_s)  # whole seconds: the two are not read at once
+    # whole seconds, because the two clocks are not read at once
+    return time.monotonic() + round(asleep_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +81,20 @@ class _Mark:
     steady: float
 
     def at(self, steady: float) -> float:
-        """What it should show when the steady clock shows `steady`."""
+        """The wall clock's expected reading when the steady clock reads `steady`."""
         return self.wall + steady - self.steady
 
 
 class Clock:
-    """Called, it gives the seconds since the epoch that this peer goes by.
+    """The peer's clock. Calling it gives seconds since the epoch.
 
     Args:
-        events: told of a clock that leaps, or that others contradict.
-        wall: seconds since the epoch, as the machine says.
-        steady: seconds of a clock that is never set.
+        events: gets leaps, and others' contradictions.
+        wall: the machine's seconds since the epoch.
+        steady: seconds of a clock that nobody sets.
 
     Attributes:
-        set: told, by `look`, when the peer begins to follow a leap instead of its own count.
+        set: told by `look` when the peer begins to follow a leap instead of its own count.
     """
 
     def __init__(
@@ -110,13 +120,13 @@ class Clock:
         return wall if abs(wall - ours) <= MAX_STEP_S else ours
 
     async def run(self) -> None:
-        """Look at the machine's clock, for ever."""
+        """Read the machine's clock every `clock_look_s` seconds, for ever."""
         while True:
             self.look()
             await trio.sleep(self._timing.clock_look_s)
 
     def look(self) -> None:
-        """Follow the machine's clock, or note that it leapt."""
+        """Follow the machine's clock, or note its leap."""
         wall, steady = self._wall(), self._steady()
         ours = self._mark.at(steady)
         if abs(wall - ours) <= MAX_STEP_S:
@@ -131,7 +141,7 @@ class Clock:
             self._follow(wall, steady)
 
     def hear(self, participant: str, theirs: float) -> None:
-        """A peer of that participant says what time it is, seconds since the epoch."""
+        """Take in the time, in seconds since the epoch, that a peer of that participant tells."""
         if not math.isfinite(theirs):
             return
         steady = self._steady()
@@ -144,7 +154,7 @@ class Clock:
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether something irrevocable may follow from it: most others agree or, where none is
+        """Whether the time is safe for irrevocable steps: most others agree or, where no other was
         heard, the clock has stood for `OverlayTiming.clock_hold_s`."""
         ours, steady = self(), self._steady()
         others = self._others_say(steady)
@@ -159,7 +169,7 @@ class Clock:
         return not _most(others, ours) and steady - leap.steady >= self._timing.clock_hold_s
 
     def _others_say(self, steady: float) -> list[float]:
-        """The time now by the clocks of the participants lately heard, the earliest first."""
+        """The present time by the clocks of the recently heard participants, the earliest first."""
         said = self._others.items()
         self._others = {who: mark for who, mark in said if steady - mark.steady <= FRESH_S}
         return sorted(mark.at(steady) for mark in self._others.values())
@@ -188,12 +198,12 @@ class Clock:
 
 
 def _most(others: list[float], moment: float) -> bool:
-    """Whether more than half of them say that it is that time."""
+    """Whether more than half of these times agree with that moment."""
     return 2 * sum(abs(each - moment) <= AGREE_S for each in others) > len(others)
 
 
 def shown(moment: float) -> str:
-    """A time for people, UTC."""
+    """A time as text for people, UTC."""
     try:
         return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S} UTC"
     except (OverflowError, ValueError, OSError):

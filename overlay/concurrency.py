@@ -1,5 +1,4 @@
-"""What tasks wait for: values that change, a bell, locks by name. Tasks that end together, and jobs
-that are started and stopped."""
+"""Primitives on trio: watched values, a bell, locks by name, tasks that end together, and jobs."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ T = TypeVar("T")
 
 
 class Watched(Generic[T]):
-    """A value that is set again and again; any number of tasks can wait for its changes."""
+    """A value that is set repeatedly; any number of tasks can wait for its changes."""
 
     def __init__(self, value: T) -> None:
         self._value = value
@@ -27,31 +26,31 @@ class Watched(Generic[T]):
         return self._value
 
     def set(self, value: T) -> None:
-        """Put `value` in place of the present one, and wake all that wait; also if it is equal."""
+        """Replace the value, even by an equal one, and wake all waiting tasks."""
         self._value = value
         self._next_set.set()
         self._next_set = trio.Event()
 
     async def changed(self) -> T:
-        """Wait for the next `set`; the value by the time that the task runs again."""
+        """Wait for the next `set`. Returns the value at the time that the task runs again."""
         await self._next_set.wait()
         return self._value
 
     async def changed_from(self, seen: T) -> T:
-        """Wait for a value other than the one that was seen, if the present one is that."""
+        """Wait for a value other than `seen`; returns at once if the value is another already."""
         return await self.until(lambda value: value != seen)
 
     async def until(self, fits: Callable[[T], bool]) -> T:
-        """Wait for a value that fits, if the present one does not. A value that is replaced before
-        the task runs again is not looked at."""
+        """Wait for a value that fits; returns at once if the present one does. A value that is
+        replaced before the task runs again is missed."""
         while not fits(self._value):
             await self._next_set.wait()
         return self._value
 
 
 class Bell:
-    """Says that there is something to do, to a task that does it again and again: a ring while the
-    task is busy is kept until the task clears the bell."""
+    """Tells a looping task that there is work. A ring while the task is busy is kept until the task
+    clears the bell."""
 
     def __init__(self, *, rung: bool = False) -> None:
         self._rung = trio.Event()
@@ -60,25 +59,25 @@ class Bell:
 
     @property
     def is_rung(self) -> bool:
-        """Whether it was rung since it was last cleared."""
+        """Whether the bell rang since it was last cleared."""
         return self._rung.is_set()
 
     def ring(self) -> None:
         self._rung.set()
 
     def clear(self) -> None:
-        """Forget the rings so far: the task looks now at all that there is to do."""
+        """Forget the rings so far: the task is about to look at all its work."""
         if self._rung.is_set():
             self._rung = trio.Event()
 
     async def wait(self) -> None:
-        """Wait for a ring, unless one is kept."""
+        """Wait for a ring; returns at once if one is kept."""
         await self._rung.wait()
 
 
 class Locks:
-    """A lock for each name, there as long as somebody holds it or waits for it: what takes its
-    time, or waits for a stranger, holds up its own kind alone."""
+    """One lock for each name, kept while a task holds it or waits for it. Slow work under one name
+    does not delay another name."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, trio.Lock] = WeakValueDictionary()
@@ -88,7 +87,7 @@ class Locks:
 
 
 class Job:
-    """What runs in the background until it ends or is stopped; it can be started again then."""
+    """A background task that ends or is stopped, and can then be started again."""
 
     def __init__(self) -> None:
         self._scope: trio.CancelScope | None = None
@@ -96,28 +95,28 @@ class Job:
 
     @property
     def started(self) -> bool:
-        """Whether it was started, and not stopped since."""
+        """Whether it was started and not stopped since."""
         return self._scope is not None
 
     @property
     def going_on(self) -> bool:
-        """Whether it was started, and is not over."""
+        """Whether it was started and is not over."""
         return self.started and not self._over.is_set()
 
     def start(self, nursery: trio.Nursery, run: Callable[[], Awaitable[None]]) -> None:
-        """Begin; nothing where it is started."""
+        """Start it in the nursery; do nothing if it is started."""
         if self._scope is None:
             self._scope, self._over = trio.CancelScope(), trio.Event()
             nursery.start_soon(self._run, run, self._scope, self._over)
 
     def cancel(self) -> None:
-        """It is to end soon; `stop` waits for that."""
+        """Ask it to end; `stop` waits for the end."""
         if self._scope is not None:
             self._scope.cancel()
 
     async def stop(self) -> None:
-        """Returns once it is over, even if its caller would rather leave: half stopped it could not
-        be started again."""
+        """Cancel it and wait for its end, even if the caller is cancelled: a half stopped job could
+        not be started again."""
         if self._scope is not None:
             self._scope.cancel()
             with trio.CancelScope(shield=True):
@@ -136,11 +135,11 @@ class Job:
 
 
 async def until_one_ends(*tasks: Callable[[], Awaitable[object]]) -> None:
-    """Run the tasks together until the first of them returns or fails; the others are cancelled.
+    """Run the tasks together until the first of them returns or fails; cancel the others.
 
     Raises:
-        MedusaError, EndOfChannel: that of the first to fail, as itself and not in a group, so that
-            a caller can tell what it was.
+        MedusaError, EndOfChannel: the error of the first task that failed, outside of a group, so
+            that a caller can tell which it was.
     """
     failures: list[MedusaError | trio.EndOfChannel] = []
     async with trio.open_nursery() as nursery:
@@ -160,9 +159,9 @@ async def until_one_ends(*tasks: Callable[[], Awaitable[object]]) -> None:
 
 @contextmanager
 def one_error() -> Iterator[None]:
-    """At the outermost nursery: a group of our own errors becomes the first of them.
+    """At the outermost nursery: turn a group of `MedusaError` into its first error.
 
-    A group with anything else in it, a fault of ours or an interrupt, goes out as it is.
+    A group that has any other error, such as a bug or an interrupt, is raised as it is.
     """
     try:
         yield

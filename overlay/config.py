@@ -1,4 +1,4 @@
-"""The overlay's settings, and what it waits for."""
+"""The overlay's settings, and the waits that only tests shorten."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from overlay.memory import MEMORY_BYTES, Budgets
 
 @dataclass(frozen=True)
 class OverlayTiming:
-    """How often the overlay looks, and how long it waits, where nobody needs it otherwise but
-    tests, which are in a hurry. Seconds.
+    """Intervals and waits of the overlay, in seconds. Only tests choose others, to be quick.
 
     Attributes:
-        clock_look_s: between two looks at the machine's clock.
-        clock_hold_s: after which a leap of the clock is believed, unless most others agree with our
-            own count: time for a person to see the error and set the clock back, before anything
-            irrevocable follows from it.
-        save_gap_s: between two writes of what was learned: a burst of news is one write.
+        clock_look_s: between two readings of the machine's clock.
+        clock_hold_s: after which a leap of the clock is believed, unless most others agree with the
+            peer's own count. A person has time to see the error and set the clock back before
+            anything irrevocable follows.
+        save_gap_s: between two writes of learned news: a burst of news is one write.
     """
 
     clock_look_s: float = 1.0
@@ -32,11 +31,11 @@ class OverlayConfig:
     """
     Attributes:
         listen: where to listen, TCP and UDP; port 0: any that is free on both.
-        advertise: where others reach us, if that differs (behind NAT); port 0: the one listened on.
+        advertise: where others reach us, if that differs (behind NAT); port 0: the listening port.
         bootstrap: addresses of peers to join by.
         preset: how fast news spreads: local, lan or wan.
-        memory_bytes: what the process takes at most, about (Spark's JVM is another process): past
-            it readers and posts wait, and a remote that takes too much of it is refused.
+        memory_bytes: memory of the process, about (Spark's JVM is another process). Beyond it
+            readers and posts wait, and a remote that takes too much of it is refused.
         timing: no setting: medusa.toml does not have it.
     """
 

@@ -1,4 +1,4 @@
-"""A connection: the multiplexer's driver over one TLS stream, and the calls made over it."""
+"""A connection: drives the multiplexer over one TLS stream, and makes calls over it."""
 
 from __future__ import annotations
 
@@ -31,36 +31,36 @@ from overlay.rpc import Caller, Duplex, EndOfCall, Service, keep
 from overlay.streams import Buffer, Event, Opened, Stream
 
 READ_BYTES: Final = 256 * 2**10
-"""Most bytes taken from the stream at once."""
+"""Bytes taken from the stream at once, at most."""
 
 FRAMES_AT_ONCE: Final = 32
-"""Frames looked at before others have their turn: the most of a read that streams tuples, of one
-that is full of small calls some ten calls. Without it one member's flood of them, a few thousand in
-a read, kept everybody waiting, the failure detector too."""
+"""Frames handled before other tasks have their turn: most of a read of streamed tuples, or some ten
+small calls. Without the limit one member's flood (a few thousand small frames in a read) delayed
+every other task, the failure detector too."""
 
 DEFAULT_WEIGHT: Final = 16
-"""Weight of a call that says nothing: control messages are small and should be quick."""
+"""Weight of a call without one: control messages are small and should be quick."""
 
 BULK_WEIGHT: Final = 4
-"""Weight for streams of tuples: a quarter of a control call's share, never nothing."""
+"""Weight for streams of tuples: a quarter of a control call's share."""
 
 MAX_CALLS: Final = 1024
-"""Handlers at work for one connection, those included whose cancellation is under way."""
+"""Handlers at work for one connection, including those that are being cancelled."""
 
 _NUMBERS: Final = itertools.count(1)
-"""Tell the connections of a process apart in its log."""
+"""Numbers that tell the connections of a process apart in its log."""
 
 R = TypeVar("R", bound=Struct)
 
 
 @dataclass(frozen=True, slots=True)
 class KeepAlive:
-    """When a silent connection is given up, in seconds.
+    """When a silent connection counts as dead, in seconds.
 
     Attributes:
-        ping_s: a ping after every such time.
-        dead_after_s: nothing heard for so long means dead.
-        probe_s: how soon a suspected connection must be heard of.
+        ping_s: time between pings.
+        dead_after_s: time without any received byte after which the connection is dead.
+        probe_s: time within which a suspected connection must answer.
         stall_s: a write that takes longer is evidence that the remote does not forward.
     """
 
@@ -79,9 +79,9 @@ class Connection:
     """One connection to one remote, until it breaks or is closed.
 
     Attributes:
-        remote: who is at the other end (a client has the empty peer id).
-        caller: who the remote is to our methods.
-        closed: set once nothing more can be called over it.
+        remote: the peer at the other end (a client has the empty peer id).
+        caller: the remote as our methods see it.
+        closed: set once no more calls can be made over it.
         doubted: told when there is evidence that the remote, or the way to it, does not work.
     """
 
@@ -98,8 +98,8 @@ class Connection:
     ) -> None:
         """
         Args:
-            caller: who the remote is.
-            memory: what the remote's participant may hold here, over all its connections.
+            caller: the remote.
+            memory: the memory share of the remote's participant, over all its connections.
         """
         self.remote = remote = PeerName(caller.participant, caller.peer_id or NO_PEER)
         self.caller = caller
@@ -160,7 +160,7 @@ class Connection:
             BrokenError: the connection broke, before or during the call.
             ClosedError: our side closed the connection.
             DecodeError: the response is malformed.
-            MedusaError: whatever the handler raised.
+            MedusaError: the error of the handler.
         """
         with trio.move_on_after(timeout_s):
             async with self.open(method, request, body=body, weight=weight) as duplex:
@@ -203,11 +203,12 @@ class Connection:
         self._finish(f"connection to {self}: {reason}", closed_here=True)
 
     def give_up(self, reason: str) -> None:
-        """The remote is known to be gone: calls under way fail with BrokenError, as if it broke."""
+        """Close a connection whose remote is known to be gone: calls under way fail with
+        BrokenError."""
         self._finish(f"connection to {self}: {reason}", closed_here=False)
 
     def probe(self) -> None:
-        """Suspect this connection: unless it is heard of soon it is given up."""
+        """Suspect this connection: it is closed unless the remote answers soon."""
         self._probes.ring()
 
     def __str__(self) -> str:
@@ -216,7 +217,7 @@ class Connection:
     # -- driving
 
     async def run(self) -> None:
-        """Drive the connection until it ends; never raises for what the remote does."""
+        """Drive the connection until it ends; never raises for an action of the remote."""
         try:
             with self._scope, bound(participant=self.caller.participant, connection=self._label):
                 self._heard_at = trio.current_time()
@@ -263,7 +264,7 @@ class Connection:
         self._wake_writer()
 
     async def _keep_pace(self) -> None:
-        """Go no further while the remote's participant has spent too much of our time."""
+        """Wait while the remote's participant has spent too much of this peer's time."""
         await trio.lowlevel.checkpoint()
         await keep(self._memory.pace)
 
@@ -326,7 +327,7 @@ class Connection:
         duplex = self._add(stream)
         if self._handling >= MAX_CALLS:
             duplex.fail(BusyError(f"{MAX_CALLS} calls are at work here"))
-            duplex.abandon()  # its request may be here, and nobody will read it
+            duplex.abandon()  # its request may have arrived, and nobody will read it
             self._forget_over(duplex)
             return
         self._handling += 1
@@ -345,7 +346,7 @@ class Connection:
         return duplex
 
     def _forget_over(self, duplex: Duplex) -> None:
-        """Calls whose stream is over get no more news; whoever holds them reads what is left."""
+        """Stop notifying calls whose stream is over; their holders can still read the rest."""
         if duplex.over:
             self._calls.pop(duplex.stream, None)
 
@@ -353,7 +354,7 @@ class Connection:
         self._writer.unpark_all()
 
     def _finish(self, text: str, *, closed_here: bool) -> None:
-        """Nothing more is sent or received: every call fails and the tasks end."""
+        """End the connection: every call fails and the tasks end."""
         if self._end is not None:
             return
         self._end = (text, closed_here)
@@ -371,7 +372,7 @@ class Connection:
 async def running(connection: Connection) -> AsyncIterator[None]:
     """Drive the connection within the block, and close it at its end.
 
-    What the block raises leaves as itself, not in a group: `run` has nothing to add.
+    An error of the block is raised as itself, not in a group: `run` raises none of its own.
     """
     failure: Exception | None = None
     async with trio.open_nursery() as nursery:

@@ -1,8 +1,9 @@
 """Signed UDP datagrams: small, unreliable, and always from a peer of this federation.
 
-Replay within the time window is possible, and the receiver is not part of what is signed: what
-rides on datagrams must bear repetition (Kademlia's calls carry random ids, gossip incarnations).
-Answers go to the sender's announced address, wherever the question seems to come from.
+A datagram can be replayed within the time window, and its signature does not cover the receiver. So
+everything sent in datagrams must tolerate repetition: Kademlia's calls carry random ids, gossip
+incarnations. Answers go to the sender's announced address, never to the source address of the
+packet.
 """
 
 from __future__ import annotations
@@ -26,36 +27,37 @@ from overlay.peers import PeerRecord, PeerTable
 from overlay.signing import Signed, signed, verify
 
 MAX_PAYLOAD: Final = 8192
-"""Bytes of a payload: what Kademlia's package sends at most."""
+"""Bytes of a payload: the most that the Kademlia package sends."""
 
 MAX_DATAGRAM: Final = 9000
 """Bytes of a datagram: a payload and its envelope (about 120 bytes)."""
 
 MAX_AGE_US: Final = 60 * 1_000_000
-"""Microseconds that a datagram's time may differ from ours: clocks are not that wrong, and older
-ones are replays."""
+"""Microseconds by which a datagram's time may differ from ours. Clocks are not that wrong, and
+older datagrams are replays."""
 
 QUEUE: Final = 1024
-"""Datagrams waiting for the socket: at most 9 MB; when full, the network is not keeping up."""
+"""Datagrams waiting for the socket, at most 9 MB. A full queue means that the network is too slow.
+"""
 
 RECEIVE_BUFFER: Final = 1 << 20
-"""Bytes the kernel may hold for us while we are busy elsewhere."""
+"""Bytes that the kernel may buffer while this peer is busy."""
 
 PAUSE_AFTER_FAULT_S: Final = 0.1
-"""Seconds: a socket that reports a fault each time must not make us spin."""
+"""Seconds to wait after a socket error, so that repeated errors do not spin."""
 
 DOMAIN: Final = "medusa datagram of "
 
 
 class Channel(IntEnum):
-    """Whom a datagram is for."""
+    """The part of the receiver that handles a datagram."""
 
     DHT = 1
     GOSSIP = 2
 
 
 class _Body(Struct, frozen=True, array_like=True):
-    """What a datagram carries, to be signed.
+    """The signed content of a datagram.
 
     Attributes:
         sent_us: microseconds since the epoch by the sender's clock.
@@ -70,20 +72,25 @@ class _Body(Struct, frozen=True, array_like=True):
 Handler = Callable[[PeerId, Address, bytes], None]
 """Takes the sender's peer id, the address to answer to, and the payload.
 
-The address is one that the sender has signed in its peer record. Where a datagram came from says
-nothing: by a false one, or a datagram sent again, answers could be turned on somebody else."""
+The sender has signed that address in its peer record. The source address of the packet is not used:
+with a forged or replayed packet answers could be directed at a third machine.
+"""
 
 
 @dataclass(slots=True)
 class Counters:
-    """Datagrams by what became of them; all but the first two were dropped.
+    """Datagrams by outcome; all but the sent and the received were dropped.
 
     Attributes:
-        sent_bytes, received_bytes: what the socket sent, and what it received of whatever kind.
-        full: our queue was full. malformed: bytes that are no datagram. stale: too old, or from the
-            future. unknown: of no peer that we know, or of a revoked or expired one. forged: not
-            signed by the sender named. unhandled: nobody listens on its channel. rejected: its
-            handler refused it. faults: the socket reported an error.
+        sent_bytes, received_bytes: bytes that the socket sent, and received of any kind.
+        full: the queue was full.
+        malformed: the bytes are no datagram.
+        stale: too old, or from the future.
+        unknown: from an unknown peer, or one that is revoked or expired.
+        forged: not signed by the named sender.
+        unhandled: the channel has no handler.
+        rejected: the handler refused it.
+        faults: the socket reported an error.
     """
 
     sent: int = 0
@@ -101,15 +108,15 @@ class Counters:
 
 
 class StaleError(UntrustedError, code="stale"):
-    """A datagram from another time: replayed, or of a peer whose clock is wrong."""
+    """A datagram from another time: replayed, or from a peer whose clock is wrong."""
 
 
 class UnknownSenderError(UntrustedError, code="unknown_sender"):
-    """A datagram of no peer in good standing that we know."""
+    """A datagram from no known peer in good standing."""
 
 
 class Envelope:
-    """Seals and opens datagrams: all there is to believing them. Sans-IO."""
+    """Seals and opens datagrams. Sans-IO."""
 
     def __init__(self, identity: Identity, peers: PeerTable) -> None:
         self._identity = identity
@@ -117,7 +124,7 @@ class Envelope:
         self._domain = DOMAIN + peers.federation
 
     def seal(self, channel: Channel, payload: bytes, now: float) -> bytes:
-        """The datagram. now: seconds since the epoch.
+        """Sign and encode a datagram. now: seconds since the epoch.
 
         Raises:
             InvalidInputError: the payload is too long.
@@ -128,13 +135,13 @@ class Envelope:
         return encode(signed(self._identity.private_key, self._domain, encode(body)))
 
     def open(self, data: bytes, now: float) -> tuple[PeerRecord, Channel, bytes]:
-        """(sender, channel, payload) of a datagram that can be believed.
+        """Decode and verify a datagram: (sender, channel, payload).
 
         Raises:
             DecodeError: no datagram.
             StaleError: too old, or from the future.
-            UnknownSenderError: of no peer in good standing.
-            UntrustedError: not signed by the sender named.
+            UnknownSenderError: from no peer in good standing.
+            UntrustedError: not signed by the named sender.
         """
         envelope = decode(data, Signed, limit=MAX_DATAGRAM, what="datagram")
         body = decode(envelope.payload, _Body, limit=MAX_DATAGRAM, what="datagram")
@@ -152,7 +159,12 @@ class Envelope:
 
 
 class Datagrams:
-    """The peer's one UDP socket. address: where it is bound. counters: what became of datagrams."""
+    """The peer's one UDP socket.
+
+    Attributes:
+        address: where it is bound.
+        counters: datagrams by outcome.
+    """
 
     def __init__(
         self,
@@ -172,15 +184,15 @@ class Datagrams:
         self._put, self._take = trio.open_memory_channel[tuple[bytes, Address]](QUEUE)
 
     def on(self, channel: Channel, handler: Handler) -> None:
-        """The one handler of a channel; it must not block, and may raise `MedusaError`."""
+        """Set the one handler of a channel. It must not block, and may raise `MedusaError`."""
         assert channel not in self._handlers, f"two handlers for {channel}"
         self._handlers[channel] = handler
 
     def send(self, channel: Channel, address: Address, payload: bytes) -> None:
-        """Send, or drop and count: never waits. The address must be an IP.
+        """Queue a datagram, or drop and count it: never waits.
 
         Raises:
-            InvalidInputError: the payload is too long, or the address no IP.
+            InvalidInputError: the payload is too long, or the address is no IP.
         """
         if not is_numeric(address):
             raise InvalidInputError(f"datagram: {address[0][:80]!a} is no IP to send to")
@@ -191,7 +203,7 @@ class Datagrams:
             self.counters.full += 1
 
     def receive(self, data: bytes, source: Address) -> None:
-        """Handle one datagram, or drop and count it; nothing in it makes this raise."""
+        """Handle one datagram, or drop and count it; no content makes this raise."""
         try:
             sender, channel, payload = self._envelope.open(data, self._clock())
         except DecodeError:
@@ -250,7 +262,7 @@ async def open_datagrams(
     events: Events,
     clock: Callable[[], float] = wall_clock,
 ) -> AsyncIterator[Datagrams]:
-    """The UDP socket at `listen` (port 0: any), received from and sent through while open.
+    """Open the UDP socket at `listen` (port 0: any), and send and receive during the block.
 
     Raises:
         ConflictError: the port is in use.

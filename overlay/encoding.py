@@ -1,8 +1,8 @@
-"""Bytes in and out, as MessagePack or JSON: the one decoder of outside bytes, with one error and a
+"""MessagePack and JSON: the one encoder, and the one decoder of outside bytes, with one error and a
 size limit.
 
-msgspec leaks two errors beside its own: `UnicodeDecodeError` for a string that is not UTF-8 and
-`RecursionError` for deep nesting (both measured); here they are `DecodeError` like the rest.
+msgspec lets two errors escape beside its own: `UnicodeDecodeError` for a string that is not UTF-8
+and `RecursionError` for deep nesting (both measured). Here they are `DecodeError`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from overlay.errors import DecodeError
 T = TypeVar("T")
 
 MALFORMED: Final = (ValueError, RecursionError, OverflowError)
-"""What decoding raises, whatever the bytes."""
+"""All exceptions that decoding raises."""
 
 
 def encode(value: object) -> bytes:
@@ -26,25 +26,25 @@ def encode(value: object) -> bytes:
 
 
 def encode_json(value: object) -> bytes:
-    """The same in JSON."""
+    """The JSON bytes of a struct (or of anything msgspec takes)."""
     return msgspec.json.encode(value)
 
 
 def decode(data: bytes | bytearray | memoryview, kind: type[T], *, limit: int, what: str) -> T:
-    """The `kind` that these bytes of MessagePack hold.
+    """Decode MessagePack bytes into a `kind`.
 
     Args:
         limit: most bytes, checked before anything is read.
         what: names the thing in the error.
 
     Raises:
-        DecodeError: too long, malformed, or of another type; nothing else, whatever the bytes.
+        DecodeError: too long, malformed, or of another type. No bytes raise another error.
     """
     return _decoded(msgspec.msgpack.decode, data, kind, limit, what)
 
 
 def decode_json(data: bytes | bytearray | memoryview, kind: type[T], *, limit: int, what: str) -> T:
-    """The `kind` that these bytes of JSON hold; arguments and errors as of `decode`."""
+    """Decode JSON bytes into a `kind`; arguments and errors as of `decode`."""
     return _decoded(msgspec.json.decode, data, kind, limit, what)
 
 

@@ -1,4 +1,4 @@
-"""A newcomer's first meeting with the members: it is let in, or told why not, before it runs."""
+"""A new peer's first calls to members, before it runs: each accepts or refuses it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from overlay.rpc import Service
 from overlay.transport import open_transport
 
 MEET_S: Final = 5.0
-"""Seconds for all addresses of an invitation together: a person waits, and one that answers will
-do."""
+"""Seconds for all addresses of an invitation together: a person waits, and one answer is enough."""
 
 
 @dataclass
@@ -28,8 +27,9 @@ class Meeting:
     """The result of calling the members.
 
     Attributes:
-        met: participants that took us for a member. refused: what the others that answered said.
-        silent: addresses at which nobody answered, and why.
+        met: participants that accepted this peer as a member.
+        refused: the reasons of the others that answered.
+        silent: addresses where nobody answered, and why.
     """
 
     met: set[str] = field(default_factory=set)
@@ -44,8 +44,8 @@ async def meet(
     *,
     clock: Callable[[], float] = wall_clock,
 ) -> Meeting:
-    """Call the members at these addresses, and exchange news with those that answer: `membership`
-    has learned what they know."""
+    """Call the members at these addresses, and exchange news with those that answer. `membership`
+    then has their statements."""
     meeting = Meeting(silent=dict.fromkeys(addresses, f"no answer within {MEET_S:g} s"))
     events, peers = Events(clock), PeerTable(identity, membership)
     exchanger = Exchanger(

@@ -1,28 +1,28 @@
 """Every error that crosses a package, a process or a command line.
 
-One tree, one wire code a class: a peer that refuses a call sends the code and the message, and the
-caller raises the same class. A message names the thing, the place and the mend.
+One tree of classes, each with its wire code. A peer that refuses a call sends the code and the
+message, and the caller raises the same class. A message names the thing, the place and the mend.
 
     MedusaError
-    +-- InvalidInputError        something given from outside is malformed or does not type-check
+    +-- InvalidInputError        outside input is malformed or does not type-check
     |   +-- DecodeError          bytes that do not decode (the one error of every decoder)
     +-- NotAuthorisedError       the caller is known, and may not do this
     |   +-- UntrustedError       the caller, certificate or signature cannot be believed
-    |       +-- RefusedError     a member does not take this peer for one of the federation
+    |       +-- RefusedError     a member does not accept this peer as part of the federation
     +-- NotFoundError            no such object
-    |   +-- WithdrawnError       there was one, and its owner has taken it back
-    +-- ConflictError            it exists already, and differs
+    |   +-- WithdrawnError       the owner has withdrawn the object
+    +-- ConflictError            the object exists already, and differs
     +-- BusyError                a limit was reached; nothing was done; try again later
-    |   +-- StorageError         the disk does not take it: it fails, or may only be read
-    |       +-- StorageFullError the disk, or this peer's share of it, is full
+    |   +-- StorageError         the disk refuses a write: it fails, or is read-only
+    |       +-- StorageFullError the disk, or this peer's quota of it, is full
     +-- UnavailableError         the peer that should answer cannot be reached
-    |   +-- DeadlineError        it did not answer in time; what it did is unknown
-    |   +-- BrokenError          the connection broke; what was under way is unknown
-    +-- ClosedError              our side closed it
+    |   +-- DeadlineError        no answer in time; whether the call took effect is unknown
+    |   +-- BrokenError          the connection broke; whether open calls took effect is unknown
+    +-- ClosedError              our side closed the connection
     +-- SequenceGapError         a post skipped a sequence number; nothing was stored
-    +-- NotRetainedError         the boundary asked for is older than what is kept
-    +-- StoppedError             the query that this needs is not running
-    +-- InternalError            a fault of ours; the peer's log has it, under the id that is said
+    +-- NotRetainedError         the boundary asked for is older than the kept history
+    +-- StoppedError             a query that the call needs is not running
+    +-- InternalError            a bug; the peer's log has it under the id in the message
         +-- DamagedError         a file of this peer's home is damaged, or part of it is missing
 """
 
@@ -32,7 +32,7 @@ from typing import ClassVar
 
 
 def printable(text: str) -> str:
-    """A stranger's text without the control characters by which it would steer a terminal."""
+    """A stranger's text without control characters, which could steer a terminal."""
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
@@ -41,7 +41,7 @@ class MedusaError(Exception):
 
     Attributes:
         code: the class's name on the wire.
-        remote: whether another peer has raised it, and so has its log.
+        remote: whether another peer raised it, so that its log has the details.
     """
 
     code: ClassVar[str] = "error"
@@ -50,7 +50,7 @@ class MedusaError(Exception):
 
     def __init_subclass__(cls, code: str | None) -> None:
         super().__init_subclass__()
-        if code is None:  # others are told what it is a kind of
+        if code is None:  # a class without a code is sent with the code of its base
             return
         cls.code = code
         assert code not in MedusaError._by_code, f"two errors with code {code}"
@@ -58,7 +58,8 @@ class MedusaError(Exception):
 
     @staticmethod
     def from_wire(code: str, message: str) -> MedusaError:
-        """The error that a remote peer sent; an unknown code gives a plain `MedusaError`."""
+        """Rebuild the error that a remote peer sent; an unknown code gives a plain
+        `MedusaError`."""
         error = MedusaError._by_code.get(code, MedusaError)(printable(message))
         error.remote = True
         return error

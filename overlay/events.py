@@ -1,4 +1,4 @@
-"""What a person should see: a bounded list of remarkable things, the newest last, and the log."""
+"""Events: a bounded list of notable occurrences for people, the newest last, and the log."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from overlay.log import LEVELS, LOGGER, Fields, bound_fields
 from overlay.plain import plain
 
 Level = Literal["debug", "info", "warning", "error"]
-"""debug: for the log alone."""
+"""debug: only in the log."""
 
 MAX_EVENTS: Final = 500
-"""Events kept: some screens full; hostile traffic cannot grow it."""
+"""Events kept: some screens full. Hostile traffic cannot grow the list."""
 
 MAX_OF_A_KIND: Final = 100
-"""Events kept that one line of code has noted: what a stranger can have said in ever new words does
-not push out the others."""
+"""Events kept from one line of code: a stranger that causes ever new texts there does not push out
+the others."""
 
 _CAUSE_BYTES: Final = 5
-"""Of a cause's id: two of a peer's life are never the same, about."""
+"""Bytes of a cause's id: enough to make two equal ids in a peer's life improbable."""
 
 _Kind: TypeAlias = tuple[str, int]
-"""Where in the code an event was noted."""
+"""The place in the code that noted an event."""
 
 
 def wall_clock() -> float:
@@ -39,8 +39,13 @@ def wall_clock() -> float:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """at: seconds since the epoch, of its latest occurrence. times: its occurrences. cause: the id
-    under which the log has the latest, or empty."""
+    """One notable occurrence, or several of the same text.
+
+    Attributes:
+        at: seconds since the epoch, of the latest occurrence.
+        times: number of occurrences.
+        cause: the id under which the log has the latest; may be empty.
+    """
 
     at: float
     level: Level
@@ -51,7 +56,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What something learned did. error: why it was refused, None if it was taken."""
+    """The result of taking in one item. error: why it was refused; None if it was taken."""
 
     text: str
     error: MedusaError | None = None
@@ -65,11 +70,11 @@ class Change:
 
 
 class Events:
-    """The recent events of one peer. The same text again is counted, not repeated, so that a
-    stranger who does the same thing again and again does not push out the others.
+    """The recent events of one peer. A repeated text is counted, not listed again, so that a
+    stranger's repetitions do not push out the others.
 
     Args:
-        peer: whose they are; a field of each line of the log.
+        peer: the peer's name, a field of each line of the log.
     """
 
     def __init__(self, clock: Callable[[], float] = wall_clock, peer: str = "") -> None:
@@ -83,20 +88,19 @@ class Events:
     def note(
         self, level: Level, text: str, error: BaseException | None = None, **fields: Unpack[Fields]
     ) -> None:
-        """Add an event of now, and a line to the log; control characters of strangers do not reach
-        the terminal.
+        """Add an event with the present time, and a line to the log, without control characters.
 
         Args:
-            error: its traceback is written to the log.
-            fields: of the line, beside those that are bound.
+            error: the log gets its traceback.
+            fields: of the line, beside the bound ones.
         """
         self._write(level, text, error, fields, sys._getframe(1))
 
     def fault(self, text: str, error: BaseException) -> str:
-        """Note a fault of ours with its traceback.
+        """Note a bug with its traceback.
 
         Returns:
-            The id that finds it in the log: that of the call it came of, if it came of one.
+            The id that finds it in the log: that of the call that met the bug, if a call did.
         """
         cause = bound_fields().get("cause") or self.new_cause()
         fields = Fields(cause=cause)
@@ -104,13 +108,13 @@ class Events:
         return cause
 
     def why(self, cause: str) -> str:
-        """Words that send a reader to the log of this peer: what to look for, and where."""
+        """A sentence that sends a reader to the log of this peer, with the id to look for."""
         owner = f" of {self.peer}" if self.peer else ""
         return f"why: `grep {cause} logs/medusa.log` in the home{owner}"
 
     def new_cause(self) -> str:
-        """An id for a call that begins here. The same life of a peer, lived again under a simulated
-        clock, gives the same."""
+        """An id for a call that begins here. A peer that a simulation runs twice makes the same ids
+        twice."""
         self._causes += 1
         life = f"{self.peer} {self._began} {self._causes}".encode()
         return hashlib.blake2s(life, digest_size=_CAUSE_BYTES).hexdigest()
@@ -137,7 +141,7 @@ class Events:
             self._make_room(key, (code.f_code.co_filename, code.f_lineno))
 
     def _make_room(self, key: tuple[Level, str], kind: _Kind) -> None:
-        """There is one more: the oldest of its kind goes, or of all."""
+        """Make room for one more event: drop the oldest of its kind, or the oldest of all."""
         alike = self._kinds.setdefault(kind, deque())
         alike.append(key)
         if len(alike) > MAX_OF_A_KIND:
@@ -147,7 +151,7 @@ class Events:
 
 
 def _told(error: BaseException) -> str:
-    """A fault's own words; of a group, those of each."""
+    """The text of a bug's exception; of a group, the text of each."""
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
         return "; ".join(_told(part) for part in group.exceptions)

@@ -1,6 +1,6 @@
-"""Push-pull: two peers show each other what they have, and each sends what the other misses.
+"""Push-pull: two peers compare their statements and records, and each sends the missing ones.
 
-Done at random, again and again, and at once after anything new, so that every peer learns all
+Exchanges take place with random peers, repeatedly, and at once after news. So every peer learns all
 admissions, revocations and addresses in about log2(peers) rounds (Demers et al., Epidemic
 Algorithms for Replicated Database Maintenance, 1987).
 """
@@ -31,40 +31,40 @@ EXCHANGE: Final = "overlay.exchange"
 PUSH: Final = "overlay.push"
 
 MAX_SENT: Final = 192 * 2**10
-"""Bytes of each of the four lists in an answer: a message must stay below 1 MiB. What does not fit
-is part of the next exchange, which follows at once."""
+"""Bytes of each of the four lists in an answer: a message must stay below 1 MiB. The rest is part
+of the next exchange, which follows at once."""
 
 TAKEN_AT_ONCE: Final = 8
-"""Statements or records that are verified before others have their turn: some milliseconds."""
+"""Statements or records that are verified before other tasks have their turn: some milliseconds."""
 
 MAX_TOLD: Final = 10
-"""Refused things of one message that a person is told of one by one: a hostile peer sends many."""
+"""Refused items of one message that get an event each: a hostile peer sends many."""
 
 EXCHANGE_S: Final = 10.0
-"""Seconds one call may take: dialling included, over a slow line."""
+"""Seconds for one call, including dialling over a slow line."""
 
 AT_ONCE: Final = 4
-"""Exchanges under way at a time: a dead partner's time-out must not hold up the others."""
+"""Exchanges under way at a time: the time-out of a dead peer must not delay the others."""
 
 SPREAD: Final = 0.2
 """Part of the interval by which rounds are scattered, so that peers do not fall into step."""
 
 FAIR: Final = 0.5
-"""Part of the exchanges for which participants are chosen among, and not peers."""
+"""Part of the exchanges that choose a random participant first, and then one of its peers."""
 
 MIN_GAP_S: Final = 0.05
-"""Seconds between the starts of two exchanges of ours: a peer that says something new all the time
-must not keep everybody busy."""
+"""Seconds between the starts of two of our exchanges: a peer with constant news must not keep all
+others busy."""
 
 
 Item = TypeVar("Item", bound=bytes)
 
 
 class Offer(Struct, frozen=True):
-    """What the caller has: digests of statements, stamps of peer records.
+    """The caller's inventory: digests of statements, stamps of peer records.
 
     Attributes:
-        now: what its machine's clock shows, seconds since the epoch; None: it does not say.
+        now: the time of its machine's clock, seconds since the epoch; None: not told.
     """
 
     statements: tuple[bytes, ...]
@@ -73,7 +73,8 @@ class Offer(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """What the caller misses, and which of its things the callee wants. now: as in `Offer`."""
+    """The statements and records that the caller lacks, and those that the callee asks for. now: as
+    in `Offer`."""
 
     statements: tuple[bytes, ...]
     records: tuple[bytes, ...]
@@ -83,14 +84,14 @@ class Answer(Struct, frozen=True):
 
 
 class Push(Struct, frozen=True):
-    """What the callee wanted."""
+    """The statements and records that the callee asked for."""
 
     statements: tuple[bytes, ...]
     records: tuple[bytes, ...]
 
 
 class Pushed(Struct, frozen=True):
-    """The answer to `Push`. new: how much of it was."""
+    """The answer to `Push`. new: number of items that were new."""
 
     new: int
 
@@ -103,7 +104,7 @@ class Exchange:
         self._peers = peers
 
     def welcome(self, participant: str, now: float) -> bytes | None:
-        """What we say of a participant that was invited, and of which we have met a peer."""
+        """Our statement that an invited participant has entered, after we have met a peer of it."""
         return self._membership.welcome(self._peers.identity, participant, now)
 
     def offer(self, now: float | None = None) -> Offer:
@@ -127,7 +128,7 @@ class Exchange:
         )
 
     def push(self, answer: Answer) -> Push | None:
-        """What the callee wanted and we can give; None if that is nothing."""
+        """The items that the callee asked for, as far as we have them; None if we have none."""
         statements = _within(self._membership.pick(answer.wanted_statements))
         wanted = (self._peers.get(peer_id) for peer_id in answer.wanted_records)
         records = _within(tuple(record.data for record in wanted if record is not None))
@@ -136,19 +137,20 @@ class Exchange:
     def take(
         self, statements: Sequence[bytes], records: Sequence[bytes], now: float
     ) -> list[Change]:
-        """Statements first: records are checked against the members they admit."""
+        """Take in statements first: the records are checked against the members that they admit."""
         return [*self._membership.merge(statements, now), *self._peers.merge(records, now)]
 
 
 @dataclass(frozen=True)
 class Clocks:
-    """What time it is, by whom; seconds since the epoch.
+    """The clocks that an exchange uses; seconds since the epoch.
 
     Attributes:
-        clock: what this peer goes by.
-        shows: what our machine's clock shows, whatever this peer goes by: or of peers whose clocks
-            were all set at once none would ever believe the others.
-        heard: told what another participant's machine shows.
+        clock: the time that this peer goes by.
+        shows: the reading of this machine's clock, which the peer may not believe. It is what
+            others are told: if all clocks were set at once, no peer would otherwise ever believe
+            the others.
+        heard: told the reading of another participant's machine.
     """
 
     clock: Callable[[], float] = wall_clock
@@ -160,7 +162,7 @@ class Exchanger:
     """The driver: serves others' exchanges and starts our own.
 
     Args:
-        learned: called after anything new.
+        learned: called after any news.
     """
 
     def __init__(
@@ -187,21 +189,21 @@ class Exchanger:
         self._taking = Locks()
 
     def register(self, service: Service) -> None:
-        """Serve exchanges to peers, and to nobody else."""
+        """Serve exchanges to peers only."""
         service.unary(EXCHANGE, Offer, self._on_offer, limit=MAX_STRUCT_BYTES)
         service.unary(PUSH, Push, self._on_push, limit=3 * MAX_SENT)
 
     def tell(self) -> None:
-        """We have something new to say: keep it, and exchange at once."""
+        """Save our own news, and exchange at once."""
         self._learned()
         self.hurry()
 
     def hurry(self) -> None:
-        """There is something new: exchange at once."""
+        """Exchange at once: there is news."""
         self._wake.ring()
 
     def take(self, statements: Sequence[bytes], records: Sequence[bytes]) -> list[Change]:
-        """Take in, tell a person, and pass on what was new."""
+        """Take in items, note events, and pass on the news."""
         changes = self._core.take(statements, records, self._clock())
         refused = [change for change in changes if change.error is not None]
         for change in [c for c in changes if c.error is None] + refused[:MAX_TOLD]:
@@ -216,7 +218,7 @@ class Exchanger:
         """One push-pull with the peer at the other end.
 
         Raises:
-            MedusaError: it did not work; what was learned stays.
+            MedusaError: the exchange failed; the items learned so far stay.
         """
         self._welcome(connection.remote.participant)
         offer = self._core.offer(self._shows())
@@ -230,16 +232,17 @@ class Exchanger:
     async def tell_all(
         self, peers: Sequence[PeerName], connect: Callable[[PeerId], Awaitable[Connection]]
     ) -> tuple[str, ...]:
-        """Exchange with all of them at once; the participants that have heard our news."""
+        """Exchange with all of them at once; returns the participants that have received our
+        news."""
         told: set[str] = set()
 
         async def tell(peer: PeerName) -> None:
             reason = ""
-            for _ in range(2):  # one that has heard may hang up before it answers
+            for _ in range(2):  # a peer that has received the news may hang up before it answers
                 try:
                     await self.exchange(await connect(peer.peer_id))
                 except RefusedError:
-                    pass  # it has heard, and will have nothing to do with us any more
+                    pass  # it has received the news, and excludes this peer now
                 except MedusaError as error:
                     reason = str(error)
                     continue
@@ -259,7 +262,7 @@ class Exchanger:
         bootstrap: Sequence[Address],
         interval_s: float,
     ) -> None:
-        """Exchange with a random peer every interval, and at once after anything new."""
+        """Exchange with a random peer every interval, and at once after news."""
         async with trio.open_nursery() as nursery:
             while True:
                 self._wake.clear()
@@ -273,8 +276,11 @@ class Exchanger:
                     await self._wake.wait()
 
     def _choose(self, bootstrap: Sequence[Address]) -> PeerId | Address | None:
-        """A random peer, or an address to join by of which we do not know who is there. Every other
-        time a peer of a random participant: one with many peers must not be all that we hear."""
+        """A random peer, or a bootstrap address whose peer is unknown.
+
+        Every other time a peer of a random participant is chosen: one participant with many peers
+        must not be the only source of news.
+        """
         own = self._peers.identity.peer_id
         of: dict[str, list[PeerId | Address]] = {}
         for record in self._peers.all():
@@ -310,7 +316,7 @@ class Exchanger:
             self._busy.discard(partner)
 
     def _failed(self, partner: PeerId | Address, reason: str) -> None:
-        # a known peer that is away is nothing to report; an address that does not let us in is
+        # a known peer that is away is no event; an address that refuses this peer is one
         if not isinstance(partner, bytes):
             self._events.note("warning", f"cannot join by {shown(partner)}: {reason}")
 
@@ -323,8 +329,9 @@ class Exchanger:
         return Pushed(await self._take_from(caller.participant, push))
 
     async def _take_from(self, participant: str, said: Push | Answer) -> int:
-        """Take in what another peer says, a few signatures at a time: others have their turn in
-        between, and its participant's further messages wait. Returns how much of it was new."""
+        """Take in another peer's items, a few signatures at a time. Other tasks have their turn in
+        between, and further messages of the same participant wait. Returns the number of new items.
+        """
         statements, records = _within(said.statements), _within(said.records)
         new = 0
         async with self._taking.of(participant):
@@ -351,7 +358,7 @@ def _news(changes: Iterable[Change]) -> int:
 
 
 def _within(items: Sequence[Item]) -> tuple[Item, ...]:
-    """As many of the first items as one message takes, or is allowed to bring."""
+    """The first items, up to the limit of one message."""
     taken: list[Item] = []
     room = MAX_SENT
     for item in items:

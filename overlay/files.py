@@ -1,6 +1,4 @@
-"""Files of a home folder: what they hold, secrets that nobody else may read, and writes that happen
-or do not.
-"""
+"""Files of a home folder: JSON and MessagePack with checksums, secrets, and atomic writes."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ from overlay.errors import (
 T = TypeVar("T")
 
 SECRET_MODE: Final = 0o600
-"""Read and written by the owner, by nobody else."""
+"""The owner may read and write; nobody else may."""
 
 PUBLIC_MODE: Final = 0o644
 
@@ -37,11 +35,11 @@ MAX_SECRET: Final = 64 * 2**10
 """Bytes of a secret: a key takes some hundreds."""
 
 MAX_JSON: Final = 64 * 2**20
-"""Bytes of a JSON file of a home: 10,000 leases take under 8 MiB, a query with all that it was
-before less; a longer file is none of ours."""
+"""Bytes of a JSON file of a home. 10,000 leases take under 8 MiB, a query with all its editions
+less; no longer file is ours."""
 
 _CHECKSUM: Final = b"\n# crc32 "
-"""Begins the last line of a JSON file."""
+"""The beginning of the last line of a JSON file."""
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -49,11 +47,11 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 def load_json(
     path: Path, kind: type[T], *, mend: str, limit: int = MAX_JSON, secret: bool = False
 ) -> T:
-    """What a JSON file of a home holds; see `save_json`.
+    """Load a JSON file of a home; see `save_json`.
 
     Args:
-        mend: what a person does about a damaged one, for the error.
-        secret: nobody but its owner may read it.
+        mend: how a person mends a damaged file, for the error.
+        secret: whether nobody but the owner may read the file.
 
     Raises:
         NotFoundError: there is no such file.
@@ -71,17 +69,18 @@ def load_json(
 
 
 def refuse(error: DamagedError) -> None:
-    """Does without no damaged file."""
+    """Raise the error: the default for damaged files."""
     raise error
 
 
 def load_folder(
     folder: Path, kind: type[T], *, mend: str, damaged: Callable[[DamagedError], None] = refuse
 ) -> Iterator[T]:
-    """What the JSON files of a folder hold, in the order of their names. mend: see `load_json`.
+    """Load the JSON files of a folder, in the order of their names. mend: see `load_json`.
 
     Args:
-        damaged: told of each damaged file, which is left out; unless given, the first one ends it.
+        damaged: called with the error of each damaged file, which is left out. By default the first
+            damaged file ends the loading.
 
     Raises:
         DamagedError: as `damaged` raises it.
@@ -94,8 +93,8 @@ def load_folder(
 
 
 def save_json(path: Path, value: object, *, secret: bool = False) -> None:
-    """Write a JSON file of a home, with a last line that has its checksum: a wrong digit is JSON as
-    well. A file without that line, as a person may write one, is read as it is.
+    """Write a JSON file of a home, with its checksum in a last line: a wrong digit would still be
+    valid JSON. A file without that line, written by a person, is read as it is.
 
     Raises:
         As `write_atomically`.
@@ -110,17 +109,17 @@ def _checksum(content: bytes) -> bytes:
 
 
 def load_packed(path: Path, kind: type[T], *, mend: str, limit: int) -> T:
-    """The same of a file that holds MessagePack."""
+    """Load a MessagePack file of a home; arguments and errors as of `load_json`."""
     with mended_by(path, mend):
         return decode(read_public(path, limit), kind, limit=limit, what=str(path))
 
 
 @contextmanager
 def mended_by(path: Path, mend: str) -> Iterator[None]:
-    """What is wrong with the content of a file of a home, with what to do about it.
+    """Turn errors about a file's content into `DamagedError`, with the mend.
 
     Raises:
-        DamagedError: in place of what the block says of malformed or untrustworthy content.
+        DamagedError: in place of the block's error about malformed or untrustworthy content.
     """
     try:
         yield
@@ -134,8 +133,8 @@ def read_secret(path: Path, limit: int = MAX_SECRET) -> bytes:
 
     Raises:
         NotFoundError: there is no such file.
-        NotAuthorisedError: its mode lets others in (the message has the chmod that mends it), or
-            we may not read it.
+        NotAuthorisedError: its mode lets others read it (the message has the chmod that mends it),
+            or this process may not read it.
         InvalidInputError: it is too large.
     """
     try:
@@ -204,7 +203,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 @contextmanager
 def storing(what: Path) -> Iterator[None]:
-    """An `OSError` of the block as the documented one.
+    """Turn an `OSError` of the block into a `StorageError`.
 
     Raises:
         StorageFullError: no room is left. StorageError: any other fault of the disk.
@@ -231,7 +230,7 @@ def _replace(path: Path, data: bytes, mode: int) -> None:
 
 
 def _write_and_rename(path: Path, data: bytes, mode: int) -> None:
-    # mkstemp makes the file 0600, so a secret is never readable by others, not even for a moment
+    # mkstemp creates the file with mode 0600, so a secret is never readable by others
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -247,7 +246,7 @@ def _write_and_rename(path: Path, data: bytes, mode: int) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Makes the rename itself survive a power cut."""
+    """Sync the folder, so that the rename survives a power cut."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

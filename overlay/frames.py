@@ -6,8 +6,8 @@ A frame is a header of 13 bytes (kind u8, stream u64, length u32, big-endian) an
     DATA    bytes of the stream; counted against the credit the receiver gave
     CREDIT  u64: the sender of DATA may send up to this many bytes since the stream's opening
     FINISH  the sender sends no more on this stream
-    RESET   the stream is over at once, and why: a `Failure`
-    PING    please answer, stream 0
+    RESET   the stream is over at once; has the reason, a `Failure`
+    PING    asks for a PONG, on stream 0
     PONG    the answer
 """
 
@@ -24,16 +24,18 @@ HEADER: Final = Layout("!BQI")
 LIMIT: Final = Layout("!Q")
 
 FRAME_BYTES: Final = 128 * 2**10
-"""Bytes of DATA in one frame sent. A waiting small call gets on the wire after at most one frame of
-each heavier stream. With 64 KiB a peer that streams takes a tenth more CPU (measured through two
-peers); more than one write at a time would make small calls wait longer."""
+"""Bytes of DATA in one sent frame. A small call waits for at most one frame of each heavier
+stream. With 64 KiB a streaming peer takes a tenth more CPU (measured through two peers); with
+more than one write at a time small calls would wait longer."""
 
 MAX_FRAME_BYTES: Final = 2**20
-"""Bytes of DATA in one frame accepted: leaves room to send larger ones later. DATA is handed on in
-pieces as it arrives, so this bounds no memory, only how long one stream may hold the wire."""
+"""Bytes of DATA in one accepted frame: senders of later releases may send larger ones. DATA is
+handed on in pieces as it arrives, so this bounds no memory, only how long one stream may hold the
+wire."""
 
 MAX_CONTROL_BYTES: Final = 4 * 2**10
-"""Bytes in any other frame: a method's name or a sentence of error. It is held until complete."""
+"""Bytes in any other frame: a method's name or a sentence of error. The decoder holds it until it
+is complete."""
 
 Fragment: TypeAlias = memoryview
 
@@ -79,8 +81,8 @@ def encode_header(stream: int, length: int) -> bytes:
 
 
 class FrameDecoder:
-    """Cuts bytes into frames; holds at most one header or one control frame, and what of the last
-    bytes is not cut yet.
+    """Cuts bytes into frames. It holds at most one header or one control frame, and the uncut rest
+    of the last bytes.
 
     DATA payloads pass through as views, without waiting for their end and without a copy.
     """
@@ -93,14 +95,14 @@ class FrameDecoder:
 
     @property
     def uncut(self) -> bool:
-        """Whether there is more to cut without further bytes."""
+        """Whether the bytes fed so far have more to cut."""
         return bool(self._uncut)
 
     def feed(self, data: bytes, most: int | None = None) -> Sequence[Frame]:
-        """The frames that these bytes complete; not before all of those fed earlier are cut.
+        """The frames that these bytes complete. All bytes fed before must be cut already.
 
         Args:
-            most: of them: the rest comes with the next calls, which feed nothing.
+            most: number of frames to return; later calls without new bytes return the others.
 
         Raises:
             DecodeError: an unknown kind or a length over its limit. Nothing more can be decoded.
@@ -119,7 +121,7 @@ class FrameDecoder:
         return frames
 
     def _control(self, view: memoryview, frames: list[Frame]) -> memoryview:
-        """Take a header, and unless it is DATA's the payload after it; returns what is left."""
+        """Take a header and, unless it is DATA's, the payload after it; returns the rest."""
         view = self._hold(view, HEADER.size)
         if len(self._held) < HEADER.size:
             return view

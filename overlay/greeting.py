@@ -1,9 +1,10 @@
-"""The first words after TLS, before the multiplexer speaks: a hello and a `Verdict`.
+"""The greeting of a connection, after TLS and before the multiplexer: a hello and a `Verdict`.
 
-Between peers they settle which of possibly two connections is kept. Both carry the start-up number
-of their peer, so that a restarted peer is told from a second dial. Where both dial at once, the
-dial of the peer with the smaller id is kept. A client's hello is the proof that it has the token.
-Both are short and of fixed size: who has proved nothing takes no memory.
+* Between peers the greeting decides which of two connections is kept. Hello and verdict carry the
+  start-up number of their peer, so that a restarted peer is told from a second dial. If both peers
+  dial at once, the dial of the peer with the smaller id is kept.
+* A client's hello is the proof of its token.
+* Both messages are short and of bounded size: a side that has proved nothing takes no memory.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from overlay.errors import (
 from overlay.tls import failure
 
 INSTANCE_BYTES: Final = 16
-"""A random number of this size tells one start of a peer from the next."""
+"""Bytes of the random number that tells one start of a peer from the next."""
 
 MAX_TEXT: Final = 1024
 """Bytes of the reason in a verdict: a sentence."""
@@ -37,7 +38,7 @@ _VERDICT: Final = Layout(f"!B{INSTANCE_BYTES}sH")
 class Answer(IntEnum):
     ACCEPTED = 0
     DUPLICATE = 1
-    """Another connection between the two is, or is about to be, there: use that."""
+    """Another connection between the two is there, or about to be: use that."""
     UNTRUSTED = 2
     WRONG_TOKEN = 3
 
@@ -49,14 +50,15 @@ class Verdict:
     text: str = ""
 
     def error(self) -> MedusaError | None:
-        """What the dialler raises."""
+        """The error that the dialler raises; None if the connection stands."""
         match self.answer:
             case Answer.ACCEPTED | Answer.DUPLICATE:
                 return None
             case Answer.UNTRUSTED:
                 return RefusedError(printable(self.text))
             case Answer.WRONG_TOKEN:
-                reason = printable(self.text) or "wrong token"  # as older peers have it
+                # peers of older releases send no text
+                reason = printable(self.text) or "wrong token"
                 return NotAuthorisedError(reason)
 
 

@@ -1,4 +1,4 @@
-"""Who we are: a participant's root, and the identity of one of its peers, on disk and in memory."""
+"""Identities on disk and in memory: a participant's root, and one of its peers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PEER_KEY: Final = "peer.key"
 PEER_CERTIFICATE: Final = "peer.crt"
 
 REQUEST_MARK: Final = b"CERTIFICATE REQUEST-----"
-"""In a file that the holder of the root is to sign."""
+"""A mark in a file that the holder of the root is to sign."""
 
 MAX_PEM: Final = 2 * MAX_CERTIFICATE
 """Bytes of a certificate file: base64 adds a third."""
@@ -53,7 +53,7 @@ MAX_PEM: Final = 2 * MAX_CERTIFICATE
 
 @dataclass(frozen=True)
 class Root:
-    """A participant: the key that signs its peers and the members it admits."""
+    """A participant's root: the key that signs its peers and the members it admits."""
 
     participant: str
     private_key: Ed25519PrivateKey
@@ -92,7 +92,7 @@ class Root:
 
 @dataclass(frozen=True)
 class Identity:
-    """One peer: its key, and its participant's word for it."""
+    """One peer's identity: its key, and its certificate from its participant's root."""
 
     participant: str
     peer_id: PeerId
@@ -106,7 +106,7 @@ class Identity:
 
     @property
     def expires(self) -> float:
-        """When its certificate ends, seconds since the epoch."""
+        """When the certificate ends, seconds since the epoch."""
         return self.certificate.not_valid_after_utc.timestamp()
 
     def renewed(self, certificate: x509.Certificate) -> Self:
@@ -121,7 +121,7 @@ class Identity:
 
     @classmethod
     def issue(cls, root: Root, now: float, key: Ed25519PrivateKey | None = None) -> Self:
-        """A new peer of that participant, or with its `key` a peer whose certificate is renewed."""
+        """A new peer of that participant, or with `key` an existing peer with a new certificate."""
         key = key or Ed25519PrivateKey.generate()
         public = key.public_key()
         certificate = make_peer_certificate(root.private_key, root.certificate, public, now)
@@ -135,7 +135,7 @@ class Identity:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """The identity in that folder; its dates are checked by whoever meets it.
+        """Load the identity in that folder. Its dates are not checked.
 
         Raises:
             NotFoundError, NotAuthorisedError: a file is missing, or open to others.
@@ -153,7 +153,7 @@ class Identity:
 
 
 def parse_peer_id(text: str) -> PeerId:
-    """The peer id that this hexadecimal text writes.
+    """Parse a peer id.
 
     Raises:
         InvalidInputError: it is not 40 hexadecimal digits.
@@ -166,7 +166,7 @@ def parse_peer_id(text: str) -> PeerId:
 
 
 def certificate_pem(certificate: x509.Certificate) -> bytes:
-    """The certificate as a file holds it."""
+    """The certificate in PEM."""
     return certificate.public_bytes(Encoding.PEM)
 
 
@@ -187,11 +187,11 @@ def read_certificate(path: Path) -> x509.Certificate:
 
 
 def read_root_certificate(path: Path) -> x509.Certificate:
-    """The root certificate of a participant, as another one gives it.
+    """Read the root certificate file of another participant.
 
     Raises:
         NotFoundError: there is no such file.
-        InvalidInputError: what it has is something else: the message says what.
+        InvalidInputError: it has something else; the message names it.
     """
     mend = "a root's certificate is root.crt of the home that `medusa-peer init` made"
     try:
@@ -228,7 +228,7 @@ def _read_key(path: Path) -> Ed25519PrivateKey:
 
 @contextmanager
 def _kept(path: Path) -> Iterator[Path]:
-    """A key or a certificate of a home; a damaged one is a `DamagedError`."""
+    """Turn the block's errors about a key or certificate file of a home into `DamagedError`."""
     with mended_by(path, "restore it from a copy, or make another peer: medusa-peer init"):
         yield path
 
@@ -247,11 +247,11 @@ def make_request(identity: Identity) -> bytes:
 
 
 def read_request(pem: bytes) -> tuple[PeerName, Ed25519PublicKey]:
-    """The asker's name, and the key to be certified; the asker has shown that it holds the key.
+    """The asker's name, and the key to be certified. The signature proves that the asker has the
+    key.
 
     Raises:
-        DecodeError: that is no request, or not signed by its own key; nothing else, whatever the
-            bytes.
+        DecodeError: no request, or not signed by its own key. No bytes raise another error.
     """
     if len(pem) > MAX_PEM:
         raise DecodeError(f"certificate request: {len(pem)} bytes, at most {MAX_PEM} are accepted")

@@ -1,4 +1,4 @@
-"""The token by which a new participant enters: what it must know to believe, and whom to call."""
+"""The invitation token of a new participant: the statements to believe, and addresses to call."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from overlay.errors import InvalidInputError, MedusaError
 from overlay.membership import Membership
 
 PREFIX: Final = "medusa1-"
-"""Tells a token from other text, and its version."""
+"""The beginning of a token, with its version."""
 
 MAX_TOKEN: Final = 256 * 2**10
-"""Characters of a token: a charter, a chain of at most 32 admissions, some addresses; it must go
-through a terminal and a mail."""
+"""Characters of a token: a charter, a chain of at most 32 admissions, some addresses. It must fit
+in a terminal and a mail."""
 
 MAX_ADDRESSES: Final = 16
 """Addresses in a token: the first that answers is enough."""
 
 
 class Invite(Struct, frozen=True, array_like=True):
-    """What an invited participant needs to join a federation.
+    """The content of an invitation token.
 
     Attributes:
-        charter: the federation's. statements: admissions, from the charter's down to the invited
-            participant's own. addresses: of peers to join by.
+        charter: the federation's.
+        statements: admissions, from the charter's down to the invited participant's own.
+        addresses: of peers to join by.
     """
 
     charter: bytes
@@ -56,9 +57,10 @@ class Invite(Struct, frozen=True, array_like=True):
 
 
 def encode_invite(membership: Membership, participant: str, addresses: Iterable[Address]) -> str:
-    """The token for a participant that has been admitted.
+    """The token for an admitted participant.
 
-    Only the chain that leads to it is in it: the rest comes from the peers it joins by.
+    It has only the chain of admissions that leads to the participant: the rest comes from the peers
+    it joins by.
 
     Raises:
         InvalidInputError: an address that nobody can dial, or none at all.
@@ -72,10 +74,10 @@ def encode_invite(membership: Membership, participant: str, addresses: Iterable[
 
 
 def decode_invite(token: str) -> Invite:
-    """The invitation in a token; white space around and inside it does not matter.
+    """Decode a token; white space around and inside it is ignored.
 
     Raises:
-        InvalidInputError: it is no token, or is damaged; nothing else, whatever the text.
+        InvalidInputError: it is no token, or is damaged. No text raises another error.
     """
     text = "".join(token.split())
     if len(text) > MAX_TOKEN:

@@ -1,11 +1,11 @@
 """Kill points: the steps of a peer at which a test may kill it with -9, under stable names.
 
-* `KillPoint` lists all of them; a name that is none does not exist for a test either.
-* `@kill_point(KillPoint.LOG_COMMIT)` marks the one function that is the step. It may be renamed and
-  moved: tests know the point only.
-* Without `arm`, which only a program of the tests calls, before it imports the rest of the peer,
-  the decorator returns the function as it is: in production a kill point costs nothing and no
-  setting, variable or call can reach it.
+* `KillPoint` lists all of them; tests know no others.
+* `@kill_point(KillPoint.LOG_COMMIT)` marks the one function that is the step. The function may be
+  renamed and moved: tests know only the point.
+* Only a program of the tests calls `arm`, before it imports the rest of the peer. Without it the
+  decorator returns the function unchanged: in production a kill point costs nothing and no setting,
+  variable or call can reach it.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def arm(reached: Reached) -> None:
 
 
 def placed() -> dict[KillPoint, str]:
-    """Where the kill points of all modules imported so far stand: module:qualname."""
+    """The kill points of all modules imported so far, each with its place: module:qualname."""
     return dict(_places)
 
 
@@ -98,7 +98,7 @@ def kill_point(point: KillPoint) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
     Raises:
         RuntimeError: the point stands at another function already.
-        TypeError: what is marked is neither a function nor a coroutine function.
+        TypeError: the marked object is neither a function nor a coroutine function.
     """
 
     def mark(function: Callable[P, R]) -> Callable[P, R]:

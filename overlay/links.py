@@ -1,5 +1,5 @@
-"""What is remembered of the way to each peer: its connection, dials under way, the last
-failure, and who refuses us."""
+"""Links: what this peer remembers of the way to each other peer, and the participants that refuse
+this peer."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from overlay.greeting import Verdict, receive_verdict, send_hello
 from overlay.names import PeerId
 
 MAX_LINKS: Final = 20_000
-"""Peers of which something is remembered, some 1 KiB each: twice as many as the peer table holds. A
-member can come with ever new peers: beyond that, those without a connection are forgotten."""
+"""Peers with a link, some 1 KiB each: twice as many as the peer table holds. A member can come with
+ever new peers; beyond this number, links that are not in use are dropped."""
 
 
 @dataclass(eq=False, slots=True)
 class Link:
-    """What is known of the way to one peer.
+    """The way to one peer: its connection, dials under way, the last failure.
 
     Attributes:
         greeting: held by the dial whose greeting is under way, one at a time.
-        adopted: the connection made last, and the start-up number of the peer then.
-        attempt: set when the reaching under way is over.
-        retry_at: trio's time before which no new dial is made; reason says why.
+        adopted: the latest connection.
+        instance: the peer's start-up number in the latest connection.
+        attempt: set when the attempt under way is over.
+        retry_at: trio's time before which no new dial is made; `error` has the reason.
     """
 
     adopted: Watched[Connection | None] = field(default_factory=lambda: Watched(None))
@@ -42,19 +43,20 @@ class Link:
 
     @property
     def connection(self) -> Connection | None:
-        """The one that stands: a closed one counts no more, though its tasks may be ending."""
+        """The connection that stands; a closed one does not count, though its tasks may still be
+        ending."""
         adopted = self.adopted.value
         return None if adopted is None or adopted.closed.is_set() else adopted
 
     @property
     def in_use(self) -> bool:
-        """Whether anything but the memory of a failure hangs on it."""
+        """Whether the link holds anything but the memory of a failure."""
         idle = self.adopted.value is None and self.attempt is None
         return not idle or self.greeting.locked()
 
 
 class Links:
-    """One link a peer."""
+    """The links of a peer, one for each other peer."""
 
     def __init__(self) -> None:
         self._links: dict[bytes, Link] = {}
@@ -66,7 +68,7 @@ class Links:
         return tuple(self._links.values())
 
     def to(self, peer_id: PeerId) -> Link:
-        """The link to that peer, made if there is none."""
+        """The link to that peer, created if missing."""
         link = self._links.get(peer_id)
         if link is None:
             if len(self._links) >= MAX_LINKS:
@@ -76,16 +78,16 @@ class Links:
 
 
 MAX_REFUSALS: Final = 1_000
-"""Participants of which it is remembered that they refuse us: a federation has fewer."""
+"""Participants whose refusal is remembered: a federation has fewer."""
 
 
 class Refusals:
-    """Participants that refuse this peer: the others seem dead to it then, and it to them.
+    """The participants that refuse this peer. Each side looks dead to the other then.
 
-    A person must hear of it, for as long as it lasts: nothing else tells it from a broken network.
+    The operator must hear of it for as long as it lasts: otherwise it looks like a broken network.
 
     Attributes:
-        reasons: by participant, as far as none of its peers has taken us for a member since.
+        reasons: by participant, until one of its peers accepts this peer again.
     """
 
     def __init__(self, events: Events) -> None:
@@ -93,14 +95,15 @@ class Refusals:
         self._events = events
 
     def accepted(self, participant: str) -> None:
-        """A peer of that participant takes us for a member."""
+        """A peer of that participant has accepted this peer as a member."""
         self.reasons.pop(participant, None)
 
     async def greet(self, stream: trio.abc.Stream, remote: PeerName, hello: bytes) -> Verdict:
-        """The verdict of that peer, which has proved who it is, on our hello.
+        """Send our hello to an authenticated peer, and return its verdict.
 
         Raises:
-            RefusedError: it does not take us for a member. MedusaError: the connection broke.
+            RefusedError: it does not accept this peer as a member. MedusaError: the connection
+                broke.
         """
         try:
             await send_hello(stream, hello)

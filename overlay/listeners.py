@@ -1,4 +1,4 @@
-"""Functions that one part of a peer gives to another: to hear news, or to decide something."""
+"""Functions that one part of a peer gives to another: listeners to news, and decisions."""
 
 from __future__ import annotations
 
@@ -37,13 +37,14 @@ class Listeners(Generic[P]):
             self._listeners.remove(listener)
 
     def tell(self, *args: P.args, **kwargs: P.kwargs) -> None:
-        """Call those that listen now; an error of one goes to the caller, before the next."""
+        """Call all listeners; an error of one goes to the caller, and the later ones are not
+        called."""
         for listener in tuple(self._listeners):
             listener(*args, **kwargs)
 
 
 class Decision(Generic[P, R]):
-    """A question that one other part of the peer answers, once it is there; until then a default.
+    """A question that one other part of the peer answers; until that part is there, a default.
 
     The owner of the question has one `Decision(default)` for each, and calls it like a function. A
     second part cannot take it over.

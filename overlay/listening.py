@@ -1,4 +1,5 @@
-"""Listening on TCP: one socket, limits on who may hold how many connections, faults kept apart."""
+"""A TCP listener with limits on connections: one socket, and a fault ends only its own
+connection."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from overlay.errors import MedusaError, UnavailableError
 from overlay.events import Events
 
 HANDSHAKE_S: Final = 10.0
-"""Seconds from the TCP connection to the end of the greeting: some slow round trips. Until then
-the other side has proved nothing and holds a task and a socket of ours."""
+"""Seconds from the TCP connection to the end of the greeting: some slow round trips. Until then the
+other side has proved nothing and holds a task and a socket of this peer."""
 
 Handler: TypeAlias = Callable[[trio.SocketStream, Callable[[], None]], Awaitable[None]]
 """Serves a connection to its end; calls the second argument once the remote has proved itself."""
@@ -27,9 +28,9 @@ class ConnectionLimits:
     """Most connections at once, those in their handshake included.
 
     Attributes:
-        per_network: of one IPv4 address or one IPv6 /64, which one machine can use all of; many
+        per_network: from one IPv4 address or one IPv6 /64, all of which one machine can use; many
             peers of a test or behind one NAT share it.
-        per_participant: accepted from all peers of one; it can make any number of them.
+        per_participant: accepted from all peers of one participant, which can create any number.
         in_all: each costs a socket, three tasks and some 100 KiB.
     """
 
@@ -39,7 +40,7 @@ class ConnectionLimits:
 
 
 async def listen_tcp(address: Address) -> trio.SocketListener:
-    """Listen; port 0 takes a free one.
+    """Listen on TCP; port 0 takes a free one.
 
     Raises:
         ConflictError: the port is in use.
@@ -50,7 +51,7 @@ async def listen_tcp(address: Address) -> trio.SocketListener:
         listeners = await trio.open_tcp_listeners(port, host=host)
     except OSError as error:
         raise cannot_listen(address, error) from None
-    for spare in listeners[1:]:  # a name with several addresses: the first counts
+    for spare in listeners[1:]:  # if a name has several addresses, only the first is used
         await spare.aclose()
     return listeners[0]
 
@@ -62,10 +63,11 @@ def bound_address(listener: trio.SocketListener) -> Address:
 
 
 class Listening:
-    """Hands each accepted connection to a handler and closes it afterwards.
+    """Passes each accepted connection to a handler and closes it afterwards.
 
-    One that has not proved itself within `handshake_s` is closed. So is the oldest of these when
-    there is no more room: who proves itself quickly gets in, however many do not even try.
+    A connection that has not proved itself within `handshake_s` is closed. If there is no more
+    room, the oldest unproved one is closed: a remote that proves itself quickly gets in, however
+    many others do not even try.
     """
 
     def __init__(
@@ -79,7 +81,7 @@ class Listening:
         self._unproven: dict[trio.CancelScope, str] = {}
 
     async def serve(self, listener: trio.SocketListener) -> None:
-        """Accept for ever. What a handler raises concerns its own connection: it is noted."""
+        """Accept for ever. An error of a handler ends only its own connection, and is noted."""
         async with listener:
             await trio.serve_listeners(self._accept, [listener])
 
@@ -94,7 +96,7 @@ class Listening:
                 await self._handle(stream, network)
             except MedusaError as error:
                 self._events.note("warning", f"refused a connection from {network}: {error}")
-            except Exception as error:  # noqa: BLE001 - the boundary: a stranger's connection ends
+            except Exception as error:  # noqa: BLE001 - only the stranger's connection ends
                 self._events.fault(f"failed to serve a connection from {network}", error)
             finally:
                 self._held -= Counter({network: 1})
@@ -119,7 +121,7 @@ class Listening:
             raise UnavailableError(reason)
 
     def _make_room(self, network: str) -> bool:
-        """Whether there is room, at need that of the oldest connection that has proved nothing."""
+        """Whether there is room, after closing the oldest unproved connection if needed."""
         if self._held[network] >= self._limits.per_network:
             rivals = [scope for scope, other in self._unproven.items() if other == network]
         elif self._held.total() >= self._limits.in_all:
@@ -133,10 +135,10 @@ class Listening:
 
 
 def _network(stream: trio.SocketStream) -> str:
-    """Where a connection comes from, as far as one can count: an IPv4 address or an IPv6 /64."""
+    """The remote's network, the unit of the limits: an IPv4 address or an IPv6 /64."""
     try:
         host = str(stream.socket.getpeername()[0])
-    except OSError:  # gone already
+    except OSError:  # the connection is gone already
         return "unknown"
     address = ipaddress.ip_address(host)
     if isinstance(address, ipaddress.IPv4Address):

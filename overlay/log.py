@@ -1,7 +1,7 @@
-"""The log of a peer: lines of a level, a text and fields, by Python's logging.
+"""The log of a peer, on Python's logging: lines with a level, a text and fields.
 
-Fields are bound to a context, and every task that is started in it has them too: code deep inside a
-call notes a line without knowing the call. The composition says where lines go; see
+Fields are bound to a context, which every task started in it inherits: code deep inside a call
+writes a line without knowing the call. The composition says where lines go; see
 `tools.home.log_file`.
 """
 
@@ -32,12 +32,14 @@ _CAUSE: Final = re.compile(rf"[0-9a-z]{{1,{MAX_CAUSE}}}")
 
 
 class Fields(TypedDict, total=False):
-    """The subject of a line.
+    """The fields of a line.
 
     Attributes:
-        peer: whose log it is, as `mit.edu/3fa9c1d2`. participant: who is at the other end.
-        connection: which one, as `utah.edu/9e0d11aa#7`. method: what was called.
-        cause: the id of the call that all this came of, at every peer that had a part in it.
+        peer: the peer whose log it is, as `mit.edu/3fa9c1d2`.
+        participant: the participant at the other end.
+        connection: the connection, as `utah.edu/9e0d11aa#7`.
+        method: the called method.
+        cause: the id of the first call of a chain of calls, the same at every peer in the chain.
     """
 
     peer: str
@@ -55,13 +57,13 @@ _BOUND: Final[ContextVar[Fields]] = ContextVar("medusa_log_fields")
 
 
 def bound_fields() -> Fields:
-    """Those of the present context."""
+    """The fields of the present context."""
     return _BOUND.get(Fields())
 
 
 @contextmanager
 def bound(**fields: Unpack[Fields]) -> Iterator[None]:
-    """Every line noted within the block, and by tasks started there, has these fields."""
+    """Bind fields to every line noted within the block, and by tasks started there."""
     token = _BOUND.set(cast("Fields", {**bound_fields(), **fields}))
     try:
         yield
@@ -70,6 +72,5 @@ def bound(**fields: Unpack[Fields]) -> Iterator[None]:
 
 
 def checked_cause(label: str) -> str:
-    """The cause that a stranger gives its call: a label that may be false; empty unless it has the
-    form of an id."""
+    """A caller's cause if it has the form of an id, else empty. It is a label that may be false."""
     return label if _CAUSE.fullmatch(label) else ""

@@ -1,12 +1,12 @@
-"""Who belongs to the federation, and what its members do about that: admit, revoke, leave.
+"""The members of the federation, and the statements by which they admit, revoke and leave.
 
-A member is in one of these standings, which follow from the set of statements alone:
+The set of statements alone decides the standing of a member:
 
-* good: the words that count admit it (`overlay.tally`); invited, until a member has met it;
-* revoked: it left, or those above it ended its membership; it keeps its name, so that nobody else
-  can take that;
-* void: its sponsors are too few, or their words no longer count, or its invitation was withdrawn;
-  it never counted, and its name is free.
+* good: the counted statements admit it (`overlay.tally`); before a member has met it, it is
+  invited;
+* revoked: it left, or a member above it ended its membership; its name stays taken;
+* void: its sponsors are too few, or their statements no longer count, or its invitation was
+  withdrawn; its membership never counted, and its name is free.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ from overlay.words import Member, PolicyVersion
 
 
 class Membership(StatementSet):
-    """The members of one federation, as far as this peer has heard."""
+    """The members of one federation, as far as this peer knows."""
 
     @classmethod
     def found(
         cls, root: Root, now: float, name: str = "medusa", admission: str = FOUNDER
     ) -> Membership:
-        """A new federation with one member. now: seconds since the epoch.
+        """Found a federation with one member. now: seconds since the epoch.
 
         Raises:
             InvalidInputError: that is no admission policy.
@@ -67,22 +67,22 @@ class Membership(StatementSet):
         charter = Charter(name, root.participant, der(root.certificate), now, str(policy))
         return cls(seal_charter(root.private_key, charter))
 
-    # -- what our own root says
+    # -- statements of our own root
 
     def admit(
         self, sponsor: Root, certificate: x509.Certificate, now: float, expires_at: float = 0.0
     ) -> bytes:
-        """Admit the participant of that root certificate; the statement, already merged.
+        """Admit the participant of that root certificate; returns the merged statement.
 
-        Where several sponsors must sign, the first one's word is the admission and the others'
-        approve it. The same root again gives the same admission; one that has ended is made anew.
+        Where several sponsors must sign, the first one's statement is the admission and the others
+        approve it. The same root again gives the same admission; one that has expired is made anew.
 
         Args:
-            expires_at: until when it must have entered, seconds since the epoch; 0: it need not.
+            expires_at: the end of the invitation, seconds since the epoch; 0: it has none.
 
         Raises:
             ConflictError: the name is taken by another root, or was revoked.
-            NotAuthorisedError: the admission policy does not ask this sponsor.
+            NotAuthorisedError: the admission policy does not name this sponsor.
             UntrustedError: the sponsor is no member in good standing, or the certificate no root.
             BusyError: the sponsor has admitted as many as it may.
         """
@@ -117,10 +117,11 @@ class Membership(StatementSet):
         )
 
     def withdraw(self, signer: Root, participant: str, now: float) -> bytes:
-        """Take an invitation back; the withdrawal, already merged. The name is free again.
+        """Withdraw an invitation; returns the merged statement. The name is free again.
 
         Raises:
-            NotFoundError: nobody invited it. ConflictError: it has entered already.
+            NotFoundError: the participant is not invited.
+            ConflictError: it has entered already.
             UntrustedError: the signer is no sponsor of it, nor above one.
         """
         signed_by = self._good(signer)
@@ -159,12 +160,12 @@ class Membership(StatementSet):
         now: float,
         leaves: bool = False,
     ) -> bytes:
-        """Revoke a participant, or one peer of it; the revocation, already merged.
+        """Revoke a participant, or one peer of it; returns the merged statement.
 
-        The participants it has admitted stay. A participant revokes itself to leave.
+        The participants that it has admitted stay. A participant revokes itself to leave.
 
         Args:
-            leaves: that one peer leaves.
+            leaves: whether that one peer leaves.
 
         Raises:
             NotFoundError: no such participant.
@@ -187,13 +188,17 @@ class Membership(StatementSet):
         return self._say(signer, body)
 
     def change_policy(self, signer: Root, admission: str, now: float) -> bytes:
-        """Put another admission policy in force, or sign a change that another sponsor began; the
-        statement, already merged. Everybody who is admitted stays so. The policy in force again,
-        once as many have signed it, ends the changes that too few have signed.
+        """Change the admission policy, or sign a change that another sponsor began; returns the
+        merged statement.
+
+        * All admitted participants stay admitted.
+        * Choosing the policy in force again, signed by as many as a change needs, ends the changes
+          that have too few signatures.
 
         Raises:
-            InvalidInputError: that is no policy. ConflictError: it is in force, or signed, already.
-            NotAuthorisedError: the policy in force does not ask this member.
+            InvalidInputError: that is no policy.
+            ConflictError: it is in force, or signed, already.
+            NotAuthorisedError: the policy in force does not name this member.
             BusyError: there are more members than a change can keep.
         """
         member, current = self._good(signer), self.tally.policy
@@ -233,8 +238,9 @@ class Membership(StatementSet):
         )
 
     def welcome(self, witness: Identity, participant: str, now: float) -> bytes | None:
-        """Our peer has met a peer of that participant: if it was invited, it has entered now; the
-        statement, not yet merged, or None where there is nothing to say."""
+        """The statement that an invited participant has entered, because our peer has met a peer of
+        it. It is not yet merged; None if the participant is not invited, has entered already, or
+        its invitation has ended."""
         member, own = self._holders.get(participant), self._holders.get(witness.participant)
         if member is None or own is None or member.digest in self.tally.entered:
             return None
@@ -251,8 +257,8 @@ class Membership(StatementSet):
         return member.certificate if member is not None and not self.is_revoked(member) else None
 
     def roots(self) -> tuple[x509.Certificate, ...]:
-        """The roots to shake hands with: those, too, that are not let in any more, so that they are
-        told why."""
+        """The roots accepted in TLS handshakes. Excluded participants are among them, so that the
+        greeting can tell them the reason."""
         former = (self.words.members[digest] for digest in self.tally.withdrawn)
         return tuple(m.certificate for m in (*self._holders.values(), *former))
 
@@ -261,11 +267,11 @@ class Membership(StatementSet):
         return tuple(sorted(n for n, m in self._holders.items() if not self.is_revoked(m)))
 
     def authenticate(self, certificate_der: bytes, now: float) -> PeerName:
-        """Whose certificate that is. now: seconds since the epoch.
+        """The peer that a certificate names, verified. now: seconds since the epoch.
 
         Raises:
-            UntrustedError: no certificate, not admitted, revoked, expired, of a wrong root, or of
-                a participant that did not enter while its invitation lasted.
+            UntrustedError: no certificate, not admitted, revoked, expired, of a wrong root, or of a
+                participant that did not enter before its invitation ended.
         """
         try:
             certificate = load_certificate(certificate_der)
@@ -296,7 +302,7 @@ class Membership(StatementSet):
             raise UntrustedError(f"peer {name.peer_id.hex()} of {name.participant} {ended}")
 
     def stands(self, name: PeerName) -> bool:
-        """`check`, answered instead of raised."""
+        """Whether `check` raises nothing."""
         try:
             self.check(name)
         except UntrustedError:
@@ -304,14 +310,14 @@ class Membership(StatementSet):
         return True
 
     def holder(self, participant: str) -> Member | None:
-        """Who has that name: a member, or one that was revoked."""
+        """The participant that has the name: a member, or a revoked one."""
         return self._holders.get(participant)
 
     def is_revoked(self, member: Member) -> bool:
         return member.digest in self.tally.revoked
 
     def how_it_ended(self, member: Member) -> str:
-        """What became of a revoked member, in words that follow its name."""
+        """How the membership of a revoked member ended, in words that follow its name."""
         endings = self.words.endings[member.digest]
         if member.digest in endings:
             return f"has left on {shown(endings[member.digest].at)}"
@@ -320,12 +326,12 @@ class Membership(StatementSet):
         return f"has been revoked by {signers} on {shown(at)}"
 
     def changes_under_way(self) -> list[PolicyVersion]:
-        """The changes of the policy in force that too few have signed yet."""
+        """The changes of the policy in force that have too few signatures."""
         current = self.tally.policy.digest
         return [each for each in self.words.policies.values() if each.before == current]
 
     def chain_of(self, participant: str) -> tuple[bytes, ...]:
-        """The statements by which a member is known to be one, the charter's side first.
+        """The statements that prove a membership, the charter's side first.
 
         Raises:
             NotFoundError: no member of that name.
@@ -340,7 +346,7 @@ class Membership(StatementSet):
         return statement
 
     def _good(self, root: Root) -> Member:
-        """The member whose root that is, if its word counts."""
+        """The member with that root, if its statements count."""
         member = self._holders.get(root.participant)
         if member is None or member.certificate != root.certificate:
             raise UntrustedError(f"{root.participant} is no member of federation {self.name}")
@@ -394,12 +400,12 @@ class Membership(StatementSet):
             )
 
     def _has_ended(self, member: Member, now: float) -> bool:
-        """Whether it is an invitation that was not taken up in time."""
+        """Whether the member is an invitation that ended before it was taken up."""
         return member.digest not in self.tally.entered and 0 < member.expires_at < now
 
     def _pending(self, sponsor: Member, certificate: x509.Certificate, now: float) -> Member | None:
-        """The admission of that root that waits for more sponsors; another's before the sponsor's
-        own: or each would wait for the others to sign its own."""
+        """An admission of that root that waits for more sponsors. One that this sponsor has not
+        signed comes first: otherwise each sponsor would wait for the others to sign its own."""
         if self.tally.policy.policy.needed == 1:
             return None
         settled = self.tally.counted | self.tally.withdrawn

@@ -1,4 +1,4 @@
-"""The `federation` file of a home: charter and statements, shared by daemon and commands."""
+"""The `federation` file of a home: charter and statements, shared by the daemon and commands."""
 
 from __future__ import annotations
 
@@ -23,14 +23,18 @@ FILE: Final = "federation"
 LOCK: Final = "federation.lock"
 
 MAX_FILE: Final = 2 * MAX_KIB * 1024
-"""Bytes: all statements there can be, and room for others that commands put beside the daemon's."""
+"""Bytes: all possible statements, and as many that commands write beside the daemon's."""
 
 _MEND: Final = "restore it from a copy, or remove it and join again with a fresh invitation"
 
 
 class _Stored(Struct, frozen=True, array_like=True):
-    """checksum: of the rest; 0 in files from before there was one. A damaged statement is one that
-    nobody believes: without a checksum its member would be gone without a word."""
+    """The content of the file.
+
+    Attributes:
+        checksum: of the other fields; 0 in files of older releases. Without it a damaged statement
+            would be ignored as untrusted, and its member would silently be gone.
+    """
 
     charter: bytes
     statements: tuple[bytes, ...]
@@ -49,7 +53,7 @@ def load_membership(folder: Path) -> Membership:
 
 
 def save_membership(folder: Path, membership: Membership, now: float) -> list[Change]:
-    """Write what is known, and take in what the file knows more; what was new in the file.
+    """Write the known statements, and take in the file's others; returns those that were new.
 
     Raises:
         As `store_statements`.
@@ -61,8 +65,9 @@ def save_membership(folder: Path, membership: Membership, now: float) -> list[Ch
 def store_statements(
     folder: Path, charter: bytes, statements: tuple[bytes, ...]
 ) -> tuple[bytes, ...]:
-    """Add these to the file; all that it then holds. A command may have added some of its own while
-    the daemon ran: nothing is taken away.
+    """Add these statements to the file; returns all that it then holds.
+
+    A command may have added statements while the daemon ran, so none is removed.
 
     Raises:
         ConflictError: the home is already in another federation.

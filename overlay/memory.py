@@ -1,4 +1,4 @@
-"""The bound on what a peer holds in memory, and how it is shared."""
+"""The bound on a peer's memory, and how holders share it."""
 
 from __future__ import annotations
 
@@ -16,34 +16,35 @@ MEMORY_BYTES: Final = 2**30
 """Default of `overlay.memory_bytes`."""
 
 PROCESS_BYTES: Final = 208 * 2**20
-"""What the process takes before it holds anything for anybody: the interpreter, Arrow, the catalog
-and the tables of a federation of some hundred peers (measured: 120 to 140 MiB), and what it works
-with: the parts of streams that are being made (`engine.streams.delivery`, 48 MiB)."""
+"""Bytes that the process takes by itself: the interpreter, Arrow, the catalog and the tables of a
+federation of some hundred peers (measured: 120 to 140 MiB), and the parts of streams under
+construction (`engine.streams.delivery`, 48 MiB)."""
 
 LEAST_BYTES: Final = 384 * 2**20
-"""The least `overlay.memory_bytes`: below it a dozen posts of 8 MiB would fill the part for
+"""The least `overlay.memory_bytes`: below it a dozen posts of 8 MiB would fill the budget for
 messages."""
 
 MESSAGES_LEAST: Final = 9 * 2**20
-"""Bytes that a participant may hold in any case: the largest post, or two parts of a stream. It is
-more than a participant's share only while many participants hold as much as they may."""
+"""Bytes that a participant may always hold: the largest post, or two parts of a stream. It exceeds
+a participant's share only while many participants hold as much as they may."""
 
 STREAM_LEAST: Final = 256 * 2**10
-"""Bytes that may wait for a stream in any case: small posts go on, whatever others do."""
+"""Bytes that may always wait for a stream: small posts go on, however much others hold."""
 
 
 class Memory:
-    """A bound that holders share.
+    """A bound in bytes that holders share.
 
-    Each may hold as much as is free (dynamic thresholds: Choudhury and Hahne, Dynamic Queue Length
-    Thresholds, IEEE/ACM ToN 1998, section III). One greedy holder gets half of the limit, n of them
-    1/(n+1) each; so there is always room for one more.
+    Each holder may hold as much as is free (dynamic thresholds: Choudhury and Hahne, Dynamic Queue
+    Length Thresholds, IEEE/ACM ToN 1998, section III). One greedy holder gets half of the limit, n
+    of them 1/(n+1) each; so there is always room for one more.
 
     Args:
-        limit: bytes, for all. least: bytes that each holder may hold in any case.
+        limit: bytes, for all holders.
+        least: bytes that each holder may hold in any case.
 
     Attributes:
-        held: bytes, by all.
+        held: bytes, by all holders.
         freed: told whenever there is more room.
     """
 
@@ -59,7 +60,7 @@ class Memory:
         return self.limit - self.held
 
     def share(self, holder: str) -> Share:
-        """The share of one holder; it is forgotten once nobody refers to it any more."""
+        """The share of one holder; it is dropped once nothing refers to it."""
         share = self._shares.get(holder)
         if share is None:
             share = self._shares[holder] = Share(self)
@@ -67,10 +68,11 @@ class Memory:
 
 
 class Share:
-    """What one holder takes of a peer.
+    """One holder's part of a peer's memory and time.
 
     Attributes:
-        held: bytes. pace: its time.
+        held: bytes.
+        pace: the account of its time.
     """
 
     def __init__(self, memory: Memory | None = None) -> None:
@@ -95,27 +97,26 @@ class Share:
             self.hold(-size)
 
     def set(self, held: int) -> None:
-        """Hold that many bytes from now on."""
+        """Hold that many bytes from now on, in place of the present number."""
         self.hold(held - self.held)
 
     def fits(self, size: int) -> bool:
-        """Whether it may hold so many bytes more."""
+        """Whether the holder may hold so many bytes more."""
         return self.held + size <= max(self._memory.free - size, self._memory.least)
 
     @property
     def full(self) -> bool:
-        """Whether it holds more than it may."""
+        """Whether the holder holds more than it may."""
         return not self.fits(0)
 
 
 @dataclass(frozen=True)
 class Budgets:
-    """What a process may hold, by kind: posts that wait take no memory from answers to readers.
+    """The memory of a process by kind, so that waiting posts take none from answers to readers.
 
     Attributes:
         messages: queued, under way or in a handler, by participant (our own clients count as one).
-        streams: posts that wait for their boundary and parts of epochs that are not whole, by
-            stream.
+        streams: posts that wait for their boundary, and incomplete epochs, by stream.
         recent_bytes: for the latest epochs of all streams, which readers are about to ask for.
     """
 
@@ -125,7 +126,7 @@ class Budgets:
 
     @classmethod
     def of_process(cls, memory_bytes: int) -> Self:
-        """For a process that is to take about so many bytes.
+        """The budgets of a process that may take about so many bytes.
 
         Raises:
             InvalidInputError: they are too few to work with.

@@ -1,17 +1,19 @@
 """Many streams over one connection: credit per stream, weights, limits (sans-IO).
 
 The side that dialled opens streams with odd numbers, the other with even ones, each counting up. A
-stream is one call: its opener may finish its own direction early; when the other side, which
-answers, finishes, the stream is over for both. Either may reset it.
+stream is one call. Its opener may finish its own direction early; when the other side, which
+answers, finishes, the stream is over for both. Either side may reset it.
 
-Credit. A receiver announces how many bytes of a stream it takes in all: what was read so far, what
-has come of the message its reader waits for (`want`), and one window. So a reader that stops
-reading stops its writer after one window, a message may be longer than a window, and no more than
-a window of a stream is ever under way in front of another stream's small call.
+Credit. A receiver announces how many bytes of a stream it takes in all: the bytes read so far, the
+received part of the message that its reader waits for (`want`), and one window. So:
 
-Order. Control frames go first. DATA goes by start-time fair queueing: each frame moves its stream's
-tag on by length / weight, and the lowest tag is next; a stream that was idle starts at the present
-tag, so a small call overtakes all fat streams and gathers no debt or credit while idle.
+* a reader that stops reading stops its writer after one window;
+* a message may be longer than a window;
+* at most one window of a stream is under way ahead of another stream's small call.
+
+Order. Control frames go first. DATA goes by start-time fair queueing: each frame advances its
+stream's tag by length / weight, and the lowest tag is next. An idle stream starts at the present
+tag, so a small call overtakes all heavy streams and gathers no debt or credit while idle.
 
 Why not HTTP/2 (h2): docs/adr/0004-multiplexer.md.
 """
@@ -54,22 +56,23 @@ from overlay.streams import (
 )
 
 MAX_STREAMS: Final = 512
-"""Streams the other side may have open at once: a subscription each for a busy pair of peers, and
-room for calls; one more is answered with BusyError."""
+"""Streams that the other side may have open at once: a subscription each for a busy pair of peers,
+and room for calls. One more is answered with BusyError."""
 
 MAX_CONTROL_FRAMES: Final = 4096
-"""Control frames waiting to be sent. Their number follows what the other side sends, so more means
-that it sends without reading: the connection is given up."""
+"""Control frames waiting to be sent. They answer the other side's frames, so more means that it
+sends without reading: the connection is closed."""
 
 WRITE_BYTES: Final = 128 * 2**10
-"""Bytes of DATA taken for one write: large enough for TLS's best speed, small enough (1 ms at
-1 Gbit/s) that what comes next waits little."""
+"""Bytes of DATA taken for one write: enough for TLS's best speed, few enough (1 ms at 1 Gbit/s)
+that the next frame waits little."""
 
 CONNECTION_BYTES: Final = 384 * 2**10
-"""Counted for a connection: what was read of it at once, the buffers of TLS, its tasks."""
+"""Bytes counted for a connection: one read, the buffers of TLS, its tasks."""
 
 STREAM_BYTES: Final = 16 * 2**10
-"""Counted for a stream that the other side opened: the task that answers it and what it holds."""
+"""Bytes counted for a stream that the other side opened: the task that answers it, and its
+state."""
 
 AHEAD_BYTES: Final = 256 * 2**10
 """Bytes a stream may have queued before its sender waits: the next write is always ready."""
@@ -82,10 +85,10 @@ class Multiplexer:
     """One side of a connection.
 
     Args:
-        memory: what its remote's participant may hold here.
+        memory: the share of the remote's participant.
 
     Attributes:
-        cost_s: what the other side's frames, calls and messages have taken so far, about; seconds.
+        cost_s: estimated time that the other side's frames, calls and messages have taken, seconds.
     """
 
     def __init__(
@@ -125,7 +128,7 @@ class Multiplexer:
 
     @property
     def pace(self) -> Pace:
-        """Of the remote's participant."""
+        """The account of time of the remote's participant."""
         return self._memory.pace
 
     # -- sending
@@ -148,7 +151,7 @@ class Multiplexer:
         return stream
 
     def send(self, stream: Stream, *buffers: Buffer) -> None:
-        """Queue bytes; they are not copied, so they must not change until pulled."""
+        """Queue bytes. They are not copied, so they must not change until pulled."""
         assert not stream.finishing
         if stream.over:
             return
@@ -164,14 +167,14 @@ class Multiplexer:
         self._schedule(stream)
 
     def may_send(self, stream: Stream) -> bool:
-        """Whether what is sent now would begin to leave at once: little is queued, and the other
-        side takes more. If not, `Changed` follows, or `pull` gives the stream as drained."""
+        """Whether bytes sent now would begin to leave at once: little is queued, and the other side
+        has given credit. If not, `Changed` follows, or `pull` returns the stream as drained."""
         has_credit = stream.send_limit > stream.sent + stream.queued
         stream.lacks_credit = not has_credit
         return has_credit and stream.queued <= AHEAD_BYTES
 
     def finish(self, stream: Stream) -> None:
-        """Send no more after what is queued."""
+        """Send no more after the queued bytes."""
         stream.finishing = True
         self._schedule(stream)
 
@@ -193,13 +196,13 @@ class Multiplexer:
         return bool(self._control or self._credits or self._ready or self._pong_due)
 
     def pull(self, budget: int = WRITE_BYTES) -> tuple[list[Buffer], list[Stream]]:
-        """What goes on the wire next, and the streams that may queue more after it.
+        """The bytes to write next, and the streams that may queue more after them.
 
-        What it gave the last time has been written.
+        The caller has written the result of the last call.
         """
         self.written()
         buffers: list[Buffer] = list(self._control)
-        self._writing = sum(map(len, self._control))  # they count already
+        self._writing = sum(map(len, self._control))  # they are already counted as held
         self._control.clear()
         if self._pong_due:
             buffers.append(encode(Kind.PONG, 0))
@@ -221,7 +224,7 @@ class Multiplexer:
         return buffers, drained
 
     def written(self) -> None:
-        """What `pull` gave has left for the wire."""
+        """The result of `pull` has been written."""
         self._hold(-self._writing)
         self._writing = 0
 
@@ -269,13 +272,13 @@ class Multiplexer:
         return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
 
     def hand_over(self, stream: Stream, size: int) -> None:
-        """The stream's reader has a message of that many bytes in hand, and none before it."""
+        """The stream's reader holds a message of that many bytes, and no earlier one."""
         self._hold(size - stream.in_hand)
         stream.in_hand = size
         self.cost_s += MESSAGE_S
 
     def discard(self, stream: Stream) -> None:
-        """Nobody reads this stream any more: drop what is unread and what may still come."""
+        """Nobody reads this stream any more: drop unread and later bytes."""
         stream.unheard = True
         self._hold(-stream.unread - stream.in_hand)
         stream.in_hand = 0
@@ -296,17 +299,17 @@ class Multiplexer:
 
     @property
     def receiving(self) -> bool:
-        """Whether there is more in what was received than `receive` has looked at."""
+        """Whether `receive` has left some received bytes unprocessed."""
         return self._decoder.uncut
 
     def receive(self, data: bytes = b"", most: int | None = None) -> list[Event]:
-        """Take bytes from the wire.
+        """Process received bytes.
 
         Args:
-            most: frames of them that are looked at; the rest in the next calls, without new bytes.
+            most: frames to process; later calls without new bytes process the others.
 
         Raises:
-            DecodeError: they break the protocol; the connection cannot go on.
+            DecodeError: the bytes break the protocol; the connection cannot go on.
         """
         events: list[Event] = []
         for frame in self._decoder.feed(data, most):
@@ -317,7 +320,7 @@ class Multiplexer:
         return events
 
     def _find(self, number: int) -> Stream | None:
-        """The stream, or None where it is over already.
+        """The stream, or None if it is over already.
 
         Raises:
             DecodeError: it was never opened.
@@ -408,17 +411,17 @@ class Multiplexer:
             events.append(Changed(stream))
 
     def _on_ping(self, frame: Frame, events: list[Event]) -> None:
-        self._pong_due = True  # one answer for all pings of a read: no queue to fill
+        self._pong_due = True  # one answer for all pings of a read, so that no queue can fill
 
     # -- ending
 
     def break_all(self, message: str, *, closed_here: bool) -> list[Stream]:
-        """The connection is gone: every stream fails; returns them."""
+        """The connection is gone: every stream fails. Returns the streams."""
         code = ClosedError.code if closed_here else BrokenError.code
         streams = list(self._streams.values())
         for stream in streams:
             self._fail(stream, Failure(code, message))
-        # what is left is its readers', who are about to go
+        # the readers of the remaining bytes are about to end
         self._memory.hold(-self._held)
         self._memory = Share()
         return streams
@@ -435,7 +438,7 @@ class Multiplexer:
         self._hold(len(frame))
 
     def _refuse(self, stream: Stream) -> None:
-        """The stream's bytes are more than may be held."""
+        """Reset a stream whose bytes exceed the memory share."""
         text = f"{self._memory.held} bytes of yours wait here already; read or wait, then try again"
         self.reset(stream, BusyError.code, text)
 

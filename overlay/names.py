@@ -9,9 +9,8 @@ from typing import Final, NewType
 from overlay.errors import InvalidInputError
 
 PeerId = NewType("PeerId", bytes)
-"""The id of a peer: the first 20 bytes of the SHA-256 of its public key; empty: of no
-peer. Files, the calls of clients and what people read have it as 40 hexadecimal digits: see
-`parse_peer_id`."""
+"""The id of a peer: the first 20 bytes of the SHA-256 of its public key; empty: no peer. Files,
+clients' calls and texts have it as 40 hexadecimal digits: see `parse_peer_id`."""
 
 PEER_ID_BYTES: Final = 20
 """Bytes of a peer id: Kademlia's 160 bits."""
@@ -24,17 +23,18 @@ MAX_PARTICIPANT: Final = 64
 """Characters: what an X.509 common name holds (RFC 5280, ub-common-name)."""
 
 MAX_NAME: Final = 256
-"""Characters of a whole object name: it is part of keys, paths and 1-KiB records."""
+"""Characters of a whole object name. It is part of keys, paths and 1-KiB records."""
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _SEGMENT = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def check_participant(text: str) -> str:
-    """The participant's name itself: labels of a-z, 0-9 and inner '-', joined by dots.
+    """Return the participant's name if it is valid: labels of a-z, 0-9 and inner '-', joined by
+    dots.
 
     Raises:
-        InvalidInputError: it is not one; says why.
+        InvalidInputError: it is not valid; the message says why.
     """
     if not 0 < len(text) <= MAX_PARTICIPANT:
         raise InvalidInputError(
@@ -73,7 +73,7 @@ class ObjectName:
         participant, _, path = text[len(SCHEME) :].partition("/")
         check_participant(participant)
         for segment in path.split("/"):
-            # "." and ".." would be folders elsewhere once a name becomes a path on disk
+            # "." and ".." would name other folders once a name becomes a path on disk
             if _SEGMENT.fullmatch(segment) is None or segment in {".", ".."}:
                 raise InvalidInputError(
                     f"object name {_shown(text)}: {_shown(segment)} is not a path segment; "
@@ -94,5 +94,6 @@ class ObjectName:
 
 
 def _shown(text: str) -> str:
-    """Quoted and cut, so that hostile input neither fills nor breaks a one-line message."""
+    """The text quoted and cut, so that hostile input neither fills nor breaks a one-line
+    message."""
     return ascii(text if len(text) <= 80 else text[:77] + "...")

@@ -1,4 +1,5 @@
-"""One peer's overlay, composed: its table, its port for TCP and UDP, its exchanges, its files."""
+"""The overlay of a peer, composed: the peer table, the port for TCP and UDP, exchanges, and
+files."""
 
 from __future__ import annotations
 
@@ -51,29 +52,29 @@ from overlay.threads import Threads
 from overlay.transport import Transport, open_transport
 
 PORT_TRIES: Final = 16
-"""Ports tried when any will do: TCP's choice is taken on UDP about never."""
+"""Ports tried when any is allowed: a free TCP port is almost never taken on UDP."""
 
 WARN_S: Final = 30 * 86_400.0
-"""Seconds before the end of this peer's certificate from which on it is warned of: a month for
-whoever keeps the root's key to be asked."""
+"""Seconds before the end of this peer's certificate at which warnings begin: a month, so that the
+keeper of the root's key can be asked."""
 
 MAX_CALLED: Final = 16
-"""Peers that are dialled at a time to hear of one whether this peer is still let in."""
+"""Peers dialled at a time to find out whether they accept this peer."""
 
 DATA: Final = "data"
-"""The folder of the home where the peer table is kept."""
+"""The folder of the home that has the peer table."""
 
 
 @dataclass(frozen=True)
 class Overlay:
-    """What the packages above stand on.
+    """The overlay that the packages above use: connections, members, gossip, clock and memory.
 
     Attributes:
-        gossip: what this peer believes of the health of the others.
-        clock: what time it is, seconds since the epoch.
+        gossip: the believed health of the other peers.
+        clock: the time that this peer goes by, seconds since the epoch.
         address: where others reach this peer.
-        memory: what this peer may hold.
-        threads: where work that takes long is done for others.
+        memory: the bound on this peer's memory.
+        threads: runs long work that others ask for.
         renewed: told when this peer's certificate was renewed.
     """
 
@@ -94,10 +95,11 @@ class Overlay:
     renewed: Listeners[[Identity]] = field(default_factory=Listeners)
 
     async def run(self, bootstrap: tuple[Address, ...], interval_s: float) -> None:
-        """Exchange news with the others, write what was learned, and watch the clock; for ever.
+        """Exchange news with the others, save it, and watch the clock; for ever.
 
         Args:
-            bootstrap: addresses of peers to join by. interval_s: between two exchanges, seconds.
+            bootstrap: addresses of peers to join by.
+            interval_s: between two exchanges, seconds.
         """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(
@@ -111,7 +113,8 @@ class Overlay:
             nursery.start_soon(self.clock.run)
 
     def begin_anew(self) -> None:
-        """Our incarnation is of another time: others believe, or outdo, none of such."""
+        """Announce a new incarnation: the present one comes from a wrong clock, and others do not
+        believe it."""
         record = self.peers.announce_anew([self.address], self.clock())
         self.gossip.begin_anew(record.incarnation)
         self._learned.tell()
@@ -119,11 +122,11 @@ class Overlay:
 
     @property
     def identity(self) -> Identity:
-        """Who this peer is, with the certificate that it shows now."""
+        """This peer's identity, with the certificate that it shows now."""
         return self.peers.identity
 
     def renew(self, identity: Identity) -> None:
-        """Show this certificate, of the same key, from now on; connections that stand stay.
+        """Show this certificate, of the same key, from now on; existing connections stay.
 
         Raises:
             UntrustedError: it does not count. InvalidInputError: it is another peer's.
@@ -140,8 +143,8 @@ class Overlay:
         )
 
     def warnings(self) -> tuple[str, ...]:
-        """What a person must see for as long as it lasts: all else looks as if the others were
-        gone."""
+        """Conditions that the operator must see for as long as they last: otherwise they look as if
+        the other peers were gone."""
         if not self._own_fault():
             left_s = self.identity.expires - self.clock()
             if left_s <= WARN_S:
@@ -153,8 +156,8 @@ class Overlay:
         return self._refusals()
 
     def exclusion(self) -> str:
-        """Why this peer is cut off: members refuse it, and it is connected to none of another
-        participant; "": it is not, or nobody says why."""
+        """Why this peer is cut off: members refuse it, and it is connected to no other participant.
+        "" if it is not cut off, or no reason is known."""
         own = self.identity.participant
         if any(each.remote.participant != own for each in self.transport.connections()):
             return ""
@@ -169,7 +172,8 @@ class Overlay:
         )
 
     def _own_fault(self) -> str:
-        """Why members must refuse this peer, as far as it knows itself; "": they need not."""
+        """The reason for which members must refuse this peer, by its own check; "" if there is
+        none."""
         try:
             self.membership.authenticate(der(self.identity.certificate), self.clock())
         except UntrustedError as error:
@@ -212,12 +216,12 @@ class Overlay:
         ]
 
     def learn(self, statements: Iterable[bytes]) -> list[Change]:
-        """Take in admissions and revocations made at this home: keep them, and spread them now."""
+        """Take in statements made at this home: save them, and spread them now."""
         return self._exchanger.take(tuple(statements), ())
 
     async def learn_and_tell(self, statements: Iterable[bytes]) -> tuple[str, ...]:
-        """As `learn`, and wait until those whom we are connected to have heard it, as far as they
-        answer in time; their participants.
+        """`learn`, then wait until the connected peers have received the statements or the time is
+        over; returns the participants that have received them.
 
         Raises:
             RefusedError: this peer is cut off from the others, which say why.
@@ -230,8 +234,8 @@ class Overlay:
         return await self._exchanger.tell_all(listeners, self.connect)
 
     async def _call_others(self) -> None:
-        """If no peer of another participant is connected, dial some: each lets us in, or says why
-        it does not."""
+        """If no peer of another participant is connected, dial some: each accepts this peer, or
+        tells its reason."""
         own = self.identity.participant
         if any(each.remote.participant != own for each in self.transport.connections()):
             return
@@ -239,7 +243,7 @@ class Overlay:
 
         async def call(peer_id: PeerId) -> None:
             self.transport.dial_again(peer_id)
-            with suppress(MedusaError):  # one that refuses us is remembered
+            with suppress(MedusaError):  # refusals are remembered
                 await self.connect(peer_id)
 
         with trio.move_on_after(EXCHANGE_S):
@@ -288,7 +292,7 @@ async def open_overlay(
         rng=rng,
     )
     exchanger.register(service)
-    # what can be wrong with the config is found before anything is open
+    # errors of the config are found before anything is opened
     bootstrap = tuple(check_address(at) for at in config.bootstrap)
     host, port = await _reachable(config)
     async with AsyncExitStack() as stack:
@@ -338,7 +342,7 @@ async def open_overlay(
 
 
 def _known_peers(identity: Identity, membership: Membership, home: Path, now: float) -> PeerTable:
-    """The peer table of the home, whose folder is made. now: seconds since the epoch."""
+    """Load the peer table of the home, and create its folder. now: seconds since the epoch."""
     peers = PeerTable(identity, membership)
     with storing(home / DATA):
         (home / DATA).mkdir(parents=True, exist_ok=True)
@@ -358,7 +362,8 @@ class _Listening:
     memory: Budgets
 
     async def open(self, stack: AsyncExitStack, listen: Address) -> tuple[Transport, Datagrams]:
-        """TCP and UDP on one port. A free TCP port may be taken on UDP: then another is tried."""
+        """Listen on TCP and UDP on one port. If a free TCP port is taken on UDP, another is
+        tried."""
         for attempt in range(1, PORT_TRIES + 1):
             both = AsyncExitStack()
             try:
@@ -391,8 +396,8 @@ class _Listening:
 
 
 async def _reachable(config: OverlayConfig) -> Address:
-    """The address to announce, as configured or as far as this machine can tell itself; port 0: the
-    one that will be listened on."""
+    """The address to announce: the configured one, or this machine's own as far as it can tell;
+    port 0: the listening port."""
     host, port = config.advertise or config.listen
     if is_unspecified(host):
         host = "::1" if is_ipv6(host) else outward_host() or "127.0.0.1"
@@ -406,7 +411,7 @@ async def _reachable(config: OverlayConfig) -> Address:
 
 
 class _Keeper:
-    """Writes what is learned to the home. `tell` says that there is something new to write.
+    """Saves news in the home. `tell` says that there is some.
 
     Args:
         gap_s: between two writes; see `OverlayTiming.save_gap_s`.
@@ -417,7 +422,7 @@ class _Keeper:
         self._gap_s = gap_s
         self._membership = membership
         self._peers = peers
-        self._news = Bell(rung=True)  # what the start brought has to be written as well
+        self._news = Bell(rung=True)  # the news of the start must be saved too
         self._writing = trio.Lock()
 
     def tell(self) -> None:
@@ -432,11 +437,11 @@ class _Keeper:
             except MedusaError as error:
                 events.note("error", f"could not save members and peers learned: {error}")
             else:
-                exchanger.take(stored, ())  # what a command put into the file while we ran
+                exchanger.take(stored, ())  # statements that a command put into the file
             await trio.sleep(self._gap_s)
 
     async def save(self) -> tuple[bytes, ...]:
-        """Write both files; all the statements that are then in the file.
+        """Write both files; returns all statements that are then in the file.
 
         Raises:
             StorageError: the disk does not take them.
@@ -446,7 +451,7 @@ class _Keeper:
             return await trio.to_thread.run_sync(self._write, records, held)
 
     def close(self, events: Events) -> None:
-        """Write what was learned since the last time."""
+        """Write the news since the last write."""
         if not self._news.is_rung:
             return
         try:
@@ -455,6 +460,6 @@ class _Keeper:
             events.note("error", f"could not save members and peers learned: {error}")
 
     def _write(self, records: bytes, statements: tuple[bytes, ...]) -> tuple[bytes, ...]:
-        """Write both files; all the statements that are then in the file."""
+        """Write both files; returns all statements that are then in the file."""
         write_atomically(self._home / DATA / PEERS_FILE, records)
         return store_statements(self._home, self._membership.charter, statements)

@@ -1,30 +1,30 @@
-"""How much of a peer's time one participant's messages may take (sans-IO)."""
+"""Limits the time that one participant's messages may take of a peer (sans-IO)."""
 
 from __future__ import annotations
 
 from typing import Final
 
 SHARE: Final = 0.5
-"""Of the event loop's time, the part for all connections of one participant together: the others,
-and the failure detector, have the rest."""
+"""The part of the event loop's time for all connections of one participant together; the others and
+the failure detector have the rest."""
 
 BURST_S: Final = 0.25
-"""Seconds of work that may come at once: hundreds of calls of a peer that starts again."""
+"""Seconds of work that may come at once: hundreds of calls of a restarting peer."""
 
 FRAME_S: Final = 4e-6
 CALL_S: Final = 250e-6
 MESSAGE_S: Final = 100e-6
-"""What a frame, a call and a message take at least, seconds, on a core of 2020 (measured: frames of
+"""The least cost of a frame, a call or a message, seconds, on a core of 2020 (measured: frames of
 one byte 3 us, calls of a method that does not exist 200 us, acknowledgements 70 us)."""
 
 DECODED_S: Final = 10e-9
-"""What it takes to decode a byte of a long message into Python objects, seconds (measured: 7 ns for
-a task to run, 13 ns for the lists of an exchange)."""
+"""Seconds to decode one byte of a long message into Python objects (measured: 7 ns for a task to
+run, 13 ns for the lists of an exchange)."""
 
 
 class Pace:
-    """A participant's account of time: it is charged for its frames, calls and messages, and its
-    connections are read no further while it has spent too much."""
+    """A participant's account of time. Its frames, calls and messages are charged to it; while it
+    has spent too much, its connections are not read."""
 
     def __init__(self) -> None:
         self._free_at = 0.0
@@ -34,5 +34,5 @@ class Pace:
         self._free_at = max(self._free_at, now) + cost_s / SHARE
 
     def pause_s(self, now: float) -> float:
-        """For how many seconds nothing more may be read; 0: go on."""
+        """Seconds for which nothing more may be read; 0: go on."""
         return max(0.0, self._free_at - now - BURST_S)

@@ -1,4 +1,4 @@
-"""The peer table: what each peer says about itself, signed by it, kept by everyone. Sans-IO."""
+"""The peer table: each peer's signed record about itself, replicated to all peers. Sans-IO."""
 
 from __future__ import annotations
 
@@ -47,28 +47,28 @@ MAX_PEERS: Final = 10_000
 """Peers in the table: ten times the largest federation of the papers; about 10 MB."""
 
 MAX_PEERS_PER_PARTICIPANT: Final = 1_000
-"""Peers of one participant: a hostile member cannot fill the table alone."""
+"""Peers of one participant, so that a hostile member cannot fill the table alone."""
 
 MAX_VERSION: Final = 2**62
-"""Of a record: what messages can hold."""
+"""Greatest version of a record: messages can hold no greater one."""
 
 DOMAIN: Final = "medusa peer record"
 
 FILE: Final = "peers"
 
 MAX_FILE: Final = MAX_PEERS * (MAX_RECORD + 8)
-"""Bytes: all records there can be, with their lengths."""
+"""Bytes: all possible records, with their lengths."""
 
 
 class _Body(Struct, frozen=True, array_like=True):
-    """How a peer describes itself: its certificate and its addresses.
+    """A peer's own description: its certificate and its addresses.
 
     Attributes:
-        federation: its id: a record of one federation says nothing in another.
-        certificate: the peer's, DER: it says who the peer is.
-        incarnation: microseconds since the epoch when the peer started; survives restarts without
-            a file, because clocks go on. Of two records of one peer the later one counts.
-        version: tells records of one incarnation apart: a certificate was renewed.
+        federation: the federation's id: in another one the record counts for nothing.
+        certificate: the peer's, DER; it names the peer.
+        incarnation: microseconds since the epoch at the peer's start. It grows over restarts
+            without a file, because clocks go on. Of two records of one peer the later counts.
+        version: orders the records of one incarnation, after a renewal of the certificate.
     """
 
     federation: str
@@ -79,7 +79,7 @@ class _Body(Struct, frozen=True, array_like=True):
 
 
 class Stamp(Struct, frozen=True, array_like=True, order=True):
-    """How new a record of a peer is."""
+    """The incarnation and version of a peer's record, by which records are compared."""
 
     peer_id: PeerId
     incarnation: int
@@ -88,7 +88,7 @@ class Stamp(Struct, frozen=True, array_like=True, order=True):
 
 @dataclass(frozen=True)
 class PeerRecord:
-    """One peer, as it describes itself. `data`: the signed bytes, as they travel."""
+    """One peer's description. `data`: the signed bytes, passed on unchanged."""
 
     name: PeerName
     certificate: x509.Certificate
@@ -107,12 +107,12 @@ class PeerRecord:
 
     @cached_property
     def expires(self) -> float:
-        """When its certificate ends, seconds since the epoch."""
+        """When the certificate ends, seconds since the epoch."""
         return self.certificate.not_valid_after_utc.timestamp()
 
     @cached_property
     def public_key(self) -> Ed25519PublicKey:
-        """What verifies its signatures."""
+        """The key that verifies the peer's signatures."""
         return public_key_of(self.certificate)
 
     @cached_property
@@ -121,7 +121,7 @@ class PeerRecord:
 
 
 class PeerTable:
-    """All peers known, dead ones and oneself included; never one that is revoked."""
+    """All known peers, dead ones and this one included, but no revoked peer."""
 
     def __init__(self, identity: Identity, membership: Membership) -> None:
         self.identity = identity
@@ -135,7 +135,7 @@ class PeerTable:
         return self._membership.federation
 
     def announce(self, addresses: Iterable[Address], now: float) -> PeerRecord:
-        """Say where we are: a new record of our own. now: seconds since the epoch.
+        """Make a new record of our own with these addresses. now: seconds since the epoch.
 
         Raises:
             InvalidInputError: an address is not an IP and a port that others can dial.
@@ -146,31 +146,32 @@ class PeerTable:
         old = self._records.get(self.identity.peer_id)
         incarnation = int(now * 1e6)
         if old is not None:
-            incarnation = max(incarnation, old.incarnation + 1)  # our clock may have gone back
+            incarnation = max(incarnation, old.incarnation + 1)  # the clock may have been set back
         return self._sign(where, incarnation)
 
     def renew(self, identity: Identity) -> None:
-        """Our certificate was renewed: a new record of ours says so."""
+        """Make a new record with our renewed certificate."""
         self.identity = identity
         old = self._records.get(identity.peer_id)
         if old is not None:
             self._sign(old.addresses, old.incarnation, old.version + 1)
 
     def announce_anew(self, addresses: Iterable[Address], now: float) -> PeerRecord:
-        """As `announce`, once our clock was set: a record that it made while it was far ahead is
-        believed by nobody, and ours of now need not outdo it."""
+        """As `announce`, after the clock was set. No peer believes the record made while the clock
+        was far ahead, so the new one need not outdo it."""
         old = self._records.get(self.identity.peer_id)
         if old is not None and old.incarnation > latest_number(now, MICROS):
             self._forget(old)
         return self.announce(addresses, now)
 
     def merge(self, records: Iterable[bytes], now: float) -> list[Change]:
-        """Take in others' records; what was new, and what was refused and why. Never raises.
+        """Take in others' records; returns the new and the refused ones. Never raises.
 
-        An older record than the one held is passed over in silence: that is how gossip works.
-        Records of peers that are revoked or whose certificate has expired go: nobody would take
-        them, and they would fill the table. So do those from the future, taken while our clock was
-        ahead: the peer's own would never be later.
+        * An older record than the held one is skipped silently, as usual in gossip.
+        * Records of peers that are revoked or whose certificate has expired are dropped: no peer
+          accepts them, and they would fill the table.
+        * Records from the future, taken in while our clock was ahead, are dropped: the peer's own
+          record would never be later.
         """
         self._forget_unbelievable(now)
         changes: list[Change] = []
@@ -186,30 +187,30 @@ class PeerTable:
         return changes
 
     def get(self, peer_id: PeerId) -> PeerRecord | None:
-        """What that peer says about itself; None if it is unknown or revoked."""
+        """The record of that peer; None if it is unknown or revoked."""
         record = self._records.get(peer_id)
         return record if record is not None and self._stands(record) else None
 
     def all(self) -> tuple[PeerRecord, ...]:
-        """Every peer known, oneself included, dead ones too."""
+        """The records of all known peers, this one and dead ones included."""
         return tuple(record for record in self._records.values() if self._stands(record))
 
     def addresses_of(self, peer_id: PeerId) -> tuple[Address, ...]:
-        """Where to dial that peer; () if it is unknown."""
+        """The addresses of that peer; () if it is unknown."""
         record = self.get(peer_id)
         return record.addresses if record is not None else ()
 
     def by_address(self, address: Address) -> PeerRecord | None:
-        """The peer that last said it is there."""
+        """The peer whose record has that address."""
         peer_id = self._by_address.get(address)
         return self.get(peer_id) if peer_id is not None else None
 
     def have(self) -> tuple[Stamp, ...]:
-        """How new our records are, for the other side to see what we miss."""
+        """The stamps of our records, from which the other side finds the missing ones."""
         return tuple(record.stamp for record in self._records.values())
 
     def missing(self, have: Iterable[Stamp]) -> tuple[bytes, ...]:
-        """The records held here that are newer than these, or not among them."""
+        """The held records that are newer than these stamps, or have none among them."""
         theirs = {stamp.peer_id: stamp for stamp in have}
         return tuple(
             record.data
@@ -219,7 +220,8 @@ class PeerTable:
         )
 
     def saved(self) -> bytes:
-        """The file: all records, of dead peers too, so that a restart knows whom to call."""
+        """The content of the file: all records, dead peers' included, so that a restart has peers
+        to dial."""
         return encode([record.data for record in self._records.values()])
 
     def save(self, folder: Path) -> None:
@@ -230,7 +232,7 @@ class PeerTable:
         write_atomically(folder / FILE, self.saved())
 
     def load(self, folder: Path, now: float) -> list[Change]:
-        """Take in what was saved; no file is an empty one.
+        """Take in the saved records; a missing file counts as empty.
 
         Raises:
             DamagedError: the file is damaged.
@@ -273,7 +275,7 @@ class PeerTable:
         return PeerRecord(name, certificate, body.addresses, body.incarnation, body.version, data)
 
     def _take(self, record: PeerRecord) -> str:
-        """Store it if it is newer; what to tell, if anything."""
+        """Store the record if it is newer; returns a text for an event, or ""."""
         old = self._records.get(record.peer_id)
         if old is not None and record.stamp <= old.stamp:
             return ""
@@ -290,8 +292,8 @@ class PeerTable:
         return f"found peer {record.name} at {place}"
 
     def _outdo(self, record: PeerRecord) -> str:
-        """A record of ours from a time when our clock was ahead, or made by another with our key:
-        ours of now must be the newer."""
+        """Outdo a record of this peer from a time when our clock was ahead, or made by another
+        process with our key: our present record must be the newer."""
         own = self._records.get(self.identity.peer_id)
         if own is None:
             self._store(record)  # before the first announcement, which will be newer
@@ -334,5 +336,5 @@ class PeerTable:
 
 
 def _can_be_announced(address: Address) -> bool:
-    """One machine, and not many: what is sent to a broadcast address is answered by all."""
+    """Whether the address is one machine's: all machines answer a packet to a broadcast address."""
     return is_numeric(address) and is_one_machine(address[0])

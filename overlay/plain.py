@@ -1,4 +1,5 @@
-"""What strangers say, made fit for people: nothing in it steers a terminal or breaks a screen."""
+"""Makes strangers' text and numbers safe to show: they cannot steer a terminal or break a
+screen."""
 
 from __future__ import annotations
 
@@ -16,15 +17,15 @@ MAX_TEXT: Final = 500
 """Characters of one text: some lines of a screen."""
 
 MAX_FLOAT: Final = 1e18
-"""Greatest number of any sense, either way: a million years in microseconds is below it."""
+"""Greatest sensible number, either way: a million years in microseconds is below it."""
 
 MAX_INT: Final = 2**63 - 1
-"""What other programs read from JSON, and the greatest boundary."""
+"""The greatest integer that other programs read from JSON, and the greatest boundary."""
 
 
 def plain(value: T) -> T:
-    """The same message with texts that are short and printable, and numbers that are finite and in
-    range: what is not becomes the nearest that is, and NaN 0."""
+    """The same message with short, printable texts and finite numbers in range. A number out of
+    range becomes the nearest in range, NaN becomes 0."""
     return cast("T", _plain(value))
 
 

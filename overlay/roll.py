@@ -1,4 +1,4 @@
-"""The members of a federation for a person: names, sponsors, beginnings and ends."""
+"""The list of a federation's members for people: names, sponsors, beginnings and ends."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ Standing = Literal["founder", "member", "invited", "expired", "waiting", "revoke
 
 
 class MemberRow(Struct, frozen=True):
-    """
+    """One participant of the list.
+
     Attributes:
         root: the beginning of its root certificate's SHA-256, hex.
-        standing: invited: until a member has met it; expired: no member has, in time; waiting: for
-            the words of more sponsors.
-        sponsors: who signed its admission. since: seconds since the epoch when it was admitted.
+        standing: invited: no member has met it yet; expired: no member met it in time; waiting:
+            more sponsors must sign.
+        sponsors: participants that signed its admission.
+        since: when it was admitted, seconds since the epoch.
         until: when its invitation ends; 0: it does not.
-        ended: what became of a revoked one. revoked_peers: ids of peers of it, hex.
+        ended: how a revoked membership ended.
+        revoked_peers: ids of its revoked peers, hex.
     """
 
     participant: str
@@ -35,17 +38,21 @@ class MemberRow(Struct, frozen=True):
 
 
 class ChangeRow(Struct, frozen=True):
-    """A change of the policy that too few have signed. signed_by: those that have."""
+    """A change of the policy that has too few signatures. signed_by: the participants that
+    signed."""
 
     policy: str
     signed_by: tuple[str, ...]
 
 
 class Roll(Struct, frozen=True):
-    """
+    """The members of a federation and its admission policy.
+
     Attributes:
-        federation: its id. name: what people call it.
-        policy: who admits, as `AdmissionPolicy` writes it. admits: the same in words.
+        federation: its id.
+        name: its name for people.
+        policy: as `AdmissionPolicy` writes it.
+        admits: the policy in words.
     """
 
     federation: str
@@ -57,7 +64,7 @@ class Roll(Struct, frozen=True):
 
 
 def roll_of(membership: Membership, now: float) -> Roll:
-    """Everybody who is, was or is to be a member. now: seconds since the epoch."""
+    """All present, former and invited members. now: seconds since the epoch."""
     policy = membership.tally.policy.policy
     members = [
         _row(membership, member, standing)
@@ -75,7 +82,7 @@ def roll_of(membership: Membership, now: float) -> Roll:
 
 
 def _standing(membership: Membership, member: Member, now: float) -> Standing | None:
-    """None: its word and its name count for nothing."""
+    """The standing of a member; None if neither its statements nor its name count."""
     tally = membership.tally
     if membership.holder(member.participant) is member:
         if membership.is_revoked(member):

@@ -1,8 +1,8 @@
-"""Typed calls over a multiplexed stream: messages, the two ends of an open call, methods served.
+"""Typed calls over a multiplexed stream: messages, the two ends of an open call, served methods.
 
-A message on a stream is two lengths (u32 struct, u32 body, big-endian), the struct in MessagePack
-and the body as it is. A call is one stream: the request, then whatever the method says, until the
-side that answers finishes; an error ends it with its code and text.
+A message on a stream is two lengths (u32 struct, u32 body, big-endian), the struct in MessagePack,
+and the body unchanged. A call is one stream: the request, then the messages that the method
+defines, until the side that answers finishes. An error ends the call with its code and text.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from overlay.pace import DECODED_S, Pace
 from overlay.streams import Buffer, Stream
 
 MAX_STRUCT_BYTES: Final = 2**20
-"""Bytes of a message's struct: what is decoded at once into Python objects."""
+"""Bytes of a message's struct, which is decoded at once into Python objects."""
 
 REQUEST_BYTES: Final = 128 * 2**10
-"""Bytes of a request, its body included, unless its method takes more: 256 names of the longest
-kind. It is decoded at once on the event loop, before its sender is known to mean anything by it."""
+"""Bytes of a request with its body, unless its method allows more: 256 names of the longest kind.
+It is decoded at once on the event loop, before its sender is authorised."""
 
 MAX_BODY_BYTES: Final = 16 * 2**20
-"""Bytes of a message's body: the largest batch of tuples or document, twice over."""
+"""Bytes of a message's body: twice the largest batch of tuples or document."""
 
 MAX_METHOD: Final = 128
 """Characters of a method's name."""
 
 MAX_TOLD: Final = 200
-"""Characters of a client's call in the event that tells of it: a line or two."""
+"""Characters of a client's call in its event: a line or two."""
 
 CHANGES: Final = frozenset({Scope.DEFINE, Scope.OPERATE})
-"""Scopes of calls that are told of: what a person does here, not what flows."""
+"""Scopes of calls that get an event: a person's actions, not the flow of data."""
 
 _LENGTHS: Final = Layout("!II")
 
@@ -58,7 +58,7 @@ T = TypeVar("T", bound=Struct)
 
 
 LONG_STRUCT: Final = 16 * 2**10
-"""Bytes of a struct that takes longer to decode than all else that is done for a message."""
+"""Bytes of a struct above which decoding takes most of the time of a message."""
 
 
 class EndOfCall(trio.EndOfChannel):
@@ -67,12 +67,12 @@ class EndOfCall(trio.EndOfChannel):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls.
+    """The remote that makes a call.
 
     Attributes:
         peer_id: None for a client that holds a token of the participant.
-        own: whether it is of the participant whose peer is called.
-        token, scopes: of a client, the name of its token, and what that allows.
+        own: whether it belongs to this peer's participant.
+        token, scopes: for a client, the name and the scopes of its token.
     """
 
     participant: str
@@ -83,16 +83,17 @@ class Caller:
 
 
 async def keep(pace: Pace) -> None:
-    """Returns once no more is spent than may be."""
+    """Wait until the participant has not spent too much time."""
     while (pause_s := pace.pause_s(trio.current_time())) > 0:  # noqa: ASYNC110
-        await trio.sleep(pause_s)  # others of the same participant may spend more meanwhile
+        await trio.sleep(pause_s)  # other connections of the participant may spend more meanwhile
 
 
 class Duplex:
-    """One open call, either side. Messages may be sent and received by different tasks.
+    """One open call, either side. Different tasks may send and receive messages.
 
     Attributes:
-        method: what was called. cause: for what, as its caller says.
+        method: the called method.
+        cause: the caller's id of the reason for the call.
         stream: its state in the multiplexer.
         scope: cancelled when the call ends early; the side that answers runs its handler in it.
     """
@@ -120,8 +121,8 @@ class Duplex:
         await self.send_raw(encode(message), body)
 
     async def wait_writable(self) -> None:
-        """Returns once a message would begin to leave at once: until then a sender that can make
-        its messages later need not hold any.
+        """Wait until a sent message would begin to leave at once: a sender that can make its
+        messages late need not hold any until then.
 
         Raises: as `send_raw`.
         """
@@ -131,15 +132,15 @@ class Duplex:
         self._check_open()
 
     async def send_raw(self, message: Buffer, body: Buffer = b"") -> None:
-        """Send an encoded message, once those before have left for the wire (as credit allows).
+        """Send an encoded message, once earlier ones have left for the wire (as credit allows).
 
-        The bytes are not copied: they must not change afterwards. Cancelled, it has either sent
+        The bytes are not copied: they must not change afterwards. If cancelled, it has either sent
         nothing or queued the whole message.
 
         Raises:
             InvalidInputError: it is over a limit; nothing was sent.
             EndOfCall: the side that answers has finished, so nobody listens.
-            MedusaError: how the call failed; BrokenError when the connection broke.
+            MedusaError: the failure of the call; BrokenError when the connection broke.
         """
         size, body_size = memoryview(message).nbytes, memoryview(body).nbytes
         if size > MAX_STRUCT_BYTES or body_size > MAX_BODY_BYTES:
@@ -152,21 +153,22 @@ class Duplex:
         self._wake_writer()
 
     async def receive(self, kind: type[T], limit: int | None = None) -> tuple[T, bytes]:
-        """The next message; see `receive_raw`. One of another type is a DecodeError as well."""
+        """The next message; see `receive_raw`. A message of another type raises DecodeError as
+        well."""
         message, body = await self.receive_raw(limit)
         what = f"{self.method}: {kind.__name__}"
         return decode(message, kind, limit=MAX_STRUCT_BYTES, what=what), body
 
     async def receive_raw(self, limit: int | None = None) -> tuple[bytes, bytes]:
-        """The next message, not decoded. Cancelled, it has taken nothing.
+        """The next message, not decoded. If cancelled, it has taken nothing.
 
         Args:
-            limit: most bytes of struct and body together; None: as many as a message may have.
+            limit: most bytes of struct and body together; None: the limits of any message.
 
         Raises:
             EndOfCall: the other side has finished.
             DecodeError: the message is over a limit, or cut short; the call is reset.
-            MedusaError: how the call failed; BrokenError when the connection broke.
+            MedusaError: the failure of the call; BrokenError when the connection broke.
         """
         if self._lengths is None:
             await self._available(_LENGTHS.size)
@@ -190,14 +192,15 @@ class Duplex:
         return message, body
 
     async def _keep_pace(self, size: int) -> None:
-        """Every connection of a participant may have a long message ready at this moment: they are
-        decoded one after the other, within its share of our time."""
+        """Wait for the participant's turn to decode a long message. All its connections may have
+        one ready at the same time: they are decoded one after the other, within its share of
+        time."""
         pace = self._multiplexer.pace
         await keep(pace)
         pace.spend(size * DECODED_S, trio.current_time())
 
     async def finish(self) -> None:
-        """Send no more. On the side that answers this ends the call, both ways."""
+        """Send no more. On the side that answers this ends the call in both directions."""
         await trio.lowlevel.checkpoint()
         self.finish_now()
 
@@ -213,16 +216,16 @@ class Duplex:
         self.notify()
 
     def close(self) -> None:
-        """Leave the call: unless it is over, the other side is told that nobody listens."""
+        """Leave the call; the other side is told, unless the call is over."""
         self.fail(ClosedError(f"{self.method}: the other side left the call"))
         self._multiplexer.discard(self.stream)
 
     def abandon(self) -> None:
-        """The handler is done: read no more, while what it sent is still under way."""
+        """Read no more after the handler's end, while its sent bytes are still under way."""
         self._multiplexer.discard(self.stream)
 
     def notify(self) -> None:
-        """The stream changed: whoever waits looks again."""
+        """The stream changed: wake all waiting tasks."""
         self._receivers.unpark_all()
         if self.stream.over or self.stream.lacks_credit:
             self._senders.unpark_all()
@@ -230,11 +233,11 @@ class Duplex:
             self.scope.cancel()
 
     def notify_sent(self) -> None:
-        """What was queued is on the wire, or little is left of it."""
+        """The queued bytes are written, or few are left."""
         self._senders.unpark_all()
 
     async def _available(self, size: int) -> None:
-        """Wait until that many bytes are here."""
+        """Wait until that many bytes have arrived."""
         await trio.lowlevel.checkpoint_if_cancelled()
         while not self._multiplexer.want(self.stream, size):
             if self.stream.ended:
@@ -242,7 +245,8 @@ class Duplex:
                 if self.stream.unread or self._lengths is not None:
                     raise self._refuse(f"{self.method}: the call ended inside a message")
                 raise EndOfCall(f"{self.method}: the other side has finished")
-            self._wake_writer()  # there may be credit to announce
+            # reading may have made room for more credit, which the writer announces
+            self._wake_writer()
             await self._receivers.park()
 
     def _refuse(self, text: str) -> DecodeError:
@@ -269,15 +273,16 @@ StreamingHandler: TypeAlias = Callable[[Caller, T, Duplex], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A call that a peer answers: its messages, who may make it, and the limit of its request.
+    """A method that a peer serves: its messages, its permitted callers, and the limit of its
+    request.
 
     Attributes:
-        handler: what its package registered; of one message for one, its return type is the
+        handler: the function that a package registered; a unary handler's return type is the
             answer's.
         answer: serves one call.
         clients, peers, own, limit, often_refused: see `Service.unary`.
-        takes, sends: of a streaming call, the messages of the caller after the request, and those
-            of the peer that answers.
+        takes, sends: the messages of a streaming call, from the caller after the request, and from
+            the answering peer.
     """
 
     request_type: type[Struct]
@@ -293,11 +298,11 @@ class Method:
 
 
 class Service:
-    """The methods a peer answers, filled by every package before the peer answers.
+    """The methods that a peer serves. All packages register theirs before the peer answers.
 
     Args:
-        scopes: one of which a client's token must have, by method; of a method that is not in it,
-            all.
+        scopes: by method: the scopes of which a client's token must have one; a method that is
+            missing here needs all scopes.
     """
 
     def __init__(self, scopes: Mapping[str, frozenset[Scope]] | None = None) -> None:
@@ -321,14 +326,15 @@ class Service:
         limit: int = REQUEST_BYTES,
         often_refused: bool = False,
     ) -> None:
-        """Answer `method` with what `handler(caller, request, body)` returns.
+        """Answer `method` with the return value of `handler(caller, request, body)`.
 
         Args:
-            clients, peers: who may call it. own: no peers but those of this peer's participant.
-                Whoever may not is refused before the request is received.
+            clients, peers: whether clients, and peers, may call it. own: of peers, only those of
+                this peer's participant may. A caller that may not is refused before its request is
+                received.
             limit: most bytes of a request and its body.
-            often_refused: an honest caller learns by the answer alone what it may have: a refusal
-                is a line of the log, and no event.
+            often_refused: an honest caller finds out its rights only by calling: a refusal is a
+                line of the log, and no event.
         """
 
         async def answer(caller: Caller, request: T, body: bytes, duplex: Duplex) -> None:
@@ -354,11 +360,11 @@ class Service:
         takes: tuple[type[Struct], ...] = (),
         sends: tuple[type[Struct], ...] = (),
     ) -> None:
-        """Answer `method` by `handler(caller, request, duplex)`; its return finishes the call.
-        The rest as of `unary`; `takes` and `sends` as of `Method`, for `docs/protocol.md`.
+        """Answer `method` by `handler(caller, request, duplex)`, whose return finishes the call.
+        Other arguments as of `unary`; `takes` and `sends` as of `Method`, for `docs/protocol.md`.
 
-        The handler is cancelled when the caller leaves or the connection breaks. EndOfCall may
-        leave it: the caller has finished and so has the handler.
+        The handler is cancelled when the caller leaves or the connection breaks. It may raise
+        EndOfCall: the caller has finished and so has the handler.
         """
 
         async def answer(caller: Caller, request: T, body: bytes, duplex: Duplex) -> None:
@@ -385,7 +391,7 @@ class Service:
         self._methods[name] = method
 
     async def serve(self, caller: Caller, duplex: Duplex, events: Events) -> None:
-        """Answer one call to its end. Whatever a handler raises stays within its call."""
+        """Answer one call to its end. No exception of a handler leaves its call."""
         cause = duplex.cause or events.new_cause()
         with bound(cause=cause, method=duplex.method[:MAX_METHOD]):
             try:
@@ -394,7 +400,7 @@ class Service:
                 duplex.finish_now()
             except EndOfCall:
                 duplex.finish_now()
-            except Exception as error:  # noqa: BLE001 - the boundary: a stranger's call ends here
+            except Exception as error:  # noqa: BLE001 - a boundary: only the stranger's call ends
                 method = self._methods.get(duplex.method)
                 level: Level = "debug" if method and method.often_refused else "warning"
                 told = _told(caller, duplex.method[:MAX_METHOD], error, events, refusal=level)
@@ -428,7 +434,7 @@ class Service:
 
 
 def _named(request: Struct) -> Fields:
-    """What a request says that it is about."""
+    """The log fields for the object that a request names."""
     told = {name: getattr(request, name, None) for name in ("stream", "query", "task")}
     return cast("Fields", {name: value for name, value in told.items() if isinstance(value, str)})
 
@@ -443,8 +449,9 @@ def _too_long(method: str, size: int, body_size: int) -> str:
 def _told(
     caller: Caller, method: str, error: Exception, events: Events, *, refusal: Level
 ) -> MedusaError:
-    """What the caller is told of what a handler raised: a group of our errors gives its first. A
-    fault of ours gives the id under which the log has the rest. refusal: the level of one."""
+    """The error that the caller gets for an exception of a handler: the first error of a group;
+    for a bug, the id under which the log has the rest. refusal: the level of the event for a
+    refusal."""
     leaves = _leaves(error)
     first = leaves[0]
     if not all(isinstance(leaf, MedusaError) for leaf in leaves):

@@ -1,4 +1,4 @@
-"""Signatures over bytes, never over objects, and never without saying what they are for."""
+"""Ed25519 signatures over bytes, each for a stated purpose (domain)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from overlay.errors import UntrustedError
 
 
 class Signed(Struct, frozen=True, array_like=True):
-    """Bytes and an Ed25519 signature over them; by whom and for what, the context knows."""
+    """Bytes and an Ed25519 signature over them; the context knows the signer and the purpose."""
 
     payload: bytes
     signature: bytes
@@ -22,8 +22,8 @@ class Signed(Struct, frozen=True, array_like=True):
 def sign(key: Ed25519PrivateKey, domain: str, payload: bytes) -> bytes:
     """The signature (64 bytes) of `payload` for the purpose `domain`.
 
-    The domain is part of what is signed: a signature made for one purpose is worth nothing for
-    another, even if the payload reads as both.
+    The domain is signed too: a signature for one purpose is invalid for another, even if the
+    payload could be read as both.
     """
     return _sign(key, _message(domain, payload))
 

@@ -1,6 +1,6 @@
-"""The replicated set of what members say, sans-IO: it only grows, and order does not matter.
+"""The replicated set of members' statements, sans-IO: it only grows, and order does not matter.
 
-The one thing that depends on order is the rule that the first root known for a name stays.
+One rule depends on order: the first root known for a name stays.
 """
 
 from __future__ import annotations
@@ -33,16 +33,20 @@ from overlay.tally import Tally
 from overlay.words import EarlyError, Member, PolicyVersion, Words
 
 MAX_REFUSED: Final = 1_000
-"""Digests of refused statements remembered, so that they are not sent to us again and again."""
+"""Digests of refused statements remembered, so that they are not sent to this peer again and
+again."""
 
 
 class StatementSet:
-    """The statements of one federation, as far as this peer has heard, and who has each name.
+    """The statements of one federation, as far as known here, and the holder of each name.
 
     Attributes:
-        charter: the charter's bytes. federation: its id. name: what people call it.
+        charter: the charter's bytes.
+        federation: its id.
+        name: its name for people.
         founder: the participant that founded it.
-        words: what was said. tally: what of it counts.
+        words: the statements.
+        tally: the statements that count.
     """
 
     def __init__(self, charter: bytes, statements: Iterable[bytes] = ()) -> None:
@@ -76,10 +80,10 @@ class StatementSet:
         self.merge(statements, 0.0)
 
     def merge(self, statements: Iterable[bytes], now: float) -> list[Change]:
-        """Take in what others say; what was new, and what was refused and why. Never raises.
+        """Take in others' statements; returns the new and the refused ones. Never raises.
 
-        Order does not matter within one call: a statement is tried again once others are in.
-        now is not used: statements are timeless.
+        Order within one call does not matter: a statement is tried again after the others. `now` is
+        not used: statements are timeless.
         """
         del now
         waiting = {digest_of(s): s for s in statements}
@@ -102,7 +106,7 @@ class StatementSet:
         return changes
 
     def behind(self, digest: bytes) -> tuple[bytes, ...]:
-        """That admission and all that it hangs on, the charter's side first."""
+        """That admission and the statements that it depends on, the charter's side first."""
         needed, waiting = {digest}, [digest]
         while waiting:
             for each in self.words.behind(waiting.pop()) - needed:
@@ -115,27 +119,28 @@ class StatementSet:
         )
 
     def statements(self) -> tuple[bytes, ...]:
-        """All statements held, each after those that it builds on."""
+        """All held statements, each after those that it depends on."""
         return tuple(self._statements.values())
 
     def have(self) -> tuple[bytes, ...]:
-        """Digests of statements that need not be sent to us: those that we hold or have refused."""
+        """Digests of statements that need not be sent to us: the held and the refused ones."""
         return (*self._statements, *self._refused)
 
     def missing(self, have: Iterable[bytes]) -> tuple[bytes, ...]:
-        """The statements held here whose digests are not among these, in a good order."""
+        """The held statements whose digests are not among these, each after those that it depends
+        on."""
         known = frozenset(have)
         return tuple(s for digest, s in self._statements.items() if digest not in known)
 
     def pick(self, digests: Iterable[bytes]) -> tuple[bytes, ...]:
-        """The statements of these digests, as far as they are held here."""
+        """The held statements with these digests."""
         return tuple(self._statements[d] for d in digests if d in self._statements)
 
     def take(self, digest: bytes, statement: bytes) -> str:
-        """Take in one statement; what it says, for people.
+        """Take in one statement; returns its meaning in words.
 
         Raises:
-            EarlyError: what it refers to is not known yet. MedusaError: it cannot be believed.
+            EarlyError: it refers to something not yet known. MedusaError: it cannot be believed.
         """
         body, envelope = open_statement(statement)
         if body.federation != self.federation:
@@ -160,7 +165,7 @@ class StatementSet:
             case Entry():
                 text = self.words.add_entry(digest, body, signer, certificate)
                 self._about[digest] = body.member
-                if not self.words.signed_by(body.member):  # nothing hangs on it yet
+                if not self.words.signed_by(body.member):  # nothing depends on it yet
                     self.tally.add(self.words.members[body.member])
                     return text
             case PolicyChange():
@@ -176,7 +181,7 @@ class StatementSet:
         member = self.words.open_admission(digest, body, sponsor)
         self.words.add_admission(member, sponsor)
         holder = self._holders.get(body.participant)
-        # one that does not count is stored like any other, or two peers' sets would never agree
+        # a statement that does not count is stored as well, so that all peers' sets agree
         if not self.tally.admits(member):
             needed = self.words.policies[member.policy].policy.needed
             if needed > 1 and member.policy == self.tally.policy.digest:
@@ -212,11 +217,11 @@ class StatementSet:
 
     def _recount(self) -> None:
         self._settle()
-        # a name may be free now, or a word count: what was refused deserves another try
+        # a name may be free now, or a statement count: refused statements get another try
         self._refused.clear()
 
     def _settle(self) -> None:
-        """Find the holder of each name: among the members that count, the first known."""
+        """Find the holder of each name: of the counted members, the first known."""
         self.tally = Tally.of(self.words)
         self._holders = {}
         for digest, member in self.words.members.items():

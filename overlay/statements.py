@@ -1,7 +1,7 @@
-"""What members say about membership, as signed bytes: the charter, and five kinds of statement.
+"""The signed statements about membership: the charter, and five kinds of statement.
 
-A field that was added later has a default, and comes last: peers of the version before read the
-rest, and do not take in kinds of statement that they do not know.
+A field of a later release comes last and has a default: older peers read the fields that they know.
+They do not take in kinds of statement that they do not know.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ MAX_STATEMENT: Final = 64 * 2**10
 """Bytes of one statement: a certificate, or the list of admissions that a revocation keeps."""
 
 MAX_KEPT: Final = 1_900
-"""Statements that a revocation, or a new policy, can keep (34 bytes each, within MAX_STATEMENT),
-hence also how many one member may sign, and how many members there are when a policy changes."""
+"""Statements that a revocation or a new policy can keep (34 bytes each, within MAX_STATEMENT).
+Hence also how many one member may sign, and how many members there may be when a policy changes."""
 
 CHARTER_DOMAIN: Final = "medusa charter"
 STATEMENT_DOMAIN: Final = "medusa membership statement"
 
 
 class Charter(Struct, frozen=True, array_like=True, tag="charter"):
-    """How a federation starts; signed by the founder's root.
+    """The founding of a federation; signed by the founder's root.
 
     Attributes:
-        name: what people call it. founder: a participant. root: its certificate, DER.
+        name: the federation's name for people. founder: a participant. root: its certificate, DER.
         founded_at: seconds since the epoch.
-        admission: the policy, as `AdmissionPolicy` writes it; charters from before there was one
-            let any member admit.
+        admission: the policy, as `AdmissionPolicy` writes it; in charters of older releases any
+            member admits.
     """
 
     name: str
@@ -47,16 +47,16 @@ class Charter(Struct, frozen=True, array_like=True, tag="charter"):
 
 
 class Admission(Struct, frozen=True, array_like=True, tag="admission"):
-    """A participant enters; signed by its sponsor's root.
+    """The admission of a participant; signed by its sponsor's root.
 
     Attributes:
-        federation: the federation's id: an admission to one is worth nothing in another.
+        federation: the federation's id: in another one the admission counts for nothing.
         participant: its name. root: its certificate, DER.
         sponsor: digest of the sponsor's own admission (or of the charter): the verification chain.
-        admitted_at: seconds since the epoch, as the sponsor says.
+        admitted_at: seconds since the epoch, by the sponsor's clock.
         policy: digest of the policy change under which it was made; empty: the charter's policy.
         expires_at: until when the participant must have met a member, seconds since the epoch; 0:
-            it need not, as in admissions from before invitations ended.
+            it need not, as in admissions of older releases.
     """
 
     federation: str
@@ -69,11 +69,11 @@ class Admission(Struct, frozen=True, array_like=True, tag="admission"):
 
 
 class Approval(Struct, frozen=True, array_like=True, tag="approval"):
-    """A further sponsor signs an admission, or a policy change.
+    """Another sponsor's signature under an admission, or under a policy change.
 
     Attributes:
-        subject: digest of what is signed. signer: digest of the sponsor's own admission.
-        approved_at: seconds since the epoch, as the signer says.
+        subject: digest of the signed statement. signer: digest of the sponsor's own admission.
+        approved_at: seconds since the epoch, by the signer's clock.
     """
 
     federation: str
@@ -83,15 +83,16 @@ class Approval(Struct, frozen=True, array_like=True, tag="approval"):
 
 
 class Entry(Struct, frozen=True, array_like=True, tag="entry"):
-    """A peer of a member has met the invited participant in time; signed by that peer's key.
+    """The entry of an invited participant: a member's peer has met it in time; signed by that
+    peer's key.
 
-    The invited could date a word of its own back; so it is another's that ends the invitation's
-    term.
+    The participant itself could backdate a statement, so a member's peer confirms that the
+    invitation was taken up before its end.
 
     Attributes:
         member: digest of the admission that was taken up.
         witness: digest of the admission of the peer's participant. certificate: the peer's, DER.
-        entered_at: seconds since the epoch, as the witness says.
+        entered_at: seconds since the epoch, by the witness's clock.
     """
 
     federation: str
@@ -102,16 +103,16 @@ class Entry(Struct, frozen=True, array_like=True, tag="entry"):
 
 
 class PolicyChange(Struct, frozen=True, array_like=True, tag="policy"):
-    """Another admission policy; signed by those whom the policy before lets change it.
+    """A new admission policy; signed by the members that may change the policy before.
 
     Attributes:
         number: one more than that of the policy before; the charter's is 0. The highest counts.
         before: digest of the policy change before, or of the charter.
         admission: the policy, as `AdmissionPolicy` writes it.
-        kept: digests of the admissions under earlier policies that stay good: whoever could admit
-            before cannot date an admission back.
+        kept: digests of the admissions under earlier policies that stay good, so that former
+            sponsors cannot backdate an admission.
         signer: digest of the signer's own admission (or of the charter).
-        changed_at: seconds since the epoch, as the signer says.
+        changed_at: seconds since the epoch, by the signer's clock.
     """
 
     federation: str
@@ -124,17 +125,19 @@ class PolicyChange(Struct, frozen=True, array_like=True, tag="policy"):
 
 
 class Revocation(Struct, frozen=True, array_like=True, tag="revocation"):
-    """A participant, or one of its peers, is out; signed by it, its sponsor or an ancestor.
+    """The end of a participant's membership, or of one of its peers'; signed by the participant,
+    its sponsor or an ancestor.
 
     Attributes:
-        member: digest of the admission (or charter) of the participant that is meant.
-        peer_id: of the one peer that is meant; empty: the participant with all its peers.
+        member: digest of the admission (or charter) of the participant.
+        peer_id: of the one peer; empty: the participant with all its peers.
         signer: digest of the signer's own admission (or of the charter).
-        kept: digests of what the member, or the peer, signed that stays good: admissions, policy
-            changes, and the admissions to which it was witness. All else it signed is void, however
-            old it says it is: a stolen root cannot date its admissions back.
-        revoked_at: seconds since the epoch, as the signer says.
-        withdrawn: the invitation is taken back: its name is free again. Of one peer: it leaves.
+        kept: digests of the statements of the member, or the peer, that stay good: admissions,
+            policy changes, and the entries that it witnessed. All its other statements are void,
+            whatever their date: the thief of a root cannot backdate admissions.
+        revoked_at: seconds since the epoch, by the signer's clock.
+        withdrawn: the invitation is withdrawn: its name is free again. With peer_id: the peer
+            leaves.
     """
 
     federation: str
@@ -155,7 +158,7 @@ def digest_of(statement: bytes) -> bytes:
 
 
 def federation_id(charter: bytes) -> str:
-    """The federation's id, from its charter's bytes: nobody can found a second one with this id.
+    """The federation's id, from its charter's bytes; no second federation can have it.
 
     Raises:
         DecodeError: that is no charter.
@@ -197,7 +200,7 @@ def open_statement(data: bytes) -> tuple[Statement, Signed]:
 
 def _open(data: bytes, what: str) -> Signed:
     envelope = decode(data, Signed, limit=MAX_STATEMENT, what=what)
-    # its digest is its identity, so nobody may give the same statement a second one
+    # the digest is the statement's identity, so one statement must have one encoding
     if encode(envelope) != data:
         raise DecodeError(f"{what}: not in the canonical encoding")
     return envelope
@@ -214,6 +217,6 @@ def verify_charter(key: Ed25519PublicKey, envelope: Signed) -> None:
 def verify_statement(key: Ed25519PublicKey, envelope: Signed) -> None:
     """
     Raises:
-        UntrustedError: who is said to have signed it did not.
+        UntrustedError: the named signer did not sign it.
     """
     verify(key, STATEMENT_DOMAIN, envelope.payload, envelope.signature)

@@ -1,4 +1,4 @@
-"""One multiplexed stream's state, its queues of bytes, and what is said about it (sans-IO)."""
+"""The state of one multiplexed stream, its queues of bytes, and its events (sans-IO)."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ import msgspec
 from overlay.frames import Fragment
 
 WINDOW_BYTES: Final = 2 * 2**20
-"""Bytes of a stream sent and not yet read: 1 Gbit/s at a round trip of 16 ms; what a reader that
-stopped holds of our memory."""
+"""Bytes of a stream sent and not yet read: 1 Gbit/s at a round trip of 16 ms; also the memory that
+a stopped reader holds here."""
 
 MAX_WEIGHT: Final = 256
-"""Largest share of a stream relative to one of weight 1."""
+"""Largest weight: a stream's share relative to one of weight 1."""
 
 _SMALL_BYTES: Final = 4 * 2**10
-"""Fragments below this are copied together: a view costs some 200 bytes beside them."""
+"""Fragments below this are copied together: a view costs some 200 bytes in addition."""
 
 _KEPT_ALIVE: Final = 2
-"""Times its own size that a fragment may keep alive. It is a view of all that was read with it,
-also of what other streams have used up since: a smaller part of a read is copied out of it."""
+"""A fragment may keep alive this many times its own size. It is a view of all bytes read with it,
+those of other streams too: a smaller part of a read is copied out of it."""
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class Opening(msgspec.Struct, frozen=True, array_like=True):
-    """What an OPEN frame carries. weight: 1 to MAX_WEIGHT, for both directions. cause: the opener's
-    id of what it calls for; a label, see `overlay.log`; peers of before it send none."""
+    """The content of an OPEN frame. weight: 1 to MAX_WEIGHT, for both directions. cause: the
+    opener's id of the reason for the call; a label, see `overlay.log`; older peers send none."""
 
     method: str
     weight: int
@@ -37,7 +37,7 @@ class Opening(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):
-    """What a RESET frame carries: the wire form of a MedusaError."""
+    """The content of a RESET frame: the wire form of a MedusaError."""
 
     code: str
     message: str
@@ -45,19 +45,20 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(eq=False, slots=True)
 class Stream:
-    """One stream's state. Read by others, changed by its `Multiplexer` alone.
+    """One stream's state. Others read it; only its `Multiplexer` changes it.
 
     Attributes:
         ours: this side opened it.
-        cause: what its opener calls for; empty where it says nothing that could be one.
-        queued: bytes handed to `send` and not yet pulled. whole: sizes of the buffers that these
-            are the rest of: each is alive until its last byte is pulled.
-        unread: bytes received and not yet taken. in_hand: those of the message taken last.
+        cause: the opener's id of the reason for the call; empty if it is missing or invalid.
+        queued: bytes passed to `send` and not yet pulled.
+        whole: sizes of the buffers with queued bytes: each is alive until its last byte is pulled.
+        unread: bytes received and not yet taken.
+        in_hand: bytes of the message taken last.
         ended: the other side sends no more (finished or failed).
         failure: why it was reset, by either side.
-        over: nothing more is sent or received; what is unread may still be taken.
-        lacks_credit: its sender waits for some.
-        unheard: nobody reads it any more: what comes is dropped, and no credit given.
+        over: nothing more is sent or received; unread bytes may still be taken.
+        lacks_credit: its sender waits for credit.
+        unheard: nobody reads it: arriving bytes are dropped, and no credit is given.
     """
 
     number: int
@@ -104,7 +105,8 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The stream has what its reader wants, or credit for its sender, or is ended or over."""
+    """The stream has the bytes that its reader wants, or credit for its sender, or is ended or
+    over."""
 
     stream: Stream
 
@@ -123,7 +125,7 @@ def move(
             size -= len(head)
         elif isinstance(head, bytearray):
             parts.append(bytes(memoryview(head)[:size]))
-            del head[:size]  # moves the array's start: no copy of the rest
+            del head[:size]  # moves the array's start, without a copy of the rest
             size = 0
         else:
             parts.append(head[:size])
@@ -132,7 +134,7 @@ def move(
 
 
 def store(inbox: deque[memoryview | bytearray], fragment: Fragment) -> None:
-    """Append, copied together where a view would cost much more memory than its bytes."""
+    """Append a fragment; copy it where a view would hold much more memory than its bytes."""
     if len(fragment) >= max(_SMALL_BYTES, memoryview(fragment.obj).nbytes // _KEPT_ALIVE):
         inbox.append(fragment)
     elif inbox and isinstance(tail := inbox[-1], bytearray):

@@ -1,8 +1,9 @@
 """Counts the members' statements: a function of their set, not of their order.
 
-A statement counts if its signer counts. The founder counts. A participant counts once statements of
-counted members admit it; this goes on until none is added (a least fixed point). So participants
-outside cannot admit each other, however many statements they sign.
+* A statement counts if its signer counts.
+* The founder counts. A participant counts once statements of counted members admit it. This repeats
+  until none is added (a least fixed point).
+* So participants outside cannot admit each other, however many statements they sign.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from overlay.words import Member, PolicyVersion, Words
 
 @dataclass
 class Tally:
-    """
+    """The result of counting a set of statements.
+
     Attributes:
         policy: the one in force.
-        counted: digests of the admissions that count, of revoked members too.
-        entered: those of them that were taken up in time, or need not be: their words count.
-        revoked: members whose end counts, and what they signed that stays good.
+        counted: digests of the admissions that count, those of revoked members too.
+        entered: of those, the members that have entered: their statements count.
+        revoked: members whose revocation counts, each with its statements that stay good.
         withdrawn: admissions that never counted.
     """
 
@@ -33,7 +35,7 @@ class Tally:
 
     @classmethod
     def of(cls, words: Words) -> Tally:
-        """Count everything anew."""
+        """Count all statements."""
         withdrawn, revoked = set(), {}
         for digest, endings in words.endings.items():
             member = words.members[digest]
@@ -51,7 +53,7 @@ class Tally:
                 continue
             tally = cls(words, change, set(), set(), revoked, frozenset(withdrawn))._count()
             tallies[change.digest] = tally
-            # of two changes of one number, made apart, everybody must choose the same one
+            # all peers must choose the same one of two concurrent changes with the same number
             best = max(best, tally, key=lambda t: (t.policy.number, t.policy.digest))
         return best
 
@@ -61,7 +63,7 @@ class Tally:
         return self.policy.policy.of_changes.is_met(self.words.names(signers))
 
     def admits(self, member: Member) -> bool:
-        """Whether the words that count admit this member, under the policy in force."""
+        """Whether the counted statements admit this member, under the policy in force."""
         policy = self.words.policies[member.policy]
         return (
             member.digest not in self.withdrawn
@@ -72,7 +74,7 @@ class Tally:
         )
 
     def has_entered(self, member: Member) -> bool:
-        """Whether it need not enter any more."""
+        """Whether the member has entered, or its admission has no expiry."""
         if not member.expires_at:
             return True
         for witness in self.words.entries.get(member.digest, {}).values():
@@ -84,7 +86,7 @@ class Tally:
         return False
 
     def add(self, member: Member) -> bool:
-        """Count a member that nobody has referred to yet; whether it counts."""
+        """Count a member to which no other statement refers yet; whether it counts."""
         if not self.admits(member):
             return False
         self.counted.add(member.digest)
@@ -105,18 +107,21 @@ class Tally:
         return self
 
     def _heard(self, subject: bytes) -> set[bytes]:
-        """Those whose signature under it counts."""
+        """The members whose signature under the statement counts."""
         return {s for s in self.words.signers.get(subject, ()) if self._counts(s, subject)}
 
     def _counts(self, signer: bytes, subject: bytes) -> bool:
-        """Whether the signer's word on that subject counts."""
+        """Whether the signer's signature under that statement counts."""
         kept = self.revoked.get(signer)
         return signer in self.entered and (kept is None or subject in kept)
 
 
 def _is_taken_out(words: Words, member: Member, takers: Set[bytes]) -> bool:
-    """Whether these members together may end that one's membership: it is one of them, or without
-    their words, and those of members that they may end, too few are left that admit it."""
+    """Whether these members together may end that member's membership.
+
+    They may if it is one of them, or if too few of its sponsors are left without them and without
+    the members whose membership they may end.
+    """
     left = words.above(member.digest) - takers
     standing = set(left & {words.founder.digest})
     grew = True
@@ -128,7 +133,7 @@ def _is_taken_out(words: Words, member: Member, takers: Set[bytes]) -> bool:
 
 
 def _is_held(words: Words, digest: bytes, by: Set[bytes]) -> bool:
-    """Whether the words of these members admit that one."""
+    """Whether the signatures of these members admit that member."""
     policy = words.policies[words.members[digest].policy].policy
     signers = words.names(words.signers.get(digest, {}).keys() & by)
     return policy.is_met(signers, words.members[digest].participant)

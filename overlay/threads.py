@@ -1,8 +1,8 @@
 """Threads for long work that others ask for: a few at a time, and in turn between participants.
 
-Reading and planning what others wrote takes up to seconds of Python. In a thread it does not stop
-the event loop. To be fair, one participant has one thread at a time and a queue of its own; what it
-asks for beyond that queue is refused.
+Reading and planning other participants' documents takes up to seconds of Python; in a thread it
+does not block the event loop. Each participant has one thread at a time and a queue of its own;
+beyond that queue its work is refused.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from overlay.errors import BusyError
 T = TypeVar("T")
 
 AT_ONCE: Final = 2
-"""Threads: they share one interpreter with the event loop, so that more would only slow it down;
-two, so that one participant's long work does not hold up the others."""
+"""Threads. They share one interpreter with the event loop, so more would only slow it down; two, so
+that one participant's long work does not delay the others."""
 
 MAX_WAITING: Final = 32
-"""Pieces of work of one participant, with the one under way: a peer that restarts asks for some at
-once; more is a flood."""
+"""Pieces of work of one participant, including the one under way: a restarting peer asks for some
+at once; more is a flood."""
 
 
 @dataclass
@@ -40,8 +40,8 @@ class Threads:
         self._queues: dict[str, _Queue] = {}
 
     async def run(self, participant: str, work: Callable[[], T]) -> T:
-        """What `work` returns or raises; it runs when it is that participant's turn. Work that has
-        begun is waited for even when this is cancelled.
+        """Run `work` in that participant's turn; return its result or raise its error. Work that
+        has begun is waited for even when this is cancelled.
 
         Raises:
             BusyError: that participant has `MAX_WAITING` pieces here already.

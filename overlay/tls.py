@@ -1,8 +1,8 @@
-"""TLS 1.3 for peers and clients: contexts, the handshake, and what its failures mean.
+"""TLS 1.3 for peers and clients: contexts, the handshake, and the meaning of its failures.
 
-OpenSSL checks the chain and that the other side holds its key; who that is, and whether it belongs
-to the federation now, membership says afterwards: by this peer's time (`overlay.clock`), and not by
-whatever the machine's clock shows.
+OpenSSL checks the chain and that the other side holds its key. Afterwards `overlay.membership`
+checks the identity, whether it is a member now, and the dates: by this peer's time
+(`overlay.clock`), not by the machine's clock.
 """
 
 from __future__ import annotations
@@ -49,16 +49,17 @@ class PeerContexts:
         self._trusted: set[bytes] = set()
 
     def renew(self, identity: Identity) -> None:
-        """Show that certificate from the next handshake on; connections that stand stay."""
+        """Show that certificate from the next handshake on; existing connections stay."""
         for context in self._contexts.values():
             show(context, identity)
 
     def context(self, roots: Iterable[x509.Certificate], *, server_side: bool) -> ssl.SSLContext:
-        """The context for the next handshake. A root once trusted here stays so in OpenSSL."""
+        """The context for the next handshake. OpenSSL keeps every root that was once trusted
+        here."""
         for root in roots:
             if fingerprint(root) not in self._trusted:
                 self._trusted.add(fingerprint(root))
-                # one that OpenSSL cannot read is its owner's loss and must not stop the others
+                # a certificate that OpenSSL cannot read must exclude only its owner
                 with suppress(ssl.SSLError):
                     for context in self._contexts.values():
                         context.load_verify_locations(cadata=der(root))
@@ -66,12 +67,13 @@ class PeerContexts:
 
 
 def listener_context(identity: Identity) -> ssl.SSLContext:
-    """For listening to clients: they prove themselves with a token, not with a certificate."""
+    """The context for the clients' listener: clients prove themselves with a token, not a
+    certificate."""
     return _context(CLIENT_PROTOCOL, server_side=True, identity=identity)
 
 
 def client_context(root: x509.Certificate) -> ssl.SSLContext:
-    """For a client: it believes the peers of one participant."""
+    """A client's context: it trusts the peers of one participant."""
     context = _context(CLIENT_PROTOCOL, server_side=False)
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=der(root))
@@ -86,7 +88,7 @@ async def shake_hands(
     server_side: bool,
     traffic: Traffic | None = None,
 ) -> TlsStream:
-    """The encrypted stream, its handshake done.
+    """Do the handshake; returns the encrypted stream.
 
     Args:
         traffic: where its bytes are counted.
@@ -94,7 +96,7 @@ async def shake_hands(
     Raises:
         UntrustedError: either side refuses the other's certificate. (In TLS 1.3 the dialling side
             may learn of its refusal only from its first read: see `failure`.)
-        UnavailableError: what is there does not speak our TLS.
+        UnavailableError: the other side does not speak our TLS.
     """
     tls = TlsStream(stream, context, server_side=server_side, traffic=traffic)
     try:
@@ -107,7 +109,7 @@ async def shake_hands(
 
 
 def failure(error: trio.BrokenResourceError) -> MedusaError:
-    """What a broken TLS stream means to us."""
+    """The `MedusaError` for a broken TLS stream."""
     cause = error.__cause__
     if isinstance(cause, ssl.SSLCertVerificationError):
         return UntrustedError(f"its certificate is refused: {cause.verify_message}")

@@ -1,9 +1,11 @@
 """An encrypted stream that reads many TLS records at a time.
 
-trio.SSLStream gives one record (16 KiB) per read, with a pass through the scheduler each: this one
-moves half as much again per CPU second. And it does not send the alert when it refuses a
-certificate, so that the other side learns nothing but the end of the connection. (Both measured:
-docs/adr/0004-multiplexer.md.) One task may read while another writes.
+* trio.SSLStream gives one record (16 KiB) per read, each with a pass through the scheduler. This
+  stream moves half as much again per CPU second.
+* trio.SSLStream does not send the alert when it refuses a certificate, so that the other side
+  learns nothing but the end of the connection. This stream sends it.
+
+Both are measured: docs/adr/0004-multiplexer.md. One task may read while another writes.
 """
 
 from __future__ import annotations
@@ -21,14 +23,14 @@ READ_BYTES: Final = 256 * 2**10
 
 @dataclass(slots=True)
 class Traffic:
-    """Bytes on the wire, what TLS adds included: of one stream, or of all that share it."""
+    """Bytes on the wire, TLS included: of one stream, or of all that share the counter."""
 
     sent: int = 0
     received: int = 0
 
 
 class TlsStream(trio.abc.Stream):
-    """TLS over a stream, by OpenSSL's memory buffers. `do_handshake` comes first.
+    """TLS over a stream, by OpenSSL's memory buffers. Call `do_handshake` first.
 
     Args:
         traffic: where its bytes are counted.
@@ -52,12 +54,12 @@ class TlsStream(trio.abc.Stream):
 
     @property
     def protocol(self) -> str | None:
-        """The ALPN protocol both sides agreed on."""
+        """The ALPN protocol that both sides agreed on."""
         return self._tls.selected_alpn_protocol()
 
     @property
     def certificate(self) -> bytes:
-        """What the other side showed, DER; empty if nothing."""
+        """The other side's certificate, DER; empty if it showed none."""
         return self._tls.getpeercert(binary_form=True) or b""
 
     async def do_handshake(self) -> None:
@@ -73,17 +75,17 @@ class TlsStream(trio.abc.Stream):
                 await self._fill()
             except ssl.SSLError as error:
                 with suppress(trio.BrokenResourceError):
-                    await self._flush()  # the alert that says why
+                    await self._flush()  # the alert that has the reason
                 raise trio.BrokenResourceError from error
             else:
                 await self._flush()
                 return
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """What is there, at most `max_bytes` (default READ_BYTES); b"" at the end of the transport.
+        """Up to `max_bytes` available bytes (default READ_BYTES); b"" at the end of the transport.
 
-        That end says nothing: whoever is on the way can make it, and we announce none ourselves. So
-        what has an end is for the protocol above to say.
+        That end proves nothing: an attacker on the way can cause it, and this stream announces no
+        end itself. The protocol above must mark its own ends.
 
         Raises:
             trio.BrokenResourceError: the connection broke, or the bytes are not TLS.
@@ -95,13 +97,13 @@ class TlsStream(trio.abc.Stream):
         while data is None:
             await self._fill()
             data = self._decrypted(max_bytes or READ_BYTES)
-        if self._outgoing.pending:  # TLS itself has something to say: new keys, or a farewell
-            with suppress(trio.BrokenResourceError):  # what was read counts all the same
+        if self._outgoing.pending:  # TLS itself has something to send: new keys, or a farewell
+            with suppress(trio.BrokenResourceError):  # the bytes read so far count all the same
                 await self._flush()
         return data
 
     def _decrypted(self, most: int) -> bytes | None:
-        """All records that are complete, or None where there is none."""
+        """All complete records, or None if there is none."""
         parts: list[bytes] = []
         try:
             while most > 0 and self._fault is None:
@@ -113,7 +115,8 @@ class TlsStream(trio.abc.Stream):
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as error:
-            self._fault = error  # told once what came before it is read; OpenSSL tells it once
+            # raised after the bytes before it are read; OpenSSL reports it once
+            self._fault = error
         if parts:
             return parts[0] if len(parts) == 1 else b"".join(parts)
         if isinstance(self._fault, ssl.SSLZeroReturnError | ssl.SSLEOFError):
@@ -123,7 +126,7 @@ class TlsStream(trio.abc.Stream):
         return None
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Encrypt and send. Cancelled, the stream is of no more use.
+        """Encrypt and send. If cancelled, the stream is unusable.
 
         Raises:
             trio.BrokenResourceError: the connection broke.
@@ -141,11 +144,11 @@ class TlsStream(trio.abc.Stream):
         await self._transport.wait_send_all_might_not_block()
 
     async def aclose(self) -> None:
-        """Close the transport; the protocol above says when all has been said."""
+        """Close the transport; the protocol above marks the end of the data."""
         await self._transport.aclose()
 
     async def _flush(self) -> None:
-        async with self._flushing:  # records leave in the order they were made
+        async with self._flushing:  # records must leave in the order in which they were made
             data = self._outgoing.read()
             if data:
                 await self._transport.send_all(data)

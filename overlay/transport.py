@@ -1,7 +1,6 @@
 """The transport: one TLS connection per pair of peers, dialled when needed, accepted from members.
 
-A fault in one connection ends that connection; the transport's own tasks never fail for what a
-remote does.
+A fault ends only its own connection; the transport's tasks never fail for an action of a remote.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class TransportConfig:
     Attributes:
         handshake_s: seconds for TCP, TLS and greeting of one dial.
         backoff_s, max_backoff_s: pause after the first failure to reach a peer, doubled by each
-            further one up to the maximum; half of it is random, so that peers do not redial in
+            further one up to the maximum. Half of it is random, so that peers do not redial in
             step.
     """
 
@@ -84,7 +83,7 @@ class TransportConfig:
 
 @dataclass(frozen=True)
 class Serving:
-    """What serves the calls of remotes: methods, a list of events for faults, memory for all."""
+    """The parts that serve remotes' calls: methods, events for faults, memory for all."""
 
     service: Service
     events: Events
@@ -96,8 +95,8 @@ class Transport:
 
     Attributes:
         traffic: bytes to and from peers, on all of them so far.
-        refusals: who does not take us for a member.
-        doubted: called with the id of a peer to which a connection broke, or writes stall.
+        refusals: the participants that refuse this peer.
+        doubted: told the id of a peer to which a connection broke, or writes stall.
     """
 
     def __init__(
@@ -127,7 +126,7 @@ class Transport:
         self.doubted: Listeners[[PeerId]] = Listeners()
 
     def connections(self) -> tuple[Connection, ...]:
-        """The connections that stand now."""
+        """The present connections."""
         links = self._links.all()
         return tuple(link.connection for link in links if link.connection is not None)
 
@@ -152,7 +151,7 @@ class Transport:
         return self._reached(peer_id, link)
 
     async def dial(self, address: Address) -> Connection:
-        """The connection to whatever peer answers there; its certificate says which.
+        """Connect to the peer at that address; its certificate tells its name.
 
         Raises:
             UnavailableError, UntrustedError: as `connection`.
@@ -171,19 +170,20 @@ class Transport:
             link.connection.close("dropped")
 
     def give_up(self, peer_id: PeerId, reason: str) -> None:
-        """That peer is gone: calls over its connection, if there is one, fail as if it broke."""
+        """Break the connection to a peer that is gone: its open calls fail with BrokenError."""
         link = self._links.get(peer_id)
         if link is not None and link.connection is not None:
             link.connection.give_up(reason)
 
     def dial_again(self, peer_id: PeerId) -> None:
-        """That peer was heard of: what failed before says nothing any more."""
+        """Forget earlier failures of a peer that was heard of, so that it is dialled again at
+        once."""
         link = self._links.get(peer_id)
         if link is not None and link.connection is None:
             link.failures, link.retry_at = 0, 0.0
 
     def drop_revoked(self) -> None:
-        """Close the connections to peers that membership no longer stands by."""
+        """Close the connections to peers that are no longer members."""
         for connection in self.connections():
             if not self._membership.stands(connection.remote):
                 connection.close(f"{connection.remote} is no member any more")
@@ -196,7 +196,7 @@ class Transport:
         return link.connection
 
     async def _reach(self, peer_id: PeerId, link: Link) -> None:
-        """Try the peer's addresses in turn; records the outcome in its link."""
+        """Try the peer's addresses in turn; the link records the outcome."""
         error: MedusaError = UnavailableError(f"no address of peer {peer_id.hex()} is known")
         try:
             for address in self._address_of(peer_id):
@@ -236,7 +236,7 @@ class Transport:
         )
 
     async def _greet(self, stream: trio.SocketStream, expected: PeerId | None) -> Connection:
-        """TLS and greeting of a dial; the stream is used or closed."""
+        """TLS and greeting of a dial; closes the stream unless it becomes a connection."""
         tls = await self._shake_hands(stream, server_side=False)
         name = self._membership.authenticate(tls.certificate, self._clock())
         if name.peer_id == self._identity.peer_id:
@@ -255,7 +255,7 @@ class Transport:
         return await self._standing(link)
 
     async def _standing(self, link: Link) -> Connection:
-        """The connection that the other side says there is: it may be on its way here.
+        """Wait for the connection that the other side says there is: it may be on its way here.
 
         If it never comes, the other side holds a dead one, which it now probes.
         """
@@ -271,7 +271,7 @@ class Transport:
         """Serve an accepted connection to its end; `proven` is called once it stands.
 
         Raises:
-            MedusaError: it never came to be one.
+            MedusaError: it failed before it stood.
         """
         connection = await self._admit(stream)
         if connection is not None:
@@ -279,7 +279,7 @@ class Transport:
             await self._drive(connection)
 
     async def _admit(self, stream: trio.SocketStream) -> Connection | None:
-        """TLS, greeting and verdict; None where another connection is kept."""
+        """TLS, greeting and verdict; None if another connection is kept."""
         tls = await self._shake_hands(stream, server_side=True)
         hello = await receive_hello(tls)
         try:
@@ -303,7 +303,7 @@ class Transport:
     def _check_share(self, participant: str) -> None:
         """
         Raises:
-            BusyError: it has as many connections as one participant may.
+            BusyError: the participant has as many connections as it may.
         """
         held = sum(1 for c in self.connections() if c.remote.participant == participant)
         if held >= self._config.limits.per_participant:
@@ -311,7 +311,7 @@ class Transport:
 
     def _is_duplicate(self, link: Link, name: PeerName, instance: bytes) -> bool:
         if link.connection is not None and link.instance == instance:
-            link.connection.probe()  # the dialler may know already that it is dead
+            link.connection.probe()  # the dialler may know already that the old connection is dead
             return True
         return link.greeting.locked() and self._identity.peer_id < name.peer_id
 
@@ -327,7 +327,7 @@ class Transport:
     def _adopt(
         self, stream: trio.abc.Stream, name: PeerName, instance: bytes, *, dialled: bool
     ) -> Connection:
-        """Make this the connection to that peer; one that stood before is closed."""
+        """Make this the connection to that peer; an earlier one is closed."""
         connection = Connection(
             stream,
             Caller(name.participant, name.peer_id, own=self._is_own(name)),
@@ -365,12 +365,13 @@ class Transport:
 
 
 def _next_try(error: MedusaError, wait_s: float) -> str:
-    """Another try is no news to a caller that a member has refused: nothing changes by itself."""
+    """When the next try takes place, in words; empty for a refusal, which another try does not
+    change."""
     return "" if isinstance(error, RefusedError) else f"; next try in {wait_s:.1f} s"
 
 
 def _again(error: MedusaError, more: str = "") -> NoReturn:
-    """Raise a fresh copy: one failure may be told to many callers."""
+    """Raise a fresh copy: many callers may get one failure."""
     raise type(error)(f"{error}{more}")
 
 
@@ -387,12 +388,12 @@ async def open_transport(  # noqa: PLR0917 - each a part of the composition root
     clock: Callable[[], float] = wall_clock,
     memory: Memory | None = None,
 ) -> AsyncIterator[Transport]:
-    """Listen for peers and be ready to dial them, until the block is left.
+    """Listen for peers and be ready to dial them, during the block.
 
     Args:
-        address_of: where a peer may be reached, best first.
+        address_of: the addresses of a peer, best first.
         clock: seconds since the epoch, for certificates.
-        memory: bounds what its connections hold, together with whatever else shares it.
+        memory: the bound on memory that the connections share with all others.
 
     Raises:
         ConflictError: the port is in use.

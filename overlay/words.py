@@ -1,7 +1,7 @@
-"""The statements of a federation's members: each is checked for itself, none is counted yet.
+"""The statements of a federation's members, each checked by itself; `overlay.tally` counts them.
 
-A statement is taken or refused by those that it refers to, in any order of arrival. `overlay.tally`
-finds the statements that count.
+Whether a statement is taken in depends only on the statements that it refers to, in any order of
+arrival.
 """
 
 from __future__ import annotations
@@ -36,18 +36,19 @@ MAX_KIB: Final = 10_000
 """KiB of statements of a federation, each rounded up: bounds what hostile members can make every
 peer store. A list of that many digests fits one message of an exchange.
 
-A member and those below it may have said as much as is still free for all others. So one hostile
-member takes half at most, n of them leave 1/(n+1), and there is always room to revoke them."""
+A member together with those below it may store as much as is still free for all others. So one
+hostile member takes half at most, n of them leave 1/(n+1), and there is always room to revoke them.
+"""
 
 MAX_CHAIN: Final = 32
 """Sponsors between a member and the charter: bounds the walk up."""
 
 MAX_CHANGES: Final = 64
-"""Policy changes that one participant may sign: each that counts has all members counted anew."""
+"""Policy changes that one participant may sign: each one that counts causes a new count."""
 
 
 class EarlyError(UntrustedError, code="early"):
-    """A statement whose member or signer is not known: it may be, later."""
+    """A statement whose member or signer is not known yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,9 @@ class Member:
     """One admission (or the charter).
 
     Attributes:
-        sponsor: digest of the admission of who signed first; None for the founder.
-        policy: digest of the policy that it was admitted under. expires_at: 0: never.
+        sponsor: digest of the first signer's admission; None for the founder.
+        policy: digest of the policy that it was admitted under.
+        expires_at: seconds since the epoch; 0: never.
     """
 
     digest: bytes
@@ -71,7 +73,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class PolicyVersion:
-    """A policy of the charter (number 0) or of a change. kept: admissions that stay good under it.
+    """A policy: the charter's (number 0) or a change's. kept: admissions that stay good under it.
     before, signer: None in the charter's."""
 
     digest: bytes
@@ -85,7 +87,7 @@ class PolicyVersion:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """One signer's statement about a member's end. at: seconds since the epoch."""
+    """One signer's revocation of a member. at: seconds since the epoch."""
 
     kept: frozenset[bytes]
     withdrawn: bool
@@ -103,14 +105,16 @@ class Witness:
 
 @dataclass
 class Words:
-    """
+    """The statements taken in, by kind.
+
     Attributes:
         founder: the charter's digest, which stands for the founder's admission.
-        signers: of an admission or a policy change, by digest: who has signed it, the first first.
-        entries: who witnessed a member's entry, by the statement that says so.
-        endings: who has revoked a member, or withdrawn its invitation.
-        revoked_peers: (member, peer id) and what that peer signed that stays good.
-        left_peers: those of them that left, as their own participant says.
+        signers: by digest of an admission or a policy change: its signers, in order, with times.
+        entries: by digest of an admission: the witnesses of the entry, by digest of their
+            statement.
+        endings: by digest of an admission: its revocations and withdrawals, by signer.
+        revoked_peers: by (member, peer id): the statements of that peer that stay good.
+        left_peers: of those, the peers that left, by their own participant's statement.
     """
 
     federation: str
@@ -130,7 +134,7 @@ class Words:
         self.policies[self.charter_policy.digest] = self.charter_policy
 
     def signer_of(self, body: Statement) -> tuple[Member, x509.Certificate]:
-        """Whose statement it is, and the certificate whose key must have signed it.
+        """The signer of a statement, and the certificate whose key must have signed it.
 
         Raises:
             EarlyError: its signer is not known here. UntrustedError: its certificate is no peer's.
@@ -144,13 +148,13 @@ class Words:
         return signer, signer.certificate
 
     def charge(self, signer: Member, statement: bytes) -> None:
-        """Count a statement against the share of the members that answer for its signer."""
+        """Count a statement against the share of the signer and of all members above it."""
         self._said.update(dict.fromkeys(self.above(signer.digest), _kib(statement)))
 
     def check_room(self, signer: Member, statement: bytes) -> None:
         """
         Raises:
-            BusyError: the signer, or a member above it, has taken its share: see MAX_KIB.
+            BusyError: the signer, or a member above it, has used its share: see MAX_KIB.
         """
         cost = _kib(statement)
         free = MAX_KIB - self._said[self.founder.digest]
@@ -170,7 +174,7 @@ class Words:
         return frozenset(found)
 
     def behind(self, digest: bytes) -> set[bytes]:
-        """Digests of the admissions and policies that this admission or policy hangs on."""
+        """Digests of the admissions and policies on which this admission or policy depends."""
         found = set(self.signers.get(digest, ()))
         found.update(witness.member for witness in self.entries.get(digest, {}).values())
         if (member := self.members.get(digest)) is not None:
@@ -180,7 +184,8 @@ class Words:
         return found
 
     def signed_by(self, signer: bytes) -> list[bytes]:
-        """Digests of all that hangs on this member's word."""
+        """Digests of the admissions and policy changes that this member signed, and of the
+        admissions whose entry its peers witnessed."""
         signed = [subject for subject, signers in self.signers.items() if signer in signers]
         met = [
             member
@@ -190,7 +195,7 @@ class Words:
         return list(dict.fromkeys((*signed, *met)))
 
     def witnessed_by(self, peer: PeerName) -> list[bytes]:
-        """Digests of the admissions that this peer saw taken up."""
+        """Digests of the admissions whose entry this peer witnessed."""
         return [
             member
             for member, witnesses in self.entries.items()
@@ -221,10 +226,10 @@ class Words:
         """The participants of these admissions."""
         return frozenset(self.members[digest].participant for digest in digests)
 
-    # -- what is taken in
+    # -- taking in
 
     def open_admission(self, digest: bytes, body: Admission, sponsor: Member) -> Member:
-        """The member that it would make.
+        """The member that the admission would make.
 
         Raises:
             UntrustedError: the policy does not let this sponsor sign it, or its root is wrong.
@@ -261,7 +266,8 @@ class Words:
     def add_approval(self, body: Approval, signer: Member) -> str:
         """
         Raises:
-            EarlyError: what it approves is not known. UntrustedError: it is not the signer's to.
+            EarlyError: the approved statement is not known.
+            UntrustedError: the signer may not approve it.
             ConflictError: the signer has signed it already.
         """
         _check_times(body.approved_at)
@@ -288,14 +294,15 @@ class Words:
     ) -> str:
         """
         Raises:
-            EarlyError: the member is not known. UntrustedError: too late, or nobody's to say.
+            EarlyError: the member is not known.
+            UntrustedError: the entry is too late, or the witness may not confirm it.
         """
         member = self.member(body.member)
         _check_times(body.entered_at)
         if not member.expires_at or body.entered_at > member.expires_at:
             raise UntrustedError(f"the invitation of {member.participant} had ended by then")
         peer_id = check_issued(certificate, witness.certificate).peer_id
-        # several may say so at a time: all words stay, or two peers' sets would never agree
+        # several witnesses may do so concurrently: all are kept, so that all peers' sets agree
         entries = self.entries.setdefault(member.digest, {})
         entries[digest] = Witness(witness.digest, peer_id, body.entered_at)
         return f"let in {member.participant}, met by {witness.participant}"
@@ -304,7 +311,7 @@ class Words:
         """
         Raises:
             EarlyError: the policy before is not known.
-            UntrustedError: not the signer's to change. DecodeError, InvalidInputError: no policy.
+            UntrustedError: the signer may not change it. DecodeError, InvalidInputError: no policy.
         """
         before = self.policy(body.before)
         _check_times(body.changed_at)
@@ -329,10 +336,10 @@ class Words:
         return f"took the signature of {signer.participant} for the admission policy {policy}"
 
     def add_revocation(self, body: Revocation, signer: Member) -> Member:
-        """Gives the member that it is about.
+        """Take in a revocation; returns its member.
 
         Raises:
-            EarlyError: the member is not known. UntrustedError: not the signer's to revoke.
+            EarlyError: the member is not known. UntrustedError: the signer may not revoke it.
             ConflictError: it says nothing new.
         """
         member = self.member(body.member)

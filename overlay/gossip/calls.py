@@ -24,19 +24,19 @@ from overlay.streams import Buffer
 from overlay.transport import Transport
 
 SYNC_S: Final = 10.0
-"""Seconds a push-pull may take: dialling included, over a slow line."""
+"""Seconds for a push-pull, including dialling over a slow line."""
 
 LEARNT_AT_ONCE: Final = 32
-"""Claims or digests of a push-pull that are looked at before others have their turn: some
-milliseconds, where each is news."""
+"""Claims or digests of a push-pull that are processed before other tasks have their turn: some
+milliseconds, if each is news."""
 
 MAX_REACHING: Final = 16
-"""Peers tried over the stream at once."""
+"""Peers probed over the stream at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """The parts of a peer's overlay that gossip goes over, and where it notes what happens."""
+    """The parts of a peer's overlay that gossip uses, and its events."""
 
     peers: PeerTable
     transport: Transport
@@ -53,7 +53,7 @@ class Calls:
         """
         Args:
             reach_s: seconds for an answer over the stream.
-            handle: passes an event to the detector, and carries out what follows.
+            handle: passes an event to the detector, and carries out its effects.
         """
         self._detector = detector
         self._lines = lines
@@ -63,7 +63,7 @@ class Calls:
         self._learning = Locks()
 
     def register(self, service: Service) -> None:
-        """Serve pings and push-pulls to peers, and to nobody else."""
+        """Serve pings and push-pulls to peers only."""
         service.unary(PING_METHOD, Knock, self._on_knock)
         service.unary(SYNC_METHOD, State, self._on_state, limit=2 * MAX_STATE)
 
@@ -76,8 +76,8 @@ class Calls:
         return self._detector.state()
 
     async def _learn(self, peer: PeerId, state: State) -> None:
-        """Take in what another peer holds, a few signatures at a time: others have their turn in
-        between, its own further states come after.
+        """Take in another peer's state, a few signatures at a time. Other tasks have their turn in
+        between; further states of the same peer come after.
 
         Raises:
             DecodeError: it is larger than a peer sends.
@@ -95,7 +95,7 @@ class Calls:
                 await trio.lowlevel.checkpoint()
 
     async def sync(self, peer: PeerId) -> None:
-        """A push-pull with that peer, if it answers."""
+        """Do a push-pull with that peer; a peer that does not answer is ignored."""
         with trio.move_on_after(SYNC_S):
             try:
                 connection = await self._lines.transport.connection(peer)
@@ -104,17 +104,18 @@ class Calls:
                 )
                 await self._learn(peer, state)
             except MedusaError:
-                pass  # probes will find out what is wrong with it; the next time is another's turn
+                pass  # probes will find the reason, and the next push-pull is with another peer
 
     def may_reach(self, peer: PeerId) -> bool:
-        """Whether to try that peer over the stream now; if so, `reach` is to follow."""
+        """Whether to probe that peer over the stream now; if so, the caller must call `reach`."""
         if len(self._reaching) >= MAX_REACHING or peer in self._reaching:
             return False
         self._reaching.add(peer)
         return True
 
     async def reach(self, peer: PeerId, number: int) -> None:
-        """Over the stream, and if it cannot be reached, ask its machine whether it is gone."""
+        """Probe the peer over the stream. If it cannot be reached, find out whether its port
+        refuses connections."""
         try:
             with trio.move_on_after(self._reach_s):
                 try:
@@ -132,8 +133,8 @@ class Calls:
 
 
 async def _refuses_all(addresses: Sequence[Address]) -> bool:
-    """Whether connections to all of its addresses are refused: its machine's kernel says that the
-    peer is gone. No address says nothing."""
+    """Whether all of a peer's addresses refuse connections: then its machine's kernel says that the
+    peer is gone. False without addresses."""
     for address in addresses:
         try:
             stream = await dial_tcp(address)
@@ -147,7 +148,7 @@ async def _refuses_all(addresses: Sequence[Address]) -> bool:
 
 
 def _refused(error: BaseException | None) -> bool:
-    """Whether connections were refused, nothing else: the kernel's word is the innermost cause."""
+    """Whether the innermost cause is a refused connection, which is the kernel's answer."""
     while error is not None:
         if isinstance(error, BaseExceptionGroup):
             return all(_refused(part) for part in error.exceptions)

@@ -1,7 +1,7 @@
-"""Signed claims: one peer's word on itself or on another, passed on as it is.
+"""Signed claims: one peer's statement about its own health or another's, passed on unchanged.
 
-A claim is a fixed layout of big-endian fields and 64 bytes of signature, so there is one encoding
-of each:
+A claim is a fixed layout of big-endian fields and 64 bytes of signature, so each claim has one
+encoding:
 
     alive, left      kind u8, subject (20), incarnation u64
     suspect, dead    kind u8, subject (20), incarnation u64, author (20)
@@ -24,10 +24,11 @@ from overlay.signing import sign, verify
 CLAIM_DOMAIN: Final = "medusa gossip claim"
 
 SIGNATURE_BYTES: Final = 64
-"""Of Ed25519; a simulation's cheaper signatures have the same length."""
+"""Bytes of an Ed25519 signature; a simulation's cheaper signatures have the same length."""
 
 MAX_INCARNATION: Final = 2**62
-"""That a claim can carry. What is believed is far less: see `Members.latest`."""
+"""The greatest incarnation that a claim can encode. Peers believe far less: see
+`Members.latest`."""
 
 _OWN: Final = Layout("!B20sQ")
 _OTHERS: Final = Layout("!B20sQ20s")
@@ -47,12 +48,12 @@ class Keys(Protocol):
         ...
 
     def verify(self, author: PeerId, domain: str, payload: bytes, signature: bytes) -> bool:
-        """Whether the peer `author`, being in good standing, signed that."""
+        """Whether the peer `author` signed the payload and is in good standing."""
         ...
 
 
 class Word(IntEnum):
-    """What a claim says. Only the subject itself can say that it is alive, or has left."""
+    """The kinds of claim. Only the subject itself can claim that it is alive, or has left."""
 
     ALIVE = 1
     SUSPECT = 2
@@ -61,11 +62,12 @@ class Word(IntEnum):
 
 
 class Claim(Struct, frozen=True):
-    """A claim taken apart; its signature not yet verified.
+    """A decoded claim, whose signature is not yet verified.
 
     Attributes:
-        incarnation: of the subject: a claim says nothing on later ones.
-        author: who signed it. data: as it travels.
+        incarnation: of the subject: the claim does not concern later ones.
+        author: the signer.
+        data: the encoded claim.
     """
 
     word: Word
@@ -80,7 +82,7 @@ _OTHERS_WORDS: Final = {int(Word.SUSPECT): Word.SUSPECT, int(Word.DEAD): Word.DE
 
 
 def make_claim(keys: Keys, me: PeerId, word: Word, subject: PeerId, incarnation: int) -> Claim:
-    """Our own word."""
+    """Sign a claim of our own."""
     assert (subject == me) == (word in _OWN_WORDS.values())
     assert len(subject) == len(me) == PEER_ID_BYTES
     if subject == me:
@@ -94,7 +96,7 @@ def make_claim(keys: Keys, me: PeerId, word: Word, subject: PeerId, incarnation:
 def read_claim(data: bytes) -> Claim:
     """
     Raises:
-        DecodeError: no claim; nothing else, whatever the bytes.
+        DecodeError: no claim. No bytes raise another error.
     """
     if len(data) == OTHERS_BYTES:
         kind, subject, incarnation, author = _OTHERS.unpack_from(data)
@@ -112,24 +114,24 @@ def read_claim(data: bytes) -> Claim:
 
 
 def is_signed(claim: Claim, keys: Keys) -> bool:
-    """Whether its author signed it."""
+    """Whether the claim's author signed it."""
     payload, signature = claim.data[:-SIGNATURE_BYTES], claim.data[-SIGNATURE_BYTES:]
     return keys.verify(claim.author, CLAIM_DOMAIN, payload, signature)
 
 
 RESERVE: Final = 1000
-"""Incarnations written down ahead: one write to disk per thousand refutations."""
+"""Incarnations reserved on disk ahead of use: one write for a thousand refutations."""
 
 
 class Standing:
-    """Our own incarnation and our signed word for it.
+    """This peer's own incarnation and its signed claim about itself.
 
     Attributes:
-        claim: the latest of ours.
+        claim: the latest claim.
     """
 
     def __init__(self, me: PeerId, keys: Keys, incarnation: int, reserved: int) -> None:
-        """reserved: incarnations up to this one are written down."""
+        """reserved: the highest incarnation reserved on disk."""
         self._me = me
         self._keys = keys
         self._reserved = reserved
@@ -144,7 +146,7 @@ class Standing:
         return self.claim.word is Word.LEFT
 
     def outdo(self, incarnation: int) -> list[Persist]:
-        """Say that we are alive, in an incarnation above that one; write it down first."""
+        """Claim to be alive in an incarnation above that one; effects reserve it on disk first."""
         ours = min(max(incarnation, self.incarnation) + 1, MAX_INCARNATION)
         if ours > self._reserved:
             return [self.begin(ours)]
@@ -152,8 +154,8 @@ class Standing:
         return []
 
     def begin(self, incarnation: int) -> Persist:
-        """Say that we are alive, in that incarnation whatever was said before; write it down
-        first."""
+        """Claim to be alive in that incarnation, even if it is lower than before; the effect
+        reserves it on disk first."""
         self._say_alive(incarnation)
         self._reserved = min(incarnation + RESERVE, MAX_INCARNATION)
         return Persist(self._reserved)
@@ -162,12 +164,12 @@ class Standing:
         self.claim = make_claim(self._keys, self._me, Word.ALIVE, self._me, incarnation)
 
     def leave(self) -> None:
-        """Say that we stop."""
+        """Claim that this peer leaves."""
         self.claim = make_claim(self._keys, self._me, Word.LEFT, self._me, self.incarnation)
 
 
 class PeerKeys:
-    """Ed25519, for this federation only; see `overlay.gossip.claims.Keys`."""
+    """Ed25519 signatures that hold for this federation only; see `Keys`."""
 
     def __init__(self, peers: PeerTable) -> None:
         self._peers = peers

@@ -1,4 +1,4 @@
-"""How fast a failure is noticed against what that costs: memberlist's parameters and formulas."""
+"""Parameters of the failure detector, with memberlist's formulas: speed against network load."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from enum import StrEnum
 from typing import Final
 
 AWARENESS_MAX: Final = 8
-"""Lifeguard's local health score is at most this: waits are at most nine times as long."""
+"""The greatest Lifeguard local health score: waits are at most nine times as long."""
 
 QUORUM: Final = 2
-"""Distinct participants whose word makes a peer dead at once for those who did not find out
-themselves: one hostile participant, with however many peers, is never enough."""
+"""Distinct participants whose claims together declare a peer dead for peers that have not probed it
+themselves. One hostile participant, with however many peers, is never enough."""
 
 PUSH_PULL_SCALE: Final = 32
-"""Peers above which push-pulls become rarer: the logarithm keeps their load on the network level
-while the federation grows."""
+"""Number of peers above which push-pulls become rarer: the interval grows with the logarithm, so
+that the network's load stays level as the federation grows."""
 
 
 class Preset(StrEnum):
-    """How fast rumours travel against what they cost: by the network between the peers."""
+    """How fast news spreads, and at which cost: one preset for each kind of network."""
 
     LOCAL = "local"
     LAN = "lan"
@@ -28,7 +28,7 @@ class Preset(StrEnum):
 
     @property
     def interval_s(self) -> float:
-        """Seconds between exchanges when nothing is new."""
+        """Seconds between push-pulls of the membership when nothing is new."""
         return {Preset.LOCAL: 0.5, Preset.LAN: 5.0, Preset.WAN: 30.0}[self]
 
 
@@ -39,16 +39,17 @@ class GossipConfig:
         probe_interval_s: between the starts of two probes; one peer is probed at a time.
         probe_timeout_s: until a direct ping counts as lost; about the 99th percentile of the
             round-trip time.
-        indirect_checks: peers asked to ping it for us then.
+        indirect_checks: number of peers asked to ping it for us then.
         suspicion_mult: shortest suspicion, in probe intervals, times log10 of the peers.
-        suspicion_max_mult: longest suspicion (nobody confirms it), in shortest ones.
+        suspicion_max_mult: longest suspicion (without confirmation), in shortest ones.
         gossip_interval_s, gossip_fanout: between two rounds of gossip, and peers told in each.
-        gossip_to_dead_s: how long a dead peer is told what is said of it, so that it may refute.
+        gossip_to_dead_s: how long a dead peer gets the claims about itself, so that it can refute
+            them.
         retransmit_mult: how often a claim is passed on, times log10 of the peers.
-        push_pull_interval_s: between two exchanges of everything with a random peer; as often,
-            one dead peer is pinged, which is how the halves of a partition find each other again.
-        gone_s: how long a peer is suspected that does not answer and whose machine says that
-            nobody listens there any more. That is no slow process, so no slack is needed.
+        push_pull_interval_s: between two push-pulls with a random peer. As often, one dead peer is
+            pinged: so the halves of a partition find each other again.
+        gone_s: suspicion of a silent peer whose machine refuses connections to its port. Such a
+            peer is not merely slow, so no slack is needed.
     """
 
     probe_interval_s: float
@@ -78,13 +79,13 @@ class GossipConfig:
         return PRESETS[preset]
 
     def suspicion_s(self, peers: int) -> tuple[float, float]:
-        """Shortest and longest suspicion among so many peers that live."""
+        """Shortest and longest suspicion in seconds, if so many peers live."""
         shortest = self.suspicion_mult * max(1.0, math.log10(max(1, peers))) * self.probe_interval_s
         return shortest, shortest * self.suspicion_max_mult
 
     def confirmations(self, voices: int) -> int:
         """Independent confirmations that shorten a suspicion to its shortest, if so many voices
-        (that of the suspect included) could be heard; 0: it is the shortest from the start."""
+        (the suspect's included) could be heard. 0: it is the shortest from the start."""
         wanted = self.suspicion_mult - 2
         return wanted if 0 < wanted <= voices - 2 else 0
 
@@ -93,7 +94,7 @@ class GossipConfig:
         return self.retransmit_mult * math.ceil(math.log10(peers + 1))
 
     def push_pull_s(self, peers: int) -> float:
-        """Between two push-pulls of one peer."""
+        """Seconds between two push-pulls of one peer."""
         if peers <= PUSH_PULL_SCALE:
             return self.push_pull_interval_s
         scale = math.ceil(math.log2(peers) - math.log2(PUSH_PULL_SCALE)) + 1
@@ -101,12 +102,11 @@ class GossipConfig:
 
 
 PRESETS: Final = {
-    # Peers on one machine, for the testnet: not memberlist's. A round trip takes under a
-    # millisecond, so 0.1 s without an answer means a busy process or a dead one. A killed process
-    # is told from a busy one by its connections, which the kernel breaks, and its port, which it
-    # refuses: that takes probe_timeout_s + gone_s, 0.3 s. Without that evidence (a stopped or
-    # starved process) suspicion lasts 1 s to 4 s, because on two cores with a few JVMs a peer may
-    # well not run for some hundred milliseconds.
+    # Peers on one machine, for the testnet; not memberlist's. A round trip takes under a
+    # millisecond, so 0.1 s without an answer means a busy process or a dead one. The kernel breaks
+    # a killed process's connections and its port refuses: detecting that takes probe_timeout_s +
+    # gone_s, 0.3 s. Without that evidence (a stopped or starved process) suspicion lasts 1 s to 4
+    # s: on two cores with a few JVMs a peer may not run for some hundred milliseconds.
     Preset.LOCAL: GossipConfig(
         probe_interval_s=0.2,
         probe_timeout_s=0.1,
@@ -154,8 +154,8 @@ PRESETS: Final = {
 def suspicion_timeout(shortest: float, longest: float, wanted: int, confirmed: int) -> float:
     """Seconds from its start until a suspicion counts as proven (Lifeguard, 4.2: dogpile).
 
-    It falls with the logarithm of those who confirm it independently, so that the
-    first confirmations count most: max - ln(c + 1) / ln(k + 1) * (max - min).
+    The time falls with the logarithm of the independent confirmations, so that the first
+    confirmations count most: max - ln(c + 1) / ln(k + 1) * (max - min).
 
     Args:
         wanted: the confirmations k that shorten it to `shortest`; 0: no others can be expected.

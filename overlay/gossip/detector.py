@@ -1,8 +1,8 @@
 """The failure detector of one peer: SWIM with Lifeguard over signed claims. Sans-IO.
 
 SWIM: Das, Gupta, Motivala, DSN 2002. Lifeguard: Dadgar, Phillips, Currey, arXiv 1707.00788. The
-parameters and formulas are memberlist's (`config`); what differs because peers distrust each other
-is in `verdicts`.
+parameters and formulas are memberlist's (`config`). `verdicts` has the differences, which are due
+to peers that distrust each other.
 """
 
 from __future__ import annotations
@@ -41,24 +41,25 @@ from overlay.gossip.verdicts import Verdicts
 from overlay.names import PeerId
 
 LATE: Final = 0.5
-"""Of the probe timeout: a tick that late means that we did not run, and missed answers."""
+"""Part of the probe timeout: a tick later than this means that this process did not run, and missed
+answers."""
 
 FAREWELLS: Final = 16
-"""Peers told directly that we leave: the others hear it from them."""
+"""Peers told directly that this peer leaves; they tell the others."""
 
 MAX_REMOVED: Final = 1024
-"""Peers remembered as no members any more, some 20 bytes each."""
+"""Removed peers remembered, some 20 bytes each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """How a detector begins.
+    """The initial state of a detector.
 
     Attributes:
         now: monotonic seconds, the same clock as in `Detector.handle`.
-        incarnation: higher than any before, and written down.
-        reserved: incarnations up to this one are written down as well, for refutations.
-        announce: gossip that we are alive. False: everybody starts together (simulations).
+        incarnation: higher than any before, and reserved on disk.
+        reserved: the highest incarnation reserved on disk, for refutations.
+        announce: gossip that this peer is alive. False: all peers start together (simulations).
     """
 
     now: float
@@ -68,11 +69,12 @@ class Start:
 
 
 class Detector:
-    """One peer's opinion of all others.
+    """One peer's view of the health of all others: events in, effects out.
 
     Attributes:
-        counters: what it did, and what it dropped.
-        members: what it knows beyond the roster. awareness: how well it feels itself.
+        counters: what the detector did and dropped, in numbers.
+        members: state of peers beyond the roster.
+        awareness: the local health score.
     """
 
     def __init__(
@@ -89,8 +91,8 @@ class Detector:
         """
         Args:
             me: our peer id, in the roster.
-            roster: who is a member; the caller keeps it (and may share it between detectors), and
-                tells of changes with Joined / Removed.
+            roster: the members; the caller keeps it (and may share it between detectors), and
+                reports changes with Joined / Removed.
             latest: see `Members`.
         """
         self._me = me
@@ -156,17 +158,17 @@ class Detector:
             self._verdicts.announce(start.now)
         self._plan_gossip(start.now)
 
-    # -- what others may ask
+    # -- queries
 
     def health(self, peer: PeerId) -> Health:
-        """What we believe; peers not heard of are ALIVE."""
+        """The believed health of a peer; unknown peers are ALIVE."""
         if peer in self._removed or (peer == self._me and self._standing.left):
             return Health.LEFT
         return self.members.health(peer)
 
     @property
     def incarnation(self) -> int:
-        """Our own."""
+        """This peer's own incarnation."""
         return self._standing.incarnation
 
     @property
@@ -176,11 +178,11 @@ class Detector:
 
     @property
     def waiting(self) -> int:
-        """Claims that still have to be passed on."""
+        """Number of claims that still have to be passed on."""
         return len(self._verdicts.broadcasts)
 
     def state(self) -> State:
-        """Our half of a push-pull: what we hold against the roster, and digests."""
+        """Our half of a push-pull: claims that differ from the roster, and digests."""
         claims, room = [self._standing.claim.data], MAX_STATE // 2
         noted = list(self.members.noted())
         for place in range(len(noted)):
@@ -188,27 +190,27 @@ class Detector:
             held = self._verdicts.held_on(member)
             room -= sum(PER_ITEM + len(data) for data in held)
             if room < 0:
-                self._cursor += place  # it comes first next time
+                self._cursor += place  # the rest comes first next time
                 break
             if peer != self._me:
                 claims += held
         return State(tuple(claims), self._digests.latest(MAX_STATE // 2))
 
     def next_due(self) -> float:
-        """When to send Tick next (seconds, the clock of `now`); infinity: never again."""
+        """When to send the next Tick (seconds, the clock of `now`); infinity: never."""
         if self._standing.left:
             return float("inf")
         return min(
             self._cycle.next_due(), self._suspicions.next_due(), self._gossip_at, self._sync_at
         )
 
-    # -- what happens
+    # -- events
 
     def handle(self, event: Event, now: float) -> list[Effect]:
-        """What to do, in this order (a Persist comes before the Send that depends on it).
+        """The effects of an event, in order (a Persist comes before the Send that depends on it).
 
         Raises:
-            InvalidInputError: a digest to publish is too long; nothing else, whatever arrives.
+            InvalidInputError: a digest to publish is too long. No received bytes raise an error.
         """
         if self._standing.left:
             return []
@@ -222,7 +224,7 @@ class Detector:
         return effects
 
     def _plan_gossip(self, now: float) -> None:
-        """Gossip rounds take place only while there is something to pass on."""
+        """Schedule gossip rounds only while claims wait to be passed on."""
         if not self._verdicts.broadcasts:
             self._gossip_at = float("inf")
         elif self._gossip_at == float("inf"):
@@ -256,8 +258,8 @@ class Detector:
         return self._learn(event.state.claims, event.state.digests, now)
 
     def _learn(self, claims: Iterable[bytes], digests: Iterable[bytes], now: float) -> list[Effect]:
-        """Whoever passes on one thing that its author has not signed is not listened to: an honest
-        peer verifies first."""
+        """Take in claims and digests, up to the first that its author has not signed: an honest
+        peer verifies before it passes on, so the rest of the message is dropped."""
         effects: list[Effect] = []
         forged = self.counters.forged
         for claim in claims:
@@ -290,8 +292,10 @@ class Detector:
         return effects
 
     def _notice_lateness(self, now: float) -> None:
-        """After a time in which we did not run, answers may be waiting to be read: nobody is judged
-        for one probe timeout. Not twice in a row, or a peer that is always late would see nothing.
+        """Judge no peer for one probe timeout after a time in which this process did not run:
+        answers may be waiting to be read.
+
+        Not twice in a row: a peer that is always late would otherwise detect nothing.
         """
         timeout = self._config.probe_timeout_s
         if now - self.next_due() <= LATE * timeout:
@@ -305,7 +309,7 @@ class Detector:
     def _on_suspicion_over(self, peer: PeerId, now: float) -> list[Effect]:
         if self._verdicts.may_kill(peer):
             return self._verdicts.kill(peer, now)
-        # others say so; see for ourselves, and look at it again then
+        # only others accuse it: probe the peer, and judge again after that
         config = self._config
         wait = self.awareness.scale(config.probe_interval_s) + config.probe_timeout_s
         self._verdicts.postpone(peer, now + wait)
@@ -336,9 +340,11 @@ class Detector:
         return [self._packing.send(peer, Kind.GOSSIP) for peer in chosen]
 
     def _sync(self, now: float) -> list[Effect]:
-        """A push-pull with one that lives, and a knock at those that are gone: they may be back.
+        """Push-pull with one living peer, and ping one dead peer and one that left: they may be
+        back.
 
-        Also at one that left: two that each believe it of the other would never speak again.
+        Peers that left are pinged too: two peers that each believe that the other left would
+        otherwise never talk again.
         """
         effects: list[Effect] = [
             self._cycle.knock(gone) for gone in self.members.gone_ones(self._rng)

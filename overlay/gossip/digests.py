@@ -1,4 +1,4 @@
-"""What rides on packets: news, each item so many times, and digests, in which each peer speaks of
+"""Items that ride on gossip packets: claims to pass on, and digests, a peer's statements about
 itself."""
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from overlay.gossip.messages import PER_ITEM
 from overlay.names import PeerId
 
 MAX_ITEMS: Final = 4096
-"""Items waiting, some 0.5 MB: news beyond that is lost here, and found by push-pull."""
+"""Items waiting, some 0.5 MB. Further news is dropped here; push-pull carries it."""
 
 MAX_LOOKS: Final = 32
-"""Items looked at for a packet: those that do not fit must not make each packet scan them all."""
+"""Items tried for one packet: items that do not fit must not make each packet scan them all."""
 
 K = TypeVar("K")
 
 
 class Broadcasts(Generic[K]):
-    """Items under keys; a newer item of a key takes the older one's place. Costs nothing per item
-    that is not sent."""
+    """Items under keys, each sent a limited number of times; a newer item of a key replaces the
+    older one. An item that is not sent costs nothing."""
 
     def __init__(self, limit: Callable[[], int]) -> None:
-        """limit: how often an item is sent, asked anew each time."""
+        """limit: how often an item is sent, asked again each time."""
         self._limit = limit
         self._sent: dict[K, int] = {}
         self._levels: list[dict[K, bytes]] = [{}]
@@ -36,7 +36,7 @@ class Broadcasts(Generic[K]):
         return len(self._sent)
 
     def put(self, key: K, item: bytes) -> None:
-        """Send this, from now on and as if it were new."""
+        """Send this item, counted as new."""
         self.drop(key)
         if len(self._sent) >= MAX_ITEMS:
             self._drop_most_sent()
@@ -44,7 +44,7 @@ class Broadcasts(Generic[K]):
         self._levels[0][key] = item
 
     def drop(self, key: K) -> None:
-        """Do not send that any more."""
+        """Stop sending the item of that key."""
         times = self._sent.pop(key, None)
         if times is not None:
             del self._levels[times][key]
@@ -58,7 +58,7 @@ class Broadcasts(Generic[K]):
         moved: list[tuple[K, bytes, int]] = []
         looks = 0
         for times, level in enumerate(self._levels):
-            for key in reversed(level):  # the newest of those sent equally often
+            for key in reversed(level):  # of the items sent equally often, the newest first
                 item = level[key]
                 looks += 1
                 if len(item) + PER_ITEM <= room:
@@ -84,22 +84,22 @@ class Broadcasts(Generic[K]):
 
 
 MAX_DIGEST: Final = 512
-"""Bytes of a digest's content (memberlist's for a node's metadata): ours and one more of the
-largest fit in each packet."""
+"""Bytes of a digest's content (memberlist's limit for a node's metadata): our own and one other of
+the largest fit in each packet."""
 
 DIGEST_DOMAIN: Final = "medusa gossip digest"
 
 _HEAD: Final = Layout("!20sQQ")
-"""Author, its incarnation, and a version that counts within it."""
+"""Author, its incarnation, and a version that counts within the incarnation."""
 
 MAX_BYTES: Final = _HEAD.size + MAX_DIGEST + SIGNATURE_BYTES
 
 
 def read_head(data: bytes) -> tuple[PeerId, int, int]:
-    """(author, incarnation, version); the signature not yet verified.
+    """(author, incarnation, version) of a digest; the signature is not yet verified.
 
     Raises:
-        DecodeError: no digest; nothing else, whatever the bytes.
+        DecodeError: no digest. No bytes raise another error.
     """
     if not _HEAD.size + SIGNATURE_BYTES <= len(data) <= MAX_BYTES:
         raise DecodeError(f"gossip digest: of {len(data)} bytes")
@@ -110,7 +110,7 @@ def read_head(data: bytes) -> tuple[PeerId, int, int]:
 
 
 class Digests:
-    """The newest of each member, ours included."""
+    """The newest digest of each member, this peer's included."""
 
     def __init__(
         self,
@@ -125,8 +125,8 @@ class Digests:
     ) -> None:
         """
         Args:
-            gap_s: seconds after which an author's next digest is passed on as well: who publishes
-                more often must not crowd the others out.
+            gap_s: seconds after which an author's next digest is passed on as well: an author that
+                publishes more often must not crowd the others out.
             latest: the greatest incarnation that can be believed now; see `Members`.
         """
         self._me = me
@@ -143,14 +143,14 @@ class Digests:
         self.contents: dict[PeerId, bytes] = {}
 
     def publish(self, content: bytes, incarnation: int) -> None:
-        """From now on this is ours.
+        """Replace our own digest.
 
         Raises:
             InvalidInputError: it is over `MAX_DIGEST` bytes.
         """
         if len(content) > MAX_DIGEST:
             raise InvalidInputError(f"digest: {len(content)} bytes, at most {MAX_DIGEST} fit")
-        if self._incarnation <= self._latest():  # else it is of a clock that was ahead
+        if self._incarnation <= self._latest():  # otherwise it comes from a clock that was ahead
             incarnation = max(incarnation, self._incarnation)
         self._incarnation = incarnation
         self._version += 1
@@ -159,7 +159,8 @@ class Digests:
         self._keep(self._me, (self._incarnation, self._version), data)
 
     def receive(self, data: bytes, now: float) -> PeerId | None:
-        """Take in a digest if it is news: whose it is, then. Nothing in it makes this raise."""
+        """Take in a digest. Returns its author if it is news, else None; no content makes this
+        raise."""
         if data == self._signed.get(PeerId(data[: len(self._me)])):
             return None
         try:
@@ -180,7 +181,7 @@ class Digests:
         if not self._keys.verify(author, DIGEST_DOMAIN, payload, signature):
             self._counters.forged += 1
             return None
-        if author == self._me:  # made with our key: our next one is beyond it
+        if author == self._me:  # made with our key by another process: our next one outdoes it
             self._incarnation = version[0] + 1
             if self._me in self.contents:
                 self.publish(self.contents[self._me], self._incarnation)
@@ -193,7 +194,7 @@ class Digests:
         return author
 
     def take(self, room: int) -> list[bytes]:
-        """Digests for a packet with so much room: ours first, then others' freshest."""
+        """Digests for a packet with so much room: our own first, then the freshest of others."""
         taken: list[bytes] = []
         ours = self._signed.get(self._me)
         if ours is not None and len(ours) + PER_ITEM <= room:
@@ -204,12 +205,12 @@ class Digests:
 
     @property
     def own_size(self) -> int:
-        """Bytes to keep free in a packet for ours."""
+        """Bytes to reserve in a packet for our own digest."""
         ours = self._signed.get(self._me)
         return len(ours) + PER_ITEM if ours is not None else 0
 
     def latest(self, room: int) -> tuple[bytes, ...]:
-        """The freshest of all, as many as fit, for a push-pull."""
+        """The freshest digests, as many as fit, for a push-pull."""
         taken: list[bytes] = []
         for data in reversed(self._signed.values()):
             room -= len(data) + PER_ITEM

@@ -1,4 +1,5 @@
-"""The detector at work: over the peer's UDP socket and its connections, beside its peer table."""
+"""The failure detector at work: it uses the peer's UDP socket, its connections and its peer
+table."""
 
 from __future__ import annotations
 
@@ -49,17 +50,17 @@ from overlay.rpc import Service
 from overlay.transport import Transport
 
 ROSTER_GAP_S: Final = 0.05
-"""Seconds between two readings of the peer table: a crowd that joins is read in once, not once a
-peer."""
+"""Seconds between two readings of the peer table: many peers that join together are read in
+once."""
 
 
 class Gossip:
-    """What this peer believes of the health of the others.
+    """The health of the other peers, as this peer believes it.
 
     Attributes:
-        changed: told of (peer id, health) at every change, within the detector's turn. said: told
-            of (peer id, content) at every new digest of another.
-        counters: what the detector did.
+        changed: told of (peer id, health) at every change, within the detector's turn.
+        said: told of (peer id, content) at every new digest of another peer.
+        counters: what the detector did, in numbers.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class Gossip:
 
     @property
     def awareness(self) -> int:
-        """How slow this peer feels itself, 0 (not at all) to 8."""
+        """How slow this peer believes itself to be, 0 (not at all) to 8."""
         return self._detector.awareness.score
 
     @property
@@ -102,11 +103,11 @@ class Gossip:
 
     @property
     def digests(self) -> Mapping[PeerId, bytes]:
-        """The newest digest of each peer, ours included, as it published it."""
+        """The newest digest of each peer, ours included, as its author published it."""
         return self._detector.digests
 
     def health(self, peer_id: PeerId) -> Health:
-        """What we believe of that peer; one that is not known is ALIVE."""
+        """The believed health of that peer; an unknown peer is ALIVE."""
         return self._detector.health(peer_id)
 
     def counts(self) -> dict[Health, int]:
@@ -114,11 +115,11 @@ class Gossip:
         return self._detector.members.counts()
 
     def doubt(self, peer_id: PeerId) -> None:
-        """There is evidence that this peer does not forward: probe it now."""
+        """Probe this peer now: there is evidence that it does not forward."""
         self._handle(Doubt(peer_id))
 
     def publish(self, digest: bytes) -> None:
-        """Say this of ourselves from now on, to all, within some rounds.
+        """Replace this peer's digest; all others get it within some rounds.
 
         Raises:
             InvalidInputError: it is longer than `MAX_DIGEST` bytes.
@@ -130,11 +131,11 @@ class Gossip:
     # -- for the overlay
 
     def roster_changed(self) -> None:
-        """The peer table, or the membership, has changed."""
+        """Read the peer table again: it, or the membership, has changed."""
         self._news.ring()
 
     def begin_anew(self, incarnation: int) -> None:
-        """Our record is of that incarnation from now on, whatever it was before."""
+        """Use that incarnation, of our new record, even if it is lower than before."""
         me = self._lines.peers.identity.peer_id
         participant = self._roster.participant(me)
         self._roster.discard(me)
@@ -142,27 +143,27 @@ class Gossip:
         self._handle(Joined(me))
 
     def register(self, service: Service) -> None:
-        """Serve pings and push-pulls to peers, and to nobody else."""
+        """Serve pings and push-pulls to peers only."""
         self._calls.register(service)
         self._lines.datagrams.on(Channel.GOSSIP, self._on_datagram)
         self._lines.transport.doubted.add(self.doubt)
 
     async def leave(self) -> None:
-        """Tell some peers that we stop; the others hear it from them."""
+        """Tell some peers that this peer leaves; they tell the others."""
         effects = self._detector.handle(Leave(), trio.current_time())
         self._carry_out(effects)
         with trio.CancelScope(shield=True):
-            for _ in range(4 * len(effects)):  # datagrams go out one a turn
+            for _ in range(4 * len(effects)):  # datagrams leave one at each turn
                 await trio.lowlevel.checkpoint()
 
     def close(self) -> None:
-        """Hear and say nothing more."""
+        """Stop hearing and sending gossip."""
         self._closed = True
 
     # -- tasks
 
     async def run(self) -> None:
-        """Keep the detector's time."""
+        """Send the detector its ticks."""
         while True:
             self._rearmed.clear()
             due = self._detector.next_due()
@@ -172,7 +173,7 @@ class Gossip:
                 self._handle(Tick())
 
     async def follow_roster(self) -> None:
-        """Take over who is a member, whenever that changes."""
+        """Read the members again whenever they change."""
         while True:
             await self._news.wait()
             self._news.clear()
@@ -180,7 +181,7 @@ class Gossip:
             await trio.sleep(ROSTER_GAP_S)
 
     def read_roster(self) -> None:
-        """Take over who is a member now."""
+        """Report joined and removed members to the detector."""
         own = self._lines.peers.identity.peer_id
         records = {record.peer_id: record for record in self._lines.peers.all()}
         for peer in self._roster.peers():
@@ -221,8 +222,8 @@ class Gossip:
         try:
             self._store(incarnation)
         except MedusaError as error:
-            # said all the same: unrefuted we would be dead now, and after a restart the clock
-            # still makes an incarnation that is higher
+            # the claim is sent all the same: without the refutation this peer would be dead now,
+            # and after a restart the clock still makes a higher incarnation
             self._lines.events.note("error", f"could not save the incarnation: {error}")
 
     def _send(self, peer: PeerId, payload: bytes) -> None:
@@ -233,13 +234,13 @@ class Gossip:
     def _on_change(self, peer: PeerId, health: Health) -> None:
         record = self._lines.peers.get(peer)
         name = str(record.name) if record is not None else peer.hex()
-        if health is not Health.SUSPECT:  # suspicions come and go, and are counted
+        if health is not Health.SUSPECT:  # suspicions are frequent, and only counted
             said = {Health.LEFT: "has left"}.get(health, f"is {health.value}")
             verb = "found" if health is Health.ALIVE else "lost"
             level: Level = "warning" if health is Health.DEAD else "info"
             self._lines.events.note(level, f"{verb} peer {name}: it {said}")
         if health is Health.DEAD:
-            # whoever reads from it must not wait for a connection that nobody serves
+            # a reader of that peer must not wait for a connection that nobody serves
             self._lines.transport.give_up(peer, "gossip says that it is dead")
         if health is Health.ALIVE:
             self._lines.transport.dial_again(peer)
@@ -264,8 +265,10 @@ async def open_gossip(
     clock: Callable[[], float] = wall_clock,
     rng: random.Random,
 ) -> AsyncIterator[Gossip]:
-    """The detector at work while open. Our own record must be announced. Left in good order, the
-    others hear that we left; left by an exception of the block, they find out.
+    """Run the detector during the block. Our own record must be announced.
+
+    If the block ends in good order, other peers are told that this peer leaves; if it ends by an
+    exception, they detect it.
 
     Raises:
         DecodeError: the file of incarnations in `folder` is damaged.
@@ -314,7 +317,7 @@ async def open_gossip(
 
 
 def _only_cancelled(error: BaseException) -> bool:
-    """Whether the block was told to stop, and did not fail."""
+    """Whether the block was cancelled, and did not fail."""
     if isinstance(error, BaseExceptionGroup):
         return all(_only_cancelled(part) for part in error.exceptions)
     return isinstance(error, trio.Cancelled)

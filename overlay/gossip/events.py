@@ -1,4 +1,4 @@
-"""The detector's boundary: what can happen to it, and what it wants done."""
+"""The detector's events (inputs) and effects (outputs)."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from overlay.names import PeerId
 
 
 class Health(StrEnum):
-    """What this peer believes of another."""
+    """The health of another peer, as this peer believes it."""
 
     ALIVE = "alive"
     SUSPECT = "suspect"
-    """It did not answer somebody; it may yet refute that."""
+    """It did not answer some peer; it may yet refute the suspicion."""
     DEAD = "dead"
     LEFT = "left"
-    """It said that it stops."""
+    """It said that it leaves."""
 
     @property
     def gone(self) -> bool:
-        """Nobody waits for it any more."""
+        """Dead or left: nobody waits for it."""
         return self in {Health.DEAD, Health.LEFT}
 
 
 class Received(Struct, frozen=True):
-    """A datagram of a peer in good standing; the driver has verified who sent it."""
+    """A datagram from a peer in good standing; the driver has verified its sender."""
 
     sender: PeerId
     packet: Packet
 
 
 class Tick(Struct, frozen=True):
-    """It is `next_due()` or later; how much later counts as slowness of our own."""
+    """The time is `next_due()` or later; lateness counts as slowness of this process."""
 
 
 class Doubt(Struct, frozen=True):
     """Evidence that a peer does not forward: a connection to it broke, or its writes stall.
 
     Attributes:
-        gone: its machine says that nobody listens on the peer's port.
+        gone: its machine refuses connections to the peer's port.
     """
 
     peer: PeerId
@@ -63,17 +63,17 @@ class Joined(Struct, frozen=True):
 
 
 class Removed(Struct, frozen=True):
-    """The roster has this peer no more: it was revoked, or its certificate ended."""
+    """The roster no longer has this peer: it was revoked, or its certificate ended."""
 
     peer: PeerId
 
 
 class Leave(Struct, frozen=True):
-    """We stop, in good order."""
+    """This peer leaves, in good order."""
 
 
 class PublishDigest(Struct, frozen=True):
-    """From now on this is what we say of ourselves."""
+    """Replace this peer's digest."""
 
     content: bytes
 
@@ -91,7 +91,7 @@ Event: TypeAlias = (
 
 
 class Persist(Struct, frozen=True):
-    """Write down that incarnations up to this one may have been used, before what follows."""
+    """Reserve incarnations up to this one on disk, before the next effects are carried out."""
 
     incarnation: int
 
@@ -104,23 +104,24 @@ class Send(Struct, frozen=True):
 
 
 class Changed(Struct, frozen=True):
-    """What we believe of a peer has changed."""
+    """The believed health of a peer has changed."""
 
     peer: PeerId
     health: Health
 
 
 class Said(Struct, frozen=True):
-    """A peer says something new of itself: its newest digest."""
+    """A peer published a new digest."""
 
     peer: PeerId
     content: bytes
 
 
 class Reach(Struct, frozen=True):
-    """Try the peer over the stream: `Reached` if it answers, `Doubt(gone=True)` if refused.
+    """Probe the peer over the stream: report `Reached` if it answers, `Doubt(gone=True)` if
+    refused.
 
-    May be ignored: it only helps where datagrams do not pass.
+    The driver may ignore it: it only helps where datagrams do not pass.
     """
 
     peer: PeerId

@@ -1,8 +1,9 @@
-"""The incarnations that this peer may have used, on disk: a restart must come after all of them.
+"""The incarnations that this peer may have used, on disk: a restart must use a higher one.
 
-The clock alone would do until it is set back, the file alone until it is lost (memberlist's #311:
-a node that restarts with a lower incarnation is not believed to be alive). A file from a time when
-the clock was far ahead says nothing: nobody believed those incarnations.
+* The clock alone is enough until somebody sets it back.
+* The file alone is enough until it is lost (memberlist's #311: the others do not believe that a
+  node with a lower incarnation is alive).
+* A number in the file far ahead of the clock is ignored: no peer believed those incarnations.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ MAX_FILE: Final = 64
 
 
 def next_incarnation(folder: Path, clock: int) -> int:
-    """An incarnation above all used before, and not below `clock`, with `RESERVE` more; written.
+    """An incarnation above all used before, and not below `clock`; `RESERVE` more are reserved on
+    disk.
 
     Args:
         clock: microseconds since the epoch.
@@ -38,7 +40,7 @@ def next_incarnation(folder: Path, clock: int) -> int:
 
 
 def load_incarnation(folder: Path) -> int:
-    """The highest that may have been used; 0 if there is no file.
+    """The highest reserved incarnation; 0 if there is no file.
 
     Raises:
         DamagedError: the file is damaged.

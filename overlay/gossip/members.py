@@ -1,4 +1,4 @@
-"""What one peer knows of the others and of itself: who is a member, and in what health."""
+"""One peer's state of the federation: the roster of members, and their health."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ class _Entry:
 
 
 class Roster:
-    """The admitted peers with a known record, oneself included. All methods take O(1).
+    """The admitted peers with a known record, this peer included. All methods but `peers` take
+    O(1).
 
-    Many detectors in one process may share one, so each keeps only what differs from it.
+    Many detectors in one process may share one roster, so each keeps only the differences.
     """
 
     def __init__(self) -> None:
@@ -38,12 +39,12 @@ class Roster:
         return peer in self._entries
 
     def __getitem__(self, index: int) -> PeerId:
-        """The peer at that place; removing one moves the last into its place."""
+        """The peer at that place. Removing a peer moves the last one into its place."""
         return self._peers[index]
 
     @property
     def participants(self) -> int:
-        """Distinct owners."""
+        """Number of distinct participants."""
         return len(self._sizes)
 
     def size_of(self, participant: str) -> int:
@@ -51,17 +52,17 @@ class Roster:
         return self._sizes.get(participant, 0)
 
     def participant(self, peer: PeerId) -> str:
-        """Its owner; "" if the peer is unknown."""
+        """The peer's participant; "" if the peer is unknown."""
         entry = self._entries.get(peer)
         return entry.participant if entry is not None else ""
 
     def incarnation(self, peer: PeerId) -> int:
-        """The latest that the peer itself signed into its record; 0 if it is unknown."""
+        """The latest incarnation that the peer signed in its record; 0 if the peer is unknown."""
         entry = self._entries.get(peer)
         return entry.incarnation if entry is not None else 0
 
     def add(self, peer: PeerId, participant: str, incarnation: int = 0) -> bool:
-        """Whether that was news: a new peer, or a newer incarnation."""
+        """Add a peer or a newer incarnation of it; whether that was news."""
         entry = self._entries.get(peer)
         if entry is not None:
             news = incarnation > entry.incarnation
@@ -73,7 +74,7 @@ class Roster:
         return True
 
     def discard(self, peer: PeerId) -> bool:
-        """Whether it was a member."""
+        """Remove a peer; whether it was a member."""
         entry = self._entries.pop(peer, None)
         if entry is None:
             return False
@@ -87,15 +88,15 @@ class Roster:
         return True
 
     def peers(self) -> tuple[PeerId, ...]:
-        """All, in no order: O(N)."""
+        """All peers, in no order: O(N)."""
         return tuple(self._peers)
 
 
 class Awareness:
-    """How far we trust our ears: Lifeguard's local health (Dadgar et al., arXiv 1707.00788, 4.1).
+    """The local health score (Lifeguard, Dadgar et al., arXiv 1707.00788, 4.1).
 
-    A score from 0 (healthy) to `AWARENESS_MAX`: it rises with every sign that the slow one is
-    us, and falls with every probe that is answered.
+    From 0 (healthy) to `AWARENESS_MAX`. It rises with every sign that this process is slow, and
+    falls with every answered probe.
     """
 
     def __init__(self) -> None:
@@ -105,25 +106,29 @@ class Awareness:
         self.score = min(AWARENESS_MAX, max(0, self.score + delta))
 
     def scale(self, seconds: float) -> float:
-        """That wait, longer by as much as we are unwell."""
+        """Lengthen a wait in proportion to the score."""
         return seconds * (self.score + 1)
 
 
 @dataclass(slots=True)
 class Counters:
-    """What the detector has done, and what it dropped by policy.
+    """What the detector did, and what it dropped by policy, in numbers.
 
     Attributes:
-        probes, acked, failed: probes started, answered in time, and not.
-        indirect: probes that asked others for help.
-        suspected, died, revived: changes of what we believe of others.
-        refuted: accusations of ourselves that we answered.
-        late: ticks that came so late that we were the slow ones.
-        claims: claims believed. old: not news. ahead: of an incarnation that its subject has not
-            signed, as far as we know. unknown: by or about no member. excessive: by a peer that
-            accuses more than an honest one can. future: of an incarnation that no clock can have
-            made yet. forged: not signed by their author. malformed: no
-            claims, or no digests. digests: digests taken in.
+        probes, acked, failed: probes started, answered in time, and not answered.
+        indirect: probes that asked other peers for help.
+        suspected, died, revived: changes of the believed health of others.
+        refuted: accusations of this peer that it answered.
+        late: ticks so late that this process was the slow one.
+        claims: claims believed.
+        old: claims that are no news.
+        ahead: of an incarnation that its subject has not signed, as far as known here.
+        unknown: by or about a peer that is no member.
+        excessive: by a peer that accuses more often than an honest one can.
+        future: of an incarnation that no clock can have made yet.
+        forged: not signed by their author.
+        malformed: no claims, or no digests.
+        digests: digests taken in.
     """
 
     probes: int = 0
@@ -147,8 +152,8 @@ class Counters:
 
 
 MIN_TRIES: Final = 32
-"""Rosters up to this are shuffled; in larger ones eight random picks per peer wanted miss rarely
-while at least half of it lives."""
+"""Rosters up to this size are shuffled. In larger ones eight random picks for each wanted peer
+rarely miss while at least half of the peers live."""
 
 
 @dataclass(eq=False, slots=True)
@@ -156,10 +161,12 @@ class Member:
     """
     Attributes:
         incarnation: the latest that the peer itself signed, in a claim or in its record.
-        own: its own claim of it (alive or left); empty if the record says it.
-        accusations: by author, its claim and whether that says dead.
-        since: when `health` began. until: when its suspicion ends. confirmations: how many shorten
-            that to the shortest. heard_at: when its own claim came.
+        own: the peer's own claim of it (alive or left); empty if the record has it.
+        accusations: by author: the claim's word and data.
+        since: when `health` began.
+        until: when the suspicion ends.
+        confirmations: number that shortens the suspicion to the shortest.
+        heard_at: when the peer's own claim came.
     """
 
     health: Health = Health.ALIVE
@@ -177,12 +184,12 @@ class Member:
 
 
 class Members:
-    """All peers of the roster: state is kept only of those that differ from what it says, which is
-    alive, at the incarnation of its record.
+    """All peers of the roster. State is kept only for peers that differ from their roster entry,
+    which means alive in the incarnation of the record.
 
     Attributes:
-        latest: the greatest incarnation that can be believed now. They come of clocks; one that
-            lies further in the future could not be outdone by the peer that it is said to be of.
+        latest: the greatest incarnation that can be believed now. Incarnations come from clocks;
+            the subject could not outdo one that is further in the future.
     """
 
     def __init__(
@@ -197,7 +204,7 @@ class Members:
         self._living: list[PeerId] | None = None
         self._seen = 0
 
-    # -- looking
+    # -- queries
 
     def get(self, peer: PeerId) -> Member | None:
         return self._members.get(peer)
@@ -207,8 +214,8 @@ class Members:
         return member.health if member is not None else Health.ALIVE
 
     def incarnation(self, peer: PeerId) -> int:
-        """The latest known that the peer itself has signed; none of a time when our clock was
-        ahead."""
+        """The latest known incarnation that the peer itself signed, except those from a time when
+        our clock was ahead."""
         member, base = self._members.get(peer), self.roster.incarnation(peer)
         if member is None or member.incarnation > self.latest():
             return base
@@ -219,11 +226,11 @@ class Members:
 
     @property
     def living(self) -> int:
-        """Peers neither dead nor gone, oneself included."""
+        """Number of peers neither dead nor gone, this peer included."""
         return max(1, len(self.roster) - len(self._gone))
 
     def counts(self) -> dict[Health, int]:
-        """Peers by health, oneself not counted."""
+        """Number of peers by health, this peer not counted."""
         dead = sum(1 for peer in self._gone if self.health(peer) is Health.DEAD)
         alive = self.living - 1 - self._suspects
         return {
@@ -234,11 +241,11 @@ class Members:
         }
 
     def noted(self) -> Iterator[tuple[PeerId, Member]]:
-        """Those that differ from the roster."""
+        """The peers that differ from the roster, with their state."""
         return iter(tuple(self._members.items()))
 
     def gone_ones(self, rng: random.Random) -> list[PeerId]:
-        """A random peer of those that are dead, and one of those that have left."""
+        """A random dead peer, and a random peer that left, if there are any."""
         dead = [peer for peer in self._gone if self.health(peer) is Health.DEAD]
         left = [peer for peer in self._gone if self.health(peer) is Health.LEFT]
         return [rng.choice(peers) for peers in (dead, left) if peers]
@@ -251,7 +258,7 @@ class Members:
         but: Collection[PeerId] = (),
         gone_too: Callable[[PeerId], bool] | None = None,
     ) -> list[PeerId]:
-        """Up to `count` random distinct peers that live (or may be taken all the same)."""
+        """Up to `count` random distinct peers that live, or for which `gone_too` is true."""
         if 2 * len(self._gone) > len(self.roster):
             pool = [peer for peer in self._all_living() if peer not in but]
             return rng.sample(pool, min(count, len(pool)))
@@ -267,7 +274,7 @@ class Members:
         return list(chosen)
 
     def _places(self, tries: int, rng: random.Random) -> Iterable[int]:
-        """Places of the roster at random: all of a small one."""
+        """Random places of the roster; all places of a small one."""
         size = len(self.roster)
         if size <= MIN_TRIES:
             return rng.sample(range(size), size)
@@ -280,17 +287,17 @@ class Members:
             self._seen = len(self.roster)
         return self._living
 
-    # -- changing
+    # -- changes
 
     def note(self, peer: PeerId) -> Member:
-        """The peer's state, to be changed; `settle` afterwards."""
+        """The peer's state, to be changed; the caller calls `settle` afterwards."""
         member = self._members.get(peer)
         if member is None:
             member = self._members[peer] = Member(incarnation=self.roster.incarnation(peer))
         return member
 
     def become(self, peer: PeerId, member: Member, health: Health, now: float) -> bool:
-        """Whether that is a change."""
+        """Set the peer's health; whether that is a change."""
         if member.health is health:
             return False
         self._suspects += (health is Health.SUSPECT) - (member.health is Health.SUSPECT)
@@ -303,7 +310,7 @@ class Members:
         return True
 
     def forget(self, peer: PeerId) -> None:
-        """The roster says all there is (again)."""
+        """Drop the peer's state: the roster entry describes it again."""
         member = self._members.pop(peer, None)
         if member is not None and member.health is Health.SUSPECT:
             self._suspects -= 1

@@ -1,4 +1,4 @@
-"""What peers tell each other about peers: packets over UDP, whole states over RPC."""
+"""Messages of gossip: packets over UDP, whole states over RPC."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from overlay.errors import DecodeError
 from overlay.names import NO_PEER, PEER_ID_BYTES, PeerId
 
 MAX_PACKET: Final = 1280
-"""Bytes of a packet: with the datagram's envelope (some 110) at most 1400, which every path
-carries in one piece."""
+"""Bytes of a packet: with the datagram's envelope (some 110) at most 1400, which every path carries
+without fragmentation."""
 
 MAX_STATE: Final = 256 * 2**10
-"""Bytes of claims and digests in one message of a push-pull; what does not fit comes next time."""
+"""Bytes of claims and digests in one message of a push-pull; the rest comes next time."""
 
 MAX_NUMBER: Final = 2**32 - 1
-"""Of a probe: they count up from a random one, and start again."""
+"""The greatest number of a probe: numbers count up from a random one, and wrap around."""
 
 HEADER: Final = 40
 """Bytes of a packet without claims and digests, at most."""
 
 PER_ITEM: Final = 3
-"""Bytes that one item takes beside its own, at most."""
+"""Bytes of an item's encoding beside its content, at most."""
 
 PING_METHOD: Final = "gossip.ping"
 SYNC_METHOD: Final = "gossip.sync"
 
 
 class Kind(IntEnum):
-    """What a packet asks or says, beside the claims that ride on it."""
+    """The request or answer in a packet, beside the claims that ride on it."""
 
     GOSSIP = 0
     PING = 1
     ACK = 2
     PING_REQUEST = 3
-    """Ping `peer` for me, and pass on its answer."""
+    """Ping `peer` for the sender, and pass on its answer."""
     NACK = 4
-    """It has not answered me yet; but I am here, and I hear you."""
+    """The helper is there and hears the asker, but has no answer from the peer yet."""
 
 
 class Packet(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -48,7 +48,7 @@ class Packet(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
 
     Attributes:
         number: of the probe that it belongs to, as the asker counts.
-        peer: whom a PING_REQUEST is about, otherwise empty.
+        peer: the peer that a PING_REQUEST is about, otherwise empty.
         claims: see `overlay.gossip.claims`. digests: see `overlay.gossip.digests`.
     """
 
@@ -65,7 +65,7 @@ class Packet(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
 
 
 class State(Struct, frozen=True, array_like=True):
-    """Half a push-pull: claims and digests, as many as fit."""
+    """One side's half of a push-pull: claims and digests, as many as fit."""
 
     claims: tuple[bytes, ...]
     digests: tuple[bytes, ...]
@@ -76,7 +76,7 @@ class Knock(Struct, frozen=True):
 
 
 class Here(Struct, frozen=True):
-    """Its answer."""
+    """The answer to `Knock`."""
 
 
 def encode_packet(packet: Packet) -> bytes:

@@ -1,4 +1,4 @@
-"""Probes from ping to verdict, ours and those made for others (SWIM, 3.1; Lifeguard, 4.1)."""
+"""Probes from ping to verdict, our own and those for others (SWIM, 3.1; Lifeguard, 4.1)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from overlay.names import NO_PEER, PeerId
 
 
 class Packing:
-    """Fills packets: first what the receiver should refute, then news, our digest, others'."""
+    """Fills packets: first the claims that the receiver should refute, then news, our digest,
+    others' digests."""
 
     def __init__(self, verdicts: Verdicts, digests: Digests) -> None:
         self._verdicts = verdicts
         self._digests = digests
 
     def send(self, peer: PeerId, kind: Kind, number: int = 0, about: PeerId = NO_PEER) -> Send:
-        """A packet for that peer; what it takes along counts as passed on."""
+        """A packet for that peer; its claims and digests count as passed on."""
         claims: list[bytes] = []
         room = MAX_PACKET - HEADER - self._digests.own_size
         if (against := self._verdicts.held_against(peer)) is not None:
@@ -37,10 +38,11 @@ class Packing:
 
 
 NACK_AFTER: Final = 0.8
-"""Of the probe timeout: the helper's "not yet" must reach the asker in time (Lifeguard, 4.1)."""
+"""Part of the probe timeout: the helper's NACK must reach the asker in time (Lifeguard, 4.1)."""
 
 TURN_GAP_S: Final = 0.001
-"""Seconds: a turn that waits for the one before it must not spin."""
+"""Seconds before a turn is tried again while the turn before it still goes on; a shorter wait would
+spin."""
 
 
 class _Until(Enum):
@@ -51,7 +53,7 @@ class _Until(Enum):
 
 
 class ProbeCycle:
-    """Probes peers in turn, and out of turn when they are doubted."""
+    """Probes peers in turn, and out of turn when there is a doubt."""
 
     def __init__(
         self,
@@ -64,7 +66,7 @@ class ProbeCycle:
         packing: Packing,
         turn_at: float,
     ) -> None:
-        """turn_at: when the first of its turns comes."""
+        """turn_at: time of the first turn."""
         self._me = me
         self._members = members
         self._config = config
@@ -81,7 +83,7 @@ class ProbeCycle:
     # -- time
 
     def tick(self, now: float, grace_until: float) -> list[Effect]:
-        """grace_until: until then nobody is judged."""
+        """Do everything that is due. grace_until: no peer is judged before then."""
         effects: list[Effect] = []
         while (deadline := self._timers.pop(now)) is not None:
             until, number = deadline
@@ -113,19 +115,19 @@ class ProbeCycle:
     # -- our probes
 
     def probe(self, peer: PeerId, now: float) -> list[Effect]:
-        """Probe it out of turn, unless that is being done."""
+        """Probe the peer out of turn, unless a probe of it is under way."""
         probe = self._prober.start_extra(peer, now)
         return [self._ping(probe)] if probe is not None else []
 
     def doubt(self, peer: PeerId, now: float, *, gone: bool) -> list[Effect]:
-        """Evidence against it. gone: nobody listens on its port, or many say that it is dead: one
-        ping decides."""
+        """Probe a doubted peer. gone: its port refuses connections, or a quorum says that it is
+        dead; then one ping decides."""
         effects = self.probe(peer, now)
         probe = self._prober.of(peer)
         if probe is None:
             return []
         if gone and not probe.gone:
-            # how slow we are does not matter to that evidence: the plain timeout will do
+            # this evidence does not depend on our own slowness: the unscaled timeout is enough
             probe.gone = True
             soon = min(probe.until, now + self._config.probe_timeout_s)
             self._timers.set((_Until.DIRECT, probe.number), soon)
@@ -134,7 +136,7 @@ class ProbeCycle:
         return effects
 
     def ack(self, sender: PeerId, number: int) -> list[Effect]:
-        """Somebody answered a ping of ours, or passed on an answer."""
+        """A peer answered our ping, or a helper passed an answer on."""
         probe = self._prober.get(number)
         if probe is not None and (sender == probe.peer or sender in probe.helpers):
             self._prober.acked(probe)
@@ -152,13 +154,13 @@ class ProbeCycle:
             probe.nacks.add(sender)
 
     def forget(self, peer: PeerId) -> None:
-        """It is no member any more."""
+        """Drop the probe of a peer that is no member any more."""
         if (probe := self._prober.of(peer)) is not None:
             self._prober.forget(probe)
             self._cancel(probe)
 
     def knock(self, peer: PeerId) -> Send:
-        """A ping whose answer nobody waits for: it tells a peer that is gone what is said of it."""
+        """A ping without a probe: it carries the claims about a gone peer to that peer."""
         return self._packing.send(peer, Kind.PING, self._prober.number())
 
     def _ping(self, probe: Probe) -> Send:
@@ -184,7 +186,7 @@ class ProbeCycle:
     # -- others' probes
 
     def ping_for(self, asker: PeerId, number: int, peer: PeerId, now: float) -> list[Effect]:
-        """Ping `peer` for somebody who had no answer."""
+        """Ping `peer` for another peer that had no answer."""
         if peer not in self._members.roster or peer in {self._me, asker}:
             return []
         ours = self._prober.number()

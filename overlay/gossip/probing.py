@@ -1,5 +1,5 @@
-"""Probes under way, ours and those made for others: whom to probe, and when a probe has failed
-(SWIM, Das et al., DSN 2002, 3.1 and 4.3)."""
+"""Probes under way, our own and those for others: which peer to probe next, and when a probe has
+failed (SWIM, Das et al., DSN 2002, 3.1 and 4.3)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from overlay.gossip.messages import MAX_NUMBER
 from overlay.names import PeerId
 
 MAX_TRIES: Final = 1024
-"""Places looked at for one that may be probed: a table full of dead peers must not cost O(N)."""
+"""Places tried to find a peer that may be probed: a table full of dead peers must not cost O(N)."""
 
 MAX_EXTRA: Final = 64
 """Probes out of turn at a time, for doubts: as many as connections break at once on a bad day."""
@@ -25,9 +25,11 @@ MAX_EXTRA: Final = 64
 class Probe:
     """
     Attributes:
-        number: of its messages. helpers: asked to ping it for us, and those that answered "not
-        yet". direct_until, until: when a direct ping, and all of it, counts as lost.
-        in_turn: part of the round, not out of turn. gone: nobody listens on its port.
+        number: of its messages.
+        helpers, nacks: peers asked to ping for us, and those that answered "not yet".
+        direct_until, until: when the direct ping, and the whole probe, counts as lost.
+        in_turn: part of the round, not out of turn.
+        gone: the peer's port refuses connections.
     """
 
     number: int
@@ -42,9 +44,9 @@ class Probe:
 
 class Round:
     """Round-robin in an order that is random in each round, without a list of N places: a step
-    that has no common divisor with N visits every place once.
+    without a common divisor with N visits every place once.
 
-    A peer that stays is probed at least once in two rounds, whoever joins or leaves in between.
+    A peer that stays is probed at least once in two rounds, even while others join or leave.
     """
 
     def __init__(self, members: Members, me: PeerId, rng: random.Random) -> None:
@@ -54,7 +56,7 @@ class Round:
         self._size = self._step = self._place = self._left = 0
 
     def next(self) -> PeerId | None:
-        """The next peer that is neither dead nor gone."""
+        """The next peer that is neither dead nor gone; None if none was found."""
         roster = self._members.roster
         for _ in range(min(MAX_TRIES, 2 * len(roster))):
             if not self._left:
@@ -80,7 +82,7 @@ class Round:
 
 
 class Prober:
-    """Probes under way, by number and by peer."""
+    """The probes under way, by number and by peer."""
 
     def __init__(
         self,
@@ -116,12 +118,12 @@ class Prober:
         return self._of.get(peer)
 
     def number(self) -> int:
-        """A number for our next message that wants an answer."""
+        """A number for our next message that needs an answer."""
         self._number = (self._number + 1) % (MAX_NUMBER + 1)
         return self._number
 
     def start_turn(self, now: float) -> Probe | None:
-        """The next probe of the round; None if there is nobody, or it is being probed."""
+        """Start the next probe of the round; None if there is no peer, or it is being probed."""
         peer = self._round.next()
         if peer is None or peer in self._of:
             return None
@@ -129,7 +131,7 @@ class Prober:
         return self._turn
 
     def start_extra(self, peer: PeerId, now: float) -> Probe | None:
-        """A probe out of turn; None if that peer is being probed, or too many are."""
+        """Start a probe out of turn; None if that peer is being probed, or too many are."""
         if peer in self._of or len(self._probes) > MAX_EXTRA:
             return None
         return self._start(peer, now, in_turn=False)
@@ -145,20 +147,21 @@ class Prober:
         return probe
 
     def ask_for_help(self, probe: Probe) -> tuple[PeerId, ...]:
-        """The direct ping is lost: whom to ask to ping for us."""
+        """The direct ping is lost: choose the helpers that are to ping for us."""
         count = self._config.indirect_checks
         probe.helpers = tuple(self._members.some(count, self._rng, but=(probe.peer,)))
         self._counters.indirect += 1
         return probe.helpers
 
     def acked(self, probe: Probe) -> None:
-        """It was answered in time."""
+        """The probe was answered in time."""
         self.forget(probe)
         self._awareness.change(-1)
         self._counters.acked += 1
 
     def failed(self, probe: Probe) -> None:
-        """It was not answered. Helpers that did not even say "not yet" speak against us."""
+        """The probe was not answered. Each helper without a NACK raises our own score: we may not
+        hear."""
         self.forget(probe)
         if probe.helpers:
             self._awareness.change(len(probe.helpers) - len(probe.nacks))
@@ -177,12 +180,16 @@ MAX_RELAYS: Final = 1024
 """Pings under way for others: a peer asks for few at a time, so more is a flood."""
 
 MAX_RELAYS_PER_ASKER: Final = 32
-"""For one of them: its probe in turn, and those of many connections that broke at once."""
+"""Pings for one asker: its probe in turn, and those of many connections that broke at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Relay:
-    """asker: who asked, under its `number`, to ping `peer`."""
+    """A ping for another peer.
+
+    Attributes:
+        asker: the peer that asked, under its own `number`, to ping `peer`.
+    """
 
     asker: PeerId
     number: int
@@ -190,14 +197,14 @@ class Relay:
 
 
 class Relays:
-    """By the number of our own ping."""
+    """The relays under way, by the number of our own ping."""
 
     def __init__(self) -> None:
         self._relays: dict[int, Relay] = {}
         self._asked: Counter[PeerId] = Counter()
 
     def add(self, number: int, relay: Relay) -> bool:
-        """Whether there was room."""
+        """Add a relay; whether there was room."""
         full = len(self._relays) >= MAX_RELAYS
         if full or self._asked[relay.asker] >= MAX_RELAYS_PER_ASKER:
             return False
@@ -209,7 +216,7 @@ class Relays:
         return self._relays.get(number)
 
     def answered(self, number: int, by: PeerId) -> Relay | None:
-        """Whom to tell that its peer answered; forgotten with it."""
+        """Remove and return the relay whose peer answered; None if there is none."""
         relay = self._relays.get(number)
         if relay is None or relay.peer != by:
             return None

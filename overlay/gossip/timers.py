@@ -10,7 +10,8 @@ K = TypeVar("K")
 
 
 class Timers(Generic[K]):
-    """At most one deadline a key; those cancelled or moved stay in the heap until they come up."""
+    """At most one deadline for each key. Cancelled and moved ones stay in the heap until they come
+    up."""
 
     def __init__(self) -> None:
         self._due: dict[K, tuple[float, int]] = {}
@@ -18,7 +19,7 @@ class Timers(Generic[K]):
         self._count = 0
 
     def set(self, key: K, at: float) -> None:
-        """One deadline for this key, whatever it had before."""
+        """Set the key's one deadline, in place of any earlier one."""
         self._count += 1
         self._due[key] = (at, self._count)
         heapq.heappush(self._heap, (at, self._count, key))
@@ -32,7 +33,7 @@ class Timers(Generic[K]):
         return self._heap[0][0] if self._heap else math.inf
 
     def pop(self, now: float) -> K | None:
-        """A key whose deadline has come, forgotten with it."""
+        """Remove and return a key whose deadline has come; None if there is none."""
         if self.next_due() > now:
             return None
         _, _, key = heapq.heappop(self._heap)

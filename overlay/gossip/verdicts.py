@@ -1,20 +1,20 @@
-"""From signed claims to beliefs: who is alive, suspected, dead.
+"""The rules that turn signed claims into health: alive, suspected, dead.
 
 Peers distrust each other, so SWIM's rules (Das et al., DSN 2002, 4.2) are narrower here:
 
-* `alive` and `left` are believed of their subject only. An accusation counts for an incarnation
-  that its subject has signed, so nobody can raise another's out of the reach of a refutation.
-* Anybody's accusation starts a suspicion, and its subject is told, and can refute it.
-* Nobody is dead for us whom we reach. A suspicion that runs out makes a peer dead only if we have
-  failed to reach it ourselves; otherwise it is probed first (`may_kill`).
-* Another's `dead` is an accusation like any other. Those of distinct participants (`QUORUM`) are a
-  sentence: the peer is probed at once, and is dead when it does not answer that one ping. As
-  everybody's suspicion started with the same few claims, the second voice follows the first within
-  one round of gossip or two: that is how the verdict still spreads like SWIM's, one ping later.
-* Who took part in a sentence that was refuted is heard in no other for a while (`MISTRUST`): those
-  who accuse in vain cannot have everybody ping their victim on and on.
+* `alive` and `left` count only from their subject. An accusation counts for an incarnation that its
+  subject has signed, so no peer can raise another's incarnation out of reach of a refutation.
+* Any peer's accusation starts a suspicion. Its subject is told, and can refute it.
+* No peer is dead for us while we reach it. A suspicion that runs out makes a peer dead only if our
+  own probe failed; otherwise the peer is probed first (`may_kill`).
+* Another peer's `dead` is an accusation like any other. Those of `QUORUM` distinct participants are
+  a sentence: the peer is probed at once, and is dead if it does not answer that one ping. All
+  peers' suspicions start from the same few claims, so the second `dead` follows the first within a
+  round or two of gossip: the verdict spreads as in SWIM, one ping later.
+* Participants in a sentence that was refuted take part in no other for a while (`MISTRUST`), so
+  that false accusers cannot make all peers ping their victim again and again.
 
-Claims are looked at for news before their signature is verified, so that none is verified twice.
+Claims are checked for news before their signature is verified, so that none is verified twice.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from overlay.gossip.members import Awareness, Counters, Member, Members
 from overlay.names import PeerId
 
 BURST: Final = 32.0
-"""Accusations of one peer at once: all connections of a machine that stopped break together."""
+"""Accusations of one peer at once: all connections of a stopped machine break together."""
 
 MAX_ACCUSERS: Final = 4096
-"""Peers whose accusations are counted; beyond that the one counted longest is forgotten."""
+"""Peers whose accusations are counted; beyond that the one counted longest is dropped."""
 
 
 class Budgets:
     """A token bucket for each author of accusations that would start a suspicion."""
 
     def __init__(self, refill_s: float) -> None:
-        """refill_s: seconds in which one more accusation is earned."""
+        """refill_s: seconds in which an author earns one more accusation."""
         self._refill_s = refill_s
         self._buckets: dict[PeerId, tuple[float, float]] = {}
 
     def spend(self, author: PeerId, now: float) -> bool:
-        """Whether it may accuse once more now."""
+        """Whether the author may accuse once more now; if so, count it."""
         tokens, since = self._buckets.pop(author, (BURST, now))
         tokens = min(BURST, tokens + (now - since) / self._refill_s)
         allowed = tokens >= 1
@@ -56,12 +56,12 @@ class Budgets:
 
 
 MISTRUST: Final = 30
-"""Probe intervals for which a participant's `dead` is no part of a sentence after one that was
-wrong. An honest one was cut off from a part of the network, and is believed again soon."""
+"""Probe intervals for which a participant takes part in no sentence after one that was wrong. An
+honest participant was cut off from a part of the network, and is believed again soon."""
 
 
 class Verdicts:
-    """Judges; the detector probes, keeps the time and talks."""
+    """The beliefs about all peers. The detector probes, keeps the time and sends."""
 
     def __init__(
         self,
@@ -91,14 +91,14 @@ class Verdicts:
         )
 
     def moved(self) -> dict[PeerId, float | None]:
-        """Suspects whose suspicion since the last call got another end (None: it is over)."""
+        """Suspects whose suspicion got another end since the last call (None: it is over)."""
         moved, self._moved = self._moved, {}
         return moved
 
     # -- others' claims
 
     def apply(self, data: bytes, now: float) -> list[Effect]:
-        """Take in a claim; nothing in it makes this raise."""
+        """Take in a claim; no content makes this raise."""
         try:
             claim = read_claim(data)
         except DecodeError:
@@ -128,18 +128,18 @@ class Verdicts:
         if self._standing.left or claim.data == ours.data:
             return []
         if claim.incarnation < ours.incarnation:
-            # whoever sent that has missed our word: once more, but not as often as they like
+            # the sender has missed our claim: send it again, but not as often as strangers can ask
             if now - self._announced_at >= self._config.probe_interval_s:
                 self.announce(now)
             return []
-        by_us = claim.author == self._me  # from before we lost the file of incarnations
+        by_us = claim.author == self._me  # made before we lost the file of incarnations
         if claim.incarnation > ours.incarnation and not by_us:
             self._counters.ahead += 1
             return []
         if not self._is_signed(claim):
             return []
         self._counters.refuted += 1
-        # answered probes make up for it: a slanderer cannot make us feel unwell for long
+        # answered probes lower the score again: false accusers cannot keep it high for long
         if now - self._announced_at >= 2 * self._config.probe_interval_s:
             self._awareness.change(+1)
         persist = self._standing.outdo(claim.incarnation)
@@ -147,8 +147,8 @@ class Verdicts:
         return [*persist]
 
     def begin(self, incarnation: int, now: float) -> list[Effect]:
-        """Our record is of that incarnation now: go by a later one; or by an earlier one than
-        before, if that was of a clock that was ahead."""
+        """Our record has that incarnation now: use a later one, or an earlier one than before if
+        that came from a clock that was ahead."""
         ours = self._standing.incarnation
         if self._standing.left or incarnation <= ours <= self._members.latest():
             return []
@@ -157,12 +157,13 @@ class Verdicts:
         return [persist]
 
     def announce(self, now: float) -> None:
-        """Have our latest word on ourselves passed on."""
+        """Have our latest claim passed on."""
         self._announced_at = now
         self.broadcasts.put((self._me, self._me), self._standing.claim.data)
 
     def _on_own(self, claim: Claim, known: int, now: float) -> list[Effect]:
-        """Its own word: alive in a higher incarnation, or left in this one or a higher."""
+        """A peer's claim about itself: alive in a higher incarnation, or left in this one or a
+        higher."""
         subject, leaves = claim.subject, claim.word is Word.LEFT
         health = self._members.health(subject)
         news = claim.incarnation > known or (
@@ -216,7 +217,7 @@ class Verdicts:
     # -- our own findings
 
     def accuse(self, peer: PeerId, now: float, *, gone: bool = False) -> list[Effect]:
-        """Our probe of it failed. gone: and nobody listens on its port."""
+        """Our probe of the peer failed. gone: and its port refuses connections."""
         if self._members.is_gone(peer) or peer not in self._roster:
             return []
         member = self._members.get(peer)
@@ -230,26 +231,26 @@ class Verdicts:
         return effects
 
     def may_kill(self, peer: PeerId) -> bool:
-        """Whether a suspicion that ran out is proof enough, without a last probe of ours."""
+        """Whether a suspicion that ran out is proof enough, without a last probe of our own."""
         member = self._members.get(peer)
         suspected = member is not None and member.health is Health.SUSPECT
         return suspected and member is not None and self._me in member.accusations
 
     def is_sentenced(self, peer: PeerId, now: float) -> bool:
-        """Whether a suspect is dead by the word of so many that one ping of ours decides."""
+        """Whether a quorum accuses the suspect of being dead, so that one ping decides."""
         member = self._members.get(peer)
         if member is None or member.health is not Health.SUSPECT:
             return False
         return len(self._dead_voices(member, now)) >= self._quorum
 
     def postpone(self, peer: PeerId, until: float) -> None:
-        """Let the suspicion last until then: we want to hear more."""
+        """Let the suspicion last until then, to wait for more evidence."""
         member = self._members.get(peer)
         if member is not None and member.health is Health.SUSPECT:
             self._suspect_until(peer, member, until)
 
     def kill(self, peer: PeerId, now: float) -> list[Effect]:
-        """Its suspicion ran out: it is dead."""
+        """Declare a suspect dead."""
         member = self._members.get(peer)
         assert member is not None
         assert member.health is Health.SUSPECT
@@ -270,7 +271,7 @@ class Verdicts:
     # -- the roster
 
     def joined(self, peer: PeerId, now: float) -> list[Effect]:
-        """Its record may be of a newer incarnation than what is held against it."""
+        """Clear the accusations against a peer whose record has a newer incarnation."""
         member = self._members.get(peer)
         if member is None or self._roster.incarnation(peer) <= member.incarnation:
             return []
@@ -280,17 +281,17 @@ class Verdicts:
         return effects
 
     def removed(self, peer: PeerId) -> list[Effect]:
-        """It is no member any more: for those who rely on it, it left."""
+        """The peer is no member any more: the packages above see it as left."""
         was = self._members.health(peer)
         if (member := self._members.get(peer)) is not None:
             self._clear(peer, member)
         self._members.forget(peer)
         return [] if was is Health.LEFT else [Changed(peer, Health.LEFT)]
 
-    # -- telling
+    # -- what to pass on
 
     def held_against(self, peer: PeerId) -> bytes | None:
-        """A claim by which that peer learns what it should refute (Lifeguard's buddy system)."""
+        """A claim that tells the peer what it should refute (Lifeguard's buddy system)."""
         member = self._members.get(peer)
         if member is None or member.health is Health.ALIVE:
             return None
@@ -299,7 +300,7 @@ class Verdicts:
         return next((data for _, data in member.accusations.values()), None)
 
     def held_on(self, member: Member) -> list[bytes]:
-        """All claims that show why we believe what we do of it."""
+        """All claims that justify the believed health of a peer."""
         claims = [data for _, data in member.accusations.values()]
         return [member.own, *claims] if member.own else claims
 
@@ -339,7 +340,7 @@ class Verdicts:
         self._moved[peer] = until
 
     def _clear(self, peer: PeerId, member: Member) -> None:
-        """Nothing is held against it any more, nor passed on."""
+        """Drop all accusations of the peer, and stop passing them on."""
         for author in (peer, *member.accusations):
             self.broadcasts.drop((peer, author))
         member.accusations = {}
@@ -362,7 +363,8 @@ class Verdicts:
         self._counters.forged += 1
         return False
 
-    # -- voices: peers of one stranger speak with one voice, those of our own participant each
+    # -- voices: another participant's peers share one voice; our own participant's peers have one
+    # each
 
     @property
     def _quorum(self) -> int:
