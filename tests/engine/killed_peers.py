@@ -14,11 +14,18 @@ from testnet.kit import peers
 from testnet.kit.peers import Peer
 
 
-def let_crash(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every `medusa-peer` is one that may be armed from now on. folder: for its program."""
-    program = Path(__file__).with_name("crashing_peer.py")
+def let_crash(folder: Path, monkeypatch: pytest.MonkeyPatch, *, interpreting: bool = False) -> None:
+    """Every `medusa-peer` is one that may be armed from now on.
+
+    Args:
+        folder: for its program.
+        interpreting: it has no JVM, see `interpreting_peer`.
+    """
+    name = "interpreting_peer.py" if interpreting else "crashing_peer.py"
     script = folder / "medusa-peer"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{program}" "$@"\n')
+    script.write_text(
+        f'#!/bin/sh\nexec "{sys.executable}" "{Path(__file__).with_name(name)}" "$@"\n'
+    )
     script.chmod(0o755)
     monkeypatch.setattr(peers, "_installed", lambda _: str(script))
 

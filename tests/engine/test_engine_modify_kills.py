@@ -1,12 +1,12 @@
 """Somebody is killed (-9) at every step of a modification, under traffic: no result may be missing,
 come twice, or be of the wrong edition.
 
-Three real peers of one participant, with real Spark: the source's home, where the consumer is as
-well, and two that have the query between them, one as its primary, the other in active standby.
-Each step arms one of them (see `crashing_peer`), asks for a modification, waits until that peer has
-died of it, starts it again, and asks until it has an answer. What the consumer received over all
-steps is compared at the end with what the reference interpreter makes of the editions that were
-answered.
+Three real peers of one participant, processes with logs on disk: the source's home, where the
+consumer is as well, and two that have the query between them, one as its primary, the other in
+active standby. Each step arms one of them (see `crashing_peer`), asks for a modification, waits
+until that peer has died of it, starts it again, and asks until it has an answer. What the consumer
+received over all steps is compared at the end with what the reference interpreter makes of the
+editions that were answered.
 """
 
 from __future__ import annotations
@@ -40,11 +40,6 @@ POST_S = 0.2
 ROWS = 37
 """In a post; a window holds 100, or other numbers."""
 LOOK_S = 0.05
-
-
-@pytest.fixture(autouse=True)
-def crashing_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    let_crash(tmp_path, monkeypatch)
 
 
 @dataclass
@@ -216,9 +211,9 @@ async def survives(*steps: tuple[Role, Order]) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.spark
-async def test_killed_where_it_is_decided() -> None:
-    """Around the steps that count; the others are in the campaign."""
+async def test_killed_where_it_is_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Around the steps that count, without Spark; the others, and Spark, are in the campaign."""
+    let_crash(tmp_path, monkeypatch, interpreting=True)
     await survives(
         ("primary", Order(KillPoint.QUERY_WRITE, "after")),
         ("primary", Order(KillPoint.PRIMARY_TELL, "after")),
@@ -230,5 +225,7 @@ async def test_killed_where_it_is_decided() -> None:
 @pytest.mark.process
 @pytest.mark.spark
 @pytest.mark.timeout(1800)
-async def test_killed_at_every_step() -> None:
+async def test_killed_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With real Spark."""
+    let_crash(tmp_path, monkeypatch)
     await survives(*MODIFYING)

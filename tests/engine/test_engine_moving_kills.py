@@ -48,18 +48,27 @@ SOURCE = msgspec.structs.replace(stream(PARTICIPANT), history_us=0)
 QUERY = query(PARTICIPANT, SOURCE.name)
 TASK = "medusa://mit.edu/talkers"
 
-ROWS = 600_000
-"""In a minute of stime; a window holds half of them on average."""
-PARTS = 96
-"""Posts in a minute."""
 PART_S = 0.25
-"""Between two posts, seconds: a minute of stime passes in 24 s."""
+"""Between two posts, seconds."""
 LOOK_S = 0.05
 
 
-@pytest.fixture(autouse=True)
-def crashing_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    let_crash(tmp_path, monkeypatch)
+@dataclass(frozen=True)
+class Pace:
+    """
+    Attributes:
+        rows: in a minute of stime; a window holds half of them on average.
+        parts: posts in a minute.
+    """
+
+    rows: int
+    parts: int
+
+
+SHORT = Pace(rows=4_800, parts=24)
+"""A minute of stime passes in 6 s."""
+LONG = Pace(rows=600_000, parts=96)
+"""In 24 s; a copy of the task's state takes many messages."""
 
 
 @dataclass
@@ -67,27 +76,28 @@ class Traffic:
     """Rows posted one part after the other, until it is told to stop."""
 
     minutes: Minutes
+    parts: int
     posted: int = 0
     over: trio.Event = field(default_factory=trio.Event)
 
     @property
     def boundary(self) -> int:
         """Just before the rows of the last post, microseconds."""
-        return (self.posted - 1) * (MINUTE_US // PARTS) - 1
+        return (self.posted - 1) * (MINUTE_US // self.parts) - 1
 
     def answers(self) -> list[Answer]:
         """What everything posted must have led to, sorted."""
-        whole, parts = divmod(self.posted, PARTS)
+        whole, parts = divmod(self.posted, self.parts)
         found = [answer for minute in range(whole) for answer in self.minutes.answers(minute)]
         if parts:
-            rest = [self.minutes.part(whole, PARTS, number) for number in range(parts)]
+            rest = [self.minutes.part(whole, self.parts, number) for number in range(parts)]
             found += answers_of(pa.concat_tables(rest))
         return found
 
     async def flow(self, client: AsyncMedusaClient) -> None:
         while not self.over.is_set():
-            minute, number = divmod(self.posted, PARTS)
-            await client.post_event(SOURCE.name, self.minutes.part(minute, PARTS, number))
+            minute, number = divmod(self.posted, self.parts)
+            await client.post_event(SOURCE.name, self.minutes.part(minute, self.parts, number))
             self.posted += 1
             with trio.move_on_after(PART_S):
                 await self.over.wait()
@@ -183,7 +193,7 @@ class Scene:
 
 
 @asynccontextmanager
-async def open_scene() -> AsyncIterator[Scene]:
+async def open_scene(pace: Pace) -> AsyncIterator[Scene]:
     """Traffic flows, the query runs at the owner and has answered a whole window."""
     async with open_federation() as federation:
         home = await federation.found(PARTICIPANT)
@@ -199,7 +209,7 @@ async def open_scene() -> AsyncIterator[Scene]:
             await poster.create_stream(SOURCE)
             await subscriber.create_query(QUERY)
             await subscriber.start_query(QUERY.name)
-            traffic, consumer = Traffic(Minutes.make(ROWS)), Consumer()
+            traffic, consumer = Traffic(Minutes.make(pace.rows), pace.parts), Consumer()
             nursery.start_soon(traffic.flow, poster)
             nursery.start_soon(consumer.receive, subscriber)
             scene = Scene(federation, owner, worker, traffic, consumer)
@@ -213,8 +223,8 @@ async def open_scene() -> AsyncIterator[Scene]:
             traffic.over.set()
 
 
-async def survives(*kills: tuple[At, Order, At]) -> None:
-    async with open_scene() as scene:
+async def survives(pace: Pace, *kills: tuple[At, Order, At]) -> None:
+    async with open_scene(pace) as scene:
         for victim, order, to in kills:
             began = trio.current_time()
             await scene.kill_at(order, scene.owner if victim == "owner" else scene.worker, to)
@@ -227,10 +237,11 @@ async def survives(*kills: tuple[At, Order, At]) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.spark
-async def test_killed_where_it_is_decided() -> None:
-    """Around the step that counts; the others are in the campaign."""
+async def test_killed_where_it_is_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Around the step that counts, without Spark; the others, and Spark, are in the campaign."""
+    let_crash(tmp_path, monkeypatch, interpreting=True)
     await survives(
+        SHORT,
         ("owner", Order(KillPoint.QUERY_PLACE, "after"), "worker"),
         ("worker", Order(KillPoint.MOVE_ACTIVATE), "worker"),
     )
@@ -241,5 +252,9 @@ async def test_killed_where_it_is_decided() -> None:
 @pytest.mark.spark
 @pytest.mark.parametrize("to", ["worker", "owner"], ids=["out", "home"])
 @pytest.mark.parametrize("victim", ["owner", "worker"])
-async def test_killed_at_every_step_of_a_move(victim: At, to: At) -> None:
-    await survives(*((victim, order, to) for order in MOVES[victim, to]))
+async def test_killed_at_every_step_of_a_move(
+    victim: At, to: At, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With real Spark."""
+    let_crash(tmp_path, monkeypatch)
+    await survives(LONG, *((victim, order, to) for order in MOVES[victim, to]))

@@ -11,9 +11,11 @@ import pytest
 import trio
 from engine_interpreted import interpret
 from engine_peers import make_stream, open_town, rows, until
+from few_connections import few_connections
 from hostile_calls import Call, Generator, answer_of, drawn, methods_of
 from hostile_member import HostileMember
 from hostile_siege import admitted
+from killed_peers import let_crash
 from moving_tasks import Sums, expected, post, siblings, windows
 
 from engine.objects.availability import Mode
@@ -50,10 +52,11 @@ class RandomCalls:
         return call
 
 
-async def say(connection: Connection, calls: RandomCalls) -> None:
+async def say(connection: Connection, calls: RandomCalls, pause_s: float = 0.0) -> None:
     """One call after the other, until the connection ends."""
     while not connection.closed.is_set():
         await answer_of(connection, calls.next())
+        await trio.sleep(pause_s)
 
 
 class Besieger:
@@ -63,9 +66,14 @@ class Besieger:
         killer: kills them. calls: those that are made; None before the first.
     """
 
-    def __init__(self, killer: Killer, service: Service, mortal: int) -> None:
-        """mortal: how many peers, counted from the last, may be killed; 0: all."""
+    def __init__(self, killer: Killer, service: Service, mortal: int, pause_s: float) -> None:
+        """
+        Args:
+            mortal: how many peers, counted from the last, may be killed; 0: all.
+            pause_s: after each call, seconds.
+        """
         self.killer = killer
+        self._pause_s = pause_s
         self.calls: RandomCalls | None = None
         self._service = service
         self._mortal = mortal
@@ -96,7 +104,7 @@ class Besieger:
                     trio.open_nursery() as nursery,
                 ):
                     for _ in range(AT_ONCE):
-                        nursery.start_soon(say, connection, calls)
+                        nursery.start_soon(say, connection, calls, self._pause_s)
             await trio.sleep(AGAIN_S)
 
     async def _subscribe(self, evil: HostileMember, address: Address, streams: list[str]) -> None:
@@ -111,16 +119,30 @@ class Besieger:
             await trio.sleep(AGAIN_S)
 
 
-async def besieged_answers_are_exact(folder: Path, kills: int, seed: int, k_safety: int) -> None:
+async def besieged_answers_are_exact(
+    folder: Path,
+    *,
+    kills: int,
+    seed: int,
+    k_safety: int,
+    pause_s: float = 0.0,
+    traces: tuple[Path, ...] = (),
+) -> None:
     (folder / "model").mkdir()
     async with open_town(folder / "model") as town:
         service = (await town.settle("mit.edu")).up.engine.overlay.service
     board, killer = Board(), Killer(kills, seed)
-    besieger = Besieger(killer, service, mortal=0 if k_safety else 2)
+    besieger = Besieger(killer, service, mortal=0 if k_safety else 2, pause_s=pause_s)
     stretch_s = 10.0 + 12.0 * kills
     mode = Mode.ACTIVE_STANDBY
     options = Options(
-        peers=2, out=folder, mode=mode, seed=seed, stretch_s=stretch_s, k_safety=k_safety
+        peers=2,
+        out=folder,
+        mode=mode,
+        seed=seed,
+        stretch_s=stretch_s,
+        k_safety=k_safety,
+        traces=traces,
     )
     result = await run_intrusion(options, board, besieger)
     assert besieger.calls is not None
@@ -133,9 +155,15 @@ async def besieged_answers_are_exact(folder: Path, kills: int, seed: int, k_safe
 
 
 @pytest.mark.process
-@pytest.mark.spark
-async def test_primaries_and_standbys_are_killed_during_an_attack(tmp_path: Path) -> None:
-    await besieged_answers_are_exact(tmp_path, kills=4, seed=3, k_safety=0)
+async def test_primaries_and_standbys_are_killed_during_an_attack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few, without Spark; many, with it, in the campaign."""
+    let_crash(tmp_path, monkeypatch, interpreting=True)
+    traces = few_connections(tmp_path, 3, 1)
+    await besieged_answers_are_exact(
+        tmp_path, kills=2, seed=3, k_safety=0, pause_s=0.02, traces=traces
+    )
 
 
 @pytest.mark.process

@@ -1,21 +1,31 @@
-"""The high-availability demonstration: real peers, real Spark; short, and with all its modes."""
+"""The high-availability demonstration: real peers; short, and with all its modes."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from killed_peers import let_crash
 
 from engine.objects.availability import Mode
-from testnet.ha.run import Options, run_ha
+from testnet.ha.run import Lengths, Options, run_ha
 from testnet.ha.screen import HaBoard
 from testnet.ha.variants import VARIANTS, chosen
 
-pytestmark = [pytest.mark.process, pytest.mark.spark]
+pytestmark = pytest.mark.process
 
 
-async def test_all_primaries_killed_at_once() -> None:
-    """The short form: what `medusa-testnet ha --short` runs."""
+async def test_all_primaries_killed_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `medusa-testnet ha --short`, but quicker and without Spark."""
+    let_crash(tmp_path, monkeypatch, interpreting=True)
+    monkeypatch.setattr("testnet.ha.run.SHORT", Lengths(1.0, 2.0, 3.0, 1.0))
+    monkeypatch.setattr("testnet.ha.chain.RATE", 100)
+    await short_form()
+
+
+async def short_form() -> None:
     result = await run_ha(Options(chosen("all", None, short=True), short=True), HaBoard())
     (mode,) = result.modes
     assert mode.mode == Mode.ACTIVE_STANDBY
@@ -27,6 +37,14 @@ async def test_all_primaries_killed_at_once() -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.spark
+async def test_all_primaries_killed_at_once_with_spark() -> None:
+    """The short form, whole."""
+    await short_form()
+
+
+@pytest.mark.soak
+@pytest.mark.spark
 @pytest.mark.timeout(3_600)
 async def test_all_primaries_killed_at_once_mode_by_mode(tmp_path: Path) -> None:
     """Some ten minutes."""

@@ -41,7 +41,7 @@ def check(result: Result) -> None:
     ("names", "answers"),
     [
         (("wrccdc_a", "wrccdc_b"), "wrccdc_a+b"),
-        (("marx_oregon", "marx_tokyo"), "marx_oregon+tokyo"),
+        pytest.param(("marx_oregon", "marx_tokyo"), "marx_oregon+tokyo", marks=pytest.mark.soak),
     ],
 )
 async def test_real_traces(names: tuple[str, ...], answers: str, tmp_path: Path) -> None:
@@ -52,7 +52,9 @@ async def test_real_traces(names: tuple[str, ...], answers: str, tmp_path: Path)
         assert (tmp_path / f"{answer}.csv").read_text() == published.read_text(), answer
 
 
+@pytest.mark.soak
 async def test_two_peers_are_enough(tmp_path: Path) -> None:
+    """`make test` has two participants, and peers that stand in, in test_hostile_failover."""
     result = await run_intrusion(
         Options(peers=2, traces=traces("ctu_portscan", "ctu_exposed_hosts"), out=tmp_path), Board()
     )
@@ -84,21 +86,19 @@ def _jvm_of(peer: Peer) -> tuple[int, ...]:
     return peer.children("java")[:1]
 
 
-# Peers are killed in test_testnet_kills_peers too, at random.
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "kill",
-    [
-        pytest.param(_kill_processing, marks=pytest.mark.soak),
-        pytest.param(_kill_posting, marks=pytest.mark.soak),
-        pytest.param(_kill_subscribers, marks=pytest.mark.soak),
-        _kill_jvm,
-    ],
+    [_kill_processing, _kill_posting, _kill_subscribers, _kill_jvm],
     ids=lambda k: k.__name__,
 )
 async def test_exactly_right_after_kill_9(
     kill: Callable[[Federation], trio.lowlevel.Task], tmp_path: Path
 ) -> None:
-    """Killed once the first answers are out: some epochs are through, some are not."""
+    """Killed once the first answers are out: some epochs are through, some are not.
+
+    `make test` kills a JVM, and peers at random, in test_testnet_kills_peers.
+    """
     seen = trio.Event()
 
     class Watched(Board):

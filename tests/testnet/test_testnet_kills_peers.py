@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
+import trio
+from deadline import DEADLINE_S
+from few_connections import few_connections
 
 from testnet.intrusion.board import Board
-from testnet.intrusion.kills import KillsResult, run_intrusion_kills
+from testnet.intrusion.kills import Killer, KillsResult, run_intrusion_kills
 from testnet.intrusion.run import Options
+from testnet.kit.peers import Federation
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 
 pytestmark = [pytest.mark.process, pytest.mark.spark]
+
+LOOK_S = 0.05
 
 
 def check(result: KillsResult, kills: int) -> None:
@@ -25,8 +33,26 @@ def check(result: KillsResult, kills: int) -> None:
     assert 0.0 < result.longest_pause_seconds < result.seconds
 
 
-async def test_three_kills(tmp_path: Path) -> None:
-    check(await run_intrusion_kills(Options(seed=5, out=tmp_path), 3, Board()), 3)
+class JvmToo(Killer):
+    """Kills the JVM of the peer that processes, once there are answers; then peers."""
+
+    async def __call__(self, federation: Federation, board: Board) -> None:
+        with trio.fail_after(DEADLINE_S):
+            while not board.answered_since(0.0):  # noqa: ASYNC110 - it tells nobody
+                await trio.sleep(LOOK_S)
+        (java, *_) = federation.peers[-1].children("java")
+        os.kill(java, signal.SIGKILL)
+        await super().__call__(federation, board)
+
+
+async def test_three_kills_after_that_of_a_jvm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some epochs are through by then, some are not."""
+    monkeypatch.setattr("testnet.intrusion.kills.Killer", JvmToo)
+    traces = few_connections(tmp_path, 5, 2)
+    options = Options(seed=5, traces=traces, out=tmp_path)
+    check(await run_intrusion_kills(options, 3, Board()), 3)
 
 
 @pytest.mark.soak

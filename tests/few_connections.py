@@ -1,0 +1,19 @@
+"""Generated traffic for a test that the amount of it proves nothing to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from testnet.connections.generate import generate
+from testnet.connections.traces import write_trace
+
+ROWS = 50_000
+"""With a hundred answers, some of each kind; a demonstration has four times as many."""
+
+
+def few_connections(folder: Path, seed: int, networks: int) -> tuple[Path, ...]:
+    """A trace for each network, in files of the folder."""
+    paths = tuple(folder / f"{number}.parquet" for number in range(networks))
+    for path, table in zip(paths, generate(seed, networks, ROWS), strict=True):
+        write_trace(path, [table])
+    return paths
