@@ -1,1 +1,1 @@
-"""The catalog: Kademlia under trio, signed records, and the typed view of them."""
+"""The catalog: Kademlia under trio, signed records, and the typed objects in them."""

@@ -1,4 +1,4 @@
-"""Bodies too large for a record: kept by their hash, fetched from whoever has them."""
+"""Bodies too large for a record: stored by their hash, fetched from a peer that has them."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from overlay.events import Events
 from overlay.names import ObjectName, PeerId
 
 MAX_CACHED_BYTES: Final = 64 * 2**20
-"""Bytes of other peers' bodies kept, the latest used first."""
+"""Bytes of other peers' bodies stored, the most recently used first."""
 
 FETCH_S: Final = 3.0
 """Seconds for one source to deliver before the next one is asked."""
 
 _PINNED: Final = 1e300
-"""`used_at` of our own bodies: they are never crowded out."""
+"""`used_at` of our own bodies, which are never evicted."""
 
 Fetch = Callable[[PeerId, bytes], Awaitable[bytes]]
-"""(peer id, digest) -> what that peer sends as the body; raises MedusaError."""
+"""(peer id, digest) -> the body that the peer sends; raises MedusaError."""
 
 
 class Bodies:
-    """clock: seconds since the epoch."""
+    """A store of bodies by digest, on disk. clock: seconds since the epoch."""
 
     def __init__(
         self, database: Database, fetch: Fetch, events: Events, clock: Callable[[], float]
@@ -40,7 +40,7 @@ class Bodies:
         self._clock = clock
 
     def keep(self, body: bytes, *, own: bool) -> Pointer:
-        """Keep a body; one of our own stays until it is released."""
+        """Store a body; one of our own stays until it is released."""
         pointer = Pointer(digest_of(body), len(body))
         used_at = _PINNED if own else self._clock()
         self._database.change(
@@ -50,22 +50,22 @@ class Bodies:
         return pointer
 
     def release(self, digest: bytes) -> None:
-        """It is no longer one of our own: from now on a cached body like others."""
+        """Treat a body of our own as a cached one from now on."""
         sql = "UPDATE bodies SET used_at = ? WHERE digest = ?"
         self._database.change((sql, (self._clock(), digest)))
 
     def get(self, digest: bytes) -> bytes | None:
-        """The body with that hash, if it is here; one that the disk has changed is not."""
+        """The body with that hash, if it is stored and its bytes are unchanged."""
         rows = self._database.rows("SELECT body FROM bodies WHERE digest = ?", digest)
         body = cast("bytes", rows[0][0]) if rows else None
         return body if body is not None and digest_of(body) == digest else None
 
     async def obtain(self, pointer: Pointer, sources: Iterable[PeerId]) -> bytes:
-        """The body, from here or from the first of these peers (ids) that has the right one.
+        """The body, from the store or from the first of these peers that has the right one.
 
         Raises:
-            UntrustedError: what was sent is not what the record speaks of.
-            NotAuthorisedError: who has it does not give it to us, and nobody else does.
+            UntrustedError: the sources sent other bytes than the record's hash.
+            NotAuthorisedError: a source refuses it to us, and no other has it.
             UnavailableError: no source could send it.
         """
         await trio.lowlevel.checkpoint()
@@ -110,16 +110,16 @@ class Bodies:
 
 
 MAX_WANTED: Final = 10_000
-"""Bodies to be fetched at a time; of more the oldest are left out, and fetched when asked for."""
+"""Bodies waiting to be fetched. Beyond that the oldest are dropped, and fetched when asked for."""
 
 
 class Copying:
-    """Keeps here too what other peers of our participant publish, so that there is another one to
-    ask when their publisher is away. Of a private object nobody else may give out the body.
+    """Copies the bodies of our participant's other peers, so that a second source exists when the
+    publisher is away. Only the owner's peers may give out the body of a private object.
 
     Args:
         participant, peer_id: ours.
-        sources: who may have the body of a record.
+        sources: the peers that may have the body of a record.
     """
 
     def __init__(
@@ -137,7 +137,8 @@ class Copying:
         self._more = Bell()
 
     def heed(self, record: Record) -> None:
-        """This peer has come to hold that record."""
+        """Fetch the body of a newly stored record later, if another peer of our participant
+        published it."""
         body = record.body
         if not isinstance(body, Pointer) or record.publisher == self._peer_id:
             return
@@ -148,7 +149,8 @@ class Copying:
             self._more.ring()
 
     async def run(self) -> None:
-        """Runs for ever. A body that cannot be fetched now is fetched when a caller asks for it."""
+        """Fetch bodies, for ever. A body that cannot be fetched now is fetched when a caller asks
+        for it."""
         while True:
             self._more.clear()
             while self._wanted:

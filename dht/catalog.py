@@ -1,8 +1,8 @@
-"""The catalog: typed objects under names, published by their owners, found by everybody.
+"""The catalog: typed objects under names, published by their owners, found by every peer.
 
-`publish` puts a signed record on the nodes nearest to the name; what does not fit is fetched by its
-hash from the publisher, or from any peer that has looked it up before. What was seen is remembered,
-so that a partition does not take the catalog away.
+* `publish` puts a signed record on the nodes nearest to the name. A larger body is fetched by its
+  hash from the publisher, or from any peer that has looked it up before.
+* A peer remembers the records that it has seen, so that a partition does not take the catalog away.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ T = TypeVar("T")
 DATABASE: Final = "catalog.sqlite"
 
 MAX_NAMES: Final = MAX_PER_PARTICIPANT
-"""Names of one participant in a listing: of more, nobody would keep the records."""
+"""Names of one participant in a listing: the nodes store no more records of it."""
 
 SOURCES: Final = 6
-"""Peers asked for a body one after the other before the lookup gives up."""
+"""Peers asked for a body, one after the other, before the lookup fails."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class Kind(Generic[T]):
     """A kind of object.
 
     Attributes:
-        many: several publishers each hold their own under one name.
-        is_private: whether an object of it is not for everybody; see `dht.private`.
+        many: several publishers each have their own object under one name.
+        is_private: whether an object of the kind is only for some participants; see `dht.private`.
     """
 
     label: str
@@ -96,7 +96,8 @@ class Kind(Generic[T]):
 
 @dataclass(frozen=True)
 class Published(Generic[T]):
-    """publisher: peer id. version: microseconds UTC, greater than any before."""
+    """An object of the catalog. publisher: peer id. version: microseconds UTC, greater than any
+    before."""
 
     name: ObjectName
     value: T
@@ -106,18 +107,19 @@ class Published(Generic[T]):
 
 @dataclass(frozen=True)
 class Listing:
-    """names by kind, of all peers that answered. unreachable: peer ids (hex) of the others."""
+    """The names that peers publish. names: by kind, of all peers that answered. unreachable: peer
+    ids (hex) of the others."""
 
     names: dict[str, tuple[str, ...]]
     unreachable: tuple[str, ...]
 
 
 class Catalog:
-    """Made by `open_catalog`.
+    """The catalog of one peer. Made by `open_catalog`.
 
     Attributes:
-        yielded: told, by kind and name, of what this peer has published, and no more does, since
-            another peer of ours turned out to publish something newer.
+        yielded: told the kind and name of an object that this peer stops publishing, because
+            another peer of our participant published a newer version.
     """
 
     def __init__(
@@ -143,19 +145,19 @@ class Catalog:
         self.keep_copies = copying.run
 
     def guard(self, kind: Kind[T], may_have: Callable[[T, str], bool]) -> None:
-        """Let `may_have` say which participants may have a private object of that kind; without
-        that our own may alone."""
+        """Let `may_have` decide which participants may have a private object of that kind. By
+        default only our own may."""
         self._guards.set(kind.label, kind.type, may_have)
 
     # -- publishing ---------------------------------------------------------------------------
 
     async def publish(self, kind: Kind[T], name: ObjectName, value: T) -> int:
-        """Declare this object under a name of our own participant, from now until it is withdrawn.
+        """Publish this object under a name of our own participant, until it is withdrawn.
 
-        It is on disk on return. Where no other peer could be told yet it is told later.
+        The object is on disk on return. If no other peer can be told yet, it is told later.
 
         Returns:
-            how many peers hold the record now, this one counted.
+            number of peers that hold the record now, this one included.
 
         Raises:
             NotAuthorisedError: the name is another participant's.
@@ -169,8 +171,8 @@ class Catalog:
         return await self._publishing.declare(kind.under(name), body)
 
     def publish_soon(self, kind: Kind[T], name: ObjectName, value: T) -> None:
-        """Declare what this peer's own files say that it has: as `publish`, but told to others when
-        its turn comes. The same as before is no news.
+        """`publish` an object of this peer's own files, with the next scheduled renewals. An
+        unchanged object is not published again.
 
         Raises:
             NotAuthorisedError: the name is another participant's.
@@ -179,11 +181,11 @@ class Catalog:
         self._publishing.declare_soon(kind.under(name), self._encoded(kind, value))
 
     async def withdraw(self, kind: Kind[T], name: ObjectName) -> None:
-        """Declare that the object is no more. It may be any that our participant published.
+        """Withdraw an object that any peer of our participant published.
 
         Raises:
             NotAuthorisedError: the name is another participant's.
-            NotFoundError: it is not there (or, of a `many` kind, not ours).
+            NotFoundError: there is no such object (or, of a `many` kind, it is not ours).
         """
         self._check_ours(name)
         subject = kind.under(name)
@@ -195,11 +197,12 @@ class Catalog:
         await self._publishing.declare(subject, None)
 
     def leave(self, kind: Kind[T], name: ObjectName) -> None:
-        """Publish it no more, without withdrawing it: another peer of ours does from now on."""
+        """Stop publishing the object without withdrawing it: another peer of ours publishes it from
+        now on."""
         self._publishing.leave(kind.under(name))
 
     def own(self, kind: Kind[T]) -> list[Published[T]]:
-        """What this peer publishes of that kind, as far as it can be read."""
+        """The objects of that kind that this peer publishes, except unreadable ones."""
         found: list[Published[T]] = []
         for each in self._store.publications():
             of = each.subject
@@ -217,7 +220,7 @@ class Catalog:
         return found
 
     async def joined(self, count: int = 1) -> None:
-        """Returns once that many other peers' catalogs have answered this one."""
+        """Wait until that many other peers' catalogs have answered this one."""
         await self._directory.joined(count)
 
     # -- looking up ---------------------------------------------------------------------------
@@ -226,17 +229,17 @@ class Catalog:
         """The newest object of that kind under that name.
 
         Raises:
-            NotFoundError: there is none, said by the peers that should know.
+            NotFoundError: the peers that should have it say that there is none.
             NotAuthorisedError: it is not for our participant.
-            UnavailableError: too few peers answer, and it is not remembered here; or nobody who can
-                be reached has its body.
-            UntrustedError: all who answered sent another body than the record speaks of.
+            UnavailableError: too few peers answer, and it is not remembered here; or no reachable
+                peer has its body.
+            UntrustedError: all answers had another body than the record's.
             DecodeError: its publisher published something else than this kind.
         """
         return await self._published(kind, await self._finder.newest(kind.under(name)))
 
     async def lookup_all(self, kind: Kind[T], name: ObjectName) -> list[Published[T]]:
-        """All objects of a `many` kind under that name, at most one a publisher; or [].
+        """All objects of a `many` kind under that name, at most one for each publisher; or [].
 
         Raises:
             UnavailableError, UntrustedError, DecodeError: as `lookup`.
@@ -245,8 +248,8 @@ class Catalog:
         return [await self._published(kind, r) for r in records if r.body is not None]
 
     async def names(self) -> Listing:
-        """What every peer that can be reached publishes. A peer is believed about the names of its
-        own participant alone."""
+        """The names that all reachable peers publish. A peer is believed only about the names of
+        its own participant."""
         found: dict[str, set[tuple[str, str]]] = {}
         unreachable: list[str] = []
 
@@ -272,10 +275,10 @@ class Catalog:
             names.setdefault(kind, []).append(name)
         return Listing({k: tuple(n) for k, n in names.items()}, tuple(sorted(unreachable)))
 
-    # -- what other peers ask -----------------------------------------------------------------
+    # -- answers to other peers ---------------------------------------------------------------
 
     def own_names(self) -> dict[str, tuple[str, ...]]:
-        """Names by kind that this peer publishes."""
+        """The names that this peer publishes, by kind."""
         names: dict[str, list[str]] = {}
         for publication in self._store.publications():
             if publication.body is not None:
@@ -284,10 +287,10 @@ class Catalog:
         return {kind: tuple(sorted(found)) for kind, found in names.items()}
 
     def body(self, digest: bytes, participant: str) -> bytes:
-        """A body that is here, for that participant.
+        """A stored body, for that participant.
 
         Raises:
-            NotFoundError: it is not here. NotAuthorisedError: it is not for them.
+            NotFoundError: it is not here. NotAuthorisedError: it is not for that participant.
         """
         body = self._bodies.get(digest)
         if body is None:
@@ -346,10 +349,11 @@ async def open_catalog(
     *,
     rng: Random | None = None,
 ) -> AsyncIterator[Catalog]:
-    """The catalog of a peer whose overlay is open; its file is `home/data/catalog.sqlite`.
+    """Open the catalog of a peer whose overlay is open; its file is `home/data/catalog.sqlite`.
 
-    It is an index of what this peer has, and of what it has heard: lost or damaged (then it is put
-    aside), it is made anew. What is this peer's own, its user declares again (`publish_soon`).
+    The file is an index of this peer's objects and of received records. If it is lost or damaged,
+    it is put aside and made anew; the packages above publish this peer's own objects again
+    (`publish_soon`).
 
     Raises:
         InvalidInputError: that file cannot be opened, or is of another version.
@@ -413,13 +417,13 @@ def _serve(service: Service, catalog: Catalog) -> None:
         await trio.lowlevel.checkpoint()
         return Names(catalog.own_names())
 
-    # whoever looks an object up asks: its record does not tell who may have it
+    # every peer that looks an object up asks, because the record does not tell who may have it
     service.unary(BODY, BodyRequest, body, often_refused=True)
     service.unary(NAMES, NamesRequest, names)
 
 
 def _believed(names: dict[str, tuple[str, ...]], participant: str) -> Iterator[tuple[str, str]]:
-    """(kind, name) of what is well formed and that participant's."""
+    """The (kind, name) pairs that are well formed and belong to that participant."""
     for kind, some in names.items():
         for name in some:
             with suppress(InvalidInputError):

@@ -18,18 +18,19 @@ class DhtConfig:
     Attributes:
         copies: nodes that hold each record (Kademlia's k). 8, not 20: publishers renew every few
             minutes and every node sees the whole peer table, so churn between renewals is small.
-        quorum: answers that end a lookup which has found something. More than half of `copies`, so
-            a record that reached half of its nodes is seen by every lookup.
-        parallel: questions under way at a time in one lookup. As many as the quorum: a settled
-            network then answers in one round trip.
-        attempts, attempt_s: tries of one question and seconds to wait for each. Measured in
+        quorum: answers that end a lookup once it has found a value. More than half of `copies`, so
+            every lookup sees a record that reached half of its nodes.
+        parallel: requests under way at a time in one lookup (Kademlia's alpha). As many as the
+            quorum: a settled network then answers in one round trip.
+        attempts, attempt_s: tries of one request and seconds to wait for each. Measured in
             simulation: 200 / 200 / 198 of 200 keys found at 5 / 10 / 20 % loss.
         lifetime_s: seconds until a record expires unless renewed.
         republish_s: seconds between renewals by the publisher.
         refresh_s: seconds between crawls that keep the routing table full.
         meet_s: seconds between looks into the peer table for nodes not met yet.
-        shun_s: seconds a node that did not answer is left out of lookups.
-        keep_expired_s: seconds an expired record still answers while nobody can be asked.
+        shun_s: seconds for which lookups leave out a node that did not answer.
+        keep_expired_s: seconds for which an expired record still answers while no node can be
+            asked.
     """
 
     copies: int = 8

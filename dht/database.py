@@ -1,4 +1,4 @@
-"""One SQLite file for all that the catalog keeps, with this project's errors."""
+"""The catalog's SQLite file, with this project's errors."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from overlay.errors import InvalidInputError, StorageError, StorageFullError
 SCHEMA_VERSION: Final = 2
 
 _FORGET: Final = {0: "", 1: "DROP TABLE records;", SCHEMA_VERSION: ""}
-"""What files of older versions lose. Records of version 1 are signed for no federation, so nobody
-believes them; their publishers tell them anew."""
+"""By version of the file: the SQL that upgrades it. Records of version 1 are signed for no
+federation, so no peer believes them; their publishers tell them again."""
 
 BESIDE: Final = ("-wal", "-shm")
-"""What SQLite keeps beside a file, of which it is a part."""
+"""Suffixes of the files that SQLite keeps beside a database, and that belong to it."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS records (
@@ -34,14 +34,14 @@ CREATE TABLE IF NOT EXISTS bodies (
 
 
 class Database:
-    """Statements and transactions. Calls are short (microseconds) and block."""
+    """SQL statements and transactions. Calls are short (microseconds) and block."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
         self._path = path
 
     def rows(self, sql: str, *arguments: object) -> list[tuple[object, ...]]:
-        """All rows a query gives.
+        """All rows of a query.
 
         Raises:
             StorageFullError, InvalidInputError: see `open_database`.
@@ -50,7 +50,7 @@ class Database:
             return self._connection.execute(sql, arguments).fetchall()
 
     def change(self, *statements: tuple[str, tuple[object, ...]]) -> int:
-        """Run all of them or none; committed on return. Returns the number of rows changed.
+        """Run all statements or none; committed on return. Returns the number of rows changed.
 
         Raises:
             StorageFullError: the disk is full; nothing was changed.
@@ -63,12 +63,12 @@ class Database:
 
 @contextmanager
 def open_database(path: Path, damaged: Callable[[str], None]) -> Iterator[Database]:
-    """Open or create it. Write-ahead log: a commit survives `kill -9`.
+    """Open or create the file. With its write-ahead log, a commit survives `kill -9`.
 
-    A damaged file is put aside, and another made: what is in it, its users can find again.
+    A damaged file is put aside and a new one is made: its users can find the content again.
 
     Args:
-        damaged: told where that was so, for people.
+        damaged: called with a text for people when a file was put aside.
 
     Raises:
         InvalidInputError: the file cannot be opened, or is of another version.
@@ -113,27 +113,27 @@ def _translated(path: Path) -> Iterator[None]:
 
 
 def _damage(path: Path) -> str:
-    """What is wrong with the file; "": nothing, or there is none. Reads all of it (some 0.3 s for
-    100 MB)."""
+    """The damage of the file as text; "" if there is none, or no file. Reads all of it (some 0.3 s
+    for 100 MB)."""
     if path.is_dir():
         return "it is a folder"
     if not path.exists():
-        return ""  # SQLite itself removes a write-ahead log that has no file
+        return ""  # SQLite removes a write-ahead log without its database
     try:
         with closing(sqlite3.connect(path)) as connection:
             (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.OperationalError:
-        return ""  # it cannot be opened: who opens it says why
+        return ""  # it cannot be opened: the caller's open raises the reason
     except sqlite3.DatabaseError as error:
         return str(error)
-    return "" if found == "ok" else " ".join(str(found).split())  # it is said in several lines
+    return "" if found == "ok" else " ".join(str(found).split())  # SQLite's text has several lines
 
 
 def _put_aside(path: Path) -> Path:
-    """Rename it, and what is beside it, to names that are free; gives the file's.
+    """Rename the file and those beside it to free names; returns the database's.
 
     Raises:
-        InvalidInputError: the folder does not take it.
+        InvalidInputError: the folder does not allow it.
     """
     number = 1
     while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():

@@ -1,6 +1,6 @@
-"""What the catalog needs of a distributed hash table, and what the table needs of its node.
+"""The protocols between the catalog, the distributed hash table, and its node.
 
-Keep it this small: the table behind it can be replaced by another.
+Keep them small, so that the table can be replaced.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ class Directory(Protocol):
     """Values by key, on the nodes nearest to the key."""
 
     async def put(self, key: bytes, value: bytes) -> int:
-        """Store the value on the nodes nearest to the key (this one too, if it is one of them).
+        """Store the value on the nodes nearest to the key, possibly including this one.
 
         Returns:
-            how many nodes hold it now; alone in the federation, this node is enough.
+            number of nodes that hold it now; alone in the federation, this node is enough.
 
         Raises:
             ConflictError: a node holds a newer value.
@@ -33,19 +33,20 @@ class Directory(Protocol):
         ...
 
     async def get(self, key: bytes) -> list[bytes]:
-        """All different values found under the key, unverified, this node's own among them.
+        """All different values found under the key, unverified, including this node's own.
 
         Returns:
-            []: no value, said by the nodes that should have it.
+            []: the nodes that should have a value say that there is none.
 
         Raises:
-            UnavailableError: nothing found, and too few nodes answered to say there is nothing.
+            UnavailableError: nothing found, and too few nodes answered to say that there is
+                nothing.
             ClosedError: the directory is closed.
         """
         ...
 
     async def joined(self, count: int) -> None:
-        """Returns once there are that many neighbours."""
+        """Wait until there are that many neighbours."""
         ...
 
     def neighbours(self) -> list[PeerId]:
@@ -55,7 +56,8 @@ class Directory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What a search found: values, unverified; how many nodes it asked, and how many answered."""
+    """The result of a search: values, unverified; numbers of nodes asked, and of nodes that
+    answered."""
 
     values: frozenset[bytes]
     asked: int
@@ -64,8 +66,8 @@ class Collected:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """What storing came to: this node's answer, if it is among the nearest; the answers of the
-    other nodes; how many of those were asked."""
+    """The result of a store: this node's answer, if it is among the nearest; the other nodes'
+    answers; the number of nodes asked."""
 
     own: list[Stored]
     others: list[Stored]
@@ -73,28 +75,29 @@ class Placed:
 
 
 class Replicas(Protocol):
-    """What this node keeps for the federation; it judges, the table only carries."""
+    """The records that this node stores for the federation. It judges them; the table only carries
+    them."""
 
     def accept(self, key: bytes, value: bytes) -> None:
-        """Keep a value that somebody wants stored.
+        """Store a value that a node sent.
 
         Raises:
-            MedusaError: refused, and why.
+            MedusaError: refused, with the reason.
         """
         ...
 
     def held(self, key: bytes) -> list[bytes]:
-        """The values to answer with."""
+        """The stored values to answer with."""
         ...
 
     def everything(self) -> Iterable[tuple[bytes, bytes]]:
-        """All (key, value), for handing over to new nodes; read as far as it is iterated."""
+        """All (key, value) pairs, for handing over to new nodes; read as far as it is iterated."""
         ...
 
 
 class Contacts(Protocol):
-    """Who is in the federation and where: from the peer table, so addresses are signed by their
-    peer and none is ever taken from another node's answer."""
+    """The peers of the federation and their addresses, from the peer table. So each peer signed its
+    addresses; none comes from another node's answer."""
 
     def known(self) -> Iterable[PeerId]:
         """Peer ids of all other peers, dead ones too."""
@@ -103,11 +106,11 @@ class Contacts(Protocol):
     def address_of(self, peer_id: PeerId) -> Address | None: ...
 
     def participant_of(self, peer_id: PeerId) -> str:
-        """Whose peer it is, by its certificate; "" where it is not known."""
+        """The participant of a peer, by its certificate; "" if the peer is unknown."""
         ...
 
     def are_expected(self) -> bool:
-        """Whether there are other peers, as far as one can tell before they are known."""
+        """Whether there are other peers, as far as can be told before they are known."""
         ...
 
 

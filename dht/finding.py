@@ -1,4 +1,4 @@
-"""From a subject to the records about it that may be believed."""
+"""Finds and verifies the records of a subject."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from overlay.names import NO_PEER, ObjectName, PeerId
 
 
 class Finder:
-    """Asks the directory, verifies what it says, and remembers it for when it does not answer."""
+    """Asks the directory, verifies the answers, and remembers them for when no node answers."""
 
     def __init__(self, local: LocalPeer, directory: Directory, store: RecordStore) -> None:
         self._local = local
@@ -29,12 +29,13 @@ class Finder:
         self._store = store
 
     async def records(self, subject: Subject) -> list[Record]:
-        """The newest first; one a publisher, of a single kind only the newest. What this peer
-        itself publishes is among them whatever the others say, or the clock.
+        """The records of a subject, the newest first: one for each publisher, of a single kind only
+        the newest. This peer's own publication is always included, whatever other nodes or the
+        clock say.
 
         Raises:
             UnavailableError: too few peers answer, nothing is remembered, and it is not ours.
-            RefusedError: likewise, since the others do not take this peer for a member.
+            RefusedError: likewise, because the other peers refuse this one.
         """
         own = self._own(subject)
         try:
@@ -53,7 +54,7 @@ class Finder:
         return [publication.record(self._local.peer_id, now_us, now_us + 1)]
 
     async def published(self, subject: Subject) -> list[Record]:
-        """As `records`, of those alone that the nodes which should hold them have.
+        """As `records`, but only those that the responsible nodes hold.
 
         Raises:
             UnavailableError: too few peers answer, and nothing is remembered.
@@ -73,12 +74,12 @@ class Finder:
         return _newest(records, many=subject.many)
 
     async def _is_ours_to_deny(self, subject: Subject) -> bool:
-        """Whether there can be nothing of that subject, whatever the nodes that should hold it
-        would say: it is under our own participant's name, and none of its peers has published it.
-        So each side of a split goes on defining what it has all owners of.
+        """Whether this peer can tell alone that the subject has no record: its name is our own
+        participant's, and none of our participant's peers publishes it. So each side of a split can
+        create objects of the participants whose peers are all on that side.
 
         Raises:
-            UnavailableError: other peers of ours cannot be asked: they may have.
+            UnavailableError: other peers of ours, which may publish it, cannot be asked.
         """
         local = self._local
         if ObjectName.parse(subject.name).participant != local.participant:
@@ -109,13 +110,13 @@ class Finder:
     def _is_of_ours(self, peer: PeerId) -> bool:
         try:
             return self._local.publisher_of(peer).participant == self._local.participant
-        except MedusaError:  # expired or revoked: nobody's now
+        except MedusaError:  # an expired or revoked peer belongs to no participant
             return False
 
     async def newest(self, subject: Subject) -> Record:
         """
         Raises:
-            NotFoundError: there is none. WithdrawnError: no more.
+            NotFoundError: there is no record. WithdrawnError: the object was withdrawn.
             UnavailableError: as `records`.
         """
         records = await self.records(subject)
@@ -126,7 +127,7 @@ class Finder:
         return records[0]
 
     def remembered(self, subject: Subject) -> list[Record]:
-        """The records about it that are here, expired ones too."""
+        """The stored records of a subject, expired ones too."""
         return self._believed(subject, self._store.remembered(subject.key), expired_ok=True)
 
     def _remember(self, key: bytes, values: Iterable[bytes]) -> None:
@@ -136,7 +137,7 @@ class Finder:
                 try:
                     self._store.accept(key, value)
                 except MedusaError:
-                    # whether it is believed is decided below; not to keep it is no loss
+                    # verified below; a record that is not stored is no loss
                     continue
 
     def _believed(
@@ -150,7 +151,8 @@ class Finder:
                     value, local.federation, local.publisher_of, now, expired_ok=expired_ok
                 )
             except MedusaError as error:
-                # no word of the record itself: who makes them up shall not fill the list of events
+                # without the record's text, so that forgers cannot fill the list of events with new
+                # texts
                 local.events.note("warning", f"disbelieved a record that was found ({error.code})")
                 continue
             if record.subject == subject:
@@ -159,7 +161,7 @@ class Finder:
 
 
 def _newest(records: Iterable[Record], *, many: bool) -> list[Record]:
-    """One a publisher, or (not many) one alone; the newest first."""
+    """The newest record of each publisher or (not many) of all; the newest first."""
     best: dict[PeerId, Record] = {}
     for record in records:
         slot = record.publisher if many else NO_PEER

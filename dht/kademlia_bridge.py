@@ -1,9 +1,9 @@
 """The `kademlia` package as a `Directory`: the only file that knows asyncio.
 
-Of the package remain its routing table and its shortlist of nearest nodes; what it sends, believes,
-counts and stores is replaced (docs/adr/0002-asyncio-bridge.md lists why, tests/dht shows it). The
-package's tasks run in a trio-asyncio loop of their own, whose errors are noted and never raised:
-otherwise one bad datagram would end the program.
+The package provides the routing table and the shortlist of nearest nodes. This file replaces its
+messages, trust, counting and storage (docs/adr/0002-asyncio-bridge.md lists why, tests/dht shows
+it). The package's tasks run in a trio-asyncio loop of their own. Their errors are noted and never
+raised: otherwise one bad datagram would end the program.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ from overlay.names import PeerId
 T = TypeVar("T")
 
 MAX_HAND_OVER: Final = 1000
-"""Records looked at for one new node; the rest reaches it with the next renewals."""
+"""Records tried for one new node; the rest reaches it with the next renewals."""
 
 Ask = Callable[[Node], Awaitable[wire.Reply | None]]
 
 
 LOOKUP_S: Final = 10.0
-"""Seconds for one lookup: three times that a node stays silent, one after the other. Who is slow on
-purpose, and knows ever nearer ones, ends it no later; what was heard by then counts."""
+"""Seconds for one lookup: as long as three silent nodes, one after the other. A node that is slow
+on purpose and names ever nearer ones cannot prolong it; the answers received by then count."""
 
 
 class _Crawl(SpiderCrawl):  # type: ignore[misc]
-    """One lookup: asks ever nearer nodes, `parallel` at a time, and waits for no straggler that it
-    can do without (the package's crawl goes on in lock step)."""
+    """One lookup: asks ever nearer nodes, `parallel` at a time. It does not wait for stragglers
+    that it does not need (the package's crawl proceeds in lock step)."""
 
     def __init__(self, protocol: _Protocol, key: bytes, ask: Ask, enough: int | None) -> None:
         self.own = protocol.source_node.id
@@ -71,7 +71,7 @@ class _Crawl(SpiderCrawl):  # type: ignore[misc]
         self.nearest.push(start)
 
     async def find(self) -> list[Node]:
-        """The nearest nodes that answered; `values` then holds what they hold."""
+        """The nearest nodes that answered; `values` then has their values."""
         under_way: dict[asyncio.Task[wire.Reply | None], Node] = {}
         loop = asyncio.get_running_loop()
         until = loop.time() + LOOKUP_S
@@ -110,8 +110,8 @@ class _Crawl(SpiderCrawl):  # type: ignore[misc]
 
 
 class _Protocol(KademliaProtocol):  # type: ignore[misc]
-    """A node among nodes. Coroutines here run in the asyncio loop; datagrams are taken in, and
-    questions answered, right where they arrive."""
+    """A Kademlia node. Coroutines here run in the asyncio loop; datagrams are processed, and
+    requests answered, at once when they arrive."""
 
     def __init__(
         self,
@@ -139,13 +139,13 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
-            # rpcudp makes a remote call of any attribute it lacks, a slip of the pen included
+            # rpcudp would turn any missing attribute, even a typo, into a remote call
             raise AttributeError(name)
 
     # -- datagrams in -------------------------------------------------------------------------
 
     def receive(self, peer_id: PeerId, address: Address, payload: bytes) -> None:
-        """A datagram that peer_id has signed."""
+        """Process a datagram that `peer_id` has signed."""
         try:
             frame = wire.decode_frame(payload)
         except DecodeError:
@@ -196,7 +196,7 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
         nodes = self.router.find_neighbors(Node(key), exclude=Node(asker))
         return [node.id for node in nodes]
 
-    # -- questions out ------------------------------------------------------------------------
+    # -- requests out -------------------------------------------------------------------------
 
     def participant_of(self, node: Node) -> str:
         return self._contacts.participant_of(node.id)
@@ -205,7 +205,8 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
         return self._contacts.address_of(peer_id) is not None
 
     async def ask(self, node: Node, message: wire.Request) -> wire.Reply | None:
-        """The node's answer, after several tries at need; None: it stays silent, or did lately."""
+        """The node's answer, after several tries if needed; None: the node stays silent, or did
+        lately."""
         if self._shunned.get(node.id, 0.0) > self._loop.time():
             return None
         return await self._try(node, message)
@@ -217,11 +218,11 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
         timer: asyncio.TimerHandle | None = None
 
         def attempt(left: int) -> None:
-            # by timers and not by waits: each wait is some passes through the loop
+            # timers, because each wait costs several passes through the loop
             nonlocal timer
             if future.done():
                 return
-            address = self._contacts.address_of(node.id)  # none, once it is known to be dead
+            address = self._contacts.address_of(node.id)  # None once the node is known to be dead
             if left == 0 or address is None:
                 future.set_result(None)
                 return
@@ -244,11 +245,11 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
         return None
 
     async def call_ping(self, node: Node) -> None:
-        """The package's table calls this when a bucket is full: is its oldest node alive?"""
+        """Ping the oldest node of a full bucket; the package's table calls this."""
         await self.ask(node, wire.Ping())
 
     async def greet(self, peer_ids: list[PeerId]) -> None:
-        """Ping these peers, shunned or not; who answers becomes a neighbour."""
+        """Ping these peers, shunned or not; those that answer become neighbours."""
         await asyncio.gather(*(self._try(Node(peer_id), wire.Ping()) for peer_id in peer_ids))
 
     async def crawl(self, key: bytes) -> list[Node]:
@@ -265,7 +266,8 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
     async def place(
         self, key: bytes, value: bytes
     ) -> tuple[list[wire.Stored], list[wire.Reply | None]]:
-        """What this node (if it is among the nearest to the key) and the others said to storing."""
+        """Store a value: the answers of this node (if it is among the nearest to the key) and of
+        the others."""
         nodes = [self.source_node, *await self.crawl(key)]
         nearest = self._nearest_of(nodes, Node(key))
         own = [self._keep(key, value)] if self.source_node in nearest else []
@@ -276,14 +278,14 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
     # -- neighbours ---------------------------------------------------------------------------
 
     def _hear(self, peer_id: PeerId) -> None:
-        """A sign of life, signed by that peer."""
+        """Note a sign of life, signed by that peer."""
         self._shunned.pop(peer_id, None)
         node = Node(peer_id)
         bucket = self.router.buckets[self.router.get_bucket_for(node)]
         if peer_id in bucket.nodes:
-            bucket.add_node(node)  # to the end of the line of those that may be evicted
+            bucket.add_node(node)  # to the end of the line for eviction
         elif peer_id not in bucket.replacement_nodes:
-            # it starts tasks, which the package can do in its loop alone
+            # starts tasks, which the package can do only in its own loop
             self._loop.call_soon(self._welcome, node)
 
     def _welcome(self, newcomer: Node) -> None:
@@ -292,7 +294,7 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
             self.router.add_contact(newcomer)
             self.met.ring()
             owner = self.participant_of(newcomer).encode()
-            # who only waits for room in the table may come back again and again
+            # a node that only waits for room in the table may come back again and again
             known = not self.router.is_new_node(newcomer)
             if known and self._hand_overs.take(owner, self._loop.time()):
                 self._start(self._hand_over(newcomer, others))
@@ -304,10 +306,12 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
         task.add_done_callback(self._tasks.discard)
 
     async def _hand_over(self, newcomer: Node, others: list[Node]) -> None:
-        """Give a new node what it should hold, if this node is the nearest that can."""
+        """Give a new node the records that it should hold, if this node is the nearest of the
+        others."""
         own = self.source_node.long_id
-        # With the highest bit in which a node differs from us, a key is nearer to us than to that
-        # node if and only if it has that bit as we have it. So one look tells for all the nodes.
+        # Take the highest bit in which a node's id differs from ours: a key is nearer to us than to
+        # that node if and only if the key has our value of that bit. So one comparison covers all
+        # nodes.
         decisive = 0
         for other in others:
             decisive |= 1 << (own ^ other.long_id).bit_length() >> 1
@@ -325,7 +329,7 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
         return newcomer in self._nearest_of([self.source_node, *others, newcomer], target)
 
     def _nearest_of(self, nodes: list[Node], target: Node) -> list[Node]:
-        """Those that should hold what is under a key."""
+        """The nodes that should hold the records under a key."""
         ordered = sorted(nodes, key=target.distance_to)
         return chosen(ordered, self.participant_of, self.config.copies)
 
@@ -348,11 +352,11 @@ class Bridge:
         return [node.id for node in self._protocol.router.nodes()]
 
     async def greet(self, peer_ids: list[PeerId]) -> None:
-        """Ping these peers; who answers becomes a neighbour."""
+        """Ping these peers; those that answer become neighbours."""
         await self._run(self._protocol.greet(peer_ids))
 
     async def crawl(self, key: bytes) -> None:
-        """Look for the nodes nearest to the key, and so learn of them."""
+        """Look for the nodes nearest to the key, to learn of them."""
         await self._run(self._protocol.crawl(key))
 
     async def collect(self, key: bytes) -> Collected:
@@ -367,7 +371,7 @@ class Bridge:
         return Placed(own, answers, len(others))
 
     async def met(self) -> None:
-        """Returns once a node gives a sign of life, beginning now."""
+        """Wait for a node's next sign of life."""
         self._protocol.met.clear()
         await self._protocol.met.wait()
 
@@ -397,7 +401,7 @@ async def open_bridge(
     config: DhtConfig,
     events: Events,
 ) -> AsyncIterator[Bridge]:
-    """A node of the package's protocol in a loop of its own; nothing of it is left on exit."""
+    """Run a node of the package's protocol in a loop of its own; nothing of it is left on exit."""
 
     def note(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         problem = context.get("exception") or context.get("message")
@@ -423,7 +427,7 @@ async def _run_loop(
     task_status: trio.TaskStatus[tuple[trio_asyncio.TrioEventLoop, trio.CancelScope]],
 ) -> None:
     # In a task of its own, so that the loop does not become "current" for the caller's tasks; and
-    # shielded, so that it outlives whoever uses it when all are cancelled at once.
+    # shielded, so that it outlives its users when all are cancelled at once.
     with trio.CancelScope(shield=True) as scope:
         async with trio_asyncio.open_loop() as loop:
             loop.set_exception_handler(note)

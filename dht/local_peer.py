@@ -1,4 +1,4 @@
-"""The catalog's view of the peer it lives in: the few pieces of the overlay that it uses."""
+"""The parts of the overlay that the catalog uses."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class BodyFollows(Struct, frozen=True):
 
 
 class NamesRequest(Struct, frozen=True):
-    """RPC catalog.names: what this peer publishes."""
+    """RPC catalog.names: asks for the names that this peer publishes."""
 
 
 class Names(Struct, frozen=True):
@@ -50,20 +50,20 @@ class Names(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class LocalPeer:
-    """The peer that the catalog lives in, as far as the catalog uses it.
+    """The catalog's view of its own peer.
 
     Attributes:
         federation: its id.
-        participant, peer_id, private_key: who this peer is.
+        participant, peer_id, private_key: this peer's identity.
         wire: the overlay's datagrams for the DHT.
         contacts: the peer table.
-        publisher_of: who a peer id belongs to, if it is a member now.
+        publisher_of: the participant of a peer id, if that is a member now.
         fetch_body, fetch_names: the two RPCs, to the peer with that id.
-        exclusion: why this peer is cut off from the others, where they refuse it; else "".
+        exclusion: why this peer is cut off from the others, which refuse it; else "".
         clock: seconds since the epoch.
-        returning: while it is open, has somebody told whenever a peer is back that was taken for
-            dead, or our clock is set: those on the other side have not heard us meanwhile.
-        rng: for jitter and for choosing whom to greet first; nothing secret hangs on it.
+        returning: while it is open, calls a function whenever a peer is back that seemed dead, or
+            our clock is set: peers on the other side have not heard us meanwhile.
+        rng: for jitter and for the order of greetings; no secret depends on it.
     """
 
     federation: str
@@ -114,13 +114,13 @@ class _PeerContacts:
         return "" if record is None else record.participant
 
     def are_expected(self) -> bool:
-        # who was admitted by another knows that there is one, before it has met anybody
+        # a participant that another one admitted has a sponsor, even before it has met anybody
         participant = self.overlay.identity.participant
         return any(self.known()) or bool(self.overlay.membership.chain_of(participant))
 
 
 def local_peer_of(overlay: Overlay, rng: Random | None = None) -> LocalPeer:
-    """The pieces of a running overlay."""
+    """The parts of a running overlay."""
 
     def publisher_of(peer_id: PeerId) -> Publisher:
         record = overlay.peers.get(peer_id)

@@ -1,4 +1,4 @@
-"""A node of the DHT as the catalog sees it: `Directory`, with typed errors instead of silence."""
+"""A node of the DHT, as the catalog's `Directory`: silence becomes a typed error."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ FIRST_WAIT_S: Final = 1.0
 """Seconds after the first unanswered greeting; doubled each time."""
 
 MAX_WAIT_S: Final = 60.0
-"""Seconds between greetings of a peer that stays silent: who returns is met within a minute."""
+"""Seconds between greetings of a silent peer: a returning peer is met within a minute."""
 
 MAX_AT_ONCE: Final = 8
-"""Greetings a round: a large peer table is met over some rounds, not in one burst; and those of one
-participant with many peers do not keep the others waiting."""
+"""Greetings in a round: a large peer table is met over some rounds, not in one burst, and the peers
+of one large participant do not keep the others waiting."""
 
 
 @dataclass(slots=True)
@@ -38,9 +38,9 @@ class _Greeted:
 
 
 class NewContacts:
-    """Chooses which peers of the peer table to greet that are no neighbours yet.
+    """Chooses the peers to greet: those of the peer table that are not neighbours yet.
 
-    A new one is greeted soon, a silent one ever more rarely. Times are seconds of any one clock.
+    A new peer is greeted soon, a silent one ever more rarely. Times are seconds of any one clock.
     """
 
     def __init__(self, rng: Random, participant_of: Callable[[PeerId], str]) -> None:
@@ -49,7 +49,7 @@ class NewContacts:
         self._greeted: dict[PeerId, _Greeted] = {}
 
     def due(self, known: Iterable[PeerId], met: Collection[PeerId], now: float) -> list[PeerId]:
-        """Some of the known peers not met whose time has come; they count as greeted."""
+        """Some of the unmet peers whose time has come; they count as greeted."""
         strangers = [peer for peer in known if peer not in met]
         self._greeted = {peer: self._greeted[peer] for peer in strangers if peer in self._greeted}
         ready = [peer for peer in strangers if self._is_due(peer, now)]
@@ -62,11 +62,12 @@ class NewContacts:
         return greeted
 
     def any_due(self, strangers: Iterable[PeerId], now: float) -> bool:
-        """Whether there is anybody to greet now."""
+        """Whether there is a peer to greet now."""
         return any(self._is_due(peer, now) for peer in strangers)
 
     def begins(self, strangers: Iterable[PeerId], now: float) -> bool:
-        """Whether any of them is yet to be greeted for the first time, or to answer that."""
+        """Whether any of them has not been greeted yet, or still has time to answer its first
+        greeting."""
         return any(
             greeted is None or (greeted.wait_s == FIRST_WAIT_S and now < greeted.next_at)
             for greeted in map(self._greeted.get, strangers)
@@ -112,7 +113,7 @@ class Node:
         for refusal in refusals:
             if isinstance(refusal, ConflictError):
                 raise refusal
-        # where others should hold it too, this node's own copy alone is not enough
+        # if other nodes should hold it too, this node's own copy is not enough
         lonely = not any(not answer.code for answer in placed.others)
         if lonely and (placed.asked or (not self.neighbours() and self._contacts.are_expected())):
             alone = UnavailableError(f"no other peer answers; {key.hex()} is stored here alone")
@@ -125,10 +126,10 @@ class Node:
         await self._be_ready()
         found = await self._bridge.collect(key)
         if not found.values and not self._replicas.held(key) and self._is_joining():
-            await self._greet_others()  # one of those may have it
+            await self._greet_others()  # one of those peers may have the value
             found = await self._bridge.collect(key)
         values = found.values | frozenset(self._replicas.held(key))
-        # this node counts as asked and answering: with its own, the answers must be a majority
+        # this node counts as asked and answering: the answers, its own included, must be a majority
         certain = 2 * (found.answered + 1) > found.asked + 1 and found.asked > 0
         if not values and self._contacts.are_expected() and not certain:
             raise UnavailableError(
@@ -137,7 +138,7 @@ class Node:
         return sorted(values)
 
     async def joined(self, count: int) -> None:
-        """Returns once there are that many neighbours."""
+        """Wait until there are that many neighbours."""
         await trio.lowlevel.checkpoint()
         while len(self.neighbours()) < count:
             await self._bridge.met()
@@ -169,7 +170,7 @@ class Node:
             await self._bridge.crawl(self._rng.randbytes(KEY_BYTES))
 
     async def _be_ready(self) -> None:
-        """Without neighbours, wait for the first of the peers that are being greeted."""
+        """Without neighbours, wait for the first greeted peer to answer."""
         await trio.lowlevel.checkpoint()
         if self.neighbours():
             return
@@ -179,7 +180,8 @@ class Node:
                 await self._bridge.met()
 
     def _is_joining(self) -> bool:
-        """Whether so few peers are met yet that one of the others may be the nearest to a key."""
+        """Whether this node has so few neighbours yet that an unmet peer may be nearest to a
+        key."""
         neighbours = self.neighbours()
         strangers = set(self._contacts.known()).difference(neighbours)
         few = len(neighbours) < self._config.copies
@@ -203,7 +205,7 @@ async def open_node(
     events: Events,
     rng: Random,
 ) -> AsyncIterator[Node]:
-    """A node of the DHT; `node_id` is the peer's id, which its datagrams' signatures prove."""
+    """Run a node of the DHT. `node_id` is the peer's id, which its datagrams' signatures prove."""
     async with (
         open_bridge(node_id, out, contacts, replicas, config=config, events=events) as bridge,
         trio.open_nursery() as nursery,

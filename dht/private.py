@@ -1,9 +1,10 @@
-"""Objects for some participants only: their records tell nothing but the name and its owner.
+"""Private objects: only some participants may have them, and their records show only the name and
+the owner.
 
-The record of such an object has the hash and the size of its body. The body is padded to whole
-kibibytes, and has a salt that only its publisher can make: no peer can guess an object and compare.
-Only peers of the owner give the body, and only to participants that may have the object. A peer of
-an older version does not know such objects, and reads the body as any other.
+* The record has the hash and the size of the body. The body is padded to whole kibibytes, and has a
+  salt that only its publisher can make: no peer can guess an object and compare.
+* Only peers of the owner give out the body, and only to participants that may have the object.
+* A peer of an older release does not know private objects, and reads the body as any other.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from overlay.signing import sign
 T = TypeVar("T")
 
 BLOCK_BYTES: Final = 1024
-"""Bodies are padded to multiples of this: more than fits into a record."""
+"""Bodies are padded to multiples of this, so that none fits into a record."""
 
 DOMAIN: Final = "salt of a private object"
 
@@ -30,11 +31,11 @@ MARK: Final = "private"
 SALT: Final = "salt"
 
 _HEAD_BYTES: Final = 16
-"""The mark is among the first bytes of a body: a public one need not be decoded to see that."""
+"""The mark is within this many first bytes of a body: a public body need not be decoded."""
 
 
 def sealed(kind: str, body: bytes, key: Ed25519PrivateKey) -> bytes:
-    """The body of a private object; the same of the same.
+    """The body of a private object; equal arguments give equal bodies.
 
     Args:
         kind: the label of its kind. body: an encoded struct. key: its publisher's.
@@ -47,10 +48,10 @@ def sealed(kind: str, body: bytes, key: Ed25519PrivateKey) -> bytes:
 
 
 def kind_of(body: bytes) -> str:
-    """The label of a private object's kind; "" of a public one.
+    """The label of a private object's kind; "" for a public object.
 
     Raises:
-        DecodeError: it makes no sense.
+        DecodeError: the mark is malformed.
     """
     if MARK.encode() not in body[:_HEAD_BYTES]:
         return ""
@@ -62,14 +63,14 @@ class _Marked(msgspec.Struct):
 
 
 class Guards:
-    """Says who may have the bodies that are here. participant: ours."""
+    """Decides which participants may have the stored bodies. participant: ours."""
 
     def __init__(self, participant: str) -> None:
         self._participant = participant
         self._checks: dict[str, Callable[[bytes, str], bool]] = {}
 
     def set(self, kind: str, type_: type[T], may_have: Callable[[T, str], bool]) -> None:
-        """Which participants may have a private object of that kind."""
+        """Set the function that decides for a kind."""
 
         def check(body: bytes, participant: str) -> bool:
             value = decode(body, type_, limit=MAX_BODY_BYTES, what=kind)
@@ -89,5 +90,5 @@ class Guards:
         try:
             kind = kind_of(body)
             return not kind or (kind in self._checks and self._checks[kind](body, participant))
-        except DecodeError:  # of another peer, which it harms alone
+        except DecodeError:  # another peer's malformed object harms only that peer
             return False

@@ -1,4 +1,4 @@
-"""What this peer declares: kept on disk, told to the nodes that should hold it, and renewed."""
+"""This peer's publications: kept on disk, told to the nodes that should hold them, and renewed."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from overlay.listeners import Listeners
 from overlay.names import ObjectName
 
 TELL_AGAIN_S: Final = 5.0
-"""Seconds within which everything is told again where peers come back, and at least between two
-such times."""
+"""Seconds within which all publications are told again after a peer's return, and the least time
+between two such times."""
 
 TOLD_PER_S: Final = 20
-"""Publications told again in a second: less than half of what others take from one peer."""
+"""Publications told again in a second: less than half of the number that other nodes accept from
+one peer."""
 
 PURGE_S: Final = 60.0
-"""Seconds between purges of what expired long ago."""
+"""Seconds between purges of long expired records."""
 
 
 K = TypeVar("K", bound=Hashable)
@@ -49,7 +50,7 @@ class _Entry:
 
 
 class Schedule(Generic[K]):
-    """When to renew which record: well before it expires, spread out, and soon after a failure.
+    """The times of renewals: well before a record expires, spread out, and soon after a failure.
     Times are seconds of any one clock."""
 
     def __init__(self, every_s: float, rng: Random) -> None:
@@ -58,18 +59,19 @@ class Schedule(Generic[K]):
         self._entries: dict[K, _Entry] = {}
 
     def add(self, key: K, at: float) -> None:
-        """Renew it at that time, and from then on regularly."""
+        """Renew the record at that time, and from then on regularly."""
         self._entries[key] = _Entry(at)
 
     def remove(self, key: K) -> None:
         self._entries.pop(key, None)
 
     def renewed(self, key: K, now: float) -> None:
-        """It was told. The next time varies, so that what began together does not stay so."""
+        """The record was told. The interval to the next time varies, so that records do not stay in
+        step."""
         self.add(key, now + self._every_s * self._rng.uniform(0.75, 1.0))
 
     def failed(self, key: K, now: float) -> None:
-        """It could not be told: try again after a while that doubles."""
+        """The record could not be told: try again after a time that doubles."""
         retry_s = self._entries[key].retry_s if key in self._entries else FIRST_RETRY_S
         wait_s = min(retry_s, self._every_s) * self._rng.uniform(0.75, 1.0)
         self._entries[key] = _Entry(now + wait_s, 2 * retry_s)
@@ -84,7 +86,7 @@ class Schedule(Generic[K]):
         return [key for _, _, key in sorted(ready, key=lambda r: r[:2])[:AT_ONCE]]
 
     def next_at(self) -> float:
-        """When the next renewal is due; infinity if nothing is to be renewed."""
+        """The time of the next renewal; infinity if there is none."""
         return min((entry.at for entry in self._entries.values()), default=float("inf"))
 
 
@@ -92,7 +94,7 @@ class Publishing:
     """One peer's publications.
 
     Attributes:
-        yielded: told, by kind and name, of what another peer of ours turned out to publish now.
+        yielded: told the kind and name of a publication that another peer of ours took over.
     """
 
     def __init__(
@@ -121,7 +123,7 @@ class Publishing:
         self.yielded: Listeners[[str, ObjectName]] = Listeners()
 
     def _take_up(self, publication: Publication) -> None:
-        """Go on telling what the last run published; what the disk has changed is forgotten."""
+        """Continue a publication of the last run, or drop it if the disk has changed its bytes."""
         subject, body = publication.subject, publication.body
         if not publication.is_sound or _owner(subject) != self._local.participant:
             self._store.forget(publication)
@@ -133,8 +135,8 @@ class Publishing:
         self._schedule.add(subject, trio.current_time())
 
     def _check_clock(self) -> None:
-        """Say so where what this peer has published is of the future: one of its clocks was wrong,
-        the one then or the one now."""
+        """Note an error if this peer's publications are dated in the future: its clock was wrong
+        then, or is wrong now."""
         latest = max((each.version for each in self._store.publications()), default=0)
         if latest > self._now_us() + MAX_SKEW_US:
             self._local.events.note(
@@ -145,10 +147,10 @@ class Publishing:
             )
 
     async def declare(self, subject: Subject, body: bytes | None) -> int:
-        """The subject is this body from now on, or (None) is withdrawn; on disk on return.
+        """Publish this body for the subject, or (None) withdraw it; on disk on return.
 
         Returns:
-            how many peers hold the record, this one counted.
+            number of peers that hold the record, this one included.
 
         Raises:
             ConflictError: another peer of ours keeps publishing newer versions.
@@ -159,23 +161,23 @@ class Publishing:
             return await self._tell(publication)
         except ConflictError:
             if self._store.publication(subject) != publication:
-                return 1  # what we have declared since then is the newer one
-            # our clock is behind that of another peer of ours: go beyond what that one said
+                return 1  # a later declaration of this peer has replaced it
+            # our clock is behind that of another peer of ours: use a version above that peer's
             newest = await self._newest(subject)
             if newest is None or newest.version <= publication.version:
-                return 1  # who says so has nothing to show
+                return 1  # the node that reported a conflict has no newer record
             return await self._tell(self._next(subject, body, beyond=newest.version))
 
     def declare_soon(self, subject: Subject, body: bytes) -> None:
-        """The subject is this body, as this peer's own files say; on disk on return, and told to
-        the nodes that should hold it when its turn comes."""
+        """Publish a body of this peer's own files: on disk on return, told with the next
+        renewals."""
         before = self._store.publication(subject)
         if before is None or before.body != body or self._is_of_future(before):
             self._next(subject, body, beyond=0)
             self._renew_soon(subject)
 
     async def keep_told(self) -> None:
-        """Renew what this peer publishes, and forget what expired, for ever."""
+        """Renew this peer's publications, and drop expired records, for ever."""
         purge_at = trio.current_time()
         while True:
             now = trio.current_time()
@@ -191,13 +193,13 @@ class Publishing:
             self._sooner.clear()
 
     def _next(self, subject: Subject, body: bytes | None, *, beyond: int) -> Publication:
-        """The publication to make now, stored; its version is above all that is known here."""
+        """Store and return a new publication, with a version above all that are known here."""
         rivals = [r.version for r in self._finder.remembered(subject) if self._is_rival(r)]
         newest = max([beyond, *rivals])
         before = self._store.publication(subject)
         now_us = self._now_us()
-        # One from the future was made while our clock was ahead: nobody believes it, nor would one
-        # beyond it be believed. Versions grow otherwise, whatever the clock does.
+        # A version from the future was made while our clock was ahead. No peer believes it, nor any
+        # version above it. Otherwise versions only grow, whatever the clock does.
         known = 0 if before is None or self._is_of_future(before) else before.version
         if known and before is not None and before.body == body and known >= newest:
             version = known
@@ -215,7 +217,7 @@ class Publishing:
     async def _tell(self, publication: Publication) -> int:
         """Store the renewed record here and at the nodes that should hold it."""
         subject, record = publication.subject, self._sealed(publication)
-        # to be tried again soon, unless it turns out well below
+        # tried again soon, unless the put below succeeds
         self._schedule.failed(subject, trio.current_time())
         self._store.accept(subject.key, record)
         try:
@@ -252,11 +254,12 @@ class Publishing:
             self._local.events.note("warning", f"could not renew {subject}: {error}")
 
     def tell_again(self) -> None:
-        """Somebody is back who may have been on the other side of a split: those there have not
-        heard of what was published here meanwhile, or have published the same."""
+        """Tell all publications again, because a peer is back that may have been on the other side
+        of a split. The peers there have not heard of publications made here meanwhile, or have
+        published the same names."""
         now = trio.current_time()
         if now < self._told_again_at + TELL_AGAIN_S:
-            return  # of one split all come back at about the same time
+            return  # after a split many peers come back at about the same time
         self._told_again_at = now
         for number, publication in enumerate(self._store.publications()):
             wait_s = TELL_AGAIN_S * self._local.rng.uniform(0.2, 1.0) + number / TOLD_PER_S
@@ -268,12 +271,12 @@ class Publishing:
         self._sooner.ring()
 
     async def _yield_to_newer(self, publication: Publication) -> None:
-        """Somebody says there is a newer version: if another peer of ours has made it, this one is
-        told no more; if we have, before our clock was set back, this one goes beyond it."""
+        """Settle a conflict with a newer version. If another peer of ours made it, stop publishing;
+        if this peer made it before its clock was set back, publish a version above it."""
         subject = publication.subject
         newest = await self._newest(subject)
         if self._store.publication(subject) != publication:
-            return  # we have declared something else meanwhile, and tell that
+            return  # a later declaration has replaced this one
         if newest is None or newest.version <= publication.version:
             self._schedule.renewed(subject, trio.current_time())
             return
@@ -288,7 +291,8 @@ class Publishing:
         self.yielded.tell(subject.kind, ObjectName.parse(subject.name))
 
     def leave(self, subject: Subject) -> None:
-        """Tell it no more, without withdrawing it: another peer of ours does from now on."""
+        """Stop telling the subject without withdrawing it: another peer of ours publishes it from
+        now on."""
         publication = self._store.publication(subject)
         if publication is None:
             return
@@ -298,7 +302,7 @@ class Publishing:
             self._bodies.release(digest_of(publication.body))
 
     async def _newest(self, subject: Subject) -> Record | None:
-        """Of those that others hold, the newest that ours must go beyond."""
+        """The newest record at other nodes above which our own version must be."""
         try:
             records = await self._finder.published(subject)
         except UnavailableError:

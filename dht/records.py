@@ -1,8 +1,8 @@
-"""The signed record: what the DHT holds, and everything a stranger's record must pass.
+"""The signed record of the catalog, and its verification.
 
 A record says: publisher P of the participant that owns the name N declares, since version V and
 until E, that the object of this kind under N is this body (or has this hash, or is withdrawn).
-Bytes in, verified object out; nothing else in this package looks at unverified content.
+Bytes in, verified object out; no other module of this package reads unverified content.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ MAX_RECORD_BYTES: Final = 1024
 """Bytes of an encoded, signed record: six of them and their envelope fit one 8-KiB datagram."""
 
 MAX_INLINE_BYTES: Final = 512
-"""Bytes of a body inside its record: with the longest name the record still is under 1 KiB."""
+"""Bytes of a body inside its record: with the longest name the record is still under 1 KiB."""
 
 MAX_BODY_BYTES: Final = 4 * 2**20
 """Bytes of an object: four times the largest document the peer accepts; bounds one fetch."""
 
 MAX_SKEW_US: Final = 60_000_000
-"""Microseconds a publisher's clock may be ahead: as much as the overlay's datagrams may be off. A
-record further ahead is ignored and gives way to any of now: its owner could not outdo it."""
+"""Microseconds by which a publisher's clock may be ahead: the error allowed for the overlay's
+datagrams. A record further ahead is ignored and replaced by any present one: its owner could not
+outdo it."""
 
 MAX_KIND: Final = 32
-"""Characters of a kind's label: it is part of every record."""
+"""Characters of a kind's label, which is part of every record."""
 
 KEY_BYTES: Final = 20
 """Bytes of a key: Kademlia's 160 bits, the length of a peer id."""
@@ -44,8 +45,8 @@ KEY_BYTES: Final = 20
 DIGEST_BYTES: Final = 32
 
 DOMAIN: Final = "catalog record of "
-"""And the federation's id: what is signed for one federation says nothing in another, also where a
-participant is a member of both."""
+"""The signature's domain; the federation's id follows it. A signature for one federation is invalid
+in another, even for a participant that is a member of both."""
 
 _KIND = re.compile(r"[a-z][a-z0-9_-]*")
 _MAX_LIFETIME_US: Final = int(MAX_LIFETIME_S * 1e6)
@@ -60,10 +61,10 @@ class Pointer(Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What records are about: an object of a kind under a name.
+    """The subject of records: an object of a kind under a name.
 
     Attributes:
-        many: several publishers may each hold a record about it.
+        many: several publishers may each have a record about it.
     """
 
     kind: str
@@ -72,7 +73,8 @@ class Subject:
 
     @property
     def key(self) -> bytes:
-        """Where its records live; `many` is part of it, so none can claim another merge rule."""
+        """The DHT key of its records. `many` is part of it, so that no record can claim another
+        merge rule."""
         text = f"medusa catalog\0{self.kind}\0{'many' if self.many else 'one'}\0{self.name}"
         return hashlib.sha256(text.encode()).digest()[:KEY_BYTES]
 
@@ -85,12 +87,12 @@ class Record(Struct, frozen=True, array_like=True):
 
     Attributes:
         kind: the label of the kind of object.
-        many: several publishers may each hold a record under this kind and name.
+        many: several publishers may each have a record under this kind and name.
         name: the object's name.
         publisher: peer id of the signer.
         version: microseconds UTC of the declaration, greater than any before; renewals keep it.
         issued_at, expires_at: microseconds UTC of this renewal and of its end.
-        body: the object, where to find it, or None: withdrawn.
+        body: the object, its hash and size, or None: withdrawn.
     """
 
     kind: str
@@ -120,7 +122,7 @@ PublisherOf = Callable[[PeerId], Publisher]
 
 
 def digest_of(body: bytes) -> bytes:
-    """SHA-256, by which a body is known."""
+    """SHA-256, the identity of a body."""
     return hashlib.sha256(body).digest()
 
 
@@ -138,7 +140,7 @@ def check_kind(label: str) -> str:
 
 
 def seal(record: Record, federation: str, key: Ed25519PrivateKey) -> bytes:
-    """The record, signed for that federation (its id).
+    """Sign and encode the record for that federation (its id).
 
     Raises:
         InvalidInputError: it is larger than MAX_RECORD_BYTES.
@@ -160,7 +162,7 @@ def read_record(data: bytes) -> tuple[Record, Signed]:
     """
     signed = decode(data, Signed, limit=MAX_RECORD_BYTES, what="record")
     record = decode(signed.payload, Record, limit=MAX_RECORD_BYTES, what="record")
-    # one record, one encoding: else the same declaration could be held many times over
+    # one record has one encoding; otherwise a declaration could be stored many times
     if encode(signed) != data or encode(record) != signed.payload:
         raise DecodeError("record: not in canonical form")
     try:
@@ -180,12 +182,11 @@ def verify_record(
     *,
     expired_ok: bool = False,
 ) -> Record:
-    """The record in these bytes, if it may be believed in that federation (its id) now (seconds
-    since the epoch).
+    """Decode and verify a record for that federation (its id). now: seconds since the epoch.
 
     Raises:
         DecodeError: see `read_record`.
-        UntrustedError: signed by someone else, by no member or for another federation, of another
+        UntrustedError: not signed by the publisher, by a member or for this federation; of another
             participant's name, from the future, or expired (unless expired_ok).
     """
     record, signed = read_record(data)
@@ -206,12 +207,13 @@ def verify_record(
 
 
 def is_of_future(record: Record, now_us: int) -> bool:
-    """Whether it cannot have been made by a clock that is right."""
+    """Whether no correct clock can have made the record."""
     return max(record.issued_at, record.version) > now_us + MAX_SKEW_US
 
 
 def newer(record: Record, than: Record) -> bool:
-    """Whether the one replaces the other. The order is total, so that all peers keep the same."""
+    """Whether `record` replaces `than`. The order is total, so that all peers keep the same
+    record."""
     return _rank(record) > _rank(than)
 
 

@@ -1,4 +1,4 @@
-"""Whom a node knows, and who of them is nearest to a key."""
+"""The nodes that a node knows, and the choice of those nearest to a key."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from dht.shares import chosen, share_of, surplus
 ParticipantOf = Callable[[Node], str]
 
 MOST_ASKED: Final = 4
-"""Times as many nodes of one participant as a lookup looks for may be asked in it: more than it
-takes in a federation of one participant with a thousand peers; who knows ever nearer ones of its
-own is heard no longer."""
+"""A lookup asks at most this many times as many nodes of one participant as it looks for. A
+federation of one participant with a thousand peers needs fewer; a participant whose nodes name ever
+nearer ones of its own is no longer asked."""
 
 
 class Router(RoutingTable):  # type: ignore[misc]
-    """The package's table. Its own search stops at the first k it comes by; this one finds the
-    nearest, within the shares of participants (`dht.shares`). In a full bucket who is beyond its
-    participant's share makes room for others."""
+    """The package's routing table, with shares for participants (`dht.shares`).
+
+    * The package's search stops at the first k nodes that it finds; this one finds the nearest.
+    * In a full bucket a participant beyond its share makes room for others.
+    """
 
     def __init__(
         self, protocol: KademliaProtocol, ksize: int, node: Node, participant_of: ParticipantOf
@@ -41,7 +43,7 @@ class Router(RoutingTable):  # type: ignore[misc]
             own = self._participant_of(node)
             had = sum(self._participant_of(each) == own for each in bucket.get_nodes())
             if crowd and had < share_of(self.ksize):
-                del bucket.nodes[crowd[-1].id]  # the one that it has known for the shortest time
+                del bucket.nodes[crowd[-1].id]  # the node known for the shortest time
         super().add_contact(node)
 
     def find_neighbors(
@@ -65,7 +67,7 @@ class Shortlist(NodeHeap):  # type: ignore[misc]
         self._silent: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[Node]:
-        # who was silent counts as well, or one of them after the other would hold up the lookup
+        # silent nodes count too; otherwise they would delay the lookup one after the other
         nearest = [node for _, node in sorted(self.heap, key=lambda each: each[0])]
         nodes = chosen(
             nearest, self._participant_of, self.maxsize, share=self._share, spent=self._silent
@@ -74,18 +76,19 @@ class Shortlist(NodeHeap):  # type: ignore[misc]
 
     @property
     def answered(self) -> int:
-        """How many have."""
+        """Number of nodes that answered."""
         return len(self._answered)
 
     def found(self) -> list[Node]:
-        """The nearest that answered."""
+        """The nearest nodes that answered."""
         return [node for node in self if node.id in self._answered]
 
     def ask(self, count: int) -> list[Node]:
-        """Whom to ask now, at most so many, the nearest first; they count as asked.
+        """The nodes to ask now, at most so many, the nearest first; they count as asked.
 
-        A participant of which more nodes are silent than speak, beyond its share, is asked no more;
-        nor is one that was asked very often. Those that wait for an answer leave room for others.
+        * A participant with more silent than answering nodes, beyond its share, is asked no more;
+          nor is one that was asked very often.
+        * Nodes that are waiting for an answer count against their participant's share.
         """
         waiting = self._asked - self._spoke - self._silent
         nodes = [node for node in self.get_uncontacted() if self._is_worth_it(node)]
@@ -102,23 +105,23 @@ class Shortlist(NodeHeap):  # type: ignore[misc]
         return not often and silent <= max(self._share, spoke)
 
     def heard(self, node: Node) -> None:
-        """It has answered."""
+        """The node has answered."""
         self._answered.add(node.id)
         self._spoke[self._participant_of(node)] += 1
 
     def lost(self, node: Node) -> None:
-        """It has not."""
+        """The node has not answered."""
         self.remove([node.id])
         self._silent[self._participant_of(node)] += 1
 
     def speaks(self, enough: int) -> bool:
-        """Whether so many have answered, and of so many participants as there are here: one whose
-        nodes are many and quick must not be all that is heard."""
+        """Whether enough nodes have answered, and of as many participants as there are here: the
+        many quick nodes of one participant must not be the only answers."""
         here = Counter(self._participant_of(node) for node in self)
         return self.answered >= enough and self._shares(self._spoke) >= min(
             enough, self._shares(here)
         )
 
     def _shares(self, of: Counter[str]) -> int:
-        """Nodes, no more of a participant than its share."""
+        """Number of nodes, counting no more of a participant than its share."""
         return sum(min(self._share, number) for number in of.values())

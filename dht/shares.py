@@ -1,14 +1,16 @@
-"""How much one participant may be of what a node knows, asks and stores with. Pure functions.
+"""Limits on one participant's part of the nodes that a node knows, asks and stores with. Pure
+functions.
 
-A member may have as many peers as it likes, and so as many ids, some of them nearest to any key it
-chooses (Douceur, The Sybil Attack, 2002); taken by distance alone they would be all that a lookup
-asks and all that a publication reaches. But every id is of an admitted participant. So wherever
-nodes are chosen, each participant has a share, and more than that only where the others leave room.
+A member may have any number of peers, and so any number of ids, some of them nearest to any key it
+chooses (Douceur, The Sybil Attack, 2002). If nodes were chosen by distance alone, its peers could
+be all that a lookup asks and all that a publication reaches. But every id belongs to an admitted
+participant. So wherever nodes are chosen, each participant has a share; it gets more only where the
+others leave room.
 
-Networks without admissions do this by other means: costly ids and sibling lists (Baumgart
-and Mies, S/Kademlia, 2007, "Secure nodeId assignment", "Sibling broadcast"), constrained routing
-tables (Castro et al., Secure routing for structured peer-to-peer overlay networks, 2002, "Routing
-table maintenance"), and bounded degrees (Singh et al., Eclipse attacks on overlay networks, 2006).
+Networks without admissions use other means: costly ids and sibling lists (Baumgart and Mies,
+S/Kademlia, 2007, "Secure nodeId assignment", "Sibling broadcast"), constrained routing tables
+(Castro et al., Secure routing for structured peer-to-peer overlay networks, 2002, "Routing table
+maintenance"), and bounded degrees (Singh et al., Eclipse attacks on overlay networks, 2006).
 """
 
 from __future__ import annotations
@@ -21,9 +23,9 @@ T = TypeVar("T")
 
 
 def share_of(copies: int) -> int:
-    """Of so many nodes, how many may be one participant's: a quarter. A majority is believed when
-    it says that a record is absent: that takes three participants that collude. To be all the nodes
-    takes four."""
+    """The number of so many nodes that may be one participant's: a quarter. A majority that says
+    that a record is absent is believed: three participants that collude can be a majority, four can
+    be all nodes."""
     return max(1, copies // 4)
 
 
@@ -35,12 +37,13 @@ def chosen(
     share: int | None = None,
     spent: Counter[str] | None = None,
 ) -> list[T]:
-    """The first `count` nodes within the shares; where there are fewer, nodes beyond them as well.
+    """The first `count` nodes within the shares; if these are fewer, nodes beyond the shares as
+    well.
 
     Args:
         nearest: in order of distance; read no further than needed.
-        share: of a participant; `share_of(count)` unless said.
-        spent: what participants have had of their shares already.
+        share: of a participant; `share_of(count)` by default.
+        spent: nodes counted against participants' shares already.
     """
     share = share_of(count) if share is None else share
     taken = Counter(spent)
@@ -66,41 +69,42 @@ def surplus(nodes: Iterable[T], participant_of: Callable[[T], str], count: int) 
 
 
 STORES_PER_S: Final = 50.0
-"""Stores taken from one peer, in the long run. Each costs the check of a signature and a commit,
-0.1 ms: so half a percent of a processor a peer. An honest peer with as many records as a
+"""Stores accepted from one peer, in the long run. Each costs the check of a signature and a commit,
+0.1 ms: so half a percent of a processor for each peer. An honest peer with as many records as a
 participant may have (20,000) renews 44 a second."""
 
 STORE_BURST: Final = 1000
-"""Stores taken from one peer at once: a whole hand-over, or what a peer tells when it starts."""
+"""Stores accepted from one peer at once: a whole hand-over, or the publications of a starting
+peer."""
 
 HAND_OVERS_PER_S: Final = 0.1
-"""Newcomers of one participant that are given the records they should hold, in the long run: up to
+"""New nodes of one participant that are given the records they should hold, in the long run: up to
 1,000 records each, so 100 KB a second. Publishers reach the others within minutes."""
 
 HAND_OVER_BURST: Final = 20
-"""And at once: all peers of a large participant start again after a power cut."""
+"""The same, at once: all peers of a large participant start again after a power cut."""
 
 
 class Allowances:
-    """How often one peer, or participant, may ask for something that costs: a token bucket each,
-    `burst` at once, refilled at `per_s` a second; `now` is seconds of any one clock.
+    """How often one peer, or participant, may ask for something costly: a token bucket each, with
+    `burst` tokens, refilled at `per_s` a second. `now` is seconds of any one clock.
 
-    A bucket that is full again is as good as an unused one, and forgotten: no more are kept than
-    there were askers lately.
+    A bucket that is full again is dropped, so that only recent askers have one.
     """
 
     def __init__(self, per_s: float, burst: int) -> None:
         self._per_s = per_s
         self._burst = burst
-        self._spent: dict[bytes, tuple[float, float]] = {}  # and when it was so much
+        # by peer or participant: (tokens spent, at that time)
+        self._spent: dict[bytes, tuple[float, float]] = {}
 
     def take(self, peer_id: bytes, now: float) -> bool:
-        """Whether this peer (or participant) may, once more."""
+        """Whether this peer (or participant) may ask once more; if so, count it."""
         self._forget_full(now)
         spent = self._spent_by(peer_id, now) + 1
         if spent > self._burst:
             return False
-        # to the end: who asked longest ago is looked at first
+        # to the end: the first entry is the one that asked longest ago
         self._spent.pop(peer_id, None)
         self._spent[peer_id] = spent, now
         return True

@@ -1,11 +1,14 @@
-"""What this peer keeps: records of the whole federation, and its own publications.
+"""The records that this peer stores for the federation, and its own publications.
 
-Merge rules. Under a key of a single kind the newest record stays, whoever of the participant signed
-it; of a `many` kind the newest of each publisher, of at most MAX_PER_KEY of them. An older version
-than the one held is refused, an older renewal of the same version is no news. An expired record
-still holds its place against older ones until it is purged, and may answer when nobody can be
-asked. A record from the future, kept while our clock was ahead, holds no place and answers nobody;
-nor does one that the file has lost bytes of.
+Merge rules:
+
+* Under a key of a single kind the newest record stays, whichever peer of the participant signed it.
+* Of a `many` kind the newest record of each publisher stays, of at most MAX_PER_KEY publishers.
+* An older version than the stored one is refused; an older renewal of the same version is ignored.
+* An expired record still keeps its place against older ones until it is purged, and may answer
+  while no other node can be asked.
+* A record from the future, stored while our clock was ahead, keeps no place and answers no request;
+  nor does a damaged one.
 """
 
 from __future__ import annotations
@@ -36,23 +39,23 @@ from overlay.listeners import Listeners
 from overlay.names import ObjectName, PeerId
 
 MAX_PER_KEY: Final = MAX_VALUES
-"""Publishers under one key of a `many` kind: their records fit one answer."""
+"""Publishers under one key of a `many` kind, so that their records fit one answer."""
 
 MAX_RECORDS: Final = 200_000
 """Records in all, of 1 KiB: 200 MB of disk."""
 
 MAX_PER_PARTICIPANT: Final = 20_000
-"""Records of one participant, all its peers together: it takes ten to fill a peer's share."""
+"""Records of one participant, all its peers together: ten participants can fill a peer's store."""
 
 PAGE: Final = 100
-"""Records read at a time where all are gone through: 100 KB."""
+"""Records read at a time when all are iterated: 100 KB."""
 
 _INSERT = "INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """Something this peer published.
+    """An object that this peer published.
 
     Attributes:
         version: microseconds UTC.
@@ -67,7 +70,7 @@ class Publication:
 
     @property
     def is_sound(self) -> bool:
-        """Whether it can have been published: no bit of it was lost since."""
+        """Whether it can have been published: False if bits of it were lost since."""
         try:
             check_kind(self.subject.kind)
             ObjectName.parse(self.subject.name)
@@ -77,7 +80,7 @@ class Publication:
         return numbers and 0 < self.version < 2**63 and isinstance(self.body, bytes | None)
 
     def record(self, publisher: PeerId, issued_at: int, expires_at: int) -> Record:
-        """What is told of it, by that peer; the times: microseconds UTC."""
+        """The record of it by that peer; the times: microseconds UTC."""
         body: bytes | Pointer | None = self.body
         if self.body is not None and len(self.body) > MAX_INLINE_BYTES:
             body = Pointer(digest_of(self.body), len(self.body))
@@ -88,14 +91,15 @@ class Publication:
 
 
 class RecordStore:
-    """Implements `dht.directory.Replicas`.
+    """The store of records. Implements `dht.directory.Replicas`.
 
     Args:
         clock: seconds since the epoch.
 
     Attributes:
-        taken: told of every record that is kept here from then on.
-        superseded: told of what this peer publishes and another one by a newer record.
+        taken: told every record that is newly stored.
+        superseded: told the subject of this peer's publication when another peer's newer record
+            arrives.
     """
 
     def __init__(
@@ -117,13 +121,13 @@ class RecordStore:
         )
 
     def accept(self, key: bytes, value: bytes) -> None:
-        """Verify a record and keep it by the merge rules.
+        """Verify a record and store it by the merge rules.
 
-        What costs most comes last: what is no news here is not even verified.
+        The costly checks come last: a record that is no news is not even verified.
 
         Raises:
             DecodeError, UntrustedError: it may not be believed, or does not belong under this key.
-            ConflictError: a newer version is held.
+            ConflictError: a newer version is stored.
             BusyError: the limit of this participant, or of all, is reached.
         """
         record, _ = read_record(value)
@@ -142,8 +146,8 @@ class RecordStore:
                 self.superseded.tell(record.subject)
 
     def _under(self, key: bytes) -> tuple[list[Record], list[PeerId]]:
-        """The records that hold a place under the key, and the publishers of those that hold none:
-        of the future, or damaged."""
+        """The records that keep a place under the key, and the publishers of those that keep none:
+        from the future, or damaged."""
         held: list[Record] = []
         void: list[PeerId] = []
         rows = self._database.rows("SELECT publisher, data FROM records WHERE key = ?", key)
@@ -168,8 +172,8 @@ class RecordStore:
         return all(newer(record, rival) for rival in rivals)
 
     def _replace(self, losers: list[PeerId], record: Record, data: bytes) -> None:
-        """losers: the publishers of the records that go."""
-        # what is under one key is under one name: all of it is this participant's
+        """Store a record in place of the losers'. losers: publishers whose records are deleted."""
+        # all records under one key have one name, so all are this participant's
         participant = ObjectName.parse(record.name).participant
         if not losers:
             self._check_room(participant)
@@ -184,7 +188,8 @@ class RecordStore:
         self._per_participant[participant] += 1 - len(losers)
 
     def _surplus(self, record: Record, held: list[Record]) -> list[Record]:
-        """Who must go so that at most MAX_PER_KEY publishers remain: withdrawn first."""
+        """The records to delete so that at most MAX_PER_KEY publishers remain: withdrawn ones
+        first."""
         others = [h for h in held if record.many and h.publisher != record.publisher]
         others.sort(key=lambda h: (h.body is not None, h.issued_at))
         return others[: max(0, len(others) + 1 - MAX_PER_KEY)]
@@ -196,16 +201,17 @@ class RecordStore:
             raise BusyError(f"already {MAX_RECORDS} records here")
 
     def held(self, key: bytes) -> list[bytes]:
-        """Records under the key that are not expired, and none from the future."""
+        """Records under the key, without expired ones and ones from the future."""
         return self._data("key = ? AND expires_at > ?", key, self._now_us())
 
     def remembered(self, key: bytes) -> list[bytes]:
-        """Records under the key, expired ones too, and none from the future: for when nobody can be
-        asked."""
+        """Records under the key, with expired ones but none from the future: for when no node can
+        be asked."""
         return self._data("key = ?", key)
 
     def everything(self) -> Iterator[tuple[bytes, bytes]]:
-        """(key, record) of all that is not expired nor from the future, read a page at a time."""
+        """(key, record) of all records but expired ones and ones from the future, read a page at a
+        time."""
         sql = (
             "SELECT key, publisher, data FROM records WHERE (key, publisher) > (?, ?) "
             "AND expires_at > ? AND version <= ? AND issued_at <= ? ORDER BY key, publisher LIMIT ?"
@@ -219,14 +225,14 @@ class RecordStore:
                 last = key, publisher
 
     def purge(self, kept_s: float) -> None:
-        """Forget records that expired more than kept_s seconds ago."""
+        """Delete records that expired more than kept_s seconds ago."""
         limit = self._now_us() - int(kept_s * 1e6)
         rows = self._database.rows("SELECT participant FROM records WHERE expires_at < ?", limit)
         self._database.change(("DELETE FROM records WHERE expires_at < ?", (limit,)))
         self._per_participant.subtract(str(participant) for (participant,) in rows)
 
     def publish(self, publication: Publication) -> None:
-        """Keep a publication of our own; it is on disk on return."""
+        """Store a publication of our own; it is on disk on return."""
         p = publication
         row = (*_columns(p.subject), p.version, p.body, p.until)
         self._database.change(
@@ -234,17 +240,17 @@ class RecordStore:
         )
 
     def forget(self, publication: Publication) -> None:
-        """Drop one of our own whose withdrawal has been told long enough."""
+        """Delete a publication of our own whose withdrawal has been told long enough."""
         sql = "DELETE FROM publications WHERE kind = ? AND many = ? AND name = ? AND version = ?"
         self._database.change((sql, (*_columns(publication.subject), publication.version)))
 
     def publication(self, subject: Subject) -> Publication | None:
-        """Our own publication of this, withdrawn or not."""
+        """Our own publication of the subject, withdrawn or not."""
         found = self._publications("kind = ? AND many = ? AND name = ?", *_columns(subject))
         return found[0] if found else None
 
     def publications(self) -> list[Publication]:
-        """All our own, in order of kind and name."""
+        """All our own publications, in order of kind and name."""
         return self._publications("true")
 
     def _publications(self, where: str, *arguments: object) -> list[Publication]:

@@ -1,6 +1,5 @@
 """The datagrams between DHT nodes: rpcudp's frame (a byte, a call's 20 random bytes, MessagePack)
-with typed content. The sender's id is not in them: the envelope's signature tells it.
-"""
+with typed content. The sender's id is not in them: the envelope's signature proves it."""
 
 from __future__ import annotations
 
@@ -14,16 +13,17 @@ from overlay.errors import DecodeError
 from overlay.names import PeerId
 
 MAX_DATAGRAM: Final = 8192
-"""Bytes of a payload: what the overlay's datagrams carry."""
+"""Bytes of a payload: the limit of the overlay's datagrams."""
 
 CALL_BYTES: Final = 20
-"""Bytes that name a call; random: who did not see the question cannot make up an answer."""
+"""Bytes of a call's id. It is random, so that a node that did not see the request cannot forge an
+answer."""
 
 MAX_VALUES: Final = 6
 """Values in one answer: six records of 1 KiB and 20 ids fill a datagram."""
 
 MAX_NODES: Final = 20
-"""Ids in one answer: the largest number of copies that can be configured."""
+"""Ids in one answer: the largest configurable number of copies."""
 
 _REQUEST: Final = b"\x00"
 _REPLY: Final = b"\x01"
@@ -37,24 +37,24 @@ Ids = Annotated[list[NodeId], Meta(max_length=MAX_NODES)]
 
 
 class Ping(Struct, frozen=True, array_like=True, tag="ping"):
-    """Is anybody there?"""
+    """Asks whether the node is alive."""
 
 
 class Store(Struct, frozen=True, array_like=True, tag="store"):
-    """Keep this record under that key."""
+    """Asks the node to store this record under that key."""
 
     key: Id
     value: Value
 
 
 class FindNode(Struct, frozen=True, array_like=True, tag="find_node"):
-    """Which nodes are nearest to that key?"""
+    """Asks for the nodes nearest to that key."""
 
     key: Id
 
 
 class FindValue(Struct, frozen=True, array_like=True, tag="find_value"):
-    """Which records are held under that key?"""
+    """Asks for the records under that key."""
 
     key: Id
 
@@ -64,7 +64,7 @@ class Pong(Struct, frozen=True, array_like=True, tag="pong"):
 
 
 class Stored(Struct, frozen=True, array_like=True, tag="stored"):
-    """The answer to `Store`. code: of the error it was refused with, or "" if it is stored."""
+    """The answer to `Store`. code: of the error for which it was refused, or "" if it is stored."""
 
     code: Code = ""
     reason: Reason = ""
@@ -74,8 +74,8 @@ class Found(Struct, frozen=True, array_like=True, tag="found"):
     """The answer to `FindNode` and `FindValue`.
 
     Attributes:
-        values: those held under the key (FindValue). nodes: the nearest to it that are
-            known.
+        values: the records under the key (FindValue).
+        nodes: ids of the known nodes nearest to it.
     """
 
     nodes: Ids
@@ -96,7 +96,7 @@ class _ReplyBox(Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """call: names the question that this is, or that this answers."""
+    """A request or an answer. call: the id that pairs them."""
 
     call: bytes
     message: Request | Reply
@@ -113,7 +113,7 @@ def encode_reply(call: bytes, message: Reply) -> bytes:
 def decode_frame(payload: bytes) -> Frame:
     """
     Raises:
-        DecodeError: the bytes are no question and no answer; nothing else, whatever they are.
+        DecodeError: the bytes are no request and no answer. No bytes raise another error.
     """
     if len(payload) > MAX_DATAGRAM:
         raise DecodeError(f"DHT datagram: {len(payload)} bytes, at most {MAX_DATAGRAM}")
