@@ -36,6 +36,7 @@ from engine.tasks.modification import Footing, earliest
 from engine.tasks.network import Network
 from engine.tasks.plan import Task
 from engine.tasks.runner import TaskRunner
+from examples import examples
 from overlay.errors import ConflictError, InvalidInputError
 from overlay.events import Events
 from testnet.simulation.interpreter import InterpreterConfig, InterpretingExecutor
@@ -221,7 +222,7 @@ def _rows(table: pa.Table) -> list[Row]:
 
 
 @settings(
-    max_examples=150,
+    max_examples=examples(40, soak=150),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -234,7 +235,7 @@ def test_old_up_to_the_boundary_and_new_after_it(
 
 
 @settings(
-    max_examples=150,
+    max_examples=examples(40, soak=150),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -47,6 +47,7 @@ from engine.streams.source_config import SourceConfig
 from engine.tasks.network import Network
 from engine.tasks.plan import Task
 from engine.tasks.revisions.runner import runner_of
+from examples import examples
 from overlay.events import Events
 from testnet.simulation.interpreter import InterpreterConfig, InterpretingExecutor
 
@@ -232,13 +233,13 @@ def dense_acts(draw: st.DrawFn) -> list[Act]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(15, soak=60), deadline=None)
 @given(dense_acts(), schedules, schedules)
 def test_dense_revisions(done: list[Act], first: Schedule, second: Schedule) -> None:
     check(DENSE, done, first, second)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(15, soak=60), deadline=None)
 @given(dense_acts(), schedules, schedules, st.integers(5, 40))
 def test_what_is_behind_the_history_is_out_of_reach(
     done: list[Act], first: Schedule, second: Schedule, history_us: int

@@ -27,6 +27,7 @@ from engine.objects.schema import REVISION_KIND
 from engine.streams.acceptance import Writer
 from engine.streams.ipc import encode
 from engine.streams.revisions.columns import request_schema
+from examples import examples
 from overlay.errors import NotRetainedError, UnavailableError
 
 OF_S0 = st.lists(acts.map(lambda act: replace(act, stream="s0")), min_size=4, max_size=20)
@@ -46,7 +47,11 @@ def drawn_steps(rng: Random) -> list[tuple[int, int]]:
     return [(what, rng.randrange(2**12)) for what in whats]
 
 
-@settings(max_examples=100, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(
+    max_examples=examples(30, soak=100),
+    deadline=None,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+)
 @example(7_099_542_953_069_151, 37)  # a peer had cut late tuples that the next leader had not yet
 @example(5908, 5)  # what was found depended on when retention had run
 @given(st.integers(0, 2**64), st.just(HISTORY_US) | st.integers(5, 60))

@@ -27,6 +27,7 @@ from engine.spark.program import Program
 from engine.spark.session import Spark, SparkLostError
 from engine.tasks.plan import Task, plan
 from engine.tasks.windows import Interval, needs
+from examples import examples
 
 pytestmark = pytest.mark.spark
 
@@ -109,7 +110,7 @@ def check(
 
 
 @settings(
-    max_examples=30,
+    max_examples=examples(8, soak=30),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
@@ -145,7 +146,7 @@ def test_any_cut_gives_what_one_batch_run_gives_at_length(
 
 
 @settings(
-    max_examples=10,
+    max_examples=examples(5, soak=10),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

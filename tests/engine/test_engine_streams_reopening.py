@@ -21,6 +21,7 @@ from engine.streams.acceptance import Writer
 from engine.streams.ipc import encode
 from engine.streams.leader import open_leader
 from engine.streams.source_config import SourceConfig
+from examples import examples
 from overlay.errors import UnavailableError
 
 WEIGHTS = [4] * 5 + [3] * 2 + [4] * 2 + [4] * 3 + [2] * 2 + [3, 6]
@@ -32,7 +33,11 @@ def drawn_steps(rng: Random) -> list[tuple[int, int]]:
     return [(what, rng.randrange(2**12)) for what in whats]
 
 
-@settings(max_examples=100, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(
+    max_examples=examples(30, soak=100),
+    deadline=None,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+)
 @given(st.integers(0, 2**64), st.just(HISTORY_US) | st.integers(5, 60))
 def test_any_ends_and_reopenings(seed: int, history_us: int) -> None:
     rng = Random(seed)
