@@ -1,4 +1,4 @@
-"""Walking a ledger's chain: does every entry hold, and if not, which is the first that does not."""
+"""Verifies a ledger's chain, finds its first invalid entry, and sums its balances."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from overlay.errors import ConflictError, InvalidInputError, MedusaError, Untrus
 from overlay.names import PeerId
 
 _LOW_BITS: Final = 26
-"""Amounts are summed in two halves, so that no sum of SQLite's leaves 64 bits."""
+"""Amounts are summed in two halves, so that no sum in SQLite exceeds 64 bits."""
 
 Columns = tuple[str, str, bytes, bytes, int, str, int, int, int, int, int, int]
 """An entry's columns beside its position, data and digest."""
@@ -34,12 +34,12 @@ _COLUMNS: Final = "kind, contract, payer, payee, number, task, fence, after, upt
 
 
 def chained(before: bytes, data: bytes) -> bytes:
-    """The digest (SHA-256) of an entry: of its bytes and of all before it."""
+    """The digest (SHA-256) of an entry and of all entries before it."""
     return hashlib.sha256(before + data).digest()
 
 
 def open_entry(entry: Entry, federation: str, key_of: KeyOf) -> tuple[Receipt, Columns]:
-    """The receipt an entry is about, its signatures verified, and what the columns say of it.
+    """Verify an entry's signatures; returns its receipt, and the values of its columns.
 
     Raises:
         DecodeError, UntrustedError: see `open_settled`, `open_dispute`.
@@ -60,17 +60,17 @@ def _columns(kind: str, receipt: Receipt, rows: int, amount: int) -> Columns:
 
 
 class Continuity:
-    """What an account's next receipt must be, given those before it."""
+    """Checks that entries follow one another, for all accounts."""
 
     def __init__(self) -> None:
         self._last: dict[Account, tuple[int, bytes]] = {}
         self._billed: dict[DealKey, int] = {}
 
     def check(self, receipt: Receipt, payload: bytes | None) -> None:
-        """Take the next entry. payload: the receipt's bytes, None where it was disputed.
+        """Check the next entry. payload: the receipt's bytes, None for a dispute.
 
         Raises:
-            ConflictError: it does not follow from those before.
+            ConflictError: it does not follow from the entries before.
         """
         billed = self._billed.get(receipt.key)
         if payload is None:
@@ -82,10 +82,11 @@ class Continuity:
 
 
 def check_follows(receipt: Receipt, last: tuple[int, bytes], billed: int | None) -> None:
-    """
+    """Check that a receipt is the next of its account and its deal.
+
     Args:
-        last: number and digest of the account's last receipt; (0, b"") where there is none.
-        billed: how far this deal is paid for; None: there is no receipt of it yet.
+        last: number and digest of the account's last receipt; (0, b"") if there is none.
+        billed: the boundary up to which this deal is paid; None: there is no receipt of it yet.
 
     Raises:
         ConflictError: the receipt is not the next one.
@@ -100,11 +101,11 @@ def check_follows(receipt: Receipt, last: tuple[int, bytes], billed: int | None)
 
 
 def check_disputed(receipt: Receipt, billed: int | None) -> None:
-    """What a dispute must be: about what is not paid yet. (Its number may have gone to another
-    task's receipt meanwhile.)
+    """Check that a dispute concerns the part of the deal that is not paid yet. (Meanwhile another
+    task's receipt may have taken its number.)
 
     Raises:
-        ConflictError: the receipt does not start where this deal is paid for.
+        ConflictError: the receipt does not start where the paid part ends.
     """
     if billed is not None and receipt.after != billed:
         raise ConflictError(
@@ -114,10 +115,10 @@ def check_disputed(receipt: Receipt, billed: int | None) -> None:
 
 
 def audit(connection: sqlite3.Connection, own: PeerId, federation: str) -> int:
-    """Verify every digest, signature, column, number and interval; how many entries there are.
+    """Verify every digest, signature, column, number and interval; returns the number of entries.
 
     Raises:
-        InvalidInputError: names the first entry that does not hold, and why.
+        InvalidInputError: names the first invalid entry and its fault.
     """
     keys: dict[PeerId, bytes] = dict(connection.execute("SELECT peer, key FROM keys"))
     continuity = Continuity()
@@ -163,7 +164,7 @@ def _key(keys: dict[PeerId, bytes], peer: PeerId) -> Ed25519PublicKey:
 
 
 def sums(connection: sqlite3.Connection, own: PeerId, contract: str = "") -> tuple[Balance, ...]:
-    """The balances of all contracts, or of one, sorted by id."""
+    """The balances of all contracts, or of one, sorted by contract id."""
     found: dict[str, list[int]] = {}
     rows = connection.execute(
         f"SELECT contract, kind = 'dispute', payee = ?, count(*), sum(rows), sum(amount >> "  # noqa: S608

@@ -1,4 +1,4 @@
-"""What `medusa-peer contract balance` shows: who owes whom how much, from one peer's ledger."""
+"""The balances of a ledger: how much each contract's parties owe each other."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from msgspec import Struct
 
 
 class Balance(Struct, frozen=True):
-    """One contract's money at one peer; positive sums, in micros.
+    """One contract's money at one peer. All sums are positive, in micros.
 
     Attributes:
         contract: its id.
         earned, spent: micros by receipts that both sides signed.
-        tuples: input tuples (of content contracts: messages) that those receipts are for.
-        receipts: how many. disputes: how often the two sides counted differently.
+        tuples: input tuples (of content contracts: messages) in those receipts.
+        receipts: their number.
+        disputes: how often the two sides counted differently.
         last_at: when the newest receipt was made, microseconds UTC; 0: there is none.
     """
 
@@ -26,18 +27,19 @@ class Balance(Struct, frozen=True):
 
     @property
     def net(self) -> int:
-        """Micros that the other side owes us; negative: that we owe it."""
+        """Micros that the other side owes us; negative: we owe them."""
         return self.earned - self.spent
 
 
 class Balances(Struct, frozen=True):
-    """All of a ledger in short; the answer to the call "contract.balance".
+    """The balances of a ledger; the answer to the call "contract.balance".
 
     Attributes:
-        peer: id (hex) of the peer whose ledger this is.
+        peer: id (hex) of the ledger's peer.
         contracts: those with at least one entry, sorted by id.
-        entries: length of the chain. head: digest (hex) of the newest one; "" in an empty ledger.
-        fault: the first entry that does not hold, and why; "": the whole chain was verified.
+        entries: length of the chain.
+        head: digest (hex) of the newest entry; "" in an empty ledger.
+        fault: the first invalid entry and its fault; "": the whole chain was verified.
     """
 
     peer: str
@@ -47,7 +49,7 @@ class Balances(Struct, frozen=True):
     fault: str = ""
 
     def of(self, contract: str) -> Balance:
-        """That contract's balance; all zero where there is no entry."""
+        """That contract's balance; all zero if there is no entry."""
         found = [b for b in self.contracts if b.contract == contract]
         return found[0] if found else Balance(contract)
 

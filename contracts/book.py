@@ -1,4 +1,4 @@
-"""The contracts of one home: a file each, merged from what the parties sign; what is in force."""
+"""The contracts of one home: a file each, merged from the parties' signed documents."""
 
 from __future__ import annotations
 
@@ -41,21 +41,26 @@ SUFFIX: Final = ".contract"
 LOCK: Final = ".lock"
 
 LISTED: Final = 8
-"""Contracts named where a beginning of an id means several."""
+"""Contracts listed in the error for an ambiguous beginning of an id."""
 
 MAX_WAITING: Final = 8
-"""Proposals of one counterparty that wait for us: a person answers them one by one."""
+"""Proposals of one counterparty that wait for our answer: a person reads them one by one."""
 
 MAX_WAITING_ALL: Final = 1024
-"""Proposals of all counterparties that wait for us: 16 MiB of disk at most."""
+"""Proposals of all counterparties that wait for our answer: 16 MiB of disk at most."""
 
 MAX_FILE: Final = 2 * MAX_DOCUMENT + 64
 """Bytes of a file: a contract and its revocation."""
 
 
 class _File(Struct, frozen=True, array_like=True):
-    """contract: the bytes of the acceptance, or of the proposal while there is none. revocation:
-    empty while there is none. revoked_at: when that came, seconds since the epoch."""
+    """The content of a contract's file.
+
+    Attributes:
+        contract: the bytes of the acceptance, or of the proposal before that.
+        revocation: the bytes; empty before that.
+        revoked_at: when the revocation arrived, seconds since the epoch.
+    """
 
     contract: bytes
     revocation: bytes
@@ -63,17 +68,17 @@ class _File(Struct, frozen=True, array_like=True):
 
 
 class Book:
-    """The contracts of one home. Several processes may have it open: files are merged under a lock.
+    """The contracts of one home. Several processes may use it: files are merged under a lock.
 
     Attributes:
-        participant: whose home it is.
+        participant: the home's participant.
         problems: the files that cannot be believed, each with its mend.
     """
 
     def __init__(self, folder: Path, membership: Membership, participant: str) -> None:
         """
         Args:
-            folder: the home; the contracts lie in a folder of it.
+            folder: the home; the contracts are in a folder of it.
 
         Raises:
             InvalidInputError: the folder cannot be made or read.
@@ -82,7 +87,7 @@ class Book:
         self.problems: tuple[str, ...] = ()
         self._membership = membership
         self._folder = folder / FOLDER
-        # replaced whole, never changed: other threads read it while one merges
+        # replaced as a whole, because other threads read it during a merge
         self._contracts: dict[str, Contract] = {}
         self._verified: dict[str, tuple[bytes, tuple[x509.Certificate | None, ...]]] = {}
         try:
@@ -94,7 +99,7 @@ class Book:
         self.reload()
 
     def reload(self) -> None:
-        """Read the folder again: a command may have written to it. Damaged files go to `problems`.
+        """Read the folder again, because commands write to it. `problems` lists damaged files.
 
         Raises:
             InvalidInputError: the folder cannot be read.
@@ -111,12 +116,15 @@ class Book:
         self._contracts, self.problems = contracts, tuple(problems)
 
     def merge(self, data: bytes, now: float) -> str:
-        """Take in a signed document; what was new, in words ("": nothing). Any order of contract
-        documents gives the same; a revocation is for ever. now: seconds since the epoch.
+        """Take in a signed document; returns the news in words ("": nothing new).
+
+        The order in which documents arrive does not matter; a revocation is final. now: seconds
+        since the epoch.
 
         Raises:
             DecodeError: no document.
-            UntrustedError: badly signed, of another federation, or not of ours.
+            UntrustedError: badly signed, of another federation, or not between our participant and
+                another.
             NotFoundError: it revokes a contract not known here.
             BusyError: the counterparty has too many proposals waiting here.
             ConflictError: our own file of that contract is damaged.
@@ -151,7 +159,7 @@ class Book:
         return found
 
     def find(self, beginning: str) -> Contract:
-        """The contract whose id begins so.
+        """The contract whose id begins with that text.
 
         Raises:
             NotFoundError: none. InvalidInputError: several.
@@ -172,7 +180,8 @@ class Book:
         return found[0]
 
     def parties_of(self, document: Document) -> frozenset[str]:
-        """Whose contract that document is about; nobody's, if it is not known."""
+        """The parties of the contract that a document is about; none if the contract is not
+        known."""
         proposal = proposal_of(document)
         if proposal is None:
             known = self._contracts.get(document.contract)
@@ -180,7 +189,7 @@ class Book:
         return frozenset(proposal.parties)
 
     def state(self, contract: Contract, now: float) -> State:
-        """How far it has come. now: seconds since the epoch."""
+        """The state of a contract. now: seconds since the epoch."""
         proposal = contract.proposal
         if contract.revocation:
             return State.REVOKED
@@ -194,11 +203,12 @@ class Book:
         return State.IN_FORCE if now >= proposal.valid_from else State.LATER
 
     def in_force(self, now: float) -> tuple[Contract, ...]:
-        """The contracts that bind now, the oldest proposal first. now: seconds since the epoch."""
+        """The contracts in force, the oldest proposal first. now: seconds since the epoch."""
         return tuple(c for c in self.all() if self.state(c, now) is State.IN_FORCE)
 
     def next_change(self, now: float) -> float:
-        """When time alone will next begin or end one, seconds since the epoch; inf: never."""
+        """When the next contract begins or ends by time alone, seconds since the epoch; inf:
+        never."""
         times = (
             at
             for contract in self._contracts.values()
@@ -210,7 +220,7 @@ class Book:
     # -- merging ----------------------------------------------------------------------------------
 
     def _merged(self, old: Contract | None, document: Document, now: float) -> Contract:
-        """The contract with that document, which is verified, taken in."""
+        """The contract with that verified document added."""
         if isinstance(document.body, Revocation):
             return _revoked(old, document.body, document.data, now)
         proposal = proposal_of(document)
@@ -230,10 +240,10 @@ class Book:
     def _make_room(self, new: Contract, now: float) -> None:
         """
         Raises:
-            BusyError: too many proposals wait for us; ended ones make room.
+            BusyError: too many proposals wait for our answer. Ended ones are deleted first.
         """
         if new.accepted or new.proposal.proposer == self.participant:
-            return  # nobody but ourselves made it
+            return  # our own proposal
         waiting = [c for c in self._contracts.values() if self._waits(c)]
         theirs = [c for c in waiting if c.proposal.proposer == new.proposal.proposer]
         if len(theirs) < MAX_WAITING and len(waiting) < MAX_WAITING_ALL:
@@ -265,7 +275,7 @@ class Book:
         return f"proposed {name}, by {new.proposal.proposer}"
 
     def _stands(self, contract: Contract) -> bool:
-        """Whether the roots that members have now signed it; verified once for each pair."""
+        """Whether the parties' present roots signed it. Verified once for each pair of roots."""
         roots = tuple(self._membership.root_of(party) for party in contract.proposal.parties)
         if None in roots:
             return False
@@ -280,10 +290,10 @@ class Book:
     # -- files ------------------------------------------------------------------------------------
 
     def _stored(self, contract: str) -> Contract | None:
-        """What the file says now: another process may have merged into it.
+        """The contract in the file, which another process may have changed.
 
         Raises:
-            ConflictError: it is damaged: what it said, perhaps a revocation, must not be lost.
+            ConflictError: the file is damaged. Its content, perhaps a revocation, must not be lost.
         """
         path = self._path(contract)
         if not path.exists():
@@ -305,7 +315,8 @@ class Book:
         return self._believed(revocation, self._merged(contract, revocation, file.revoked_at))
 
     def _believed(self, document: Document, contract: Contract) -> Contract:
-        """A party that has left the federation cannot be verified: its contracts stay, barred."""
+        """Verify the document and return the contract. If a party has left the federation, its
+        signature cannot be verified: the contract stays, barred."""
         if self._membership.federation != document.federation or all(
             self._membership.root_of(party) is not None for party in contract.proposal.parties
         ):

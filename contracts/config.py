@@ -12,11 +12,11 @@ class ContractsConfig:
     """
     Attributes:
         trade: whether load is offered and taken at all.
-        price: what a unit of load costs this peer at its capacity, micros per second: the scale
-            of its cost, hence the price at which it fills up to its capacity.
+        price: cost of a unit of load for this peer at its capacity, micros per second. It scales
+            the peer's cost, so it is the price at which the peer fills up to its capacity.
         settle_s: seconds between the receipts of a task.
-        confirm_s: seconds for which a load must last before something is moved for it.
-        stay_s: seconds that a task which has come from a partner stays at least.
+        confirm_s: seconds for which a load must last before a task is moved because of it.
+        stay_s: least seconds that a task from a partner stays.
     """
 
     trade: bool = True

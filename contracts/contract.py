@@ -1,4 +1,5 @@
-"""One contract as a party sees it: how far it has come, and what it lets whom run for whom."""
+"""One contract as one party sees it: its state, and the tasks that each party may run for the
+other."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ SHORT_ID: Final = 8
 
 
 class State(StrEnum):
-    """How far a contract has come. BARRED: a party is no member in good standing (any more)."""
+    """The state of a contract. BARRED: a party is not (or no longer) a member in good standing."""
 
     OUR_PROPOSAL = "proposed by us"
     THEIR_PROPOSAL = "proposed to us"
@@ -34,7 +35,8 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OnMenu:
-    """Whether a task is on that menu. Two of one menu are equal, and so are partners with them."""
+    """A predicate: whether a menu covers a task. Two of one menu are equal, so partners compare
+    equal."""
 
     menu: Menu
 
@@ -44,13 +46,15 @@ class OnMenu:
 
 @dataclass(frozen=True)
 class Contract:
-    """A contract, as far as it has come.
+    """A contract with its signed documents.
 
     Attributes:
-        id: hex. proposal: what both sign. document: the signed acceptance, or the signed proposal.
-        accepted: which of them. revocation: the signed bytes; empty: none.
-        revoked_at: when the revocation came to this home, seconds since the epoch: what counts for
-            what was run until then; the time in it is what its signer says.
+        id: hex. proposal: the terms that both sign.
+        document: the signed acceptance, or the signed proposal before that.
+        accepted: whether it is the acceptance.
+        revocation: the signed bytes; empty: none.
+        revoked_at: when the revocation arrived at this home, seconds since the epoch. It decides
+            which work is still paid; the time inside the document is only its signer's.
     """
 
     id: str
@@ -62,12 +66,12 @@ class Contract:
 
     @property
     def short_id(self) -> str:
-        """For people."""
+        """The beginning of the id, for people."""
         return self.id[:SHORT_ID]
 
     @property
     def documents(self) -> tuple[bytes, ...]:
-        """All that there is to hand over."""
+        """All signed documents, to be delivered."""
         return (self.document, self.revocation) if self.revocation else (self.document,)
 
     def counterparty(self, participant: str) -> str:
@@ -76,14 +80,16 @@ class Contract:
         return accepter if participant == proposer else proposer
 
     def menu_of(self, participant: str) -> Menu:
-        """What that party runs for the other; nothing under other than load terms."""
+        """The menu of tasks that this party runs for the other; empty unless the terms are load
+        terms."""
         terms = self.proposal.terms
         if not isinstance(terms, LoadTerms):
             return Menu()
         return terms.proposer_runs if participant == self.proposal.proposer else terms.accepter_runs
 
     def partner(self, participant: str, peer: str) -> Partner | None:
-        """How `participant` trades under it with that peer (hex) of the other; None: no load."""
+        """The terms under which `participant` trades load with that peer (hex) of the other party;
+        None: the contract is not about load."""
         terms = self.proposal.terms
         if not isinstance(terms, LoadTerms):
             return None
@@ -103,8 +109,8 @@ class Contract:
 
 
 def covers(menu: Menu, item: Item) -> str:
-    """Why a task is not on that menu; "" if it is."""
-    # written so that NaN fails
+    """Why the menu does not cover a task; "" if it does."""
+    # written so that NaN is refused
     if not 0 <= item.load <= menu.most_load:
         return f"{item.task[:80]}: load {item.load:g} is not within 0 to {menu.most_load} units"
     if not item.kinds or not item.inputs:

@@ -1,4 +1,4 @@
-"""Deals: what two peers agreed on for one task (or one subscription) under a contract."""
+"""Deals: the terms that two peers agreed for one task (or one subscription) under a contract."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from overlay.errors import InvalidInputError
 from overlay.names import MAX_NAME, PEER_ID_BYTES, PeerId
 
 MAX_COST_NS: Final = 2**40
-"""CPU nanoseconds a tuple: 18 minutes."""
+"""CPU nanoseconds for a tuple: 18 minutes."""
 
 MAX_ROWS: Final = 2**40
 """Tuples of one receipt."""
@@ -39,7 +39,7 @@ ContractId = Annotated[str, Meta(min_length=1, max_length=MAX_CONTRACT)]
 
 
 class Account(NamedTuple):
-    """One peer pays one other under one contract: receipts are numbered and chained within it."""
+    """The receipts of one payer to one payee under one contract: numbered and chained."""
 
     contract: str
     payer: PeerId
@@ -53,10 +53,10 @@ class DealKey(NamedTuple):
 
 
 class LoadRate(Struct, frozen=True, array_like=True, tag="load"):
-    """A task's input tuples are paid for.
+    """The rate of a load contract: payment for a task's input tuples.
 
     Attributes:
-        cost_ns: CPU nanoseconds a tuple. price: micros per unit of load and second.
+        cost_ns: CPU nanoseconds for a tuple. price: micros per unit of load and second.
     """
 
     cost_ns: Annotated[int, Meta(ge=0, le=MAX_COST_NS)]
@@ -69,16 +69,16 @@ class LoadRate(Struct, frozen=True, array_like=True, tag="load"):
 
 
 class ContentRate(Struct, frozen=True, array_like=True, tag="content"):
-    """A stream's tuples are paid for, and its periods.
+    """The rate of a content contract: payment for a stream's tuples, and for periods.
 
-    A period is due when the stream's boundary passes its end. That is a function of the interval
-    alone, so an interval costs the same however it is cut into receipts, and a stream that stands
-    still costs nothing.
+    A period is due when the stream's boundary passes its end. So the price of an interval depends
+    on the interval alone, however it is cut into receipts, and a stream that stands still costs
+    nothing.
 
     Attributes:
-        per_message: micros a tuple. per_period: micros for each full period.
-        period_us: its length, microseconds of stime; 0: there is none.
-        since: where the first period begins.
+        per_message: micros for a tuple. per_period: micros for each full period.
+        period_us: its length, microseconds of stime; 0: there are no periods.
+        since: the boundary at which the first period begins.
     """
 
     per_message: Price
@@ -99,14 +99,14 @@ Rate = LoadRate | ContentRate
 
 
 class Deal(Struct, frozen=True, array_like=True):
-    """What both sides agreed on when a task moved, or a subscription began. Peer ids: bytes.
+    """The agreement of two peers when a task moves, or a subscription begins. Peer ids: bytes.
 
     Attributes:
-        task: its name, that is its output stream's; of content contracts the stream's.
-        term_number: of this placement: never the same twice for one task (or, chosen by the one who
-            pays, for the subscriptions to one stream).
-        start: boundary from which the payee runs it (delivers it), microseconds of stime.
-        agreed_at: microseconds UTC, of the peer's own clock.
+        task: its name, which is its output stream's; of content contracts the stream's.
+        term_number: of this placement, unique for one task (or, chosen by the payer, for the
+            subscriptions to one stream).
+        start: boundary from which the payee runs (delivers) it, microseconds of stime.
+        agreed_at: microseconds UTC, by the peer's own clock.
     """
 
     contract: ContractId
@@ -128,7 +128,8 @@ class Deal(Struct, frozen=True, array_like=True):
 
 
 def check_rate(rate: Rate, terms: Terms, task: str) -> None:
-    """
+    """Check a rate against the contract's terms.
+
     Raises:
         InvalidInputError: these terms do not allow that rate for that task (or stream).
     """
@@ -153,7 +154,7 @@ def check_rate(rate: Rate, terms: Terms, task: str) -> None:
 
 
 def content_rate(terms: ContentTerms, since: int) -> ContentRate:
-    """What a stream costs under these terms, periods counted from `since` (microseconds)."""
+    """The rate of a stream under these terms, with periods from `since` (microseconds)."""
     return ContentRate(*_charges_of(terms), since)
 
 

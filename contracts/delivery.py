@@ -1,8 +1,8 @@
-"""Contracts on their way: a peer hands what it holds to the peers of both parties, and to no other.
+"""Delivers contract documents to the peers of both parties, and to no other.
 
-Whatever is new here, from a command of this home or from another peer, is passed on to every peer
-of our participant and of the counterparty, and again until they say that they hold it. To deliver a
-document twice does no harm, so what was delivered is remembered in memory only.
+A new document, from a command of this home or from another peer, is sent to every peer of our
+participant and of the counterparty, until they say that they hold it. A second delivery does no
+harm, so deliveries are remembered in memory only.
 """
 
 from __future__ import annotations
@@ -33,49 +33,50 @@ from overlay.rpc import Caller
 DELIVER: Final = "contract.deliver"
 
 MAX_DOCUMENTS: Final = 32
-"""Documents of one call: of the largest, half a message's limit of 1 MiB."""
+"""Documents of one call: with the largest, half a message's limit of 1 MiB."""
 
 CALL_S: Final = 10.0
-"""Seconds that one call may take, with a signature or two checked for each document."""
+"""Seconds for one call; the other side checks a signature or two for each document."""
 
 PASS_ON_S: Final = 3.0
-"""Seconds that a command waits for its document to reach the others; the peer goes on trying."""
+"""Seconds that a command waits until its document reaches other peers; the peer goes on trying."""
 
 AT_ONCE: Final = 4
-"""Peers called at a time: a dead one's time-out must not hold up the others."""
+"""Peers called at a time: the time-out of a dead one must not delay the others."""
 
 MAX_HURRIED: Final = 32
-"""Peers that a command calls at once: those of two participants; further ones follow in turn."""
+"""Peers called at once for a command: those of two participants. More follow in turn."""
 
 MAX_REASON: Final = 300
-"""Characters of a stranger's reason that are shown."""
+"""Characters shown of a stranger's reason."""
 
 REVIEW_S: Final = 2.0
-"""Seconds between two looks at what is in force and whom to reach, when nothing is told: a member
-may have been revoked, a peer may have come."""
+"""Seconds between two checks of the contracts in force and of the peers to reach, without other
+news: a member may have been revoked, a peer may have joined."""
 
 
 class Deliver(Struct, frozen=True):
-    """Documents to keep (contracts/documents.py). Of a client: to be passed on as well."""
+    """Delivers documents to keep (contracts/documents.py). From a client: to be passed on as
+    well."""
 
     documents: tuple[bytes, ...]
 
 
 class Holder(Struct, frozen=True):
-    """A peer that holds what was delivered. peer: its id (hex)."""
+    """A peer that holds the delivered documents. peer: its id (hex)."""
 
     participant: str
     peer: str
 
 
 class Delivered(Struct, frozen=True):
-    """Which of the delivered documents are held, and who else holds them.
+    """The answer to `Deliver`: the documents that are now held, and the other peers that hold them.
 
     Attributes:
-        reasons: for each document, why it is not held; "": it is.
-        news: for clients: what was new, in words.
-        holders: for clients: the other peers that hold them by now.
-        refused: for clients: what other peers refused, and why.
+        reasons: for each document, why it is not held; "": it is held.
+        news: for clients: the news in words.
+        holders: for clients: the other peers that hold the documents by now.
+        refused: for clients: the other peers' refusals, with reasons.
     """
 
     reasons: tuple[str, ...]
@@ -88,9 +89,9 @@ class Contracts:
     """The contracts of a running peer.
 
     Attributes:
-        book: what is held here.
-        changed: told whenever a document came, or what is in force changed (time passed or a member
-            left, too).
+        book: the contracts held here.
+        changed: told whenever a document arrived, or the contracts in force changed (also by time,
+            or because a member left).
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class Contracts:
         self._overlay.service.unary(DELIVER, Deliver, self._on_deliver, clients=True, limit=limit)
 
     async def run(self) -> None:
-        """Pass on what others do not hold yet, and watch what is in force, until cancelled."""
+        """Deliver missing documents and watch the contracts in force, until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
                 self._wake.clear()
@@ -127,7 +128,7 @@ class Contracts:
                 with trio.move_on_after(self._pause(now)):
                     await self._wake.wait()
 
-    # -- what came --------------------------------------------------------------------------------
+    # -- arriving documents -----------------------------------------------------------------------
 
     async def _on_deliver(self, caller: Caller, request: Deliver, _: bytes) -> Delivered:
         if len(request.documents) > MAX_DOCUMENTS:
@@ -154,7 +155,7 @@ class Contracts:
         return Delivered(reasons)
 
     def _brought(self, caller: Caller, documents: Iterable[bytes]) -> None:
-        """Whoever brings a document holds it: it is not sent back."""
+        """Note that the caller holds the documents that it delivered: they are not sent back."""
         record = self._overlay.peers.get(caller.peer_id or NO_PEER)
         brought = set(documents)
         if record is not None:
@@ -168,7 +169,7 @@ class Contracts:
     def _take(
         self, documents: Sequence[bytes], participant: str
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Merge what that participant may bring: reasons against, and what was new."""
+        """Merge the documents that the participant may deliver; returns refusals and news."""
         reasons: list[str] = []
         news: list[str] = []
         now = self._clock()
@@ -188,19 +189,19 @@ class Contracts:
         """
         Raises:
             DecodeError: no document.
-            UntrustedError: the caller is not a party: it has no business to know of it.
+            UntrustedError: the caller is not a party of the contract.
         """
         document = open_document(data)
         if participant not in self.book.parties_of(document):
             raise UntrustedError(f"contract {document.contract}: {participant} is no party to it")
 
-    # -- what goes out ----------------------------------------------------------------------------
+    # -- delivering -------------------------------------------------------------------------------
 
     async def _pass_on(
         self, documents: Iterable[bytes]
     ) -> tuple[tuple[Holder, ...], tuple[str, ...]]:
-        """Deliver these at once, and for a while only; the peers that hold them all by then, and
-        what was refused."""
+        """Deliver these at once, for `PASS_ON_S`; returns the peers that then hold them all, and
+        the refusals."""
         meant = set(documents)
         wanted: dict[PeerRecord, tuple[Contract, ...]] = {}
         for record, contracts in self._wanted().items():
@@ -221,7 +222,7 @@ class Contracts:
         return holders, tuple(refusals)
 
     def _wanted(self) -> dict[PeerRecord, tuple[Contract, ...]]:
-        """What each other peer ought to hold."""
+        """The contracts that each other peer should hold."""
         now, own = self._clock(), self._overlay.identity
         live: dict[str, list[Contract]] = {}
         for contract in self.book.all():
@@ -235,10 +236,10 @@ class Contracts:
         }
 
     async def _deliver(self, record: PeerRecord, refusals: list[str]) -> None:
-        """Give a peer what it does not hold. What failed is due again later.
+        """Deliver a peer's missing documents. Failures are tried again later.
 
         Args:
-            refusals: where to say what the peer refused, and why.
+            refusals: the peer's refusals and reasons are added to it.
         """
         complete = False
         try:
@@ -257,21 +258,21 @@ class Contracts:
                 ]
             complete = not self._outbox.missing(record, self._wanted().get(record, ()))
         except MedusaError:
-            pass  # a peer that is away is nothing to report: it is tried again
+            pass  # the peer is away; it is tried again
         finally:
             self._outbox.done(record, trio.current_time(), ok=complete)
             self._wake.ring()
         for text in refusals:
             self._overlay.events.note("warning", f"could not deliver to {text}")
 
-    # -- what is in force -------------------------------------------------------------------------
+    # -- contracts in force -----------------------------------------------------------------------
 
     def _changed(self) -> None:
         self.changed.tell()
         self._wake.ring()
 
     def _review(self) -> None:
-        """Tell of contracts that have come into force or ended since the last time."""
+        """Note contracts that came into force or ended since the last time."""
         now = self._clock()
         before, after = self._in_force, frozenset(c.id for c in self.book.in_force(now))
         for problem in set(self.book.problems) - set(self._damaged):
@@ -291,20 +292,20 @@ class Contracts:
         self._overlay.events.note("warning" if state is State.BARRED else "info", text)
 
     def _pause(self, now: float) -> float:
-        """Seconds to wait if nothing happens."""
+        """Seconds until the next check, unless something happens."""
         clock = self._clock()
         until = self.book.next_change(clock) - clock
         return max(0.0, min(REVIEW_S, until, self._outbox.wake_at - now))
 
 
 def _batches(contracts: Sequence[Contract]) -> list[list[Contract]]:
-    """As few calls as the limit allows; a contract's documents stay together."""
+    """Batches for as few calls as the limit allows; a contract's documents stay together."""
     most = MAX_DOCUMENTS // 2
     return [list(contracts[at : at + most]) for at in range(0, len(contracts), most)]
 
 
 def _held(contracts: Iterable[Contract], reasons: Sequence[str]) -> list[Contract]:
-    """Those of which every document was taken. A peer that says too little holds too little."""
+    """The contracts all of whose documents were taken. A missing reason counts as a refusal."""
     held: list[Contract] = []
     at = 0
     for contract in contracts:
@@ -322,7 +323,7 @@ async def open_contracts(
     *,
     rng: random.Random | None = None,
 ) -> AsyncIterator[Contracts]:
-    """The contracts of the peer in `home`, delivered and watched until the block ends.
+    """Deliver and watch the contracts of the peer in `home`, during the block.
 
     Raises:
         InvalidInputError: the folder of the contracts cannot be made or read.

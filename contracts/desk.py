@@ -1,4 +1,5 @@
-"""What both sides of a settlement work with: who we are, the ledger, the contracts, the events."""
+"""The parts that both sides of a settlement share: identity, ledger, contracts, events and
+effects."""
 
 from __future__ import annotations
 
@@ -18,14 +19,15 @@ from overlay.identity import Identity
 from overlay.names import PeerId
 
 MICROS: Final = 1_000_000
-"""Microseconds of a second."""
+"""Microseconds in a second."""
 
 
 class Agreements(Protocol):
-    """The contracts, as settlements ask for them."""
+    """The contracts, as settlements query them."""
 
     def terms(self, contract: str, payer: PeerId, payee: PeerId, at: float) -> Terms:
-        """What it says, where under it that peer pays that one. at: seconds since the epoch.
+        """The terms of a contract under which that payer pays that payee. at: seconds since the
+        epoch.
 
         Raises:
             NotFoundError, UntrustedError: it was not in force then, or is not between these two.
@@ -38,12 +40,12 @@ class Agreements(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed. Wanted no later than `Settlement.wake_at`."""
+    """Time has passed. Due no later than `Settlement.wake_at`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A message from a peer whose identity the connection has proved; else hostile."""
+    """A message, untrusted, from a peer whose identity the connection has proved."""
 
     peer: PeerId
     message: Message
@@ -51,11 +53,11 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A placement is over. Told on the side that learns it (the owner: when the next placement is
-    committed; the worker: when it stops), before the inputs go.
+    """A placement is over. Told on each side when it learns this (the owner: when the next
+    placement is committed; the worker: when it stops), before the inputs are deleted.
 
     Attributes:
-        upto: the boundary from which another one runs the task.
+        upto: the boundary from which another peer runs the task.
     """
 
     task: str
@@ -68,9 +70,9 @@ class Counted:
     """The answer to a `Count`.
 
     Attributes:
-        upto: the boundary asked for, or, where none was, how far this peer has got.
-        rows: input tuples of (after, upto]; None: that cannot be counted (yet): inputs, or (on the
-            payer's side) the output paid for, are not here up to there.
+        upto: the requested boundary, or this peer's present boundary if none was requested.
+        rows: input tuples of (after, upto]. None: they cannot be counted (yet), because inputs, or
+            (at the payer) the output, are not here up to there.
     """
 
     number: int
@@ -85,7 +87,7 @@ Event = Tick | Received | Ended | Counted
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Deliver it if you can; nothing is lost where you cannot."""
+    """Send a message if possible; a lost message does no harm."""
 
     peer: PeerId
     message: Message
@@ -96,7 +98,7 @@ class Count:
     """Count this task's input tuples (of content deals: the stream's tuples) of (after, upto].
 
     Attributes:
-        number: to answer with. upto: None: as far as this peer's output has got.
+        number: of the request, for the answer. upto: None: this peer's present output boundary.
     """
 
     number: int
@@ -107,10 +109,10 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Disputed:
-    """The two sides counted differently; both have it in their ledgers now.
+    """The two sides counted differently; both ledgers have the dispute now.
 
     Attributes:
-        receipt: its `rows` are what the payee claims. counted: by the payer.
+        receipt: `rows` is the payee's count. counted: the payer's count.
     """
 
     receipt: Receipt
@@ -119,7 +121,7 @@ class Disputed:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something worth a person's notice (events.note). level: info or warning."""
+    """An event for people (events.note). level: info or warning."""
 
     level: str
     text: str
@@ -130,10 +132,10 @@ Effect = Send | Count | Disputed | Note
 
 @dataclass(frozen=True)
 class Desk:
-    """One peer's.
+    """One peer's identity, ledger and contracts.
 
     Attributes:
-        numbers: of counts; they do not outlive a restart, as counts do not.
+        numbers: of counts. They start again after a restart, which drops all counts.
     """
 
     identity: Identity
@@ -151,8 +153,8 @@ class Desk:
         return self.ledger.federation
 
     def resold(self, standing: Standing) -> Standing | None:
-        """The deal by which we earn for the placement that we pay for by this one, or the other
-        way round: there is one where we passed a task on."""
+        """The other deal of a placement that this peer passed on: the earning one for the paying
+        one, and the reverse; None if it was not passed on."""
         if not isinstance(standing.deal.rate, LoadRate):
             return None
         for other in self.ledger.deals_of(standing.deal.task, standing.deal.term_number):
@@ -162,17 +164,17 @@ class Desk:
 
 
 def described(account: Account, task: str) -> str:
-    """For people: which task, under which contract."""
+    """A task and its contract, for people."""
     return f"{task[:80]} (contract {account.contract[:8]})"
 
 
 ParticipantOf = Callable[[PeerId], str]
-"""Whose peer that is; raises UntrustedError where the peer is not known."""
+"""The participant of a peer; raises UntrustedError if the peer is not known."""
 
 
 class BookAgreements:
-    """What the book said at any time, not only what is in force now: what ran under a contract
-    that was revoked or expired since is owed all the same."""
+    """The contracts of the book at any time, not only now: work done before a contract was revoked
+    or expired is still owed."""
 
     def __init__(self, book: Book, participant_of: ParticipantOf) -> None:
         self._book = book
@@ -201,6 +203,6 @@ def _check_in_force(contract: Contract, at: float) -> None:
         raise UntrustedError(f"{name}: only proposed, not accepted")
     if not proposal.valid_from <= at < proposal.valid_until:
         raise UntrustedError(f"{name}: was not valid at that time")
-    # when it came to this home: the date in it is what its signer says
+    # the time of arrival here; the date inside is only its signer's
     if contract.revocation and at >= contract.revoked_at:
         raise UntrustedError(f"{name}: was revoked by then")

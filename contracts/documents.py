@@ -1,9 +1,12 @@
-"""What the parties of a contract sign: proposal, acceptance, revocation, as signed bytes.
+"""The signed documents of a contract: proposal, acceptance, revocation.
 
-A proposal is signed by its proposer's root; an acceptance holds the signed proposal and is signed
-by the accepter's root: it is the contract (NSDI 2004, section 3: pairwise, private, negotiated
-offline). A revocation, by either root, ends it. Every document has exactly one encoding, and its
-signature is bound to the federation, so that it is worth nothing in another.
+* The proposer's root signs a proposal.
+* The accepter's root signs an acceptance, which contains the signed proposal: this is the contract
+  (NSDI 2004, section 3: pairwise, private, negotiated offline).
+* Either root signs a revocation, which ends the contract.
+
+Every document has exactly one encoding. Its signature is bound to the federation and is invalid in
+another.
 """
 
 from __future__ import annotations
@@ -28,30 +31,30 @@ MAX_DOCUMENT: Final = 16 * 2**10
 """Bytes of a document: the longest menus twice over."""
 
 MAX_PROPOSAL: Final = MAX_DOCUMENT - 256
-"""Bytes of a signed proposal: its acceptance, which holds it, must be a document too."""
+"""Bytes of a signed proposal: its acceptance, which contains it, must fit in a document too."""
 
 MAX_VALID_S: Final = MAX_CLAUSE_S
-"""Seconds from valid_from to valid_until: roots last ten years."""
+"""Seconds from valid_from to valid_until: roots are valid for ten years."""
 
 MAX_TIME_S: Final = 2.0**33
 """Seconds since the epoch in a document: the year 2242; later times are mistakes."""
 
 NONCE_BYTES: Final = 16
-"""Random bytes of a proposal: two with the same terms are two contracts."""
+"""Random bytes of a proposal: two proposals with the same terms are two contracts."""
 
 ID_BYTES: Final = 16
-"""Bytes of a contract's id, as of a federation's: nobody finds two proposals with one id."""
+"""Bytes of a contract's id, as of a federation's: two proposals with one id cannot be found."""
 
 DOMAIN: Final = "medusa contract"
 
 
 class Proposal(Struct, frozen=True, array_like=True, tag="proposal"):
-    """One party offers the other these terms.
+    """One party's offer of terms to the other.
 
     Attributes:
         federation: its id. proposer, accepter: the two participants.
-        valid_from, valid_until: in force from the first to just before the second; like
-            proposed_at seconds since the epoch.
+        valid_from, valid_until: in force from the first to just before the second; like proposed_at
+            seconds since the epoch.
         nonce: NONCE_BYTES random bytes.
     """
 
@@ -76,11 +79,11 @@ class Acceptance(Struct, frozen=True, array_like=True, tag="acceptance"):
 
 
 class Revocation(Struct, frozen=True, array_like=True, tag="revocation"):
-    """A party ends the contract, or withdraws or declines the proposal; it cannot be taken back.
+    """A party ends the contract, or withdraws or declines the proposal. It is final.
 
     Attributes:
         federation: its id. contract: the contract's. by: the party that signs.
-        at: seconds since the epoch, as it says.
+        at: seconds since the epoch, by its clock.
     """
 
     federation: str
@@ -94,12 +97,13 @@ Body = Proposal | Acceptance | Revocation
 
 @dataclass(frozen=True)
 class Document:
-    """A well-formed document; whether it is to be believed, `verify_document` says.
+    """A well-formed document, not verified; see `verify_document`.
 
     Attributes:
-        data: its bytes. envelope: what is signed. signer: the participant who must have signed.
-        contract: the id of the contract that it is about.
-        proposal: the document that it accepts; None: it is no acceptance. See `proposal_of`.
+        data: its bytes. envelope: the signed bytes and the signature.
+        signer: the participant that must have signed.
+        contract: the id of its contract.
+        proposal: in an acceptance, the accepted document; else None. See `proposal_of`.
     """
 
     data: bytes
@@ -117,10 +121,10 @@ def contract_id(proposal: bytes) -> str:
 
 
 def propose(root: Root, proposal: Proposal) -> bytes:
-    """The proposal, signed.
+    """Sign a proposal.
 
     Raises:
-        InvalidInputError: nobody would take it: see `open_document`; or the root is not the
+        InvalidInputError: no peer would accept it, see `open_document`; or the root is not the
             proposer's.
     """
     if root.participant != proposal.proposer:
@@ -132,7 +136,7 @@ def propose(root: Root, proposal: Proposal) -> bytes:
 
 
 def accept(root: Root, proposal: bytes) -> bytes:
-    """The contract: the signed proposal, accepted by signing it.
+    """Sign the acceptance of a signed proposal, which makes the contract.
 
     Raises:
         DecodeError: these bytes are no proposal.
@@ -155,11 +159,11 @@ def revoke(root: Root, federation: str, contract: str, now: float) -> bytes:
 
 
 def open_document(data: bytes) -> Document:
-    """What these bytes say, signatures not yet verified.
+    """Decode a document; its signatures are not yet verified.
 
     Raises:
-        DecodeError: too long, malformed, not in the one canonical encoding, or saying something
-            that no contract may (terms, names, times).
+        DecodeError: too long, malformed, not in the one canonical encoding, or with content that no
+            contract may have (terms, names, times).
     """
     return _open(data, Body)  # type: ignore[arg-type]  # msgspec takes tagged unions
 
@@ -167,7 +171,7 @@ def open_document(data: bytes) -> Document:
 def _open(data: bytes, kind: type[Body]) -> Document:
     envelope = decode(data, Signed, limit=MAX_DOCUMENT, what="contract document")
     body = decode(envelope.payload, kind, limit=MAX_DOCUMENT, what="contract document")
-    # the id is a digest of the bytes, so nobody may give the same proposal a second one
+    # the id is a digest of the bytes, so one proposal must have one encoding
     if encode(envelope) != data or encode(body) != envelope.payload:
         raise DecodeError("contract document: not in the canonical encoding")
     match body:
@@ -186,7 +190,7 @@ def _open(data: bytes, kind: type[Body]) -> Document:
 
 
 def proposal_of(document: Document) -> Proposal | None:
-    """The proposal that this document is or accepts; None: it is a revocation."""
+    """The proposal in this document; None for a revocation."""
     body = document.body if document.proposal is None else document.proposal.body
     return body if isinstance(body, Proposal) else None
 
@@ -194,8 +198,8 @@ def proposal_of(document: Document) -> Proposal | None:
 def verify_document(document: Document, membership: Membership) -> None:
     """
     Raises:
-        UntrustedError: it is of another federation, a party is no member in good standing, or
-            somebody did not sign what he is said to have signed.
+        UntrustedError: it is of another federation, a party is no member in good standing, or a
+            signature is not the named signer's.
     """
     if document.federation != membership.federation:
         raise UntrustedError(
@@ -262,6 +266,6 @@ _HEX: Final = frozenset("0123456789abcdef")
 
 
 def _check_time(what: str, seconds: float) -> None:
-    # written so that NaN fails
+    # written so that NaN is refused
     if not 0 <= seconds <= MAX_TIME_S:
         raise DecodeError(f"contract document: {what} {seconds} is no time of this age")

@@ -1,11 +1,11 @@
-"""The ledger: what a peer earned and spent, entry by entry, in one SQLite file.
+"""The ledger of a peer's earnings and payments: a chain of entries in one SQLite file.
 
-Entries are receipts that both sides signed, and disputes. They are only ever appended, each with
-the digest of all before it, so that an altered file shows, and where. What is committed survives
-`kill -9` and a power cut. Beside the chain the file keeps the deals that are not yet paid in full,
-and the public keys by which its signatures are verified (a peer's id is its key's digest).
-
-Who owns the file can cut off its end, digests and all; the other party's copy shows it then.
+* Entries are receipts that both sides signed, and disputes. They are only appended, each with the
+  digest of all before it, so that an altered entry can be found.
+* A committed entry survives `kill -9` and a power cut.
+* Beside the chain the file has the deals that are not yet paid in full, and the public keys that
+  verify the chain's signatures (a peer's id is its key's digest).
+* The file's owner can cut off its end, digests included; the other party's copy shows that.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from overlay.errors import BusyError, ConflictError, InvalidInputError, Untruste
 from overlay.names import PeerId
 
 LEDGER_FILE: Final = "ledger.sqlite"
-"""Its name in a home."""
+"""The file's name in a home."""
 
 MAX_DEALS: Final = 20_000
-"""Deals kept: what is run now, and what ended lately. Some 10 MB of memory."""
+"""Deals kept: running ones, and lately ended ones. Some 10 MB of memory."""
 
 MAX_DEALS_OF_CONTRACT: Final = 2_000
-"""Of one contract: whoever keeps opening deals takes no other partner's places."""
+"""Deals of one contract: a partner that keeps opening deals takes no other partner's places."""
 
 _INSERT: Final = f"INSERT INTO entries VALUES ({', '.join('?' * 15)})"  # noqa: S608 - no values in it
 
@@ -53,13 +53,14 @@ _OF_ACCOUNT: Final = "contract = ? AND payer = ? AND payee = ?"
 
 @dataclass(slots=True)
 class Standing:
-    """How far a deal has got.
+    """A deal and how far it is paid.
 
     Attributes:
-        billed: paid for up to this boundary (microseconds of stime).
-        end: where the placement ended, None while it goes on. ended_at: when, microseconds UTC.
-        tail: (after, rows): the tuples of (after, end], counted while they were still there; those
-            paid since are among them.
+        billed: paid up to this boundary (microseconds of stime).
+        end: the boundary at which the placement ended, None while it runs. ended_at: when,
+            microseconds UTC.
+        tail: (after, rows): the tuples of (after, end], counted before they were deleted. Those
+            paid since then are included.
     """
 
     deal: Deal
@@ -75,9 +76,10 @@ class Standing:
 
 
 class Ledger:
-    """
+    """One peer's ledger.
+
     Attributes:
-        own: id of the peer whose it is. federation: its id.
+        own: the peer's id. federation: its id.
     """
 
     def __init__(
@@ -109,11 +111,12 @@ class Ledger:
     # -- the chain ---------------------------------------------------------------------------------
 
     def append(self, entry: Entry) -> Receipt:
-        """Keep it for ever; on return it is on the disk. Returns the receipt it is about.
+        """Append an entry, which is on disk on return; returns its receipt.
 
         Raises:
-            DecodeError, UntrustedError: its signatures do not hold, or we are no party to it.
-            ConflictError: it is not the next of its account, overlaps what is paid, or is there.
+            DecodeError, UntrustedError: its signatures are invalid, or we are no party to it.
+            ConflictError: it is not the next of its account, overlaps paid intervals, or exists
+                already.
             StorageFullError: the disk is full; nothing was changed.
         """
         receipt, columns = open_entry(entry, self.federation, self._key_of)
@@ -149,16 +152,16 @@ class Ledger:
             connection.executemany("INSERT OR IGNORE INTO keys VALUES (?, ?)", keys)
 
     def verify(self) -> int:
-        """Walk the whole chain; how many entries it has.
+        """Verify the whole chain; returns the number of entries.
 
         Raises:
-            InvalidInputError: names the first entry that does not hold, and why.
+            InvalidInputError: names the first invalid entry and its fault.
         """
         with translated(self._path):
             return audit(self._connection, self.own, self.federation)
 
     def last(self, account: Account) -> tuple[int, bytes]:
-        """Number and digest of the account's last receipt; (0, b"") where there is none."""
+        """Number and digest of the account's last receipt; (0, b"") if there is none."""
         rows = self._rows(
             f"SELECT number, data FROM entries WHERE {_OF_ACCOUNT} AND kind = 'receipt' "  # noqa: S608
             "ORDER BY number DESC LIMIT 1",
@@ -169,7 +172,7 @@ class Ledger:
         return 0, b""
 
     def find(self, account: Account, number: int) -> Settled | None:
-        """That receipt, signed by both."""
+        """That receipt, signed by both sides; None if there is none."""
         rows = self._rows(
             f"SELECT data FROM entries WHERE {_OF_ACCOUNT} AND kind = 'receipt' AND number = ?",  # noqa: S608
             *account, number,
@@ -177,7 +180,7 @@ class Ledger:
         return _settled(rows[0][0]) if rows else None
 
     def find_dispute(self, key: DealKey, after: int) -> Dispute | None:
-        """What was said when both sides counted differently for what starts at that boundary."""
+        """The dispute of this deal about the interval that starts at that boundary."""
         rows = self._of_deal("data", key, "dispute", "AND after = ?", after)
         entry = decode_entry(rows[0][0]) if rows else None
         return entry if isinstance(entry, Dispute) else None
@@ -188,26 +191,26 @@ class Ledger:
         return read_receipt(_settled(rows[0][0]).payload) if rows else None
 
     def billed(self, key: DealKey) -> int | None:
-        """The boundary up to which this deal is paid for; None: there is no receipt of it."""
+        """The boundary up to which this deal is paid; None: there is no receipt of it."""
         upto = self._of_deal("max(upto)", key, "receipt")[0][0]
         return None if upto is None else int(upto)
 
     def rows_paid(self, key: DealKey, after: int) -> int:
-        """Tuples of this deal paid for from that boundary on."""
+        """Paid tuples of this deal from that boundary on."""
         rows = self._of_deal("coalesce(sum(rows), 0)", key, "receipt", "AND after >= ?", after)
         return int(rows[0][0])
 
     def balance(self, contract: str) -> Balance:
-        """What was earned and spent under that contract."""
+        """The balance of that contract."""
         return self.balances(contract).of(contract)
 
     def balances(self, contract: str = "", *, check: bool = False) -> Balances:
-        """All balances, or one contract's. check: verify the chain too (0.3 ms an entry)."""
+        """All balances, or one contract's. check: verify the chain too (0.3 ms for each entry)."""
         with translated(self._path):
             return _balances(self._connection, self.own, self.federation, contract, check=check)
 
     def disputes(self) -> tuple[Dispute, ...]:
-        """All there are, oldest first."""
+        """All disputes, oldest first."""
         found = self._rows("SELECT data FROM entries WHERE kind = 'dispute' ORDER BY position")
         entries = [decode_entry(data) for (data,) in found]
         return tuple(entry for entry in entries if isinstance(entry, Dispute))
@@ -215,11 +218,11 @@ class Ledger:
     # -- deals -------------------------------------------------------------------------------------
 
     def open_deal(self, deal: Deal) -> Standing:
-        """Keep a deal from now on; the same one again changes nothing.
+        """Store a deal; an equal one again changes nothing.
 
         Raises:
-            ConflictError: another deal of this placement is kept.
-            BusyError: MAX_DEALS are, or MAX_DEALS_OF_CONTRACT of this one.
+            ConflictError: another deal of this placement is stored.
+            BusyError: MAX_DEALS are, or MAX_DEALS_OF_CONTRACT of this contract.
             UntrustedError: we are no party to it.
         """
         known = self._deals.get(deal.key)
@@ -255,22 +258,23 @@ class Ledger:
         return standing
 
     def end_deal(self, standing: Standing, end: int, at: int) -> None:
-        """The placement ended at that boundary, or the earlier one known. at: microseconds UTC."""
+        """Note that the placement ended at that boundary, unless an earlier one is known. at:
+        microseconds UTC."""
         if standing.end is not None and standing.end <= end:
             return
         ended_at = standing.ended_at or at
-        # what was counted up to a later end is not what is owed
+        # a count up to a later end includes tuples that are not owed
         values = "ending = ?, ended_at = ?, tail_after = NULL, tail_rows = NULL"
         self._update(standing.deal.key, values, end, ended_at)
         standing.end, standing.ended_at, standing.tail = end, ended_at, None
 
     def keep_tail(self, standing: Standing, after: int, rows: int) -> None:
-        """Remember the count of (after, end], for when the tuples are gone."""
+        """Store the count of (after, end], because the tuples will be deleted."""
         self._update(standing.deal.key, "tail_after = ?, tail_rows = ?", after, rows)
         standing.tail = (after, rows)
 
     def forget_deal(self, standing: Standing) -> None:
-        """It is paid, or nobody has claimed it for long."""
+        """Delete a deal that is paid, or that nobody has claimed for long."""
         key = standing.deal.key
         where = f"{_OF_ACCOUNT} AND task = ? AND fence = ?"
         self._change(f"DELETE FROM deals WHERE {where}", *_arguments(key))  # noqa: S608
@@ -281,14 +285,14 @@ class Ledger:
             del self._of_task[key.task, key.term_number]
 
     def deals(self) -> tuple[Standing, ...]:
-        """All that are kept."""
+        """All stored deals."""
         return tuple(self._deals.values())
 
     def deal(self, key: DealKey) -> Standing | None:
         return self._deals.get(key)
 
     def deals_of(self, task: str, term_number: int) -> tuple[Standing, ...]:
-        """Those of that placement: one; of a middleman two."""
+        """The deals of that placement: one, or two if this peer passed the task on."""
         return tuple(self._of_task.get((task, term_number), ()))
 
     # -- SQL ---------------------------------------------------------------------------------------
@@ -333,7 +337,7 @@ class Ledger:
 
 
 def _passes_on(one: Deal, other: Deal) -> bool:
-    """Whether who is paid by one of them pays by the other one: three peers, not two."""
+    """Whether the payee of one deal is the payer of the other, with three different peers."""
     ends = {one.payer, one.payee}, {other.payer, other.payee}
     return len(ends[0] & ends[1]) == 1 and (one.payee == other.payer or one.payer == other.payee)
 
@@ -364,11 +368,11 @@ def _balances(
 
 @contextmanager
 def open_ledger(path: Path, own: PeerId, federation: str, key_of: KeyOf) -> Iterator[Ledger]:
-    """The ledger of that peer in that file, made where there is none.
+    """Open the ledger of that peer in that file; create it if it is missing.
 
     Args:
         own: the peer's id. federation: its id.
-        key_of: public keys of peers by id, raises UntrustedError where one is not known.
+        key_of: the public key of a peer id; raises UntrustedError if it is not known.
 
     Raises:
         InvalidInputError: the file is damaged, or of another version.
@@ -379,12 +383,12 @@ def open_ledger(path: Path, own: PeerId, federation: str, key_of: KeyOf) -> Iter
 
 
 def read_balances(path: Path, own: PeerId, federation: str, contract: str = "") -> Balances:
-    """What a ledger's file says, its chain verified, whether or not the peer runs.
+    """Read the balances in a ledger's file and verify its chain, whether or not the peer runs.
 
     Raises:
         NotFoundError: there is no ledger: nothing was ever settled.
         InvalidInputError: the file is damaged, or of another version.
     """
     with connect_for_reading(path) as connection, translated(path):
-        connection.execute("BEGIN")  # one state of it, whatever the peer appends meanwhile
+        connection.execute("BEGIN")  # one state, whatever the peer appends meanwhile
         return _balances(connection, own, federation, contract, check=True)

@@ -1,7 +1,7 @@
-"""The SQLite file of a ledger: its schema, how it is opened, its errors as this project's.
+"""The SQLite file of a ledger: its schema, opening it, and its errors as this project's.
 
-What is in it nobody can make again, so a file that is lost or damaged is never replaced in silence:
-another file beside it says that there is a ledger.
+Nobody can make the content again, so a lost or damaged file is never silently replaced: a second
+file beside it says that a ledger exists.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BUSY_S: Final = 10.0
 """Seconds to wait for a reader (`medusa-peer contract balance`) to leave."""
 
 BEGUN: Final = ".begun"
-"""What the name of the file ends with that says that a ledger was begun."""
+"""The suffix of the file that says that a ledger was begun."""
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS entries (
@@ -45,7 +45,7 @@ CREATE TABLE IF NOT EXISTS deals (
 
 @contextmanager
 def connect(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open or create it. A commit is on the disk when it returns.
+    """Open or create the file. A commit is on disk when it returns.
 
     Raises:
         InvalidInputError: the file is lost, damaged, or of another version.
@@ -68,7 +68,7 @@ def connect(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def connect_for_reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open one that exists, whoever else has it open, for looking at one state of it.
+    """Open an existing file, even while a peer has it open, to read one state of it.
 
     Raises:
         NotFoundError: there is no such file.
@@ -95,7 +95,7 @@ def _begun(path: Path) -> Path:
 def _check_there(path: Path) -> None:
     """
     Raises:
-        InvalidInputError: a ledger was begun, and there is none.
+        InvalidInputError: a ledger was begun, and its file is missing.
     """
     if path.is_dir():
         raise InvalidInputError(f"{path}: is a folder; move it away and {_mend(path)}")
@@ -106,7 +106,7 @@ def _check_there(path: Path) -> None:
 def _check_whole(connection: sqlite3.Connection, path: Path) -> None:
     (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if found != "ok":
-        reason = " ".join(str(found).split())  # SQLite says it in several lines
+        reason = " ".join(str(found).split())  # SQLite's text has several lines
         raise InvalidInputError(f"{path}: damaged ({reason}); {_mend(path)}")
 
 
@@ -118,13 +118,13 @@ def _mend(path: Path) -> str:
 
 
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Make the tables where they are not there yet.
+    """Create the missing tables.
 
     Raises:
         InvalidInputError: the file is of another version.
     """
     connection.execute("PRAGMA journal_mode = WAL")
-    # money: a receipt that the other side has our signature on must survive a power cut too
+    # money: a receipt on which the other side has our signature must survive a power cut too
     connection.execute("PRAGMA synchronous = FULL")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version == 0:
@@ -141,7 +141,7 @@ def _check_version(connection: sqlite3.Connection, path: Path) -> None:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """SQLite's errors as ours.
+    """Turn SQLite's errors into ours.
 
     Raises:
         StorageFullError: the disk is full; nothing was changed.

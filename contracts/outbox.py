@@ -1,4 +1,4 @@
-"""Who holds which contract in which state, and when to try those again that do not. Sans-IO."""
+"""Tracks the contracts that each peer holds, and when to deliver missing ones again. Sans-IO."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ FIRST_WAIT_S: Final = 1.0
 """Seconds after the first failure: the peer may be starting."""
 
 LONGEST_WAIT_S: Final = 300.0
-"""Seconds between tries of a peer that is away; one that starts again is tried at once."""
+"""Seconds between tries of a peer that is away; a restarted one is tried at once."""
 
 _Stage = tuple[str, bool, bool]
-"""How far a contract has come: its id, whether it is accepted, whether it is revoked."""
+"""The state of a contract: its id, whether it is accepted, whether it is revoked."""
 
 
 @dataclass(slots=True)
 class _Box:
-    """What is known of one peer since it started.
+    """The deliveries to one peer since its start.
 
     Attributes:
-        incarnation: its start; when it starts again, it is told everything once more.
-        held: what it holds. failures: tries in a row that failed. retry_at: see `Outbox.due`.
-        busy: whether it is being called.
+        incarnation: its start; after a restart everything is delivered again.
+        held: the states that it holds.
+        failures: failed tries in a row. retry_at: see `Outbox.due`.
+        busy: whether a call to it is under way.
     """
 
     incarnation: int
@@ -38,9 +39,10 @@ class _Box:
 
 
 class Outbox:
-    """
+    """The deliveries to all peers.
+
     Attributes:
-        wake_at: when somebody is due next, of those passed to the last `due`; seconds, inf: nobody.
+        wake_at: seconds at which one of the peers passed to the last `due` is due next; inf: none.
     """
 
     def __init__(self, rng: random.Random) -> None:
@@ -56,13 +58,13 @@ class Outbox:
         *,
         hurry: bool = False,
     ) -> list[PeerRecord]:
-        """Whom to call now: those that miss something, the most reliable first. Each must be
-        followed by `done`.
+        """The peers to call now: those that miss a contract, the most reliable first. Each call
+        must be followed by `done`.
 
         Args:
-            wanted: what each peer ought to hold. now: seconds.
-            most: peers that may be under way at once.
-            hurry: whoever failed before, or is being called, is called all the same.
+            wanted: the contracts that each peer should hold. now: seconds.
+            most: calls that may be under way at once.
+            hurry: include peers that failed before, or that are being called.
         """
         lacking = [
             (self._box(record), record)
@@ -78,7 +80,7 @@ class Outbox:
             self.wake_at = min(later, default=float("inf"))
             ready = [(box, record) for box, record in lacking if box.retry_at <= now]
             ready.sort(key=lambda pair: pair[0].failures)
-            # whoever finds no room is looked at when one of those under way is done
+            # a peer without room is tried when a call ends
             room = most - sum(1 for box in self._boxes.values() if box.busy)
             chosen = ready[: max(0, room)]
         for box, _ in chosen:
@@ -86,23 +88,23 @@ class Outbox:
         return [record for _, record in chosen]
 
     def _forget(self, wanted: set[bytes]) -> None:
-        """Peers come and go; those that nothing is wanted of are remembered no longer."""
+        """Forget peers that should hold nothing."""
         self._boxes = {id_: box for id_, box in self._boxes.items() if box.busy or id_ in wanted}
 
     def missing(self, record: PeerRecord, contracts: Iterable[Contract]) -> tuple[Contract, ...]:
-        """Those of these that the peer is not known to hold as they are."""
+        """The contracts of these that the peer is not known to hold in their present state."""
         held = self._box(record).held
         return tuple(contract for contract in contracts if _stage(contract) not in held)
 
     def holds(self, record: PeerRecord, contracts: Iterable[Contract]) -> None:
-        """The peer has said that it holds these, or has brought them."""
+        """Note that the peer holds these contracts."""
         self._box(record).held.update(_stage(contract) for contract in contracts)
 
     def done(self, record: PeerRecord, now: float, *, ok: bool) -> None:
-        """The call that `due` asked for is over. now: seconds.
+        """The call that `due` asked for has ended. now: seconds.
 
         Args:
-            ok: the peer took everything; else it is tried again, later each time.
+            ok: the peer holds everything; else it is tried again, later each time.
         """
         box = self._box(record)
         box.busy = max(0, box.busy - 1)
@@ -118,7 +120,7 @@ class Outbox:
         if box is None:
             box = self._boxes[record.peer_id] = _Box(record.incarnation)
         elif box.incarnation != record.incarnation:
-            # a call to its former self may be under way: it is still to be counted
+            # a call from before its restart may be under way and still counts
             box = self._boxes[record.peer_id] = _Box(record.incarnation, busy=box.busy)
         return box
 

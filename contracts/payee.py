@@ -1,8 +1,8 @@
-"""The side that is paid: bills what it has run, one receipt at a time for each account.
+"""The payee's side of settlements: bills work, one receipt at a time for each account.
 
-A receipt is proposed again and again until it is settled or the payer says why not. Nothing of
-this needs to survive a crash: how far each deal is paid for is in the ledger, and a receipt that
-the payer has signed and we have forgotten comes back as the answer to the next one.
+A receipt is proposed again and again until it is settled or the payer refuses it. None of this
+state needs to survive a crash: the ledger has the paid boundary of each deal, and if we forgot a
+receipt that the payer has signed, the payer sends it as the answer to the next one.
 """
 
 from __future__ import annotations
@@ -42,22 +42,23 @@ RETRY_S: Final = 5.0
 """Seconds until a proposal without an answer is sent again; doubles up to MAX_RETRY_S."""
 
 MAX_RETRY_S: Final = 120.0
-"""Seconds: how long after a partition's end money moves again, at most."""
+"""Seconds: payments resume at most this long after a partition ends."""
 
 COUNT_S: Final = 60.0
-"""Seconds after which a count without an answer is asked for again."""
+"""Seconds after which an unanswered count is requested again."""
 
 TOLERATED: Final = 0.01
-"""Share of what we have counted by which a payer may count less and be honest still: both count the
-same tuples, so any difference is reported, and a person should look."""
+"""Share of our count by which an honest payer's count may be lower. Both count the same tuples, so
+every difference is reported, and a person should look at it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Want:
-    """Bill exactly up to there.
+    """The next receipt of a deal must end exactly at this boundary.
 
     Attributes:
-        rows: None: count them. offered: what to take where they cannot be counted any more.
+        rows: the tuples to bill; None: count them.
+        offered: the payer's count, used if ours is no longer possible.
     """
 
     upto: int
@@ -67,11 +68,11 @@ class _Want:
 
 @dataclass(slots=True)
 class _Bill:
-    """A deal still to be paid: when it is billed next, and what the payer said about it.
+    """A deal still to be paid: its next billing, and the payer's answers.
 
     Attributes:
         delay_s: grows while the payer refuses.
-        want: what the next receipt must be.
+        want: the required next receipt.
         due: see `Payee.unpaid_upto`.
         cut: of a task passed on: the boundary that the payer wants billed first, and its count.
     """
@@ -104,19 +105,19 @@ class _Line:
         return min((bill.at for bill in self.bills.values()), default=inf)
 
     def drop(self, key: DealKey) -> None:
-        """Bill that deal no more; what is under way for it must not hold up the others."""
+        """Stop billing that deal. Its receipt under way must not delay the others."""
         self.bills.pop(key, None)
         if self.about(key):
             self.free()
 
     def about(self, key: DealKey) -> bool:
-        """Whether what is under way is of that deal."""
+        """Whether the receipt or count under way belongs to that deal."""
         if self.out is not None:
             return self.out[1].key == key
         return self.counting is not None and self.counting[1] == key
 
     def free(self) -> None:
-        """Nothing is under way."""
+        """End the receipt or count under way."""
         self.out = self.counting = None
         self.retry_at, self.retry_s = inf, RETRY_S
 
@@ -135,29 +136,29 @@ class Payee:
 
     @property
     def wake_at(self) -> float:
-        """When `tick` has something to do; inf: never, as things are."""
+        """When `tick` is due; inf: never, in the present state."""
         return min((line.wake_at for line in self._lines.values()), default=inf)
 
     def unpaid_upto(self, key: DealKey) -> int | None:
-        """The boundary up to which the first receipt of that deal went that the payer has not
-        signed, nor a later one; None: it has signed all that it was asked for."""
+        """The boundary of the oldest receipt proposed for that deal, if the payer has signed
+        neither it nor a later one; None: nothing proposed is unsigned."""
         line = self._lines.get(key.account)
         bill = None if line is None else line.bills.get(key)
         return None if bill is None else bill.due
 
     def disputed_since(self, at: float) -> frozenset[str]:
-        """The contracts under which a payer has counted much less than we. at: seconds."""
+        """The contracts under which a payer's count was much lower than ours. at: seconds."""
         return frozenset(contract for contract, when in self._disputed.items() if when >= at)
 
     def start(self, standing: Standing, at: float) -> None:
-        """Bill this deal, if it is we who are paid, from then on."""
+        """Bill this deal from that time on, if we are its payee."""
         deal = standing.deal
         if deal.payee == self._desk.own and not standing.paid:
             line = self._lines.setdefault(deal.account, _Line())
             line.bills.setdefault(deal.key, _Bill(at))
 
     def stop(self, standing: Standing) -> None:
-        """Bill it no more."""
+        """Stop billing the deal."""
         line = self._lines.get(standing.deal.account)
         if line is not None:
             line.drop(standing.deal.key)
@@ -171,7 +172,7 @@ class Payee:
         return effects
 
     def ended(self, standing: Standing, now: float) -> list[Effect]:
-        """The deal has an end: count the rest while the inputs are there, and bill it."""
+        """The deal has ended: count the rest before the inputs are deleted, and bill it."""
         line = self._lines.get(standing.deal.account)
         bill = None if line is None else line.bills.get(standing.deal.key)
         if line is None or bill is None or standing.end is None:
@@ -182,7 +183,7 @@ class Payee:
         if self._desk.resold(standing) is not None:
             return self._step(standing.deal.account, now)
         if line.counting is not None and line.counting[1] == standing.deal.key:
-            line.free()  # it asks for more, or for less, than is to be billed now
+            line.free()  # the count is for more, or for less, than is to be billed now
         if standing.tail is not None:
             return self._step(standing.deal.account, now)
         number = self._desk.numbers()
@@ -192,7 +193,8 @@ class Payee:
         return [count, *self._step(standing.deal.account, now)]
 
     def forward(self, standing: Standing, upto: int, rows: int, now: float) -> list[Effect]:
-        """Bill what somebody bills us for a task that we passed on."""
+        """Bill the payer for an interval that our own worker bills us, of a task that we passed
+        on."""
         line = self._lines.get(standing.deal.account)
         bill = None if line is None else line.bills.get(standing.deal.key)
         if line is None or bill is None or bill.want is not None:
@@ -264,10 +266,10 @@ class Payee:
         return self._step(receipt.account, now)
 
     def disputed(self, peer: PeerId, message: Dispute, now: float) -> list[Effect]:
-        """The payer counted otherwise: that is on record, and what it will pay.
+        """Record the payer's different count, and bill that count next.
 
         Raises:
-            DecodeError, UntrustedError: the payer said no such thing.
+            DecodeError, UntrustedError: the payer did not sign it.
         """
         desk = self._desk
         receipt, objection = open_dispute(message, desk.federation, desk.key_of)
@@ -290,7 +292,7 @@ class Payee:
         return effects + self._step(receipt.account, now)
 
     def refused(self, peer: PeerId, refusal: Refusal, now: float) -> list[Effect]:
-        """The payer does not sign what is under way (now)."""
+        """Take in the payer's refusal of the proposal under way."""
         account = Account(refusal.contract, peer, self._desk.own)
         line = self._lines.get(account)
         if line is None or line.out is None:
@@ -304,7 +306,7 @@ class Payee:
             return []
         healing = self._desk.ledger.find(account, refusal.have + 1)
         if healing is not None:
-            # the payer lost the end of its ledger: it has signed this one too
+            # the payer lost the end of its ledger, with a receipt that it had signed
             line.retry_at = now + RETRY_S
             return [Send(peer, healing)]
         line.free()
@@ -334,7 +336,7 @@ class Payee:
                 bill.cut, bill.at = (upto, refusal.rows), inf
         return self._step(account, now)
 
-    # -- what is next ------------------------------------------------------------------------------
+    # -- the next receipt --------------------------------------------------------------------------
 
     def _step(self, account: Account, now: float) -> list[Effect]:
         line = self._lines.get(account)
@@ -375,7 +377,7 @@ class Payee:
         if want is not None and want.rows is not None:
             return self._propose(line, standing, want.upto, want.rows, now)
         if self._desk.resold(standing) is not None:
-            bill.at = inf  # until the one who runs it bills us
+            bill.at = inf  # until the task's worker bills us
             return []
         upto = end if want is None else want.upto
         line.counting = (self._desk.numbers(), key, after)
@@ -418,7 +420,7 @@ class Payee:
 
 
 def disputed_effects(receipt: Receipt, counted: int) -> list[Effect]:
-    """What both sides tell their peer when the counts differ."""
+    """The effects of different counts, the same on both sides."""
     text = (
         f"differs on {described(receipt.account, receipt.task)}: {receipt.rows} tuples are claimed "
         f"by {receipt.payee.hex()[:8]}, {receipt.payer.hex()[:8]} counts {counted}"

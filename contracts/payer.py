@@ -1,7 +1,7 @@
-"""The side that pays: signs for what it has counted itself, and no tuple twice.
+"""The payer's side of settlements: signs receipts by its own count, and no tuple twice.
 
-A countersigned receipt is in the ledger before it is on the wire, so that the same proposal, or
-any other with its number, gets the same answer for ever.
+A countersigned receipt is in the ledger before it is on the wire. So the same proposal, or any
+other with its number, always gets the same answer.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ SKEW_S: Final = 600.0
 """Seconds by which two peers' clocks may differ."""
 
 DRAIN_S: Final = 600.0
-"""Seconds after a contract's end in which what ran under it may still be paid: it takes time until
-every task is home."""
+"""Seconds after a contract's end in which its work may still be paid: it takes time until every
+task is home."""
 
 MAX_REASON: Final = 300
 """Characters of a refusal's reason."""
 
 
 class _RefusedError(Exception):
-    """Why not; becomes a `Refusal`."""
+    """The reason of a refusal; becomes a `Refusal`."""
 
     def __init__(
         self, reason: str, upto: int | None = None, *, final: bool = False, rows: int | None = None
@@ -60,7 +60,8 @@ class _Checking:
 
 
 def _shorter(receipt: Receipt, upto: int) -> int | None:
-    """How much of it can be billed; what a task was paid for is cut by its owner alone."""
+    """A shorter boundary that can be billed; for load deals None, because only the owner shortens
+    those."""
     content = isinstance(receipt.rate, ContentRate)
     return upto if content and receipt.after < upto < receipt.upto else None
 
@@ -73,10 +74,11 @@ class Payer:
         self._waiting: dict[DealKey, Proposal] = {}
 
     def proposed(self, peer: PeerId, proposal: Proposal, now: float) -> list[Effect]:
-        """What to answer to a receipt that `peer` proposes.
+        """The answer to a receipt that `peer` proposes.
 
         Raises:
-            DecodeError, UntrustedError: it is not that peer's word to us; it gets no answer.
+            DecodeError, UntrustedError: it is not between that peer and us, or badly signed; it
+                gets no answer.
         """
         desk = self._desk
         receipt = open_proposal(proposal, desk.federation, desk.key_of)
@@ -108,7 +110,8 @@ class Payer:
         return [Count(number, standing.deal, receipt.after, receipt.upto)]
 
     def _agreed(self, receipt: Receipt, now: float) -> Standing:
-        """The deal that the receipt is of; it is as was agreed, and goes on where it is paid."""
+        """The deal of a receipt that matches the agreement and continues where the paid part
+        ends."""
         standing = self._desk.ledger.deal(receipt.key)
         if standing is None:
             paid = self._desk.ledger.billed(receipt.key)
@@ -125,17 +128,18 @@ class Payer:
             raise _RefusedError("the placement ended", end, final=True)
         if receipt.after != standing.billed:
             raise _RefusedError(f"it starts at {receipt.after}, paid is up to {standing.billed}")
-        # it may have been agreed while our clock was ahead
+        # the deal may have been agreed while our clock was ahead
         agreed_at = min(standing.deal.agreed_at / MICROS, now)
         if not agreed_at - SKEW_S <= receipt.at / MICROS <= now + SKEW_S:
             raise _RefusedError("it is dated before the placement, or in the future")
-        # a payee that was away when it ended dates it later than we know it was
+        # a payee that was away at the end dates the receipt later than the end that we know
         at = min(receipt.at, standing.ended_at or receipt.at)
         self._check_contract(receipt.account, at / MICROS, agreed_at)
         return standing
 
     def _check_contract(self, account: Account, at: float, agreed_at: float) -> None:
-        """It was in force then, or is over since not long before: since the deal at the longest."""
+        """Check that the contract was in force then, or at most `DRAIN_S` before, but not before
+        the deal."""
         try:
             self._desk.agreements.terms(*account, at)
         except MedusaError as error:
@@ -153,7 +157,7 @@ class Payer:
         proposal, receipt = found[0].proposal, found[0].receipt
         del self._checking[receipt.account]
         try:
-            self._agreed(receipt, now)  # it may have ended, or been paid, meanwhile
+            self._agreed(receipt, now)  # the deal may have ended, or been paid, meanwhile
             if event.rows is None or event.upto != receipt.upto:
                 reason = "the payer has not got as far yet, or cannot count it"
                 raise _RefusedError(reason, _shorter(receipt, event.upto))
@@ -176,19 +180,21 @@ class Payer:
     def _after_dispute(
         self, proposal: Proposal, receipt: Receipt, earlier: Dispute, now: float
     ) -> list[Effect]:
-        """One dispute is kept of what starts there: it says what we pay, without another count."""
+        """Answer with the dispute in the ledger about the same start: the payer pays that count,
+        without counting again."""
         desk = self._desk
         disputed, objection = open_dispute(earlier, desk.federation, desk.key_of)
         if (disputed.upto, objection.rows) == (receipt.upto, receipt.rows):
             return self._decide(proposal, receipt, objection.rows, now)
         return [Send(receipt.payee, earlier)]
 
-    # -- tasks that we passed on -------------------------------------------------------------------
+    # -- tasks passed on ---------------------------------------------------------------------------
 
     def _pass_on(
         self, proposal: Proposal, receipt: Receipt, upstream: Standing, now: float
     ) -> list[Effect]:
-        """The one who gave us the task counts it: pay what it has paid us for, to the tuple."""
+        """Settle a receipt of a task that we passed on: our own payer counts it, and we pay exactly
+        the tuples that it has paid us for."""
         paid = self._desk.ledger.paid_from(upstream.deal.key, receipt.after)
         if paid is not None:
             if paid.upto != receipt.upto:
@@ -205,12 +211,12 @@ class Payer:
         return self._payee.forward(upstream, receipt.upto, receipt.rows, now)
 
     def look_again(self, key: DealKey, now: float) -> list[Effect]:
-        """The one who gave us the task of `key` has answered: answer the one who runs it."""
+        """Our payer for the task of `key` has answered: answer the worker's proposal."""
         proposal = self._waiting.pop(key, None)
         return [] if proposal is None else self.proposed(key.account.payee, proposal, now)
 
     def refuse_waiting(self, key: DealKey, reason: str) -> list[Effect]:
-        """The one who gave us the task does not pay now: nor do we."""
+        """Our payer for the task refuses now, so we refuse the worker's proposal."""
         proposal = self._waiting.pop(key, None)
         if proposal is None:
             return []

@@ -1,8 +1,8 @@
-"""Receipts, and what two peers say to each other until both have signed one.
+"""Receipts, and the messages by which two peers sign one.
 
-The payee signs a `Receipt` with its peer key: a `Proposal`. The payer counts the same tuples itself
-and countersigns (`Settled`), or states its own count, signed (`Dispute`), or says why not now
-(`Refusal`, unsigned: it is worth nothing to third parties).
+The payee signs a `Receipt` with its peer key: a `Proposal`. The payer counts the same tuples
+itself. It countersigns (`Settled`), or states its own count, signed (`Dispute`), or refuses for now
+with a reason (`Refusal`, unsigned: it proves nothing to third parties).
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ MAX_RECEIPT: Final = 2 * 2**10
 """Bytes of a receipt: names of 64 and 256 characters in UTF-8, two ids, a digest, integers."""
 
 MAX_ENTRY: Final = 3 * MAX_RECEIPT
-"""Bytes of what the ledger keeps as one entry: a receipt, signatures, a second statement."""
+"""Bytes of one entry of the ledger: a receipt, signatures, a second statement."""
 
 MAX_AMOUNT: Final = 2**53
-"""Micros of one receipt: nine thousand millions; exact in every program that reads JSON."""
+"""Micros of one receipt: nine thousand million; exact in every program that reads JSON."""
 
 MAX_NUMBER: Final = 2**53
 """Receipts of one account."""
@@ -56,20 +56,20 @@ Signature = Annotated[bytes, Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATU
 Payload = Annotated[bytes, Meta(max_length=MAX_RECEIPT)]
 
 KeyOf = Callable[[PeerId], Ed25519PublicKey]
-"""The public key of the peer of that id; raises UntrustedError where it is not known."""
+"""The public key of the peer of that id; raises UntrustedError if it is not known."""
 
 
 class Receipt(Struct, frozen=True, array_like=True):
     """The payer owes the payee that amount for these tuples.
 
     Attributes:
-        federation: its id: a receipt of one says nothing in another.
+        federation: its id: in another one the receipt counts for nothing.
         payer, payee: ids of the two peers.
-        task, term_number: which placement, see `contracts.deals.Deal`.
+        task, term_number: the placement, see `contracts.deals.Deal`.
         number: 1, 2, 3... within the account (contract, payer, payee).
         after, upto: the interval (after, upto] of stime, microseconds.
         rows: input tuples in it (of content contracts: tuples of the stream).
-        amount: micros; what the rate gives for interval and rows.
+        amount: micros, by the rate for interval and rows.
         at: when it was made, or the placement ended, microseconds UTC.
         previous: SHA-256 of the account's previous receipt, empty in the first.
     """
@@ -106,7 +106,7 @@ class Proposal(Struct, frozen=True, array_like=True, tag="proposal"):
 
 
 class Settled(Struct, frozen=True, array_like=True, tag="settled"):
-    """A receipt's bytes, signed by both: money has changed hands."""
+    """A receipt's bytes, signed by both sides: the payment."""
 
     payload: Payload
     payee_signature: Signature
@@ -114,7 +114,7 @@ class Settled(Struct, frozen=True, array_like=True, tag="settled"):
 
 
 class Objection(Struct, frozen=True, array_like=True):
-    """What a dispute's signature covers. rows: the payer's own count. at: microseconds UTC."""
+    """The signed content of a dispute. rows: the payer's own count. at: microseconds UTC."""
 
     proposal: Proposal
     rows: Rows
@@ -129,13 +129,13 @@ class Dispute(Struct, frozen=True, array_like=True, tag="dispute"):
 
 
 class Refusal(Struct, frozen=True, array_like=True, tag="refusal"):
-    """Not countersigned. It binds nobody.
+    """The payer does not countersign for now. A refusal binds nobody.
 
     Attributes:
         have: number of the account's last receipt that the payer knows.
         upto: bill up to that boundary instead. None: try again later.
         final: the placement ended there.
-        rows: what would be signed for up to there, where that is known already.
+        rows: the payer's count up to there, if it is known already.
     """
 
     contract: ContractId
@@ -150,11 +150,11 @@ class Refusal(Struct, frozen=True, array_like=True, tag="refusal"):
 
 Message = Proposal | Settled | Dispute | Refusal
 Entry = Settled | Dispute
-"""What a ledger keeps."""
+"""An entry of a ledger."""
 
 
 class Letter(Struct, frozen=True):
-    """A message as the RPC carries it: the request of "contract.settle", answered by nothing."""
+    """A message as the RPC carries it: the request of "contract.settle", whose answer is empty."""
 
     message: Message
 
@@ -172,10 +172,10 @@ def make_receipt(
     """The next receipt of a deal's account.
 
     Args:
-        last: number and digest of the account's last receipt, (0, b"") where there is none.
+        last: number and digest of the account's last receipt, (0, b"") if there is none.
 
     Raises:
-        InvalidInputError: no receipt can hold it: a count or an amount is beyond all limits.
+        InvalidInputError: a count or an amount is beyond all limits.
     """
     number, previous = last
     amount = deal.rate.amount(after, upto, rows)
@@ -201,36 +201,36 @@ def make_receipt(
 
 
 def digest_of(payload: bytes) -> bytes:
-    """SHA-256 of a receipt's bytes: what the next one names as `previous`."""
+    """SHA-256 of a receipt's bytes, the next receipt's `previous`."""
     return hashlib.sha256(payload).digest()
 
 
 def propose(key: Ed25519PrivateKey, receipt: Receipt) -> Proposal:
-    """The payee's word."""
+    """Sign a receipt as its payee."""
     payload = encode(receipt)
     return Proposal(payload, sign(key, RECEIPT_DOMAIN, payload))
 
 
 def countersign(key: Ed25519PrivateKey, proposal: Proposal) -> Settled:
-    """The payer's word beside the payee's."""
+    """Sign a proposal as its payer."""
     signature = sign(key, COUNTERSIGN_DOMAIN, proposal.payload)
     return Settled(proposal.payload, proposal.signature, signature)
 
 
 def dispute(key: Ed25519PrivateKey, proposal: Proposal, rows: int, at: int) -> Dispute:
-    """The payer's own count. at: microseconds UTC."""
+    """Sign the payer's own count. at: microseconds UTC."""
     payload = encode(Objection(proposal, rows, at))
     return Dispute(payload, sign(key, DISPUTE_DOMAIN, payload))
 
 
 def read_receipt(payload: bytes) -> Receipt:
-    """The receipt in these bytes, signed by whomever; it is consistent in itself.
+    """Decode a receipt and check its consistency; no signature is verified.
 
     Raises:
         DecodeError: it is none, not in the canonical encoding, or contradicts itself.
     """
     receipt = decode(payload, Receipt, limit=MAX_RECEIPT, what="receipt")
-    # its digest is its identity, so one receipt must not have two encodings
+    # the digest is its identity, so one receipt must have one encoding
     if encode(receipt) != payload:
         raise DecodeError("receipt: not in the canonical encoding")
     where = f"receipt {receipt.number} of {receipt.task!a}"
@@ -247,7 +247,7 @@ def read_receipt(payload: bytes) -> Receipt:
 
 
 def open_proposal(proposal: Proposal, federation: str, key_of: KeyOf) -> Receipt:
-    """The receipt that its payee proposes.
+    """The receipt of a proposal that its payee signed.
 
     Raises:
         DecodeError: see `read_receipt`.
@@ -261,7 +261,7 @@ def open_proposal(proposal: Proposal, federation: str, key_of: KeyOf) -> Receipt
 
 
 def open_settled(settled: Settled, federation: str, key_of: KeyOf) -> Receipt:
-    """The receipt that both have signed.
+    """The receipt that both sides signed.
 
     Raises:
         DecodeError: see `read_receipt`.

@@ -1,23 +1,28 @@
-"""Settling what was run for whom: receipts proposed, counted, countersigned. Sans IO.
+"""Settlement of work between peers: receipts are proposed, counted and countersigned. Sans IO.
 
-How to drive it. Once a peer: `Settlement(Desk(identity, ledger, agreements, key_of))`, and then
+How to drive it. One for each peer: `Settlement(Desk(identity, ledger, agreements, key_of))`, and
+then
 
-* `agree(deal, now)` on both sides before a move is committed (on the side of a middleman for both
-  of its deals); what it raises stops the move. `handle(Ended(task, term, upto), now)` on every
-  side when the placement is over, with the boundary from which the next one runs: on the owner's
-  in any case, elsewhere as soon as it is known (the payer's word for it is taken).
-* `handle(event, now)` and do the effects, in order: `Send` is a one-way call, lost or not; `Count`
-  is answered by `Counted`, now or later (`rows=None`: it cannot be counted yet). The worker counts
-  its mirrors' rows, the owner its own, and only as far as its own output log has got. What
-  `Ended` asks a worker to count it counts before its mirrors go.
+* `agree(deal, now)` on both sides before a move is committed (at a peer that passes a task on, for
+  both of its deals); an exception stops the move.
+* `handle(Ended(task, term, upto), now)` on every side when the placement is over, with the boundary
+  from which the next one runs: at the owner in any case, elsewhere as soon as it is known (the
+  payer's statement is believed).
+* `handle(event, now)`, and carry out the effects in order. `Send` is a one-way call, which may be
+  lost. `Counted` answers `Count`, now or later (`rows=None`: it cannot be counted yet). The worker
+  counts the rows of its followers, the owner its own, and only up to its own output log's boundary.
+  A worker makes the counts that `Ended` asks for before its followers are deleted.
 * `handle(Tick(), now)` at `wake_at`, which changes with every call.
 
-`now` is seconds since the epoch; where it leaps, `restart()`. Restarted, it goes on from the
-ledger; nothing else is kept.
+`now` is seconds since the epoch; after a leap of the clock, call `restart()`. It continues from the
+ledger; no other state is kept.
 
-What holds, whatever is lost, doubled, late or crashes: an interval of a placement is paid at most
-once, and only if both have signed; the payer pays by its own count; a peer that passed a task on
-pays for what it was paid for, to the tuple. Once messages get through again, both ledgers agree.
+Guarantees, even if messages are lost, doubled or late, or a peer crashes:
+
+* an interval of a placement is paid at most once, and only if both have signed;
+* the payer pays by its own count;
+* a peer that passed a task on pays for exactly the tuples that it was paid for;
+* once messages arrive again, both ledgers agree.
 """
 
 from __future__ import annotations
@@ -71,7 +76,7 @@ CLAIM_S: Final = 7 * 86_400.0
 """Seconds after its end in which a deal can be billed: a peer may be away for a holiday."""
 
 PURGE_S: Final = 3_600.0
-"""Seconds between looks for deals that nobody claims."""
+"""Seconds between purges of unclaimed deals."""
 
 
 class Settlement:
@@ -83,14 +88,14 @@ class Settlement:
         self.restart()
 
     def restart(self) -> None:
-        """Go on from the ledger alone, at once: what is planned was planned by another clock."""
+        """Drop all plans and continue from the ledger: the plans' times are another clock's."""
         self._payee = Payee(self._desk, self._settle_s)
         self._payer = Payer(self._desk, self._payee)
         self._purge_at = 0.0
 
     @property
     def wake_at(self) -> float:
-        """When the next `Tick` is wanted, seconds since the epoch."""
+        """When the next `Tick` is due, seconds since the epoch."""
         return min(self._payee.wake_at, self._purge_at)
 
     def unpaid_upto(self, key: DealKey) -> int | None:
@@ -102,12 +107,13 @@ class Settlement:
         return self._payee.disputed_since(at)
 
     def agree(self, deal: Deal, now: float) -> None:
-        """A task moves (a subscription begins) on these conditions; again, it changes nothing.
+        """Agree to a task's move (or a subscription) on these conditions; a repetition changes
+        nothing.
 
         Raises:
             NotFoundError, UntrustedError: the contract is not in force between these two peers.
             InvalidInputError: it does not allow that price.
-            ConflictError: something else was agreed for that placement.
+            ConflictError: another deal was agreed for that placement.
             BusyError: too many deals are open.
         """
         check_rate(deal.rate, self._desk.agreements.terms(*deal.account, now), deal.task)
@@ -115,7 +121,7 @@ class Settlement:
         self._payee.start(standing, now + self._settle_s)
 
     def handle(self, event: Event, now: float) -> list[Effect]:
-        """What follows from an event. Never raises for what others say, nor for a full disk."""
+        """The effects of an event. No message, nor a full disk, makes this raise."""
         try:
             return self._handle(event, now)
         except MedusaError as error:
@@ -148,7 +154,8 @@ class Settlement:
         return effects
 
     def _settled(self, peer: PeerId, message: Settled, now: float) -> list[Effect]:
-        """The answer to a proposal, or a receipt that our ledger lost."""
+        """Take in a countersigned receipt: the answer to a proposal, or one that our ledger
+        lost."""
         desk = self._desk
         receipt = read_receipt(message.payload)
         if receipt.number <= desk.ledger.last(receipt.account)[0]:
@@ -194,9 +201,9 @@ class Settlement:
 
 
 def _over(standing: Standing, now: float) -> bool:
-    """Whether a deal need not be kept: paid in full a while ago, or never claimed."""
+    """Whether a deal can be deleted: paid in full a while ago, or never claimed."""
     if standing.end is None:
         return False
-    # one that was never paid for anything stays: the ledger could not answer for it
+    # a deal without any payment stays: the ledger has no receipt to answer with
     quick = standing.paid and standing.billed > standing.deal.start
     return now - standing.ended_at / MICROS > (PURGE_S if quick else CLAIM_S)

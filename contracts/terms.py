@@ -1,5 +1,5 @@
-"""What a contract says. Money is integer micros of the parties' money; load is in units of 1 % of a
-core, so a price is micros per unit and second."""
+"""The terms of a contract. Money is integer micros of the parties' money; load is in units of 1 %
+of a core, so a price is micros per unit and second."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNITS_PER_CORE: Final = 100
 """Units of load in a core: one unit is 1 % of a core."""
 
 NS_PER_UNIT_SECOND: Final = 10**9 // UNITS_PER_CORE
-"""CPU nanoseconds in one unit of load kept up for a second."""
+"""CPU nanoseconds of one unit of load during one second."""
 
 KINDS: Final = ("filter", "map", "union", "aggregate")
 """Box kinds that a menu may name."""
@@ -26,7 +26,7 @@ MAX_PRICE: Final = 2**40
 over the life of a contract stay within 63 bits."""
 
 MAX_LOAD: Final = 2**16 * UNITS_PER_CORE
-"""Units of load on a menu: 65,536 cores; beyond that it is a mistake."""
+"""Units of load on a menu: 65,536 cores; more is a mistake."""
 
 MAX_PATTERNS: Final = 16
 """Stream patterns of a menu: two full menus fit into a document."""
@@ -35,13 +35,13 @@ MAX_CLAUSE_S: Final = 10 * 366 * 86_400
 """Seconds that a clause or a period may span: no contract is valid for longer."""
 
 MAX_REPLICAS: Final = 16
-"""Peers that a clause may ask to run one task."""
+"""Peers that a clause may require to run one task."""
 
 _PATTERN = re.compile(r"[A-Za-z0-9._:/*?-]+")
 
 
 class Menu(Struct, frozen=True, array_like=True):
-    """What one side will run for the other.
+    """The tasks that one side will run for the other.
 
     Attributes:
         kinds: box kinds (filter, map, union, aggregate); a task may have no other.
@@ -59,10 +59,10 @@ class LoadTerms(Struct, frozen=True, array_like=True, tag="load"):
 
     Attributes:
         min_price, max_price: micros per unit of load and second.
-        proposer_runs, accepter_runs: what each side will run for the other.
+        proposer_runs, accepter_runs: the tasks that each side will run for the other.
         sublet: whether a task may be passed on to a third party.
-        migration_cost: micros that each move costs the side that gives the task away; it moves only
-            what is worth it.
+        migration_cost: micros that each move costs the side that gives the task away; only moves
+            that are worth it take place.
         availability_s: seconds of standstill after which the owner takes a task home; 0: no clause.
         replicas: how many peers must run a task at once; 0: no clause. It is recorded; only active
             standby acts on it.
@@ -100,7 +100,8 @@ class SuggestedTerms(Struct, frozen=True, array_like=True, tag="suggested"):
     and read from there from then on.
 
     Attributes:
-        stream: what the receiver reads now. peer: id (hex) of a peer to read it from instead.
+        stream: the stream that the receiver reads now.
+        peer: id (hex) of a peer to read it from instead.
         alternative: another stream with the same content, "" for the same stream.
     """
 
@@ -113,20 +114,20 @@ Terms = LoadTerms | ContentTerms | SuggestedTerms
 
 
 def amount_of(rows: int, cost_ns: int, price: int) -> int:
-    """Micros owed for having run a task over so many input tuples.
+    """Micros owed for running a task over so many input tuples.
 
     Args:
-        rows: input tuples. cost_ns: the agreed CPU nanoseconds a tuple.
+        rows: input tuples. cost_ns: the agreed CPU nanoseconds for a tuple.
         price: micros per unit of load and second.
     """
     return rows * cost_ns * price // NS_PER_UNIT_SECOND
 
 
 def check_terms(terms: Terms, proposer: str, accepter: str) -> None:
-    """Terms as two parties can mean them.
+    """Check the terms between two parties.
 
     Raises:
-        InvalidInputError: a price, menu, clause or name is out of bounds; says which, and the mend.
+        InvalidInputError: a price, menu, clause or name is out of bounds; names it, and the mend.
     """
     match terms:
         case LoadTerms():

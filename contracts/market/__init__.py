@@ -1,1 +1,1 @@
-"""The load market: who offers which task to whom at what price. Sans IO."""
+"""The load market: each peer offers tasks to its partners, at prices within contracts. Sans IO."""

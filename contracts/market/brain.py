@@ -1,15 +1,17 @@
-"""The Brain of a peer: it knows its own cost, its own load and its own contracts, and decides what
-to offer and what to take so that the federation converges to an acceptable allocation.
+"""The Brain of a peer: it decides which tasks to offer and which to take.
 
-The mechanism is the bounded-price one of Balazinska, Balakrishnan and Stonebraker (Contract-Based
-Load Management in Federated Distributed Systems, NSDI 2004, section 3): a task moves where the unit
-marginal cost is above the price at the giver and below it at the taker. What is added, and why:
+It knows the peer's own cost, load and contracts. Together the Brains make the federation converge
+to an acceptable allocation. The mechanism is the bounded-price one of Balazinska, Balakrishnan and
+Stonebraker (Contract-Based Load Management in Federated Distributed Systems, NSDI 2004, section 3):
+a task moves where the unit marginal cost is above the price at the giver and below it at the taker.
+Additions, and their reasons:
 
-* An answer carries a bid, so the next offer goes to the cheapest at once, at its price.
-* A peer within its capacity passes load on only where somebody pays it more for the room than it
-  pays (a *pressing* offer), or where it is cheaper even at the contract's highest price. So load
-  flows through full peers at falling prices, as far as the range goes, and no further than needed.
-* Whoever was refused is told when there is room, so nobody need ask again and again.
+* An answer carries a bid, so the next offer goes at once to the cheapest partner, at its price.
+* A peer within its capacity passes load on only in two cases: another peer pays it more for the
+  room than it pays (a *pressing* offer), or the task is cheaper elsewhere even at the contract's
+  highest price. So load flows through full peers at falling prices, as far as the price range goes,
+  and no further than needed.
+* A refused partner is told when there is room, so no peer needs to ask again and again.
 """
 
 from __future__ import annotations
@@ -40,11 +42,12 @@ from contracts.market.taking import Taker, refusal
 
 
 class Brain:
-    """Trades load for one peer.
+    """Trades load for one peer: events in, effects out.
 
     Attributes:
-        peer: its id (hex). held: what it runs, what is leaving and coming.
-        partners: what it remembers of each partner.
+        peer: its id (hex).
+        held: the tasks that it runs, and those that are leaving and coming.
+        partners: the state of each partner.
     """
 
     __slots__ = ("_returner", "_shedder", "_taker", "held", "partners", "peer")
@@ -60,8 +63,8 @@ class Brain:
     ) -> None:
         """
         Args:
-            capacity: units that it is willing to run, below `cost.total`.
-            number: its offers have higher numbers than this; above any of earlier runs.
+            capacity: units that the peer is willing to run, below `cost.total`.
+            number: of the latest offer of earlier runs, or any higher number.
         """
         self.peer = peer
         self.held = Holdings(cost, capacity, config)
@@ -72,7 +75,7 @@ class Brain:
 
     @property
     def wake_at(self) -> float:
-        """Seconds by which a Tick is wanted; inf: not before something else happens."""
+        """Seconds at which a Tick is due; inf: not before another event."""
         return min(
             self._shedder.wake_at,
             self._taker.collect_at,
@@ -82,16 +85,16 @@ class Brain:
 
     @property
     def offer(self) -> Outstanding | None:
-        """The offer that is out, if one is."""
+        """The offer that waits for an answer, if there is one."""
         return self._shedder.offer
 
     @property
     def number(self) -> int:
-        """Of the latest offer."""
+        """The number of the latest offer."""
         return self._shedder.number
 
     def handle(self, event: Event, now: float) -> list[Effect]:
-        """What shall be done about what happened.
+        """The effects of an event.
 
         Args:
             now: seconds, of a clock that never goes back.
@@ -129,13 +132,13 @@ class Brain:
             case Unreachable():
                 self._shedder.unreachable(event.peer, now)
             case MoveEnded():
-                # a task that went elsewhere meanwhile is no fault of the partner's
+                # if the task has gone elsewhere meanwhile, the partner did not fail
                 failed = not event.ok and self.held.item(event.task) is not None
                 self.held.stay(event.task)
                 self._shedder.ended(event.task, failed, now)
 
     def _set_partners(self, event: PartnersChanged, now: float, effects: list[Effect]) -> None:
-        """All partners there are: those known keep their state."""
+        """Replace the partners; known ones keep their state."""
         known = dict(self.partners)
         self.partners.clear()
         for partner in event.partners:
@@ -166,6 +169,6 @@ class Brain:
                         self._taker.pass_on(self.partners, effects)
 
     def _hear(self, state: PartnerState) -> None:
-        """It is alive after all."""
+        """A message of a partner arrived, so it is alive."""
         if state.broken:
             state.welcome()

@@ -1,4 +1,4 @@
-"""Which tasks to offer to a partner at a price."""
+"""Chooses the tasks to offer to a partner at a price."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from contracts.market.messages import Item
 from contracts.market.partners import PartnerState
 
 LOOKED_AT: Final = 2 * MAX_ITEMS
-"""Tasks considered for an offer; the next ones come first the next time. An offer costs the same
-however many tasks a peer has."""
+"""Tasks considered for an offer; the others come first the next time. So the cost of an offer does
+not grow with the number of tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Why something should go.
+    """The reason for which load should leave this peer.
 
     Attributes:
-        units: how much; inf: all that is worth it.
-        gain: the most, micros per unit and second, that being rid of it is worth; None: what it
-            costs to run it here.
-        within: this peer is within its capacity and nobody presses it: it moves only what is
-            cheaper elsewhere even at a contract's highest price, for the range beneath that is
-            there to move what exceeds capacities, and every move disturbs a consumer.
-        for_key: the partner for whom room is made.
+        units: how much; inf: all for which a move pays.
+        gain: micros per unit and second that its absence is worth at most; None: the cost of
+            running it here.
+        within: this peer is within its capacity and no partner presses it. It then moves only tasks
+            that are cheaper elsewhere even at a contract's highest price: the range below that
+            price is for moving excess load, and every move disturbs a consumer.
+        for_key: the partner that needs the room.
         hops: how far full peers may be asked to make room.
     """
 
@@ -39,7 +39,7 @@ class Need:
 
     @property
     def over(self) -> bool:
-        """This peer is above its capacity."""
+        """Whether this peer is above its capacity."""
         return self.for_key is None and not self.within
 
 
@@ -48,7 +48,7 @@ def _largest(item: Item) -> float:
 
 
 class Chooser:
-    """Chooses tasks."""
+    """Chooses tasks for offers."""
 
     __slots__ = ("_config", "_held", "_partners")
 
@@ -60,8 +60,8 @@ class Chooser:
         self._config = config
 
     def choose(self, state: PartnerState, need: Need, price: int, now: float) -> tuple[Item, ...]:
-        """The tasks to offer: the largest that fit into the need, then the smallest that covers
-        what is left of it."""
+        """The tasks to offer: the largest that fit into the need, then the smallest that covers the
+        rest."""
         held, config = self._held, self._config
         seen = sorted(self._own(state), key=_largest)
         seen += sorted(self._guests(state, now), key=_largest)
@@ -86,14 +86,14 @@ class Chooser:
         return tuple(chosen)
 
     def _pays(self, state: PartnerState, need: Need, item: Item, price: int, gone: float) -> bool:
-        """Whether it is worth that price to be rid of the task, once `gone` units went besides."""
+        """Whether the move of the task pays at that price, after `gone` other units have left."""
         asked: float = max(price, state.most) if need.within else price
         asked += state.partner.migration_cost / (item.load * self._config.horizon_s)
         worth = self._held.saved(item.load, gone) if need.gain is None else need.gain
         return worth >= asked * (1 + self._config.hysteresis)
 
     def _own(self, state: PartnerState) -> list[Item]:
-        """Own tasks; those that do not come into question go behind the others."""
+        """Our own tasks. Unsuitable ones are put behind the others for the next time."""
         own, leaving, gives = self._held.own, self._held.leaving, state.partner.gives
         looked = list(islice(own.values(), LOOKED_AT))
         good = [i for i in looked if i.load > 0 and i.task not in leaving and gives(i)]
@@ -105,7 +105,8 @@ class Chooser:
         return good
 
     def _guests(self, state: PartnerState, now: float) -> list[Item]:
-        """Guests, where there are few own tasks: to pass one on makes a chain of two contracts."""
+        """Guests, only if there are few own tasks: a guest passed on makes a chain of two
+        contracts."""
         guests = self._held.guests
         if len(self._held.own) - len(self._held.leaving) >= LOOKED_AT:
             return []
@@ -119,7 +120,8 @@ class Chooser:
         return [guests[task].item for task in good]
 
     def _passable(self, state: PartnerState, guest: Placed, now: float) -> bool:
-        """Whether a guest may go to that partner: never back to who gave it, or to its owner."""
+        """Whether a guest may go to that partner: never back to the peer that gave it, or to its
+        owner."""
         giver = self._partners.get(guest.key)
         return (
             giver is not None

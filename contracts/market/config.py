@@ -1,4 +1,4 @@
-"""What may be set of the market; the defaults suit real peers with epochs of a second."""
+"""The parameters of the market; the defaults suit real peers with epochs of a second."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 MAX_ITEMS: Final = 64
-"""Tasks in an offer: its message stays within some tens of KiB, and who is far above capacity
-sends the next offer as soon as this one is answered."""
+"""Tasks in an offer: its message stays within some tens of KiB. A peer far above its capacity sends
+the next offer as soon as this one is answered."""
 
 MAX_HOPS: Final = 6
 """Full peers in a row that may be asked to make room, one after another: the diameter of some
@@ -18,20 +18,21 @@ MAX_HOPS: Final = 6
 class MarketConfig:
     """
     Attributes:
-        hysteresis: share of a price by which a move must pay, on both sides, or the two would
-            swap tasks for nothing (EPSILON_COST of the shipped system, there 0.002 to 0.8 %).
+        hysteresis: share of a price by which a move must pay, on both sides; otherwise the two
+            would swap tasks for nothing (EPSILON_COST of the shipped system, there 0.002 to 0.8 %).
         recall: share of the price by which a task must be cheaper at home to be recalled. Above
             `hysteresis`: a recall stalls a consumer and saves little.
-        settle_s: seconds for which it must have been cheaper at home: room is wanted by others too.
+        settle_s: seconds for which it must have been cheaper at home: others want the room too.
         horizon_s: seconds over which a move must earn its migration cost.
         collect_s: seconds during which offers are collected, so that the best paid comes first.
-        offer_s: seconds after which an offer that nobody answered counts as refused.
-        confirm_s: seconds for which a load must last before something is moved for it. Who has less
-            than twice its capacity waits that long once more, for those that are worse off.
+        offer_s: seconds after which an unanswered offer counts as refused.
+        confirm_s: seconds for which a load must last before a task is moved because of it. A peer
+            with less than twice its capacity waits as long again, so that more overloaded peers
+            come first.
         reserve_s: seconds for which room is kept for an accepted task that does not arrive.
-        stay_s: seconds that a task that came from a partner stays at least.
-        press_s: seconds that full partners have to make room, for each hop, before the next ones
-            are asked.
+        stay_s: least seconds that a task from a partner stays.
+        press_s: seconds for each hop that full partners have to make room, before the next ones are
+            asked.
         retry_s, retry_most_s: seconds before a partner that refused is asked again; doubles up to
             the latter, so that a steady market falls silent.
         batch: tasks in an offer, at most MAX_ITEMS.

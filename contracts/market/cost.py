@@ -1,4 +1,4 @@
-"""What load costs a peer: the more it has, the dearer the next unit."""
+"""The cost of load for a peer: it grows with the load, and so does the cost of the next unit."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final, Protocol
 from overlay.errors import InvalidInputError
 
 UTILISATION_AT_CAPACITY: Final = 0.8
-"""Share of the machine that its declared capacity is: past it queues grow fast, and the mechanism
-needs some room above capacity in which cost still says who is worse off (Balazinska et al., NSDI
+"""Declared capacity as a share of the machine. Beyond it queues grow fast, and the mechanism needs
+some room above capacity in which costs still show which peer is worse off (Balazinska et al., NSDI
 2004, section 3.3)."""
 
 
 class Cost(Protocol):
-    """Cost by load: it grows with the load, is convex, and is finite at the capacity.
+    """The cost of a load: increasing, convex, and finite at the capacity.
 
     Attributes:
         total: units of load from which on it is infinite.
@@ -24,7 +24,7 @@ class Cost(Protocol):
     def total(self) -> float: ...
 
     def level(self, load: float) -> float:
-        """Micros per second that so much load (units, >= 0) costs; inf from `total` on."""
+        """Micros per second for this load (units, >= 0); inf from `total` on."""
         ...
 
 
@@ -55,12 +55,12 @@ class QueueingCost:
 
 
 def unit_cost(cost: Cost, load: float, change: float) -> float:
-    """The average cost, per unit, of adding `change` units to a load, or of having the last
-    -`change` units where it is negative: the unit marginal cost of a task.
+    """The unit marginal cost of a task: the average cost, per unit, of adding `change` units to a
+    load, or, if `change` is negative, of having its last units.
 
     Returns:
-        micros per unit and second; inf where either load is past `cost.total` (the more so where
-        it is being left: whatever is offered for the task then, it should go).
+        micros per unit and second; inf if either load is beyond `cost.total`. A load that is being
+        reduced from there is worth any price.
     """
     before, after = cost.level(load), cost.level(max(load + change, 0.0))
     if math.isinf(before) or math.isinf(after):

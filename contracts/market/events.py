@@ -1,4 +1,4 @@
-"""What a Brain is told, and what it wants done. Times are seconds of any steady clock."""
+"""The events and effects of a Brain. Times are seconds of any steady clock."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contracts.market.messages import Item, Message
 
 
 def anything(_: Item) -> bool:
-    """A menu with everything on it."""
+    """A menu that covers every task."""
     return True
 
 
@@ -18,12 +18,13 @@ class Partner:
     """A peer with which load may be traded now, under one contract.
 
     Attributes:
-        peer: its id (hex). contract: the contract's id; "" for a peer of our own participant:
-            nobody pays, and tasks go where they cost less.
+        peer: its id (hex).
+        contract: the contract's id; "" for a peer of our own participant: nobody pays, and tasks go
+            where they cost less.
         min_price, max_price: micros per unit and second.
         gives: whether we may give it that task. takes: whether we may run that task for it.
         most_given, most_taken: units at once in either direction.
-        sublet: whether what we run for it may be passed on.
+        sublet: whether its tasks that we run may be passed on.
         migration_cost: micros per move.
     """
 
@@ -39,18 +40,18 @@ class Partner:
     migration_cost: int = 0
 
 
-# -- events: what happened -------------------------------------------------------------------------
+# -- events ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed. Wanted no later than `Brain.wake_at`."""
+    """Time has passed. Due no later than `Brain.wake_at`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartnersChanged:
-    """All partners there are now. What was placed under a contract that is no longer among them is
-    recalled, what was taken under it is returned (drain)."""
+    """All present partners. Tasks placed under a contract that is no longer among them are
+    recalled; guests taken under it are returned (drain)."""
 
     partners: tuple[Partner, ...]
 
@@ -60,7 +61,7 @@ class TaskHere:
     """A task runs here (new, arrived, or with a new load).
 
     Attributes:
-        giver: the peer (hex) that we run it for, under `contract` at `price`; "" for our own.
+        giver: the peer (hex) for which we run it, under `contract` at `price`; "" for our own.
     """
 
     item: Item
@@ -71,14 +72,14 @@ class TaskHere:
 
 @dataclass(frozen=True, slots=True)
 class TaskGone:
-    """A task runs here no more: moved on, stopped, or recalled."""
+    """A task no longer runs here: moved on, stopped, or recalled."""
 
     task: str
 
 
 @dataclass(frozen=True, slots=True)
 class TaskOut:
-    """One of our own tasks runs at a partner (after a move, or found so after a restart)."""
+    """One of our own tasks runs at a partner (after a move, or found after a restart)."""
 
     item: Item
     worker: str
@@ -88,14 +89,15 @@ class TaskOut:
 
 @dataclass(frozen=True, slots=True)
 class TaskBack:
-    """It does so no more: it was recalled, passed on beyond our contracts, or stopped."""
+    """One of our own tasks no longer runs at a partner: recalled, passed on beyond our contracts,
+    or stopped."""
 
     task: str
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A message from a peer; hostile until checked."""
+    """A message from a peer, untrusted."""
 
     peer: str
     message: Message
@@ -110,7 +112,7 @@ class Unreachable:
 
 @dataclass(frozen=True, slots=True)
 class MoveEnded:
-    """How a `Move` ended. Where it succeeded, TaskGone (and TaskOut, if ours) comes too."""
+    """The end of a `Move`. If it succeeded, TaskGone (and TaskOut, if ours) comes too."""
 
     task: str
     ok: bool
@@ -129,7 +131,7 @@ Event = (
     | MoveEnded
 )
 
-# -- effects: what shall happen --------------------------------------------------------------------
+# -- effects ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +166,7 @@ class GiveBack:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something worth a person's notice (events.note). level: info or warning."""
+    """An event for people (events.note). level: info or warning."""
 
     level: str
     text: str

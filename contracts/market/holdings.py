@@ -1,4 +1,4 @@
-"""What a peer has to run, what of it is about to leave or to come, and what that costs."""
+"""The tasks of a peer, those about to leave or to come, and their cost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contracts.market.cost import Cost, unit_cost
 from contracts.market.messages import Item
 
 SLACK: Final = 1e-6
-"""Units of load below which two loads are the same: sums of floats drift."""
+"""Units of load below which two loads count as equal: sums of floats drift."""
 
 Key = tuple[str, str]
 """A partner: its peer id (hex) and the contract's id."""
@@ -33,7 +33,7 @@ class Placed:
 
 
 class Reserved:
-    """Room kept for a task that was accepted or recalled; until: seconds."""
+    """Room kept for a task that was accepted or recalled. until: seconds."""
 
     __slots__ = ("key", "load", "until")
 
@@ -48,10 +48,10 @@ class Holdings:
 
     Attributes:
         capacity: units that this peer is willing to run.
-        own: tasks of our own that run here. guests: tasks run here for partners.
-        outs: tasks of our own that run at partners.
-        leaving: tasks that run here but are on their way out, with their load.
-        coming: accepted or recalled tasks that are not here yet.
+        own: our own tasks that run here. guests: tasks run here for partners.
+        outs: our own tasks that run at partners.
+        leaving: tasks that still run here but are leaving, with their load.
+        coming: accepted or recalled tasks that have not arrived.
         level, left, due: units of all that runs here, of `leaving`, of `coming`.
         given, taken: units by partner, of `outs`, and of guests together with `coming`.
     """
@@ -91,29 +91,29 @@ class Holdings:
         self._confirm_s = config.confirm_s
         self._since, self._low, self._before = -math.inf, 0.0, 0.0
 
-    # -- what it comes to --------------------------------------------------------------------------
+    # -- loads and costs --------------------------------------------------------------------------
 
     @property
     def room(self) -> float:
-        """Units that still fit, with all that is to come; negative: above capacity."""
+        """Units that still fit, counting coming tasks; negative: above capacity."""
         return self.capacity - self.level - self.due
 
     @property
     def staying(self) -> float:
-        """Units of what runs here and is not leaving."""
+        """Units that run here and are not leaving."""
         return self.level - self.left
 
     def saved(self, load: float, gone: float = 0.0) -> float:
-        """Unit cost saved by shedding a task of `load`, once `gone` units went besides."""
+        """Unit cost saved by shedding a task of `load`, after `gone` other units have left."""
         return unit_cost(self.cost, self.staying - gone, -load) if load > 0 else 0.0
 
     def added(self, load: float) -> float:
-        """Unit cost of one more task of `load`, on top of all that is to come."""
+        """Unit cost of one more task of `load`, beside all coming tasks."""
         return unit_cost(self.cost, self.level + self.due, load)
 
     def lacking(self, units: float, load: float, price: float) -> float:
-        """Units that must go before so many, in tasks of `load`, could be taken at `price` each;
-        0: nothing, or it would be in vain."""
+        """Units that must leave before so many, in tasks of `load`, could be taken at `price` each;
+        0: none, or the price is too low in any case."""
         if unit_cost(self.cost, 0.0, load) > price:
             return 0.0
         level, most = 0.0, max(self.capacity - load, 0.0)
@@ -126,11 +126,12 @@ class Holdings:
         return max(units - (level + load - self.level - self.due) - self.left, 0.0)
 
     def over(self, now: float) -> tuple[float, float]:
-        """Units above capacity that have lasted and are not leaving yet, and the time (seconds) at
-        which to look again because more of it may have lasted.
+        """Units above capacity that have lasted and are not leaving yet, and the time (seconds) of
+        the next look, because more of the excess may have lasted by then.
 
-        The lowest level of the latest one or two `confirm_s` counts: a sample that jumps, or a load
-        that trembles around the capacity, moves nothing."""
+        The lowest level of the latest one or two `confirm_s` counts: a single high sample, or a
+        load that varies around the capacity, moves nothing.
+        """
         excess = self.staying - self.capacity
         if excess <= SLACK:
             return 0.0, math.inf
@@ -138,8 +139,8 @@ class Holdings:
         return max(lasting, 0.0), math.inf if lasting >= excess else self._since + self._confirm_s
 
     def advance(self, now: float) -> None:
-        """Time has passed, during which the level was what it still is."""
-        # compared with the very sum that `over` gives: floats differ otherwise
+        """Time has passed at an unchanged level."""
+        # the same sum as in `over`, because another one would differ in floats
         if now >= self._since + self._confirm_s:
             long = now >= self._since + 2 * self._confirm_s
             self._before = self.level if long else self._low
@@ -149,7 +150,7 @@ class Holdings:
     # -- tasks -------------------------------------------------------------------------------------
 
     def put(self, item: Item, key: Key | None, price: int, now: float) -> None:
-        """The task runs here: for that partner, or as our own where `key` is None."""
+        """A task runs here, for that partner, or as our own if `key` is None."""
         known = self.own.get(item.task) if key is None else None
         guest = self.guests.get(item.task) if key is not None else None
         since = now
@@ -173,7 +174,7 @@ class Holdings:
             _add(self.taken, key, change)
 
     def drop(self, task: str) -> Item | None:
-        """The task runs here no more; None: it did not."""
+        """A task no longer runs here; returns it, or None if it did not run here."""
         self.stay(task)
         item = self.own.pop(task, None)
         guest = self.guests.pop(task, None)
@@ -182,7 +183,7 @@ class Holdings:
             _add(self.taken, guest.key, -item.load)
         if item is not None:
             self.level -= item.load
-            # what has left is certain, it needs no confirmation
+            # a task that has left is certain, and needs no confirmation
             self._low -= item.load
             self._before -= item.load
         return item
@@ -202,14 +203,14 @@ class Holdings:
     # -- on the way --------------------------------------------------------------------------------
 
     def leave(self, task: str) -> None:
-        """A task that runs here is on its way out."""
+        """A task that runs here begins to leave."""
         item = self.item(task)
         if item is not None and task not in self.leaving:
             self.leaving[task] = item.load
             self.left += item.load
 
     def stay(self, task: str) -> None:
-        """It is so no more."""
+        """A task is no longer leaving."""
         self.left -= self.leaving.pop(task, 0.0)
         if not self.leaving:
             self.left = 0.0
@@ -223,7 +224,7 @@ class Holdings:
         _add(self.taken, key, load)
 
     def release(self, task: str) -> None:
-        """Keep it no longer."""
+        """Stop keeping room for a task."""
         reserved = self.coming.pop(task, None)
         if reserved is not None:
             self.due -= reserved.load
@@ -232,7 +233,7 @@ class Holdings:
             self.due, self.lapse_at = 0.0, math.inf
 
     def lapse(self, now: float) -> None:
-        """Keep no room any longer for what should have come by now."""
+        """Stop keeping room for overdue tasks."""
         if now < self.lapse_at:
             return
         for task in [task for task, reserved in self.coming.items() if reserved.until <= now]:
@@ -240,12 +241,12 @@ class Holdings:
         self.lapse_at = min((r.until for r in self.coming.values()), default=math.inf)
 
     def item(self, task: str) -> Item | None:
-        """A task that runs here."""
+        """A task that runs here, or None."""
         guest = self.guests.get(task)
         return self.own.get(task) if guest is None else guest.item
 
     def knows(self, task: str) -> bool:
-        """Whether it runs here, is to come, or is our own."""
+        """Whether a task runs here, is coming, or is our own."""
         return task in self.own or task in self.guests or task in self.outs or task in self.coming
 
 

@@ -1,4 +1,4 @@
-"""What Brains say to each other, peer to peer, over their contracts."""
+"""The messages between the Brains of partners."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contracts.market.config import MAX_ITEMS
 from overlay.names import MAX_NAME
 
 MAX_STREAMS: Final = 256
-"""Streams that one task reads: as many as a union has inputs."""
+"""Streams that one task reads: the most inputs of a union."""
 
 MAX_KINDS: Final = 16
 """Box kinds of one task; there are four."""
@@ -20,16 +20,16 @@ MAX_KIND: Final = 32
 """Characters of a kind, above the longest."""
 
 MAX_REASON: Final = 2_000
-"""Characters of what is said to people: a task's name, and why."""
+"""Characters of a text for people: a task's name, and a reason."""
 
 Name = Annotated[str, Meta(max_length=MAX_NAME)]
 
 
 class Item(Struct, frozen=True, array_like=True):
-    """A task as the market sees it.
+    """A task in the market.
 
     Attributes:
-        task: its name, that is its output stream's.
+        task: its name, which is its output stream's.
         load: units (1 % of a core).
         owner: id (hex) of the peer that keeps its query.
         cost_ns: CPU nanoseconds per input tuple: the agreed cost once it has moved.
@@ -47,16 +47,17 @@ class Item(Struct, frozen=True, array_like=True):
 
 
 class Offer(Struct, frozen=True, array_like=True, tag="offer"):
-    """I would pay that price for these tasks to be run.
+    """The sender's offer to pay that price if the receiver runs these tasks.
 
     Attributes:
         number: of this offer; grows by offerer, over restarts too.
         contract: the contract's id; "" between peers of one participant, where `price` compares
             marginal costs and nobody pays.
         price: micros per unit of load and second.
-        items: none: what this peer was refused before it needs no more.
-        hops: 0: take them if you can. n: nobody has room for these; make some by passing on some of
-            yours, if that pays, and say so; your partners may be pressed likewise with n - 1.
+        items: the tasks; empty: the sender no longer needs the room that it was refused before.
+        hops: 0: take the tasks if you can. n: no partner has room for them; make some by passing on
+            some of your own, if that pays, and answer again. You may press your partners likewise
+            with n - 1.
     """
 
     number: int
@@ -67,14 +68,15 @@ class Offer(Struct, frozen=True, array_like=True, tag="offer"):
 
 
 class Answer(Struct, frozen=True, array_like=True, tag="answer"):
-    """Which of them are taken, at the offered price; none: all are refused. Sent once more, without
-    tasks, when there is room for what was refused; with no bid: some partner of mine has, press me.
+    """The tasks that are taken, at the offered price; none: all are refused. Sent again, without
+    tasks, when there is room for refused ones; without a bid: a partner of the sender has room, so
+    press again.
 
     Attributes:
         number: of the offer. accepted: task names.
-        bid: the price at which this peer would take one more unit now; 0: at none. It lets the
-            offerer go to the cheapest first.
-        reason: why, where something was refused, for people.
+        bid: the price at which the sender would take one more unit now; 0: at none. With it the
+            offerer can go to the cheapest first.
+        reason: the reason of a refusal, for people.
     """
 
     number: int

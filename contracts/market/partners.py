@@ -1,4 +1,4 @@
-"""What a peer remembers of each partner it trades load with."""
+"""The state of each partner that a peer trades load with."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ from contracts.market.messages import Answer
 from contracts.market.prices import MAX_PRICE
 
 UNKNOWN: Final = -1
-"""No bid of that partner is known: it is asked at the lowest price."""
+"""The partner's bid is not known: it is asked at the lowest price."""
 
 NONE: Final = 0
 """The partner takes nothing at any price."""
 
 
 class PartnerState:
-    """A partner and what passed between us.
+    """A partner, and the latest messages exchanged with it.
 
     Attributes:
         partner: the terms.
-        bid: the price (micros) at which it takes one more unit, as it last said, or UNKNOWN, NONE.
-        until: seconds before which it is not asked again; delay: of the latest such wait.
+        bid: the price (micros) at which it takes one more unit, by its latest answer, or UNKNOWN,
+            NONE.
+        until: seconds before which it is not asked again. delay: the length of the latest such
+            wait.
         doubtful: it had no room when it last answered.
-        broken: it did not answer, or did not do what it had accepted.
-        refused: number of our latest offer that it did not take whole.
-        pressed: hops with which it was asked to make room, and has not said that there is some.
-        price: at which it last took something; -1: never.
-        heard: number of its latest offer. answer: what we said to it.
+        broken: it did not answer, or did not run a task that it had accepted.
+        refused: number of our latest offer that it refused in whole or in part.
+        pressed: hops with which it was asked to make room, without an answer that there is some.
+        price: at which it last took a task; -1: never.
+        heard: number of its latest offer. answer: our answer to it.
     """
 
     __slots__ = (
@@ -64,12 +66,12 @@ class PartnerState:
 
     @property
     def full(self) -> bool:
-        """It takes nothing now, or nothing at any price of the contract."""
+        """Whether it takes nothing now, or nothing at any price of the contract."""
         return self.bid == NONE or self.bid > self.most
 
     @property
     def sibling(self) -> bool:
-        """A peer of our own participant: nobody pays, costs are compared."""
+        """Whether it is a peer of our own participant: nobody pays, costs are compared."""
         return not self.partner.contract
 
     @property
@@ -79,23 +81,23 @@ class PartnerState:
 
     @property
     def most(self) -> int:
-        """The highest."""
+        """The highest price, micros per unit and second."""
         return MAX_PRICE if self.sibling else self.partner.max_price
 
     def put_off(self, now: float, config: MarketConfig, spread: float) -> None:
-        """Leave it alone for a while, longer each time. spread: of the wait, around 1."""
+        """Do not ask it for a while, longer each time. spread: factor of the wait, around 1."""
         self.delay = min(max(4 * self.delay, config.retry_s), config.retry_most_s)
         self.until = now + self.delay * spread
 
     def welcome(self) -> None:
-        """It may be asked at once."""
+        """Allow asking it at once."""
         self.doubtful = False
         self.until = -math.inf
         self.broken = False
         self.pressed = 0
 
     def expire(self, now: float) -> None:
-        """What it said is old once the wait is over."""
+        """Drop its bid once the wait is over: it is outdated."""
         if -math.inf < self.until <= now:
             self.doubtful = self.full
             self.until = -math.inf

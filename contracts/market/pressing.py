@@ -1,4 +1,5 @@
-"""When nobody has room: which full partner to ask next to make some, and how far it may go."""
+"""Pressing: when no partner has room, chooses the next full partner to make some, and how far
+away."""
 
 from __future__ import annotations
 
@@ -10,20 +11,21 @@ from contracts.market.holdings import Key
 from contracts.market.partners import PartnerState
 
 FAR_RESTS: Final = 4
-"""Rests, in first waits (`retry_s`), up to which an overloaded peer searches the wider
-neighbourhood: two searches, as a rest is four times the one before."""
+"""The number of first waits (`retry_s`) up to which an overloaded peer still searches beyond its
+partners: two searches, because each rest is four times the one before."""
 
 
 class Pressing:
-    """All full partners are asked at one distance before any is asked to go farther, for every hop
-    is one more move: with their shares together this is a search for the shortest way to room.
+    """Asks full partners to make room, all at one distance before any at a greater one: every hop
+    is one more move. Together with their own searches this finds the shortest way to room.
 
     Attributes:
-        pressed: partners that were asked, and not told yet that it is no longer needed.
-        hops: of the latest request. until: seconds until which those asked may take for it.
-        rest_until: seconds until which nobody is asked again, for nobody could help; unless it may
-            be farther than `_rested` hops.
-        wake_at: seconds at which `following` may have somebody to ask; inf: it will not.
+        pressed: partners that were asked, and not yet told that it is no longer needed.
+        hops: of the latest request.
+        until: seconds until which its answers are awaited.
+        rest_until: seconds until which nobody is asked again, because nobody could help; farther
+            requests than `_rested` hops are allowed.
+        wake_at: seconds at which `following` may name a partner again; inf: it will not.
     """
 
     __slots__ = ("_config", "_rest", "_rested", "hops", "pressed", "rest_until", "until", "wake_at")
@@ -39,8 +41,8 @@ class Pressing:
 
     @property
     def reach(self) -> int:
-        """How far to ask on our own behalf. Once that was in vain some times only partners are
-        asked: there will be news when somebody farther away has room."""
+        """The farthest distance for this peer's own need. After some failed searches only partners
+        are asked: they will pass on the news when a farther peer has room."""
         return MAX_HOPS if self._rest < FAR_RESTS * self._config.retry_s else 1
 
     def following(
@@ -49,8 +51,10 @@ class Pressing:
         """The partner to ask next, with `hops`; None: nobody before `wake_at`.
 
         Args:
-            full: the partners that could be asked. limit: hops, at most.
-            widen: begin with the nearest; else whoever asked us to has done so.
+            full: the partners that could be asked.
+            limit: hops, at most.
+            widen: begin with the nearest; not for another peer's need, because that peer widens its
+                own search.
         """
         if self._rested and now >= self.rest_until:
             self._rested = 0
@@ -71,17 +75,17 @@ class Pressing:
         return state
 
     def resting(self, limit: int, now: float) -> bool:
-        """Whether to ask within so many hops has been in vain, not long ago."""
+        """Whether a request within so many hops has failed recently."""
         return limit <= 0 or (now < self.rest_until and limit <= self._rested)
 
     def rest(self, limit: int, now: float, spread: float) -> None:
-        """Nobody could help: begin anew after a while, a longer one each time."""
+        """Nobody could help: pause, longer each time."""
         if now >= self.rest_until:
             self._rest = min(max(4 * self._rest, self._config.retry_s), self._config.retry_most_s)
             self.rest_until = now + self._rest * spread
         self._rested = limit
 
     def resume(self) -> None:
-        """Somebody has room, or took something, or more is at stake."""
+        """End the pause: a partner has room or took a task, or the need has grown."""
         self._rest = 0.0
         self.rest_until = -math.inf

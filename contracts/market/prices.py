@@ -1,4 +1,4 @@
-"""How wide a contract's price range must be for load to flow through peers that are full."""
+"""Prices of contracts: the range that lets load flow through full peers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ MAX_PRICE: Final = 2**40
 
 
 def fixed_price(cost: Cost, capacity: float, task_load: float) -> int:
-    """The price at which a peer fills up to exactly its capacity: it pays for the last task that
-    fits, and is less than the next one costs (the harmonic mean of the two, which for
-    `QueueingCost` is the price it was made with).
+    """The price at which a peer fills up to exactly its capacity: above the cost of the last task
+    that fits, and below that of the next one (the harmonic mean of the two; with `QueueingCost`
+    that is the price it was made with).
 
     Args:
         capacity, task_load: units.
@@ -42,8 +42,8 @@ def fixed_price(cost: Cost, capacity: float, task_load: float) -> int:
 
 def delta_k(cost: Cost, capacity: float, task_load: float, k: int) -> float:
     """The drop of the unit marginal cost when k tasks leave a peer at its capacity, as a share of
-    that at capacity (NSDI 2004, section 3.3). Of identical peers, each k lets load flow through k
-    full ones.
+    the cost at capacity (NSDI 2004, section 3.3). Among identical peers, a range of that width lets
+    load flow through k full ones.
 
     Raises:
         InvalidInputError: k tasks are more than the capacity, or k is negative.

@@ -1,5 +1,5 @@
-"""What goes home: tasks of ours that are cheaper here again, guests that nobody pays for or that
-this peer cannot carry, and all that was placed under a contract that is over."""
+"""Recalls our own tasks that are cheaper here again, and gives guests back: those that this peer
+cannot carry, and those under a contract that is over."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from contracts.market.holdings import SLACK, Holdings, Key, Placed
 from contracts.market.partners import PartnerState
 
 SIBLING_RECALL: Final = 0.5
-"""A task at a sibling peer comes home where it costs less than this share of what it did when it
-left: nothing is paid for it there, so only a clear difference counts."""
+"""A task at a sibling peer comes home if it costs less than this share of its cost when it left.
+Nobody pays for it there, so only a clear difference counts."""
 
 
 class Returner:
-    """Recalls and gives back.
+    """Recalls own tasks and gives guests back.
 
     Attributes:
-        wake_at: seconds at which `plan` should run again, whatever happens.
+        wake_at: seconds at which `plan` is due again, without other events.
     """
 
     __slots__ = (
@@ -63,7 +63,7 @@ class Returner:
             self._recall(task, now, effects)
 
     def drain(self, now: float, effects: list[Effect]) -> None:
-        """The partners have changed: what was placed under no contract in force goes home."""
+        """The partners have changed: return every task whose contract is no longer in force."""
         self._known = True
         for task in [t for t, out in self._held.outs.items() if out.key not in self._partners]:
             self._recall(task, now, effects)
@@ -103,7 +103,7 @@ class Returner:
         held = self._held
         excess = held.over(now)[0]
         for task, guest in list(held.guests.items()):
-            # it may be passed on after the first `stay_s`; that is better for whoever gave it
+            # the guest may be passed on after the first `stay_s`, which is better for its giver
             stays_until = guest.since + 2 * self._config.stay_s
             if excess <= SLACK:
                 return
@@ -128,10 +128,11 @@ class Returner:
         self.wake_at = min(self.wake_at, self._calm_at)
 
     def _search(self, now: float, effects: list[Effect]) -> float:
-        """Recall what is cheaper here; the dearest first.
+        """Recall tasks that are cheaper here, the dearest first.
 
         Returns:
-            seconds at which something may have stayed long enough; inf: when there is more room.
+            seconds at which a task may have stayed long enough; inf: search again when there is
+            more room.
         """
         held = self._held
         again = math.inf
@@ -151,7 +152,7 @@ class Returner:
         return again
 
     def _worth(self, out: Placed) -> float:
-        """The unit cost here below which it should come home, micros."""
+        """The unit cost here below which the task should come home, micros."""
         state = self._partners.get(out.key)
         if state is None or state.sibling:
             return out.price * SIBLING_RECALL

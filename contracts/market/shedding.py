@@ -18,10 +18,10 @@ from contracts.market.taking import Taker
 
 
 class Outstanding:
-    """The offer that is out.
+    """The offer that waits for an answer.
 
     Attributes:
-        state: of the partner. offer: what was sent. until: seconds until which an answer counts.
+        state: of the partner. offer: the message. until: seconds until which an answer counts.
     """
 
     __slots__ = ("items", "offer", "state", "until")
@@ -34,11 +34,11 @@ class Outstanding:
 
 
 class Shedder:
-    """Offers tasks.
+    """Offers tasks to partners.
 
     Attributes:
-        offer: the one that is out. number: of the latest one.
-        wake_at: seconds at which `plan` should run again, whatever happens.
+        offer: the one that waits for an answer. number: of the latest one.
+        wake_at: seconds at which `plan` is due again, without other events.
     """
 
     __slots__ = (
@@ -83,10 +83,10 @@ class Shedder:
         self.offer: Outstanding | None = None
         self.wake_at = math.inf
 
-    # -- what the others say -----------------------------------------------------------------------
+    # -- answers -----------------------------------------------------------------------------------
 
     def answered(self, key: Key, answer: Answer, now: float, effects: list[Effect]) -> bool:
-        """An answer came, to the offer that is out or, once more, to one refused before.
+        """Take in an answer, to the present offer or, as a repetition, to a refused one.
 
         Returns:
             whether it is news of room.
@@ -131,12 +131,12 @@ class Shedder:
             state.refused = answer.number
         need = self._need(now)
         dear = need is not None and bid > self._ceiling(state, need)
-        # whoever refuses what it says it would take is put off, else it is asked at its price
+        # a partner that refuses at its own bid is put off; others are asked again at their bid
         if bid == NONE or dear or (out.items and bid <= price):
             self._put_off(state, now)
 
     def unreachable(self, peer: str, now: float) -> None:
-        """Nothing reaches that peer."""
+        """Messages do not reach that peer."""
         for state in self._partners.values():
             if state.partner.peer == peer:
                 self._broke(state, now)
@@ -144,23 +144,23 @@ class Shedder:
             self.offer = None
 
     def ended(self, task: str, failed: bool, now: float) -> None:
-        """A move ended. A partner that accepts and does not start is left alone for a while."""
+        """A move ended. A partner that accepts and does not start is not asked for a while."""
         key = self._moves.pop(task, None)
         if key in self._partners and failed:
             self._broke(self._partners[key], now)
 
     def changed(self, gone: set[Key]) -> None:
-        """The partners changed; those are partners no longer."""
+        """The partners changed. gone: former partners."""
         self._press.pressed -= gone
         if self.offer is not None and self.offer.state.key in gone:
             self.offer = None
         paid = [state.most for state in self._partners.values() if not state.sibling]
         self._cheapest = min(paid, default=math.inf)
 
-    # -- what to do --------------------------------------------------------------------------------
+    # -- planning ----------------------------------------------------------------------------------
 
     def plan(self, now: float, effects: list[Effect]) -> None:
-        """Send the next offer, if one is wanted and none is out."""
+        """Send the next offer, if one is needed and none is under way."""
         self.exhausted = False
         if self.offer is not None:
             if now < self.offer.until:
@@ -178,10 +178,11 @@ class Shedder:
             self._offer(need, now, effects)
 
     def _turn(self, need: Need | None, now: float) -> float:
-        """When it is this peer's turn, seconds: who is farther above its capacity goes first.
+        """The time, seconds, at which this peer may offer: more overloaded peers go first.
 
-        The room near those is what saves moves, others find some elsewhere (at 95 % load, a third
-        of the moves beyond the fewest possible)."""
+        They need the room nearby to save moves; other peers find room elsewhere (at 95 % load this
+        saves a third of the moves beyond the fewest possible).
+        """
         if need is None or not need.over:
             self._over_since = math.inf
             return now
@@ -192,8 +193,7 @@ class Shedder:
         return self._over_since + self._config.confirm_s * share
 
     def _begin(self) -> None:
-        """This peer is above its capacity now: what partners refused before, when less was at
-        stake, does not count."""
+        """Forget refusals when this peer gets above its capacity: they answered lower offers."""
         self._press.resume()
         for state in self._partners.values():
             if not state.full and not state.broken:
@@ -217,14 +217,15 @@ class Shedder:
 
     def _offer(self, need: Need, now: float, effects: list[Effect]) -> None:
         for price, state in self._askable(need, now):
-            # whoever had no room is asked with one task first: most of the time it still has none
+            # a partner without room is first asked with one task: mostly it still has none
             probed = replace(need, units=2 * SLACK) if state.doubtful else need
             items = self._chooser.choose(state, probed, price, now)
             if items:
                 self._send(state, self._made(state, price, items, 0), now, effects)
                 return
             if not need.within:
-                state.until = now + self._config.retry_s  # nothing that it may run, or not yet
+                # the partner may run none of them, or not yet
+                state.until = now + self._config.retry_s
         if not need.within and not self._press.resting(need.hops, now):
             self._ask_for_room(need, now, effects)
         self.exhausted = need.over and self._press.resting(need.hops, now)
@@ -233,7 +234,7 @@ class Shedder:
 
     def _ask_for_room(self, need: Need, now: float, effects: list[Effect]) -> None:
         full = self._full(need)
-        # each is to make room for its share, or together they would make too much
+        # each partner makes room for its share, or together they would make too much
         share = replace(need, units=need.units / max(len(full), 1))
         while (state := self._press.following(full, need.hops, now, widen=need.over)) is not None:
             price = self._ceiling(state, need)
@@ -248,14 +249,14 @@ class Shedder:
             self._press.rest(need.hops, now, self._spread())
 
     def _wait(self, now: float) -> None:
-        """Until somebody may be asked again, unless somebody says before that it has room."""
+        """Wait until a partner may be asked again, unless one reports room before."""
         waits = [s.until for s in self._partners.values() if s.until > now]
         if self._press.rest_until > now:
             waits.append(self._press.rest_until)
         self.wake_at = min([self.wake_at, *waits])
 
     def _askable(self, need: Need, now: float) -> list[tuple[int, PartnerState]]:
-        """Partners that may take something, the cheapest first, and the price for each."""
+        """Partners that may take a task, the cheapest first, with the price for each."""
         found = []
         for state in self._partners.values():
             state.expire(now)
@@ -269,7 +270,7 @@ class Shedder:
         return [(price, state) for _, _, price, state in found]
 
     def _full(self, need: Need) -> list[PartnerState]:
-        """Those that have no room, and could be asked to make some."""
+        """Partners without room that could be asked to make some."""
         return [
             state
             for state in self._partners.values()
@@ -280,7 +281,7 @@ class Shedder:
         ]
 
     def _ceiling(self, state: PartnerState, need: Need) -> int:
-        """The most to pay it for a unit."""
+        """The highest price for a unit that pays at that partner."""
         held = self._held
         gain = held.saved(min(1.0, held.staying)) if need.gain is None else need.gain
         worth = gain / (1 + self._config.hysteresis)
@@ -302,8 +303,8 @@ class Shedder:
         effects.append(Send(state.partner.peer, offer))
 
     def _withdraw(self, effects: list[Effect]) -> None:
-        """Tell those that were pressed that it is no longer needed."""
-        for key in sorted(self._press.pressed):  # a set's order is another in every process
+        """Tell the pressed partners that the room is no longer needed."""
+        for key in sorted(self._press.pressed):  # the order of a set differs between processes
             state = self._partners[key]
             self.number += 1
             effects.append(Send(key[0], Offer(self.number, key[1], state.least, ())))

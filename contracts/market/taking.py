@@ -19,17 +19,17 @@ MAX_NAME: Final = 1000
 """Characters of a task's name, as of an object name."""
 
 PRESSED_ROUNDS: Final = 2
-"""First waits (`retry_s`) for which a request to make room holds. It is renewed while it is meant;
-one that went round in a circle of full peers dies out."""
+"""First waits (`retry_s`) for which a request to make room holds. The offerer renews it while it
+needs the room; a request that goes round in a circle of full peers dies out."""
 
 
 class Waiting:
-    """An offer, some of which was refused for want of room, or as too cheap.
+    """A partner's offer of which tasks were refused, for lack of room or as too cheap.
 
     Attributes:
-        number, price: of the offer. units: refused. least: units of the smallest task refused.
-        bid: what we said we would take for it. hops: as of the offer, how far to go to make room.
-        until: seconds until which that is wanted.
+        number, price: of the offer. units: refused. least: units of the smallest refused task.
+        bid: the price in our answer. hops: as of the offer, how far to go to make room.
+        until: seconds until which the room is needed.
     """
 
     __slots__ = ("bid", "hops", "least", "number", "price", "units", "until")
@@ -48,8 +48,8 @@ class Taker:
     """Answers offers.
 
     Attributes:
-        waiting: partners that were refused, and will be told when there is room.
-        collect_at: seconds at which the offers collected are answered.
+        waiting: refused partners, which will be told when there is room.
+        collect_at: seconds at which the collected offers are answered.
     """
 
     __slots__ = ("_config", "_held", "_inbox", "_peer", "collect_at", "waiting")
@@ -63,7 +63,7 @@ class Taker:
         self.collect_at = math.inf
 
     def receive(self, state: PartnerState, offer: Offer, now: float, effects: list[Effect]) -> None:
-        """An offer came; repeated ones get the same answer, older ones none."""
+        """Take in an offer. A repeated one gets the same answer, an older one none."""
         if offer.number <= state.heard:
             answer = state.answer
             if answer is not None and answer.number == offer.number:
@@ -86,7 +86,7 @@ class Taker:
         self.collect_at = min(self.collect_at, now + self._config.collect_s)
 
     def collect(self, now: float, effects: list[Effect]) -> None:
-        """Answer what was collected, once it is time."""
+        """Answer the collected offers, once it is time."""
         if now < self.collect_at:
             return
         self.collect_at = math.inf
@@ -96,25 +96,26 @@ class Taker:
             self._decide(state, offer, now, effects)
 
     def forget(self, keys: set[Key]) -> None:
-        """Those are partners no longer."""
+        """Forget former partners."""
         for key in keys:
             self._inbox.pop(key, None)
             self.waiting.pop(key, None)
 
     def demand(self, now: float) -> tuple[Key, Waiting] | None:
-        """Whoever pays most for room that we should make."""
+        """The partner that pays most for room that we should make."""
         pressing = [(k, e) for k, e in self.waiting.items() if e.hops and e.until > now]
         return max(pressing, key=lambda e: (e[1].price, e[1].units), default=None)
 
     def tell(self, partners: dict[Key, PartnerState], effects: list[Effect]) -> None:
-        """Tell those that were refused that there is room now, as many as it will do for."""
+        """Tell refused partners that there is room now: as many as it suffices for."""
         room = self._held.room
         if not self.waiting or room <= SLACK:
             return
         for key, wait in sorted(self.waiting.items(), key=lambda entry: -entry[1].price):
             bid = self._bid(partners[key], wait.least)
             better = not wait.bid or bid <= wait.price or bid < wait.bid * (1 - self._config.recall)
-            soon = self._held.left > SLACK and room < wait.units  # then in one go
+            # more is about to leave: wait and take it all at once
+            soon = self._held.left > SLACK and room < wait.units
             if bid == NONE or wait.least > room + SLACK or soon or not better:
                 continue
             del self.waiting[key]
@@ -122,10 +123,10 @@ class Taker:
             effects.append(Send(partners[key].partner.peer, Answer(wait.number, (), bid)))
 
     def pass_on(self, partners: dict[Key, PartnerState], effects: list[Effect]) -> None:
-        """Somebody we asked has room, or news of some; we have no use for it, but those that we
-        refused may press us again. Each hears of it once, so news dies out."""
+        """Pass the news of another peer's room, which we do not need, on to the partners that we
+        refused: they may press us again. Each gets it once, so the news dies out."""
         if self._held.room > SLACK:
-            return  # they hear of ours
+            return  # `tell` reports our own room to them
         for key, wait in self.waiting.items():
             effects.append(Send(partners[key].partner.peer, Answer(wait.number, (), NONE)))
         self.waiting.clear()
@@ -177,7 +178,7 @@ class Taker:
         return self._held.added(item.load) * (1 + self._config.hysteresis) <= price
 
     def _room(self, state: PartnerState) -> float:
-        """Units that it may give us."""
+        """Units that the partner may give us."""
         taken = self._held.taken.get(state.key, 0.0)
         return min(self._held.room, state.partner.most_taken - taken)
 
@@ -189,17 +190,17 @@ class Taker:
 
 
 def _best_paid(entry: tuple[PartnerState, Offer]) -> tuple[int, int]:
-    """Of those that pay the same, the one that has more to give needs it more."""
+    """Sort key: the best paid first; at the same price, the longest offer first."""
     return -entry[1].price, -len(entry[1].items)
 
 
 def refusal(peer: str, offer: Offer, why: str) -> Send:
-    """The answer to an offer that cannot be looked at."""
+    """The answer to an offer that cannot be considered."""
     return Send(peer, Answer(offer.number, (), NONE, why))
 
 
 def _fault(state: PartnerState, offer: Offer) -> str:
-    """What is wrong with the whole offer; "" if nothing is."""
+    """Why the whole offer is invalid; "" if it is valid."""
     if not state.least <= offer.price <= state.most:
         return f"price {offer.price} is outside the contract's {state.least} to {state.most}"
     if not 0 <= offer.hops <= MAX_HOPS:
