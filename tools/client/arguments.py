@@ -19,9 +19,9 @@ SHOWN_CHARACTERS: Final = 60
 
 
 def checked(call: Callable[P, T]) -> Callable[P, T]:
-    """The same function, which refuses arguments of other types than its parameters say.
+    """Decorate a function: it refuses arguments of other types than its parameters'.
 
-    It raises InvalidInputError, naming the parameter.
+    The function raises InvalidInputError, which names the parameter.
     """
 
     @wraps(call)
@@ -38,7 +38,7 @@ def check_arguments(
     """
     Raises:
         InvalidInputError: an argument is not of its parameter's type; the message names it.
-        TypeError: as Python does it: one is missing, or there is no such parameter.
+        TypeError: as Python raises it: an argument is missing, or there is no such parameter.
     """
     signature, kinds = _parameters(call)
     for name, value in signature.bind(*args, **kwargs).arguments.items():
@@ -55,13 +55,13 @@ def check_arguments(
 
 @cache
 def _parameters(call: Callable[..., object]) -> tuple[inspect.Signature, dict[str, object]]:
-    """Its signature, and the types of its parameters."""
+    """The signature of a call, and the types of its parameters."""
     return inspect.signature(call), typing.get_type_hints(call)
 
 
 def _is(value: object, kind: object) -> bool:
-    """Whether a value is of a type. A type that is neither a class, a union nor a sequence
-    fits every value: the call itself looks at it."""
+    """Whether a value is of a type. A type that is neither a class, a union nor a sequence fits
+    every value: the call itself checks the value."""
     origin: Any = typing.get_origin(kind)
     if origin in {types.UnionType, typing.Union}:
         return any(_is(value, part) for part in typing.get_args(kind))

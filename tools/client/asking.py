@@ -14,21 +14,23 @@ from tools.client.portal import Portal, in_trio
 Answer = TypeVar("Answer", bound=msgspec.Struct)
 
 CALL_S: Final = 15.0
-"""A call that looks something up: several tries of a question to the DHT."""
+"""Seconds for a call that looks something up: several tries of a request to the DHT."""
 DEFINE_S: Final = 60.0
-"""A call that defines or starts something: it may be handed on, and Spark may be starting."""
+"""Seconds for a call that defines or starts something: the peer may pass it on, and Spark may be
+starting."""
 
 
 class Asking:
-    """Any peer takes any call and routes it by the catalog.
+    """The part of a client that asks its peer. Any peer takes any call and routes it by the
+    catalog.
 
     Attributes:
-        remarks: the peer's warnings about the last definition, one sentence each: that a reader,
-            say, is no member of the federation.
+        remarks: the peer's warnings about the last definition, one sentence each: for example that
+            a reader is no member of the federation.
 
     Every call may raise, beside its own errors:
         InvalidInputError: an argument has another type, or is no name of an object.
-        NotAuthorisedError: another participant decides that.
+        NotAuthorisedError: only another participant may do that.
         UnavailableError: the peer that must answer could not be reached within the patience.
     """
 
@@ -40,7 +42,7 @@ class Asking:
 
     @in_trio
     async def lookup_object(self, name: str) -> ObjectDescription:
-        """Look up the entries that the catalog has under a name.
+        """Look up the catalog's entries under a name.
 
         Raises:
             NotFoundError: nothing has that name.
@@ -57,7 +59,7 @@ class Asking:
         )
 
     async def _define(self, method: str, request: msgspec.Struct, response: type[Answer]) -> Answer:
-        # Defining the same thing twice is no error, so these calls may be made again as well.
+        # a repeated definition is no error, so these calls may be repeated too
         self.remarks = ()
         answer = await call(
             self._link, method, request, response, timeout_s=DEFINE_S, patience_s=self._patience_s

@@ -1,5 +1,5 @@
-"""The API of the first paper's Table 1 over one connection to a peer, for programs with an event
-loop: trio's or asyncio's."""
+"""The client for programs with an event loop, trio's or asyncio's: the API of the first paper's
+Table 1 over one connection to a peer."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ __all__ = [
 ]
 
 PATIENCE_S: Final = 60.0
-"""A peer that restarts, its Spark included, is back by then."""
+"""Seconds: a restarting peer, its Spark included, is back by then."""
 
 OpenOver = Callable[..., AbstractAsyncContextManager["AsyncMedusaClient"]]
-"""`open_client_over`, of a peer."""
+"""`open_client_over`, of one peer."""
 
 
 class AsyncMedusaClient(ClientCalls):
-    """A client of one peer, as `open_medusa` gives it; any peer takes any call.
+    """A client of one peer, made by `open_medusa`; any peer takes any call.
 
-    Reconnects by itself. Posts are exactly once: numbered, kept until answered, sent again in
-    order. Calls raise what the peer answered, as the same class, or `UnavailableError` when it
-    could not be reached within the patience. All times are microseconds UTC of the stream's own
-    time (`stime`), all waits seconds.
+    It reconnects by itself. Posts are exactly once: numbered, kept until answered, sent again in
+    order. Calls raise the peer's error, as the same class, or `UnavailableError` if the peer could
+    not be reached within the patience. All times are microseconds UTC of the stream's own time
+    (`stime`), all waits seconds.
 
     Attributes:
-        producer: who numbers the posts of this client.
-        portal: to trio's event loop, where the program has another one.
+        producer: the producer that numbers the posts of this client.
+        portal: leads to trio's event loop, if the program runs on another one.
     """
 
     def __init__(
@@ -85,13 +85,14 @@ class AsyncMedusaClient(ClientCalls):
 
         Args:
             rows: columns by the names of the schema's fields: a table of pyarrow, pandas or polars,
-                a list of dictionaries, a dictionary of columns; None for a promise alone.
+                a list of dictionaries, a dictionary of columns; None to promise a boundary without
+                tuples.
             boundary: no later tuple has stime <= boundary (microseconds).
             end: no tuple follows at all.
 
         Raises:
             NotFoundError: there is no such stream.
-            InvalidInputError: naming the row (from 1) and the field that do not fit the schema.
+            InvalidInputError: rows do not fit the schema; names the row (from 1) and the field.
             MedusaError: this post or an earlier one to this stream has failed for good.
 
         Example:
@@ -106,8 +107,8 @@ class AsyncMedusaClient(ClientCalls):
     async def post_revisions(
         self, stream: str, rows: Rows, *, boundary: int | None = None, end: bool = False
     ) -> list[int]:
-        """Delete or replace tuples posted earlier: of each key the newest. Returns when it is
-        stored.
+        """Delete or replace earlier tuples: the newest one of each key. Returns when the revisions
+        are stored.
 
         Args:
             rows: `revision_kind`, DELETION or REPLACEMENT; the fields of the schema's key; and for
@@ -116,12 +117,12 @@ class AsyncMedusaClient(ClientCalls):
 
         Returns:
             the numbers of the rows, from 0, that found no tuple with their key: there was none, or
-            it is behind the stream's history. They changed nothing.
+                it is behind the stream's history. They changed nothing.
 
         Raises:
             NotFoundError: there is no such stream.
-            InvalidInputError: naming the row and the field that do not fit; or the schema declares
-                no key.
+            InvalidInputError: rows do not fit the schema (names the row and the field), or the
+                schema declares no key.
             MedusaError: posting to this stream has failed for good.
 
         Example:
@@ -137,7 +138,7 @@ class AsyncMedusaClient(ClientCalls):
 
     @in_trio
     async def flush(self) -> None:
-        """Wait until everything posted is stored where it survives a crash.
+        """Wait until all posts are stored and survive a crash.
 
         Raises:
             MedusaError: a post has failed for good.
@@ -150,7 +151,7 @@ class AsyncMedusaClient(ClientCalls):
 
     @in_trio
     async def finish(self) -> None:
-        """`flush`, of those streams whose posting has not failed to our caller's knowledge.
+        """`flush`, without the streams whose failure the caller already knows.
 
         Raises:
             MedusaError: a post has failed for good.
@@ -167,7 +168,7 @@ class AsyncMedusaClient(ClientCalls):
         if stream in self._posters:
             return self._posters[stream]
         entry = await self.stream_entry(stream)
-        if stream not in self._posters:  # by another task, meanwhile
+        if stream not in self._posters:  # another task may have created it meanwhile
             poster = Poster(self._link, stream, entry.schema, self.producer, self._patience_s)
             self._posters[stream] = poster
             self._nursery.start_soon(poster.run)
@@ -175,15 +176,16 @@ class AsyncMedusaClient(ClientCalls):
 
     @checked
     def subscribe(self, stream: str, after: int = BEGINNING, subscriber: str = "") -> Subscription:
-        """The epochs of a stream whose tuples have stime > after, until it ends.
+        """Subscribe to the epochs of a stream whose tuples have stime > after, until it ends.
 
-        Iterate over it; errors (no such stream, not for us, no longer kept) come from the
-        iteration. It lasts until it is closed (`async with`, or `close`) or this client is.
+        Iterate over the subscription; errors (no such stream, no right to read it, no longer kept)
+        are raised by the iteration. It lasts until it is closed (`async with`, or `close`) or this
+        client is.
 
         Args:
             after: a boundary, microseconds.
-            subscriber: a name under which the stream keeps what we have not acknowledged while we
-                are away; an epoch is acknowledged when the next one is asked for.
+            subscriber: a name under which the stream keeps unacknowledged tuples while this client
+                is away. An epoch is acknowledged when the next one is asked for.
 
         Raises:
             InvalidInputError: an argument is of another type.
@@ -208,8 +210,12 @@ class AsyncMedusaClient(ClientCalls):
         after: int = BEGINNING,
         subscriber: str = "",
     ) -> CorrectedSubscription:
-        """The changes of a stream: stable tuples, and within the bound of its query tentative ones
-        where some input is missing, which are corrected later; and revisions of stable tuples.
+        """Subscribe to the changes of a stream:
+
+        * stable tuples;
+        * while an input is missing, tentative tuples within the bound of the query, and later their
+          correction;
+        * revisions of stable tuples.
 
         Args:
             corrections: by an UNDO and all stable tuples, or by the difference alone.
@@ -251,24 +257,25 @@ async def open_medusa(
     producer: str | None = None,
     patience_s: float = PATIENCE_S,
 ) -> AsyncIterator[AsyncMedusaClient]:
-    """A client of the peer in `home` ($MEDUSA_HOME, ~/.medusa), or of the peer at `endpoint`, for a
-    program on trio or on asyncio.
+    """Open a client of the peer in `home` ($MEDUSA_HOME, ~/.medusa), or of the peer at `endpoint`,
+    for a program on trio or on asyncio.
 
-    Leaving the block without an error waits until everything posted is stored.
+    Leaving the block without an error waits until all posts are stored.
 
     Args:
-        also: homes or endpoints of other peers of the participant, asked in this order while the
-            first does not answer: posts without an answer are sent again there.
-        token: a client token that `medusa-peer token add` printed; with an address in it no home
-            is needed. By default $MEDUSA_TOKEN, else the owner's, which the home has.
-        producer: who numbers the posts. A client that posts the same things in the same pieces
-            again under the same name, after a crash, posts only what is missing. Random by default.
-        patience_s: how long a broken connection or a busy peer is borne, seconds.
+        also: homes or endpoints of other peers of the participant, tried in this order while the
+            first does not answer; unanswered posts are sent again there.
+        token: a client token that `medusa-peer token add` printed; with an address in it no home is
+            needed. By default $MEDUSA_TOKEN, else the owner's, which the home has.
+        producer: the name under which the posts are numbered. After a crash, a client that posts
+            the same rows in the same pieces under the same name posts only the missing ones. Random
+            by default.
+        patience_s: how long a broken connection or a busy peer is tolerated, seconds.
 
     Raises:
         InvalidInputError: an argument is of another type.
         UnavailableError: the peer does not run.
-        MedusaError: it does not let us in.
+        MedusaError: the peer refuses the client.
 
     Example:
         >>> async with open_medusa(home, producer="loader") as loader:
@@ -291,12 +298,12 @@ async def open_client_over(
     patience_s: float = PATIENCE_S,
     portal: Portal[AsyncMedusaClient] | None = None,
 ) -> AsyncIterator[AsyncMedusaClient]:
-    """A client over whatever connections `dial` makes, under trio. portal: by which its calls come,
-    where they come from elsewhere."""
+    """Open a client over the connections that `dial` makes, under trio. portal: set if its calls
+    come from another event loop."""
     async with open_background() as nursery:
         link = Link(dial)
         nursery.start_soon(link.run)
-        await link.connection()  # a peer that is not there is said at once
+        await link.connection()  # an error of the first connection is raised at once
         yield AsyncMedusaClient(
             link,
             nursery,
@@ -316,4 +323,4 @@ async def _open_from_asyncio(opening: OpenOver) -> AsyncIterator[AsyncMedusaClie
     finally:
         portal.stop()
         await asyncio.shield(asyncio.wrap_future(portal.closed))
-        portal.join()  # it has no more to do
+        portal.join()  # the portal has nothing more to do

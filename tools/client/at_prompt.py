@@ -1,4 +1,4 @@
-"""A command's one question to its peer: a connection for one answer, which Ctrl-C ends."""
+"""One request of a command to its peer: a connection for one answer, which Ctrl-C ends."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ T = TypeVar("T")
 Answer = TypeVar("Answer", bound=Struct)
 
 PATIENCE_S: Final = 10.0
-"""A person waits at the prompt."""
+"""Seconds: a person waits at the prompt."""
 
 DAEMON_S: Final = 5.0
-"""A daemon on this machine answers at once, or is not well."""
+"""Seconds: a healthy daemon on this machine answers at once."""
 
 
 def ask(home: str | None, question: Callable[[AsyncMedusaClient], Awaitable[T]]) -> T:
-    """Ask the peer in `home` one thing."""
+    """Ask the peer in `home` one question."""
 
     async def main() -> T:
         async with open_medusa(home, patience_s=PATIENCE_S) as client:
@@ -34,8 +34,8 @@ def ask(home: str | None, question: Callable[[AsyncMedusaClient], Awaitable[T]])
 
 
 def ask_daemon(home: Home, question: Callable[[AsyncMedusaClient], Awaitable[T]]) -> T:
-    """Ask the daemon of this home one thing, by the owner's token, whatever token the environment
-    has for other peers."""
+    """Ask the daemon of this home one question, with the owner's token, even if the environment has
+    a token for other peers."""
 
     async def main() -> T:
         async with open_medusa(endpoint=Endpoint.of(home), patience_s=DAEMON_S) as client:
@@ -47,7 +47,7 @@ def ask_daemon(home: Home, question: Callable[[AsyncMedusaClient], Awaitable[T]]
 def call_daemon(
     home: Home, method: str, request: Struct, response: type[Answer], timeout_s: float
 ) -> Answer:
-    """One call of the daemon of this home, beside those of the client; by the owner's token."""
+    """Make one call to the daemon of this home, with the owner's token."""
 
     async def main() -> Answer:
         async with dial_to(home.folder, None)() as connection:

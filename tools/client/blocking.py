@@ -50,7 +50,7 @@ Item = TypeVar("Item")
 def _blocking(
     call: Callable[Concatenate[AsyncMedusaClient, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[MedusaClient, P], T]:
-    """The same call, which returns when it is done."""
+    """The blocking twin of an asynchronous call."""
 
     @wraps(call)
     def wait(self: MedusaClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -61,14 +61,14 @@ def _blocking(
 
 
 def _without_loop(text: str | None) -> str | None:
-    """The words and examples of an asynchronous call for its blocking twin."""
+    """The docstring of an asynchronous call, with examples for its blocking twin."""
     return text and text.replace("await ", "").replace("async ", "")
 
 
 class MedusaClient:
-    """A client of the peer in `home`; use it in a `with` block, which when left without an error
-    waits until everything posted is stored. Its calls are those of `AsyncMedusaClient`, and may
-    come from any thread; its event loop runs in a thread of its own.
+    """A blocking client of the peer in `home`, for a `with` block. Leaving the block without an
+    error waits until all posts are stored. Its calls are those of `AsyncMedusaClient`, and may come
+    from any thread; its event loop runs in a thread of its own.
 
     All times are microseconds UTC of the stream's own time (`stime`), all waits seconds.
 
@@ -94,7 +94,7 @@ class MedusaClient:
         Raises:
             InvalidInputError: an argument is of another type.
             UnavailableError: the peer does not run.
-            MedusaError: it does not let us in.
+            MedusaError: the peer refuses the client.
         """
         opening = partial(
             open_client_over,
@@ -126,7 +126,7 @@ class MedusaClient:
             self.close()
 
     def close(self) -> None:
-        """Hang up; posts that were not flushed may be lost. Closing twice does nothing."""
+        """Disconnect; posts that were not flushed may be lost. Closing twice does nothing."""
         if not self._closed:
             self._closed = True
             self._portal.stop()
@@ -202,7 +202,7 @@ class MedusaClient:
 
 
 class BlockingFollowing(Generic[Item]):
-    """Iterate over it for what comes: epochs, or changes."""
+    """The blocking iterator of a subscription's items: epochs, or changes."""
 
     def __init__(self, following: Following[Item], run: Callable[..., Any]) -> None:
         self._following = following
@@ -210,11 +210,11 @@ class BlockingFollowing(Generic[Item]):
 
     @property
     def boundary(self) -> int:
-        """Everything up to it was given out for good, microseconds."""
+        """All tuples up to this boundary were given out, and are final; microseconds."""
         return self._following.boundary
 
     def __iter__(self) -> Iterator[Item]:
-        """The items, as they come, until the stream ends.
+        """The items, in order, until the stream ends.
 
         Raises:
             MedusaError: the subscription has failed for good.
@@ -248,7 +248,7 @@ class BlockingFollowing(Generic[Item]):
 
 
 class BlockingSubscription(BlockingFollowing[Epoch]):
-    """Iterate over it for epochs, or take tuples with `receive_events`."""
+    """A blocking subscription: iterate over its epochs, or take tuples with `receive_events`."""
 
     def __init__(self, subscription: Subscription, run: Callable[..., Any]) -> None:
         super().__init__(subscription, run)
@@ -256,7 +256,7 @@ class BlockingSubscription(BlockingFollowing[Epoch]):
 
     @property
     def ended(self) -> bool:
-        """Whether every tuple there will ever be was given out."""
+        """Whether the stream has ended and all its tuples were given out."""
         return self._subscription.ended
 
     def receive_events(self, rows: int, timeout_s: float) -> pa.Table:
@@ -264,7 +264,7 @@ class BlockingSubscription(BlockingFollowing[Epoch]):
 
         Args:
             rows: how many at most.
-            timeout_s: seconds to wait for the first of them; an empty table if none comes.
+            timeout_s: seconds to wait for the first of them; then an empty table is returned.
 
         Raises:
             MedusaError: the subscription has failed for good.

@@ -1,4 +1,4 @@
-"""The client's calls about schemas, streams and views, about what there is, and about the peer."""
+"""The client's calls about schemas, streams and views, the catalog's names, and the peer."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ClientCalls(QueryCalls):
             schema: its name is of our participant: `medusa://mit.edu/alert`.
 
         Raises:
-            InvalidInputError: it is none; the message names the field.
+            InvalidInputError: it is not valid; the message names the field.
             ConflictError: there is another one of that name.
 
         Example:
@@ -65,7 +65,7 @@ class ClientCalls(QueryCalls):
             stream: its spans are microseconds.
 
         Raises:
-            InvalidInputError: a name, a span or a list of participants is none.
+            InvalidInputError: a name, a span or a list of participants is not valid.
             NotFoundError: there is no such schema.
             ConflictError: there is another stream of that name.
 
@@ -79,19 +79,20 @@ class ClientCalls(QueryCalls):
 
     @in_trio
     async def alter_stream(self, stream: str, alteration: Alteration) -> None:
-        """Define a stream of ours otherwise, while it runs; what `alteration` leaves out stays.
+        """Change the definition of a stream of ours while it runs; values that `alteration` leaves
+        out stay.
 
-        Returns when it counts, and survives crashes; peers that read the stream hear of it within
-        moments.
+        Returns when the change is in force and survives crashes; peers that read the stream hear of
+        it within moments.
 
         Args:
             alteration: its spans are microseconds.
 
         Raises:
             NotFoundError: there is no such stream.
-            NotAuthorisedError: it is another's.
+            NotAuthorisedError: it is another participant's.
             InvalidInputError: it cannot be defined so.
-            UnavailableError: its home cannot be reached.
+            UnavailableError: its leader cannot be reached.
 
         Example:
             >>> shared = Alteration(readers=("utah.edu", "brown.edu"))
@@ -101,14 +102,14 @@ class ClientCalls(QueryCalls):
 
     @in_trio
     async def delete_stream(self, stream: str) -> None:
-        """Leave nothing of a source stream of ours, its late tuples and its revisions included.
+        """Delete a source stream of ours, its late tuples and its revisions.
 
         Args:
             stream: its name.
 
         Raises:
             NotFoundError: there is no such stream.
-            ConflictError: it is read; the message says by whom.
+            ConflictError: the stream has readers; the message names them.
 
         Example:
             >>> await medusa.create_stream(
@@ -120,17 +121,17 @@ class ClientCalls(QueryCalls):
 
     @in_trio
     async def reopen_stream(self, stream: str) -> bool:
-        """Let a source stream of ours that has ended go on, behind all that it has.
+        """Reopen a source stream of ours that has ended: it goes on after its last tuple.
 
         Args:
-            stream: its name. One that has not ended is left as it is.
+            stream: its name. A stream that has not ended is left unchanged.
 
         Returns:
             whether it had ended.
 
         Raises:
             NotFoundError: there is no such stream.
-            ConflictError: its end was told to somebody; the message says to whom.
+            ConflictError: readers were told of its end; the message names them.
 
         Example:
             >>> await medusa.reopen_stream("medusa://mit.edu/alerts")
@@ -140,13 +141,14 @@ class ClientCalls(QueryCalls):
 
     @in_trio
     async def forget_subscriber(self, stream: str, subscriber: str) -> None:
-        """Have a stream wait no longer for a named subscriber of ours, which will not come back.
+        """Drop a named subscriber of ours that will not come back, so that the stream stops waiting
+        for it.
 
         Args:
             stream, subscriber: the names with which it subscribed.
 
         Raises:
-            NotFoundError: the stream waits for none of that name.
+            NotFoundError: the stream waits for no subscriber of that name.
 
         Example:
             >>> async with medusa.subscribe("medusa://mit.edu/conns", subscriber="desk") as desk:
@@ -162,14 +164,14 @@ class ClientCalls(QueryCalls):
 
     @in_trio
     async def delete_schema(self, schema: str) -> None:
-        """Leave nothing of a schema of ours.
+        """Delete a schema of ours.
 
         Args:
             schema: its name.
 
         Raises:
-            NotFoundError: there is none.
-            ConflictError: a stream has it; the message says which.
+            NotFoundError: there is no such schema.
+            ConflictError: a stream has it; the message names the stream.
 
         Example:
             >>> slip = Schema("medusa://mit.edu/slip", (Field("id", FieldType.LONG),))
@@ -180,15 +182,15 @@ class ClientCalls(QueryCalls):
 
     @in_trio
     async def create_view(self, view: View) -> View:
-        """Give a part of a stream's history a name of its own, under which it can be subscribed to
-        and read by queries.
+        """Create a view: a part of a stream's history under its own name, which clients can
+        subscribe to and queries can read.
 
         Returns:
-            the view, with the interval that it has, microseconds.
+            the view, with its interval, microseconds.
 
         Raises:
             NotFoundError: there is no such stream.
-            NotRetainedError: some of it is not kept any more.
+            NotRetainedError: a part of it is no longer kept.
 
         Example:
             >>> view = View("medusa://mit.edu/latest", "medusa://mit.edu/conns", Last(10))
@@ -199,7 +201,7 @@ class ClientCalls(QueryCalls):
 
     @in_trio
     async def delete_view(self, name: str) -> None:
-        """Delete a view; what it kept is gone unless its stream keeps it.
+        """Delete a view with its tuples, unless its stream keeps them.
 
         Raises:
             NotFoundError: there is no such view.
@@ -224,10 +226,10 @@ class ClientCalls(QueryCalls):
 
     @in_trio
     async def status(self, *, federation: bool = True) -> Snapshot:
-        """The status of peers, as the monitor draws it: peers, streams, tasks and events.
+        """The status of peers, as the monitor shows it: peers, streams, tasks and events.
 
         Args:
-            federation: of every peer, not of the one asked alone.
+            federation: of every peer; else only of the one asked.
 
         Raises:
             UnavailableError: our own peer does not answer.
@@ -240,7 +242,7 @@ class ClientCalls(QueryCalls):
 
     @in_trio
     async def market_status(self) -> MarketStatus | None:
-        """The market of our peer, which it tells its own participant alone; None where it has none.
+        """The market of our peer, which it tells only its own participant; None if it has none.
 
         Raises:
             UnavailableError: our peer does not answer.
@@ -255,13 +257,13 @@ class ClientCalls(QueryCalls):
 
     @in_trio
     async def admit(self, statements: tuple[bytes, ...]) -> tuple[str, ...]:
-        """Hand membership statements to the daemon: what `medusa-peer invite` and `revoke` do.
+        """Give membership statements to the daemon, as `medusa-peer invite` and `revoke` do.
 
         Returns:
-            what was new in them, in words.
+            the news in them, in words.
 
         Raises:
-            UntrustedError: one of them is not signed by whom it must be.
+            UntrustedError: one of them has not the required signature.
 
         Example:
             >>> await medusa.admit(())
@@ -271,12 +273,12 @@ class ClientCalls(QueryCalls):
 
     @in_trio
     async def stream_entry(self, name: str) -> StreamEntry:
-        """A stream's definition and schema now; an output that was deleted may come again with
-        another schema. A peer that knows nobody yet who could tell is asked again for a while.
+        """A stream's present definition and schema; a deleted output may come again with another
+        schema. A peer that has met no other peer yet is asked again for a while.
 
         Raises:
             NotFoundError: there is no such stream.
-            InvalidInputError: it is something else.
+            InvalidInputError: the name is another kind of object's.
 
         Example:
             >>> entry = await medusa.stream_entry("medusa://mit.edu/conns")
@@ -294,7 +296,8 @@ class ClientCalls(QueryCalls):
     async def receive_events(
         self, stream: str, after: int = BEGINNING, timeout_s: float = 0.0
     ) -> Epoch | None:
-        """Pull what follows a boundary: whole tuples up to a later boundary, or None if none comes.
+        """Pull the tuples after a boundary: whole tuples up to a later boundary, or None if none
+        come.
 
         Args:
             after: the boundary reached so far, microseconds; the epoch's `upto` is the next one.
@@ -302,7 +305,7 @@ class ClientCalls(QueryCalls):
 
         Raises:
             NotFoundError: there is no such stream.
-            NotRetainedError: what follows the boundary is not kept any more.
+            NotRetainedError: the tuples after the boundary are no longer kept.
 
         Example:
             >>> epoch = await medusa.receive_events("medusa://mit.edu/conns", timeout_s=10)
@@ -324,5 +327,6 @@ class ClientCalls(QueryCalls):
 
 
 def arrow_schema(entry: StreamEntry) -> pa.Schema:
-    """The schema of a subscription to the stream: source streams have arrival numbers as well."""
+    """The Arrow schema of a subscription to the stream: source streams have arrival numbers as
+    well."""
     return entry.schema.derived if entry.stream.query else entry.schema.source

@@ -1,4 +1,4 @@
-"""A client's subscription that is told of corrections: of what was tentative, and of revisions."""
+"""A client's subscription with corrections of tentative tuples, and with revisions."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from overlay.errors import InvalidInputError, NotRetainedError
 from tools.client.subscription import Epoch, Following, Source, Subscription
 
 AGAIN_BYTES: Final = 512 * 2**20
-"""Bytes of tuples that are told again after an UNDO, and of their revisions: a revision may reach
-back to the stream's beginning."""
+"""Bytes of tuples that are given out again after an UNDO, and of their revisions: a revision may
+concern the stream's first tuples."""
 
 __all__ = ["Change", "CorrectedSubscription", "Corrections"]
 
 
 class CorrectedSubscription(Following[Change]):
-    """The changes of a stream: what is stable, what is tentative meanwhile, how that is corrected,
-    and what is revised of it later. What was acknowledged is final but for later revisions; a
-    client that crashes forgets the rest.
+    """The changes of a stream: stable tuples, tentative tuples and their corrections, and
+    revisions.
 
-    The boundary reached is that of the stream and of its revisions, whichever is behind.
+    Acknowledged tuples are final but for later revisions; a client that crashes loses the others.
+    The boundary reached is the lower of those of the stream and of its revisions.
 
     Args:
-        corrections: how it is told of them.
+        corrections: the form of the corrections.
     """
 
     tentative = True
@@ -77,7 +77,7 @@ class CorrectedSubscription(Following[Change]):
         return self._numbered(heed(epoch))
 
     def _numbered(self, changes: Sequence[Change]) -> list[tuple[Change, int]]:
-        """Changes as they are given out, with the boundary that both streams have reached."""
+        """Changes, each with the boundary that both the stream and its revisions have reached."""
         reached = self._revised.at
         return [
             (replace(change, boundary=min(reached, change.boundary)), min(reached, change.boundary))
@@ -98,21 +98,22 @@ class CorrectedSubscription(Following[Change]):
             self._given += 1
 
     async def _revise(self, beside: Subscription) -> None:
-        """The revisions, each once what it is about was given out."""
+        """Give out revisions, each after the tuples that it revises."""
         async for epoch in beside:
             if epoch.table.num_rows:
                 await self._stable.beyond(epoch.table.column(STIME)[-1].as_py() - 1)
             async with self._giving:
                 changes = await self._told(epoch)
                 if not changes and self._revised.at < self._stable.at:
-                    changes = [self._nothing()]  # what was given out is final only by now
+                    changes = [self._nothing()]  # the tuples given out become final only now
                 await self._give_all(self._numbered(changes[:-1]))
-                self._revised.reach(epoch.upto)  # with the last of them
+                self._revised.reach(epoch.upto)  # together with the last change
                 await self._give_all(self._numbered(changes[-1:]))
                 given = self._given
             if changes:
-                await self._asked.beyond(given)  # only then it was dealt with: beside tells so
-        await trio.sleep_forever()  # the stream itself ends it
+                # `beside` acknowledges the epoch only after the caller took its changes
+                await self._asked.beyond(given)
+        await trio.sleep_forever()  # the end of the stream itself ends this task
 
     def _nothing(self) -> Change:
         assert self._schema is not None
@@ -122,7 +123,8 @@ class CorrectedSubscription(Following[Change]):
     async def _told(self, epoch: Epoch) -> list[Change]:
         schema = await self.schema()
         rows = epoch.table
-        if self._after == BEGINNING and self._began_at is not None:  # before it, nothing was given
+        # tuples before it were never given out
+        if self._after == BEGINNING and self._began_at is not None:
             rows = rows.filter(pc.greater(rows.column(REVISED_STIME), self._began_at))
         if not rows.num_rows:
             return []
@@ -135,8 +137,8 @@ class CorrectedSubscription(Following[Change]):
         return self._corrector.revised(gone, come)
 
     async def _again(self, after: int, upto: int, position: int) -> Epoch:
-        """The stable tuples of an interval, or of what is kept of it, as they are with all
-        revisions up to a position."""
+        """The stable tuples of an interval, or of its kept part, with all revisions up to a
+        position applied."""
         stable = await self._read(self.stream, after, upto)
         revisions = await self._read(revisions_name(self.stream), BEGINNING, position)
         times = revisions.table.column(REVISED_STIME)
@@ -148,7 +150,7 @@ class CorrectedSubscription(Following[Change]):
         """The tuples of a stream in an interval.
 
         Raises:
-            InvalidInputError: it is more than can be held. MedusaError: it cannot be read.
+            InvalidInputError: they exceed `AGAIN_BYTES`. MedusaError: they cannot be read.
         """
         found: list[Epoch] = []
         left = AGAIN_BYTES
@@ -180,12 +182,13 @@ class CorrectedSubscription(Following[Change]):
         return Epoch(max(after, found[0].after), upto, between(table, after, upto))
 
     def _subscription(self, stream: str, after: int, subscriber: str = "") -> Subscription:
-        here = replace(self._source, portal=None)  # it is read in trio's loop, whoever reads us
+        # this class reads it in trio's loop, whatever loop its own caller is in
+        here = replace(self._source, portal=None)
         return Subscription(here, stream, after=after, subscriber=subscriber)
 
 
 class _Reached:
-    """A number that grows."""
+    """A number that grows, and can be waited for."""
 
     def __init__(self, at: int) -> None:
         self._at = Watched(at)

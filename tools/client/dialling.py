@@ -1,4 +1,4 @@
-"""Where a client finds its peer, and the others of its participant that do as well."""
+"""The addresses and credentials of a client's peer, and of its participant's other peers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ TOKEN_VARIABLE: Final = "MEDUSA_TOKEN"  # noqa: S105 - its name, not the token
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a peer takes its participant's clients, and how they prove themselves to each other."""
+    """The address at which a peer serves its participant's clients, and the credentials of both
+    sides."""
 
     address: Address
     participant: str
@@ -35,11 +36,11 @@ class Endpoint:
 
     @staticmethod
     def of(home: Home, token: str | None = None) -> Endpoint:
-        """The daemon of that home, as it runs now.
+        """The endpoint of the daemon of that home, as it runs now.
 
         Args:
-            token: what clients show there, instead of the owner's. One that `medusa-peer token add`
-                printed with an address needs no home.
+            token: the token that clients show, instead of the owner's. A token that `medusa-peer
+                token add` printed with an address needs no home.
 
         Raises:
             InvalidInputError: the token is damaged.
@@ -71,8 +72,8 @@ class Endpoint:
 def given_token(
     token: str | None = None, environment: Mapping[str, str] = os.environ
 ) -> str | None:
-    """The token that a client was given, else $MEDUSA_TOKEN; None: neither, so the client shows the
-    owner's, from the peer's home.
+    """The token that a client was given, else $MEDUSA_TOKEN. None if there is neither: then the
+    client shows the owner's, from the peer's home.
 
     Raises:
         InvalidInputError: the token is empty, as after a command that failed to print one: the
@@ -94,8 +95,9 @@ def dial_to(
     also: Sequence[Path | str | Endpoint] = (),
     token: str | None = None,
 ) -> Dial:
-    """Dials the peer of a home, wherever it answers by then, or of an endpoint; the first of them
-    that answers. token: shown to the peers of homes, see `Endpoint.of`."""
+    """A function that dials the first peer that answers: the peer of a home, at its present
+    address, or of an endpoint, then the others. token: shown to the peers of homes, see
+    `Endpoint.of`."""
     first = home if endpoint is None else endpoint
     return partial(_dial_first, tuple(_where(place, token) for place in (first, *also)))
 
@@ -129,7 +131,7 @@ async def _dial(where: Callable[[], Endpoint]) -> AsyncIterator[Connection]:
         ) as connection:
             yield connection
     except ExceptionGroup as group:
-        # The connection's nursery wraps what went wrong while it was made.
+        # the connection's nursery wraps an error of dialling
         if len(group.exceptions) == 1 and isinstance(group.exceptions[0], MedusaError):
             raise group.exceptions[0] from None
         raise

@@ -17,9 +17,10 @@ def entry_of(description: ObjectDescription, kind: str, type_: type[T]) -> T:
     """The entry of that kind (its label in the catalog) under the name that was looked up.
 
     Raises:
-        NotFoundError: nothing has that name. InvalidInputError: what has is of another kind.
-        NotAuthorisedError: it is not for us.
-        DecodeError: the peer's answer makes no sense.
+        NotFoundError: nothing has that name.
+        InvalidInputError: the object of that name is of another kind.
+        NotAuthorisedError: we may not read it.
+        DecodeError: the peer's answer is malformed.
     """
     try:
         text = description.entries[kind]
@@ -34,7 +35,7 @@ def entry_of(description: ObjectDescription, kind: str, type_: type[T]) -> T:
 
 
 def hidden(name: str) -> str:
-    """The error about an object that is not for us."""
+    """The text of the error for an object that we may not read."""
     owner = ObjectName.parse(name).participant
     return (
         f"{name} is of {owner}, which does not let you read it or post to it: {owner} can name "
@@ -44,10 +45,10 @@ def hidden(name: str) -> str:
 
 
 def decode_entry(name: str, text: str, type_: type[T]) -> T:
-    """An entry as a peer tells it, in JSON.
+    """Decode an entry in JSON from a peer's answer.
 
     Raises:
-        DecodeError: it makes no sense.
+        DecodeError: it is malformed.
     """
     what = f"{name}: the peer's description"
     return decode_json(text.encode(), type_, limit=MAX_STRUCT_BYTES, what=what)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM in a command: all that runs is cancelled, and tidies up behind itself."""
+"""Ctrl-C and SIGTERM in a command: all its tasks are cancelled, and clean up."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from tools.client.link import open_background
 T = TypeVar("T")
 
 EXIT_SIGNAL: Final = 128
-"""Plus the signal's number: the exit code of a process that a signal ended, as shells have it."""
+"""Plus the signal's number: the exit code of a process that a signal ended, as in shells."""
 
 
 def run_interruptible(main: Callable[[], Awaitable[T]]) -> T:
     """`trio.run`, which Ctrl-C and SIGTERM cancel.
 
-    Left to itself, trio raises KeyboardInterrupt in whichever task runs just then, and the others
-    take what that one held for broken: the command would end with their error.
+    By itself trio raises KeyboardInterrupt in any one task. The other tasks then find the resources
+    of that task broken, and the command would end with their error.
 
     Raises:
         KeyboardInterrupt, SystemExit: once everything has ended, by the one or the other.
     """
     if threading.current_thread() is not threading.main_thread():
-        return trio.run(main)  # Python tells the main thread alone of signals
+        return trio.run(main)  # only the main thread receives signals
     interrupted: signal.Signals | None = None
 
     async def cancel_on_interrupt(
@@ -50,7 +50,8 @@ def run_interruptible(main: Callable[[], Awaitable[T]]) -> T:
     try:
         return trio.run(run)
     except Exception:
-        if interrupted is not None:  # what fails while it is torn down is no failure of the command
+        # a failure during the cancellation is no failure of the command
+        if interrupted is not None:
             _end_by(interrupted)
         raise
 

@@ -1,4 +1,4 @@
-"""One connection from a client to its peer, dialled again when it is wanted and broken."""
+"""A client's one connection to its peer, dialled again when it is needed and broken."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ Answer = TypeVar("Answer", bound=Struct)
 Dial = Callable[[], AbstractAsyncContextManager[Connection]]
 
 FIRST_WAIT_S: Final = 0.05
-"""A peer that restarts on this machine is back soon."""
+"""Seconds: a peer that restarts on this machine is back soon."""
 LONGEST_WAIT_S: Final = 2.0
-"""Between tries: a client that waits for a peer should notice its return."""
+"""Seconds between tries, at most: a waiting client should notice its peer's return."""
 SETTLING_S: Final = 5.0
-"""A peer that has just joined, or has just heard of another, knows for a moment whom to ask and
-not yet how; seconds. One that is cut off says so after that."""
+"""Seconds: a peer that has just joined, or has just heard of another, may know the peer to ask but
+not reach it yet. After that time a cut-off peer says so."""
 
 
 class Patience:
-    """How long failures in a row are borne, and the jittered waits between tries.
+    """Limits how long failures in a row are tolerated, with jittered waits between tries.
 
     Args:
-        limit_s: seconds from the first failure after which the next one is raised.
+        limit_s: seconds after the first failure, from which the next one is raised.
     """
 
     def __init__(self, limit_s: float) -> None:
@@ -40,7 +40,7 @@ class Patience:
         self._random = random.SystemRandom()
 
     def progress(self) -> None:
-        """The connection works: the next failure is a first one again."""
+        """The connection works: the next failure counts as a first one."""
         self._since = None
         self._wait_s = FIRST_WAIT_S
 
@@ -48,7 +48,7 @@ class Patience:
         """Wait before the next try.
 
         Raises:
-            MedusaError: `error`, where trying again cannot help or has been tried long enough.
+            MedusaError: `error`, if another try cannot help or the limit is reached.
         """
         if not isinstance(error, UnavailableError | BusyError):
             raise error
@@ -63,7 +63,7 @@ class Patience:
 
 
 class Link:
-    """The connection, held by one task so that any other may ask for it."""
+    """The connection, owned by one task; any other task may ask for it."""
 
     def __init__(self, dial: Dial) -> None:
         self._dial = dial
@@ -74,7 +74,7 @@ class Link:
         self._tries = Watched(0)
 
     async def run(self) -> None:
-        """Dial whenever a connection is wanted; cancel to hang up."""
+        """Dial whenever a connection is asked for; cancel to disconnect."""
         while True:
             await self._wanted.wait()
             self._wanted.clear()
@@ -89,7 +89,7 @@ class Link:
                 self._current = None
 
     async def connection(self) -> Connection:
-        """The connection that stands, or the outcome of one try to make it.
+        """The present connection, or the outcome of one try to make it.
 
         Raises:
             MedusaError: that try failed.
@@ -122,11 +122,11 @@ async def call(
     timeout_s: float,
     patience_s: float,
 ) -> Answer:
-    """A call that may be made twice, and so is made again when the connection broke under it, and
-    for a while where the peer cannot reach whom it must ask.
+    """Make a call that has no effect if it is repeated. It is repeated when the connection breaks,
+    and for a while if the peer cannot reach the peer that it must ask.
 
     Raises:
-        MedusaError: what the peer answered, or the last failure to reach it.
+        MedusaError: the peer's error, or the last failure to reach it.
     """
     patience = Patience(patience_s)
     settling = Patience(min(SETTLING_S, patience_s))
@@ -148,10 +148,10 @@ async def call(
 
 @asynccontextmanager
 async def open_background() -> AsyncIterator[trio.Nursery]:
-    """A nursery for services that never raise, cancelled when the body ends.
+    """A nursery for services that never raise, cancelled when the block ends.
 
-    The only exception there can be is the body's: it goes out as itself and not as a group, so that
-    a caller of ours can write `except NotFoundError`.
+    Only the block can raise. Its exception is not put into a group, so that our caller can write
+    `except NotFoundError`.
     """
     try:
         async with trio.open_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""A producer's posts that no answer has come to yet, in order, to be sent and sent again. No IO."""
+"""A producer's unanswered posts, in order, to be sent and sent again. No IO."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from overlay.errors import DecodeError
 from overlay.streams import Buffer
 
 WINDOW_POSTS: Final = 16
-"""Unanswered posts of one stream: some round trips' worth, so that posting is not waiting."""
+"""Unanswered posts of one stream: enough for some round trips, so that posting does not wait."""
 WINDOW_BYTES: Final = 32 * 2**20
-"""Bytes in unanswered posts, which the client keeps so that it can send them again."""
+"""Bytes in unanswered posts, which the client keeps to send them again."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Envelope:
 
 
 class Outbox:
-    """The unanswered posts of one producer, in order. No IO."""
+    """The unanswered posts of one producer, in order."""
 
     def __init__(self) -> None:
         self._waiting: deque[Envelope] = deque()
@@ -43,7 +43,7 @@ class Outbox:
         return self._sequence > 0
 
     def has_room(self, size: int) -> bool:
-        """Whether a body of that size may be put now; one alone always may."""
+        """Whether a body of that size may be put now; a single post always may."""
         if not self._waiting:
             return True
         return len(self._waiting) < WINDOW_POSTS and self._bytes + size <= WINDOW_BYTES
@@ -57,7 +57,7 @@ class Outbox:
         revisions: bool = False,
         offsets: Offsets | None = None,
     ) -> int:
-        """Give a post the next number, and say it."""
+        """Add a post under the next number, which is returned."""
         assert self.has_room(len(body))
         self._sequence += 1
         envelope = Envelope(Post(self._sequence, boundary, end, revisions, offsets), body)
@@ -66,23 +66,23 @@ class Outbox:
         return self._sequence
 
     def ask(self) -> None:
-        """Ask how far the producer is, before anything else is put."""
+        """Add a request for the producer's position, before any post is put."""
         assert not self._waiting
         self._waiting.append(Envelope(Post(0), b""))
 
     def next_unsent(self) -> Envelope | None:
-        """The next to send on this connection; it counts as sent."""
+        """The next post to send on this connection; it counts as sent."""
         if self._sent == len(self._waiting):
             return None
         self._sent += 1
         return self._waiting[self._sent - 1]
 
     def rewind(self) -> None:
-        """A new connection: whatever was not answered is sent again."""
+        """Send all unanswered posts again, over a new connection."""
         self._sent = 0
 
     def settle(self, posted: Posted) -> Envelope:
-        """Take the answer to the oldest post that was sent; gives that.
+        """Take in the answer to the oldest sent post; returns that post.
 
         Raises:
             DecodeError: it answers another one.

@@ -1,7 +1,7 @@
-"""A trio event loop in a thread of its own, for programs that run on asyncio or on no loop.
+"""A trio event loop in a thread of its own, for programs on asyncio or without an event loop.
 
-The transport is trio's. A program on asyncio, or without an event loop, has its client's half in
-such a thread, and its calls cross over (`docs/adr`: clients of any loop).
+The transport is trio's, so such a program's client runs in this thread, and its calls cross over
+(`docs/adr`: clients of any loop).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ P = ParamSpec("P")
 
 
 class Portal(Generic[Opened]):
-    """Keeps open, in a thread of its own, what a context manager of trio's opens, until `stop`.
+    """Keeps a trio context manager open, in a thread of its own, until `stop`.
 
     Attributes:
-        opened: what that is, or why it failed.
-        closed: done when all of it has ended; fails as it did.
+        opened: the opened object, or the error of opening it.
+        closed: done when the thread's work has ended; has its error.
     """
 
     def __init__(
@@ -54,10 +54,11 @@ class Portal(Generic[Opened]):
         return threading.get_ident() == self._thread.ident
 
     def submit(self, call: Callable[[], Awaitable[T]]) -> Future[T]:
-        """Make the call in that thread. To cancel the future cancels the call.
+        """Make the call in that thread. Cancelling the future cancels the call.
 
         Returns:
-            what the call gives or raises; or fails with ClosedError: it was stopped first.
+            a future with the result or error of the call; ClosedError if the portal was stopped
+            first.
 
         Raises:
             ClosedError: it was stopped before.
@@ -67,7 +68,7 @@ class Portal(Generic[Opened]):
         return future
 
     def soon(self, call: Callable[..., object], *arguments: object) -> None:
-        """Call it in that thread, and do not wait; nothing is done if it was stopped.
+        """Make a call in that thread, without waiting; nothing is done if it was stopped.
 
         Raises:
             ClosedError: it was stopped before.
@@ -87,12 +88,12 @@ class Portal(Generic[Opened]):
             future.cancel()
 
     def stop(self) -> None:
-        """Let it end, even while it opens: see `closed`. Stopping twice does nothing."""
+        """Ask the thread to end, even while it opens: see `closed`. Stopping twice does nothing."""
         with suppress(ClosedError):
             self.soon(self._end)
 
     def join(self) -> None:
-        """Block until the thread has ended; raises what ended it, unless that was `stop`."""
+        """Block until the thread has ended; raises the thread's error, unless `stop` ended it."""
         self._thread.join()
         self.closed.result()
 
@@ -105,7 +106,7 @@ class Portal(Generic[Opened]):
     def _run(self) -> None:
         try:
             trio.run(self._serve)
-        except BaseException as error:  # noqa: BLE001 - who waits is in another thread
+        except BaseException as error:  # noqa: BLE001 - the waiting caller is in another thread
             if self.opened.done():
                 self.closed.set_exception(error)
             else:
@@ -148,7 +149,7 @@ class Portal(Generic[Opened]):
             future.add_done_callback(partial(self._cancelled, scope))
             try:
                 result = await call()
-            except Exception as error:  # noqa: BLE001 - for who waits
+            except Exception as error:  # noqa: BLE001 - the error goes to the waiting caller
                 _settle(future, future.set_exception, error)
             except BaseException:
                 _settle(future, future.set_exception, _closed())
@@ -163,7 +164,7 @@ class Portal(Generic[Opened]):
 
 
 def _settle(future: Future[T], settle: Callable[[Any], None], outcome: object) -> None:
-    """Unless who waited has gone."""
+    """Set a future's outcome, unless it was cancelled."""
     if future.set_running_or_notify_cancel():
         settle(outcome)
 
@@ -186,8 +187,8 @@ Self = TypeVar("Self", bound=Reached)
 def in_trio(
     call: Callable[Concatenate[Self, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Self, P], Coroutine[Any, Any, T]]:
-    """A call of a client's: its arguments are checked, and it is made in trio's loop, whichever the
-    caller's is."""
+    """Decorate a client's call: check its arguments, and make it in trio's loop, whatever the
+    caller's loop."""
 
     @wraps(call)
     async def cross(self: Self, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -195,7 +196,7 @@ def in_trio(
         portal = self.portal
         if portal is None or portal.is_here:
             return await call(self, *args, **kwargs)
-        import asyncio  # late: whoever comes here runs in it; commands start without
+        import asyncio  # late: the caller runs in asyncio; commands start without it
 
         made = partial(call, self, *args, **kwargs)
         return await asyncio.wrap_future(portal.submit(made))

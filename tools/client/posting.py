@@ -32,24 +32,24 @@ from tools.client.outbox import Outbox
 from tools.rows.columns import to_payload
 
 OffsetAfter = Callable[[pa.Table], bytes]
-"""Where in its source a producer is once it has posted these rows too, in its own words."""
+"""A producer's position in its source, in its own encoding, after these rows."""
 
 REACHED_S: Final = 5.0
-"""How long it is asked what is stored, once posting has failed, seconds."""
+"""Seconds to ask for the stored position, once posting has failed."""
 
 
 class Poster:
     """Posts to one stream; `run` is its background task.
 
     Attributes:
-        rows, late: tuples accepted in order, and late, as the peer answered so far.
-        duplicates: posts that the stream had already: of an earlier run with the same producer.
+        rows, late: tuples accepted in order, and late, by the peer's answers so far.
+        duplicates: posts that the stream had already, from an earlier run of the same producer.
         boundary: the stream's boundary at the last answer, microseconds.
-        failure_told: posting has failed for good, and who posts knows.
-        offset: where in its source the producer is with what was put; see `resume`.
-        refused_after: where in its source the post begins that failed for good; None: the first
-            one did, or nobody knows.
-        stored: where the last post that was answered since then left it; None: none was.
+        failure_told: posting has failed for good, and the caller was told.
+        offset: the producer's position in its source after all posts put so far; see `resume`.
+        refused_after: the position before the post that failed for good; None: it was the first
+            one, or the position is not known.
+        stored: the position after the last stored post of this run; None: none was stored.
         was_ended: the stream had ended before the first rows came.
     """
 
@@ -81,16 +81,16 @@ class Poster:
 
     @property
     def waiting_s(self) -> float:
-        """For how long the stream's home has answered nothing, though something is under way."""
+        """Seconds for which the stream's leader has not answered, although a post is under way."""
         return trio.current_time() - self._answered_at if self._outbox else 0.0
 
     async def resume(self) -> bytes | None:
-        """Go on as the producer did when it posted last, in another process maybe. Comes before
-        any post; all that follow say where in the source they end.
+        """Continue from the producer's last post, maybe of another process. Must come before any
+        post; all later posts give their position in the source.
 
         Returns:
-            where in its source its last post left it, in its own words; b"": it did not say. None:
-            it has posted nothing here, or the stream remembers it no more.
+            the position after its last post, in the producer's own encoding; b"": that post gave
+            none. None: the producer has posted nothing here, or the stream has forgotten it.
 
         Raises:
             MedusaError: posting has failed for good.
@@ -112,17 +112,17 @@ class Poster:
         end: bool = False,
         offset_after: OffsetAfter | None = None,
     ) -> None:
-        """Hand over tuples; returns when they are on their way, waits while the window is full.
+        """Queue tuples for sending; waits while the window is full.
 
         Args:
-            table: the schema's fields, or None for a promise alone.
+            table: the schema's fields, or None to promise a boundary without tuples.
             boundary: no later tuple of this producer has stime <= boundary (microseconds).
             end: no tuple follows at all.
-            offset_after: of a producer that has resumed: where in its source it is after these
-                rows; asked for each part of the table in turn.
+            offset_after: for a producer that has resumed: its position after these rows; called for
+                each part of the table in turn.
 
         Raises:
-            InvalidInputError: naming the row and the field that do not fit the schema.
+            InvalidInputError: rows do not fit the schema; names the row and the field.
             MedusaError: posting has failed for good.
         """
         payload = self.schema.payload.empty_table()
@@ -131,7 +131,7 @@ class Poster:
         parts = list(encode_parts(payload)) if payload.num_rows else []
         if not parts and (boundary is not None or end):
             parts = [(0, memoryview(b""))]
-        async with self._order:  # the parts of one post stay together
+        async with self._order:  # so that the parts of one post stay together
             first = 0
             for number, (rows, body) in enumerate(parts, 1):
                 last = number == len(parts)
@@ -148,7 +148,7 @@ class Poster:
         end: bool = False,
         offset_after: OffsetAfter | None = None,
     ) -> list[int]:
-        """Revise tuples posted earlier; returns when it is stored.
+        """Revise tuples posted earlier; returns when the revisions are stored.
 
         Args:
             table: `revision_kind` (DELETION or REPLACEMENT), the schema's key, and for replacements
@@ -156,10 +156,10 @@ class Poster:
             boundary, end, offset_after: as of `post`.
 
         Returns:
-            the numbers of the rows, from 0, whose key no tuple has that is there still.
+            the numbers of the rows, from 0, whose key no kept tuple has.
 
         Raises:
-            InvalidInputError: naming the row and the field that do not fit the schema.
+            InvalidInputError: rows do not fit the schema; names the row and the field.
             MedusaError: posting has failed for good.
         """
         self.check_revisable()
@@ -197,7 +197,7 @@ class Poster:
             raise InvalidInputError(f"schema {self.schema.name} declares no key to revise by")
 
     async def flush(self) -> None:
-        """Wait until everything handed over is stored.
+        """Wait until all queued tuples are stored.
 
         Raises:
             MedusaError: posting has failed for good.
@@ -205,7 +205,7 @@ class Poster:
         await self._until(lambda: not self._outbox)
 
     async def run(self) -> None:
-        """Send, send again; a failure is kept for whoever posts. Cancel to stop."""
+        """Send posts, again after failures; callers get a final failure. Cancel to stop."""
         try:
             while True:
                 if not self._outbox:
@@ -223,8 +223,8 @@ class Poster:
             self._notify()
 
     async def _reached(self) -> bytes | None:
-        """Where in its source the last post that is stored left it: its answer may have been lost
-        when a later one failed."""
+        """The position after the last stored post, asked from the stream: that post's answer may
+        have been lost when a later post failed."""
         if not self._resumed or not self._outbox:
             return None
         with suppress(MedusaError), trio.move_on_after(REACHED_S):
@@ -238,7 +238,8 @@ class Poster:
         return self.stored
 
     def _step(self, rows: pa.Table, offset_after: OffsetAfter | None) -> Offsets | None:
-        """Where in its source a resumed producer is before and after these rows."""
+        """A resumed producer's positions before and after these rows; None if it has not
+        resumed."""
         if not self._resumed:
             return None
         before = self.offset
@@ -320,7 +321,8 @@ class Poster:
 
 
 def _without_gaps(request: pa.Table, schema: Schema) -> pa.Table:
-    """Empty texts where a text is missing that may not be: CSV cannot tell them apart."""
+    """Put empty texts in place of missing ones that must not be missing: CSV cannot tell them
+    apart."""
     for field in schema.fields:
         if field.type is FieldType.STRING and not field.nullable:
             index = request.column_names.index(field.name)

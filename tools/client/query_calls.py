@@ -24,7 +24,7 @@ from tools.client.entries import entry_of
 from tools.client.portal import in_trio
 
 MOVE_S: Final = 120.0
-"""Patience with a move, seconds: the new worker starts a JVM and takes over open windows."""
+"""Seconds for a move: the new worker starts a JVM and takes over open windows."""
 
 
 class QueryCalls(Asking):
@@ -32,10 +32,10 @@ class QueryCalls(Asking):
 
     @in_trio
     async def create_query(self, query: Query) -> tuple[str, ...]:
-        """Define a query network, which runs once it is started.
+        """Define a query network; `start_query` runs it.
 
         Returns:
-            the names it defined: its own, and those of the streams that it makes.
+            the defined names: its own, and those of the streams that it makes.
 
         Raises:
             InvalidInputError: it does not type-check; the message names the box.
@@ -61,10 +61,10 @@ class QueryCalls(Asking):
             availability: overrides the attributes of all its queries.
 
         Returns:
-            the names it defined.
+            the defined names.
 
         Raises:
-            InvalidInputError: with the line of what is wrong.
+            InvalidInputError: the document is wrong; names the line.
             NotFoundError: an input, or the schema of a stream, does not exist.
             ConflictError: there is another object of one of its names.
 
@@ -83,11 +83,11 @@ class QueryCalls(Asking):
         """Start, stop or delete a query: RUNNING, STOPPED or DELETED.
 
         Returns:
-            why a query that is to run computes nothing yet, and the mend; or nothing.
+            why a started query computes nothing yet, and the mend; or "".
 
         Raises:
             NotFoundError: there is no such query.
-            ConflictError: somebody reads what would be deleted.
+            ConflictError: the query to delete has readers.
 
         Example:
             >>> await medusa.set_query_status("medusa://mit.edu/web_only", QueryStatus.RUNNING)
@@ -98,10 +98,11 @@ class QueryCalls(Asking):
 
     @in_trio
     async def start_query(self, query: str) -> str:
-        """Start a query, or let it go on from where it stood.
+        """Start a query, or continue it from its last boundary.
 
         Returns:
-            why it computes nothing yet, Spark not starting say, and the mend; or nothing.
+            why it computes nothing yet (for example because Spark does not start), and the mend; or
+            "".
 
         Raises:
             NotFoundError: there is no such query.
@@ -114,7 +115,7 @@ class QueryCalls(Asking):
 
     @in_trio
     async def stop_query(self, query: str) -> None:
-        """Stop a query; it goes on from where it stood when it is started again.
+        """Stop a query; when it is started again, it continues from its last boundary.
 
         Raises:
             NotFoundError: there is no such query.
@@ -132,11 +133,11 @@ class QueryCalls(Asking):
 
         Args:
             new: the copy's name; its streams are called after it.
-            after, until: boundaries, microseconds: what it reads lies between them. With END it
-                goes on with its inputs.
+            after, until: boundaries, microseconds, of the interval that it reads. With END it
+                continues with its inputs.
 
         Returns:
-            the names that were defined: the copy's, and those of its streams.
+            the defined names: the copy's, and those of its streams.
 
         Raises:
             NotFoundError: there is no such query.
@@ -159,7 +160,7 @@ class QueryCalls(Asking):
 
         Raises:
             NotFoundError: there is no such query.
-            ConflictError: somebody reads them.
+            ConflictError: its streams have readers.
 
         Example:
             >>> await medusa.delete_query("medusa://mit.edu/again")
@@ -175,22 +176,22 @@ class QueryCalls(Asking):
         *,
         alone: bool = False,
     ) -> Modified:
-        """Let a query go on with other parameters, exactly from one boundary on.
+        """Change parameters of a running query, exactly from one boundary on.
 
         Args:
-            changes: of its boxes; what is not named stays.
-            at: tuples with stime > at are made by the new ones, microseconds; None: from the
-                earliest boundary on that is safe.
-            alone: a peer that had a part in the query, and cannot be told, is gone for good: else
-                it may go on with the query as it is, on the other side of a split.
+            changes: of its boxes; parameters that are not named stay.
+            at: tuples with stime > at are made by the new parameters, microseconds; None: from the
+                earliest safe boundary on.
+            alone: peers that have a part in the query and cannot be told are gone for good.
+                Otherwise they might continue the old query, on the other side of a split.
 
         Returns:
-            the boundary from which on it is so, microseconds.
+            the boundary from which on the change is in force, microseconds.
 
         Raises:
-            InvalidInputError: no such box or parameter, or a value or boundary that cannot be.
+            InvalidInputError: no such box or parameter, or an impossible value or boundary.
             NotFoundError: there is no such query.
-            UnavailableError: somebody who must know of it cannot be reached.
+            UnavailableError: a peer that must be told cannot be reached.
 
         Example:
             >>> busier = BoxChange("busy", (("expression.0", "conns > 2"),))
@@ -202,15 +203,15 @@ class QueryCalls(Asking):
 
     @in_trio
     async def move_task(self, stream: str, to: str = "") -> MoveRecord:
-        """Let another peer of our participant compute a stream that a query of this peer makes, or
-        this peer again; the load market, where it is on, may move it on.
+        """Move the task that makes a stream, of a query of this peer, to another peer of our
+        participant or back to this peer. The load market, if it is on, may move it again.
 
         Args:
             to: the peer's id (hex); "": the peer asked.
 
         Raises:
             NotFoundError: no query of this peer makes such a stream, or there is no such peer.
-            DeadlineError: it did not come about within two minutes.
+            DeadlineError: the move was not complete within two minutes.
 
         Example:
             >>> seen = await medusa.status()

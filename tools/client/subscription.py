@@ -28,23 +28,23 @@ __all__ = ["Epoch", "Following", "Source", "Subscription"]
 Item = TypeVar("Item")
 
 LEAVE_S: Final = 2.0
-"""Wait so long for the peer to take the last acknowledgement; without it the stream waits for us as
-for any subscriber that went away, so nothing is lost."""
+"""Seconds to wait until the peer has taken the last acknowledgement. Without it the stream waits
+for us as for any subscriber that went away, so nothing is lost."""
 
 STOOD_S: Final = 5.0
-"""A subscription that stood for so long was served, seconds, though nothing may have come: what
-breaks it is a first failure, not one more in a row."""
+"""Seconds after which a subscription counts as served, even if nothing arrived: its next failure
+counts as a first one."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a client subscribes: its connection, and what it asks about streams.
+    """The client's side that a subscription needs: connection, schemas, patience.
 
     Attributes:
         link: the connection to its peer.
         schema_of: the Arrow schema of a stream's tables. entry_of: the stream as published.
-        patience_s: how long failures in a row are borne.
-        portal: to trio's event loop, where the program has another one.
+        patience_s: how long failures in a row are tolerated.
+        portal: leads to trio's event loop, if the program runs on another one.
     """
 
     link: Link
@@ -55,14 +55,14 @@ class Source:
 
 
 class Following(ABC, Generic[Item]):
-    """An asynchronous iterator of what comes of a stream; one task takes from it.
+    """An asynchronous iterator over a stream's items; one task takes from it.
 
-    What was given out is acknowledged when the next item is asked for: what was in hand when a
-    named subscriber crashed comes again. After what ends the stream the iteration stops.
+    An item is acknowledged when the next one is asked for: a named subscriber that crashes gets its
+    last item again. The iteration stops at the end of the stream.
 
     Attributes:
         stream: its name.
-        boundary: everything up to it was given out for good, microseconds.
+        boundary: all tuples up to it were given out, and are final; microseconds.
     """
 
     tentative = False
@@ -83,7 +83,7 @@ class Following(ABC, Generic[Item]):
         self._duplex: Duplex | None = None
         self._scope = trio.CancelScope()
         self._acknowledged_end = trio.Event()
-        # No buffer: at most one epoch waits here, and credit holds the sender back.
+        # no buffer: at most one epoch waits here, and credit slows the sender
         self._give, self._take = trio.open_memory_channel[tuple[Item, int]](0)
         self._acknowledged = after
         self._fetching = trio.Lock()
@@ -92,7 +92,7 @@ class Following(ABC, Generic[Item]):
 
     @abstractmethod
     def _items(self, epoch: Epoch, *, tentative: bool) -> list[tuple[Item, int]]:
-        """The items that an epoch gives out, each with the boundary that is then reached."""
+        """The items of an epoch, each with the boundary that it reaches."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -143,8 +143,8 @@ class Following(ABC, Generic[Item]):
 
     @in_trio
     async def fetch(self) -> bool:
-        """Wait until there is an item for `take`, or say that none follows. To cancel it, at any
-        moment and from any loop, loses none.
+        """Wait for an item for `take`; False if none follows. Cancelling it, at any moment and from
+        any loop, loses no item.
 
         Raises:
             MedusaError: the subscription has failed for good.
@@ -160,14 +160,14 @@ class Following(ABC, Generic[Item]):
             return self._fetched is not None
 
     def take(self) -> Item:
-        """The item that was fetched."""
+        """The fetched item."""
         assert self._fetched is not None
         (item, self.boundary), self._fetched = self._fetched, None
         self._taken += 1
         return item
 
     async def run(self) -> None:
-        """Subscribe, subscribe again; a failure is kept for whoever takes. Cancel to stop."""
+        """Subscribe, again after failures; the caller gets a final failure. Cancel to stop."""
         with self._scope, self._give:
             try:
                 await self._follow()
@@ -177,7 +177,7 @@ class Following(ABC, Generic[Item]):
                 self._begun.set()
 
     async def run_on(self) -> None:
-        """`run`, and wait to be cancelled: who takes sees how it ended."""
+        """`run`, then wait to be cancelled: the taking task sees the outcome."""
         await self.run()
         await trio.sleep_forever()
 
@@ -234,7 +234,7 @@ class Following(ABC, Generic[Item]):
             await self._give.send(item)
 
     async def _acknowledge(self) -> None:
-        """Tell the peer what was dealt with; if it cannot be told, the next connection says it."""
+        """Acknowledge all taken items; if the peer cannot be told, the next connection tells it."""
         if self._duplex is not None and self._acknowledged < self.boundary:
             try:
                 await self._duplex.send(Acknowledge(self.boundary))
@@ -255,7 +255,7 @@ class Subscription(Following[Epoch]):
 
     @property
     def ended(self) -> bool:
-        """Whether every tuple there will ever be was given out."""
+        """Whether the stream has ended and all its tuples were given out."""
         return self.boundary == END and not self._left
 
     async def receive_events(self, rows: int, timeout_s: float) -> pa.Table:
@@ -263,7 +263,7 @@ class Subscription(Following[Epoch]):
 
         Args:
             rows: how many at most.
-            timeout_s: seconds to wait for the first of them; an empty table if none comes.
+            timeout_s: seconds to wait for the first of them; then an empty table is returned.
 
         Raises:
             MedusaError: the subscription has failed for good.
@@ -278,12 +278,12 @@ class Subscription(Following[Epoch]):
         """Wait until there are tuples for `receive_events`, for so many seconds at most."""
         with trio.move_on_after(timeout_s):
             while not self._left and self.boundary < END and await self.fetch():
-                if not self._left:  # by a wait that was given up, meanwhile
+                if not self._left:  # an earlier, cancelled wait may have fetched them
                     self._left = self.take().table
 
 
 async def _take_leave(duplex: Duplex) -> None:
-    """Say that we say no more, and leave when the peer has heard it."""
+    """Finish our side, and wait until the peer has taken that in."""
     with trio.move_on_after(LEAVE_S):
         try:
             await duplex.finish()

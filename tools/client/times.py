@@ -1,4 +1,4 @@
-"""Points of stime and durations as people write and read them."""
+"""Times (stime) and durations as people write and read them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _parse_iso(text: str) -> int:
 
 
 def show_time(microseconds: int) -> str:
-    """A boundary, to the second: `-` before all, `ended` after all."""
+    """A boundary, to the second: `-` before all tuples, `ended` after all."""
     if microseconds == BEGINNING:
         return "-"
     if microseconds == END:
@@ -57,7 +57,7 @@ def show_time(microseconds: int) -> str:
 
 
 def show_clock(seconds: float, *, day: bool = False) -> str:
-    """A time of day, UTC, and which day if asked; `-` beyond all calendars.
+    """A time of day, UTC, with its date if asked; `-` beyond all calendars.
 
     Args:
         seconds: since the epoch.

@@ -24,7 +24,7 @@ EXIT_INTERRUPTED: Final = 130
 """128 + SIGINT, as shells do."""
 
 _FAILURES: Final = (MedusaError, OSError, UnicodeEncodeError)
-"""Errors that are told in one line; any other is a fault of ours."""
+"""Errors that are shown in one line; any other is a bug."""
 
 
 def home_option(function: Function) -> Function:
@@ -72,20 +72,20 @@ def say_json(value: object) -> None:
 
 
 def json_text(value: object) -> str:
-    """JSON that any program reads, and that no terminal obeys: in ASCII, and with null for numbers
-    that are not finite."""
+    """JSON in ASCII that any program reads and that steers no terminal; numbers that are not finite
+    are null."""
     return json.dumps(msgspec.json.decode(msgspec.json.encode(value)))
 
 
 def confirm(what: str, consequences: Sequence[str] = (), *, yes: bool) -> None:
-    """Say what a command will do, and ask whether it should.
+    """Say what a command will do, and ask for confirmation.
 
     Args:
-        consequences: what else that will mean, a line each.
-        yes: it was said beforehand: `--yes`.
+        consequences: further effects, a line each.
+        yes: the user gave `--yes`.
 
     Raises:
-        InvalidInputError: nobody is there to be asked.
+        InvalidInputError: there is no terminal to ask at.
         click.Abort: the answer is no.
     """
     if yes:
@@ -99,7 +99,7 @@ def confirm(what: str, consequences: Sequence[str] = (), *, yes: bool) -> None:
 
 
 def warn(text: str) -> None:
-    """One line for a person, beside the output."""
+    """Write one line for people to standard error."""
     click.echo(f"medusa: {printable(_one_line(text))}", err=True)
 
 
@@ -135,12 +135,12 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> NoRet
 
 
 def _outcome(command: click.Command, arguments: Sequence[str] | None) -> int:
-    from tools.commands.completion import complete  # late: it is the shell that asks, and seldom
+    from tools.commands.completion import complete  # late: only the shell asks for it, and seldom
 
     complete(command, command.name or "")
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        # Not `command.main`, which has its own ways with Ctrl-C and closed pipes.
+        # not `command.main`, which treats Ctrl-C and closed pipes in its own way
         with command.make_context(command.name, given) as context:
             command.invoke(context)
         sys.stdout.flush()
@@ -162,7 +162,8 @@ def _outcome(command: click.Command, arguments: Sequence[str] | None) -> int:
 
 
 def _group_outcome(group: BaseExceptionGroup[BaseException]) -> int:
-    """Several tasks failed together: a person wants the cause, unless it is a fault of ours."""
+    """The exit code when several tasks failed together: a person wants the cause, unless it is a
+    bug."""
     leaves = list(_leaves(group))
     if any(isinstance(leaf, KeyboardInterrupt) for leaf in leaves):
         return EXIT_INTERRUPTED
@@ -175,7 +176,7 @@ def _group_outcome(group: BaseExceptionGroup[BaseException]) -> int:
 
 
 def _reason(error: BaseException) -> str:
-    if isinstance(error, UnicodeEncodeError):  # as Python reads arguments of other encodings
+    if isinstance(error, UnicodeEncodeError):  # Python decodes arguments of other encodings so
         return f"{error.object!a} is not UTF-8"
     return str(error)
 
@@ -187,7 +188,8 @@ def _leaves(error: BaseException) -> list[BaseException]:
 
 
 def _reader_left() -> int:
-    """`medusa subscribe ... | head`: whoever reads has enough. Python must not flush again."""
+    """Exit when the reader of a pipe has left, as in `medusa subscribe ... | head`. Python must not
+    flush again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 

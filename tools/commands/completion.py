@@ -17,16 +17,16 @@ SHELLS: Final = ("bash", "zsh", "fish")
 
 
 ANSWER_S: Final = 1.0
-"""How long the shell waits for names of the peer, seconds: a person has pressed a key."""
+"""Seconds that the shell waits for names of the peer: a person has pressed a key."""
 
 WHOLE_NAMES: Final = "COMP_WORDBREAKS=${COMP_WORDBREAKS//:}"
-"""For bash, which takes medusa://mit.edu/conns for three words otherwise."""
+"""For bash, which otherwise splits medusa://mit.edu/conns into three words."""
 
 Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 def script(shell: str) -> str:
-    """The script with which the shell completes all commands."""
+    """The shell script that completes all commands."""
     kind = get_completion_class(shell)
     assert kind is not None, f"click knows no {shell}"
     sources = [kind(click.Group(name), {}, name, variable(name)).source() for name in COMMANDS]
@@ -34,8 +34,8 @@ def script(shell: str) -> str:
 
 
 def names_of(kind: str = "") -> Complete:
-    """Completes an argument by the names of objects of that kind, or of any. There are none where
-    the peer of the home does not answer at once."""
+    """Complete an argument by the names of objects of that kind, or of any. There are none if the
+    peer of the home does not answer at once."""
 
     def find(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
         names = _listed(context.params.get("home"))
@@ -46,7 +46,7 @@ def names_of(kind: str = "") -> Complete:
 
 
 def _listed(home: str | None) -> Mapping[str, tuple[str, ...]]:
-    import trio  # late: only where the shell asks
+    import trio  # late: only when the shell asks
 
     from overlay.errors import MedusaError
     from tools.client.async_client import open_medusa
@@ -63,12 +63,12 @@ def _listed(home: str | None) -> Mapping[str, tuple[str, ...]]:
 
 
 def complete(command: click.Command, name: str) -> None:
-    """Where the shell asks for completions instead of a run: write them, and exit."""
+    """If the shell asks for completions instead of a run, write them and exit."""
     asked = os.environ.get(variable(name))
     if asked:
         sys.exit(shell_complete(command, {}, name, variable(name), asked))
 
 
 def variable(name: str) -> str:
-    """The variable of the environment by which click's script asks the command for completions."""
+    """The environment variable by which click's script asks the command for completions."""
     return f"_{name}_COMPLETE".replace("-", "_").upper()

@@ -1,1 +1,1 @@
-"""`medusa`: what a participant's clients do, at a prompt."""
+"""`medusa`: the commands of a participant's clients."""

@@ -30,11 +30,12 @@ _ATTRIBUTES: Final[dict[str, tuple[str, Callable[[str], object]]]] = {
     "idle": ("idle", _idle),
     "max_ahead": ("max_ahead_us", max_ahead),
 }
-"""The attribute of a definition, and what reads its text, by the attribute's name in XML."""
+"""By the attribute's name in XML: the attribute of the definition, and the parser of its text."""
 
 
 def read(given: Mapping[str, str]) -> Alteration:
-    """
+    """Parse the changes.
+
     Args:
         given: texts by name, as they stand in XML.
 

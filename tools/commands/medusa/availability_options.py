@@ -1,4 +1,4 @@
-"""The options by which a person asks for a query's availability: a standby, its mode, its bound."""
+"""The options for a query's availability: a standby, its mode, its bound."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _OPTIONS: Final = (
 
 
 def availability_options(function: Function) -> Function:
-    """Adds --ha and its kin; `requested` takes what they give."""
+    """Add --ha and its related options; `requested` takes their values."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
@@ -56,7 +56,7 @@ def requested(
     checkpoint: float | None,
     secondary: str | None,
 ) -> AvailabilityRequest | None:
-    """The availability that the options ask for; None: they ask for none."""
+    """The availability that the options request; None: they request none."""
     request = AvailabilityRequest(
         None if ha is None else parse_mode(ha),
         None if recovery is None else Recovery(recovery),

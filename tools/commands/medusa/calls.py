@@ -1,4 +1,4 @@
-"""What the commands of one call do: they ask the peer, and give the answer."""
+"""The commands that make one call to the peer, and print the answer."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from tools.monitor.availability_words import in_words
 T = TypeVar("T")
 
 LOOK_S: Final = 0.5
-"""How often it is looked whether Spark has started, which takes many seconds."""
+"""Seconds between checks whether Spark has started, which takes many seconds."""
 
 
 def ask_and_warn(home: str | None, question: Callable[[AsyncMedusaClient], Awaitable[T]]) -> T:
-    """Ask the peer in `home` one thing, and say on standard error what its people must mend: while
-    the others refuse the peer, a list looks as if there were nobody else."""
+    """Ask the peer in `home` one question, and write the peer's faults to standard error: while the
+    others refuse the peer, a list looks as if there were no other peers."""
 
     async def both(client: AsyncMedusaClient) -> T:
         answer = await question(client)
@@ -46,7 +46,7 @@ def ask_and_warn(home: str | None, question: Callable[[AsyncMedusaClient], Await
 def create(
     home: str | None, file: str, availability: AvailabilityRequest | None = None
 ) -> tuple[str, ...]:
-    """Define everything in an XML document; gives the names.
+    """Define everything in an XML document; returns the names.
 
     Args:
         availability: overrides the attributes of its queries; its secondary is the beginning of the
@@ -71,8 +71,8 @@ def create(
 
 
 def set_query_status(home: str | None, name: str, status: QueryStatus) -> str:
-    """Why a query that is to run computes nothing yet, and the mend, or nothing; known once what
-    computes it has started, or cannot."""
+    """Why a started query computes nothing yet, and the mend; or "". Waits until its engine has
+    started or failed."""
 
     async def change(client: AsyncMedusaClient) -> str:
         trouble = await client.set_query_status(name, status)
@@ -82,7 +82,7 @@ def set_query_status(home: str | None, name: str, status: QueryStatus) -> str:
 
 
 async def _outcome(client: AsyncMedusaClient, query: str) -> str:
-    """Why a query that was started does not go on, or nothing, once Spark has started or failed."""
+    """Why a started query does not run, or "", once Spark has started or failed."""
     waits = False
     while True:
         tasks = (await client.lookup_object(query)).tasks
@@ -95,8 +95,8 @@ async def _outcome(client: AsyncMedusaClient, query: str) -> str:
 
 
 def lookup(home: str | None, name: str) -> tuple[dict[str, object], tuple[TaskStatus, ...]]:
-    """The entries under a name, by kind, and the tasks of a query of ours. Of a kind that is not
-    for us, what can be said of it."""
+    """The entries under a name, by kind, and the tasks of a query of ours. For an entry that we may
+    not read, a sentence about it."""
     found = ask(home, lambda client: client.lookup_object(name))
     private = dict.fromkeys(found.private, hidden(found.name))
     entries = {kind: entry_of(found, kind, object) for kind in found.entries}
@@ -104,7 +104,7 @@ def lookup(home: str | None, name: str) -> tuple[dict[str, object], tuple[TaskSt
 
 
 def how_it_goes(tasks: Sequence[TaskStatus]) -> list[str]:
-    """Sentences about the tasks of a query now."""
+    """Sentences about the present state of a query's tasks."""
     return [
         f"{task.name} is {task.state}{f': {task.reason}' if task.reason else ''}" for task in tasks
     ]
@@ -119,7 +119,7 @@ def told_of(kind: str, entry: object) -> list[str]:
             return []
         query = msgspec.convert(entry, QueryEntry).query
         weakest = weakest_box(query)
-    except (msgspec.ValidationError, ValueError):  # what was published is not ours to believe
+    except (msgspec.ValidationError, ValueError):  # what others publish may be malformed
         return []
     return [
         f"availability: {in_words(query.availability)}",
@@ -133,7 +133,8 @@ def list_objects(home: str | None) -> Objects:
 
 
 def move_task(home: str | None, stream: str, to: str) -> MoveRecord:
-    """Let a peer of ours whose id begins with `to`, or the peer asked ("home"), compute a stream.
+    """Move the task that makes a stream to a peer of ours whose id begins with `to`, or to the
+    asked peer ("home").
 
     Raises:
         NotFoundError: no such peer. InvalidInputError: several.
@@ -148,7 +149,7 @@ def move_task(home: str | None, stream: str, to: str) -> MoveRecord:
 
 
 async def _sibling(client: AsyncMedusaClient, beginning: str) -> str:
-    """The one peer of our own whose id begins so.
+    """The one peer of our own whose id begins with that text.
 
     Raises:
         NotFoundError: no such peer. InvalidInputError: several.

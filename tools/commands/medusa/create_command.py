@@ -1,4 +1,4 @@
-"""`medusa schema|stream|query create`: define what an XML document says."""
+"""`medusa schema|stream|query create`: defines the objects of an XML document."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def create(
 
 
 def create_command(what: str) -> click.Command:
-    """`create FILE.xml`, as it is told of schemas or of streams."""
+    """The command `create FILE.xml`, with a help text about schemas or about streams."""
 
     @click.command("create", help=f"Define the {what} in FILE.xml (- for standard input).")
     @click.argument("file", metavar="FILE.xml")

@@ -1,8 +1,8 @@
-"""How far a file has been posted: its first rows, by number and content.
+"""The posted part of a file: its first rows, by number and content.
 
-Each post of a file says where in the file it ends, and the stream's home keeps that with the tuples
-(`engine.streams.messages.Post`). So the same command, run again, goes on after what is stored,
-whatever ended it; and it notices when what is stored is not what the file begins with now.
+Each post of a file says where in the file it ends, and the stream's leader stores that with the
+tuples (`engine.streams.messages.Post`). So the same command, run again after any end, goes on after
+the stored rows; and it notices if the file no longer begins with them.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ from overlay.encoding import decode
 from overlay.errors import InvalidInputError
 
 _DIGEST_BYTES: Final = 16
-"""Bytes of the digest of a file's rows: two that differ by chance or mistake differ in it."""
+"""Bytes of the digest of a file's rows: no two files differ by chance or mistake and have the
+same."""
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True):
-    """
+    """A position in a file.
+
     Attributes:
-        rows: the first so many. digest: of their content.
+        rows: number of rows before it. digest: of their content.
     """
 
     rows: int = 0
@@ -37,12 +39,12 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def offset(self) -> bytes:
-        """The position as the stream's home stores it."""
+        """The position as the stream's leader stores it."""
         return msgspec.msgpack.encode(self)
 
 
 def producer_of(path: Path) -> str:
-    """The producer of a file: a name of the file on this machine, the same for all its users."""
+    """The producer of a file: named after the file and this machine, the same for all users."""
     place = f"{socket.gethostname()}\0{path.resolve()}"
     return f"file-{hashlib.sha256(os.fsencode(place)).hexdigest()[:32]}"
 
@@ -50,17 +52,17 @@ def producer_of(path: Path) -> str:
 def decode_position(offset: bytes) -> Position:
     """
     Raises:
-        DecodeError: it is none.
+        DecodeError: it is no position.
     """
     return decode(offset, Position, limit=MAX_OFFSET_BYTES, what="position in a file")
 
 
 class Trail:
-    """The rows of a file that were passed so far. Their digest does not depend on how they were cut
-    into tables: each column has one of its own for what is null, for lengths and for values.
+    """The rows of a file passed so far. Their digest does not depend on the cuts into tables: each
+    column has separate digests for nulls, lengths and values.
 
     Attributes:
-        rows: so many. differs: they are not those that were stored.
+        rows: their number. differs: whether they differ from the stored ones.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -76,7 +78,7 @@ class Trail:
         return Position(self.rows, whole.digest()[:_DIGEST_BYTES])
 
     def step(self, table: pa.Table) -> bytes:
-        """Pass these rows too; gives the offset after them."""
+        """Pass these rows too; returns the offset after them."""
         self.rows += table.num_rows
         for digests, column in zip(self._columns, table.columns, strict=True):
             for chunk in column.chunks:
@@ -84,10 +86,10 @@ class Trail:
         return self.position.offset
 
     def rest(self, tables: Iterator[pa.Table], since: Position) -> Iterator[pa.Table]:
-        """The part of a file's tables after a position, with the trail gone up to it.
+        """The part of a file's tables after a position; the trail passes the rows before it.
 
         Raises:
-            InvalidInputError: the file does not begin with the rows up to it.
+            InvalidInputError: the file does not begin with the rows up to the position.
         """
         for table in tables:
             passed = max(0, min(table.num_rows, since.rows - self.rows))

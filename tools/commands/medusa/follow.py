@@ -1,9 +1,9 @@
-"""A file that grows is followed: over rotation by renaming or copying, truncation, and restarts.
+"""Follows a growing file: over rotation by renaming or copying, truncation, and restarts.
 
-What tells a file is its content: the position that the stream has
-(`tools.commands.medusa.file_position`) is that of the file which begins with those rows, whatever
-it is called by now. So a file that was rotated away meanwhile is found beside its old place, and
-read to its end first.
+A file is recognised by its content: the position that the stream has
+(`tools.commands.medusa.file_position`) belongs to the file that begins with those rows, under
+whatever name. So a file that was rotated away is found beside its old place, and read to its end
+first.
 """
 
 from __future__ import annotations
@@ -25,21 +25,22 @@ from tools.rows.formats import Reading
 from tools.rows.row_process import Asked, Rows, open_rows, open_to_read, read_apart, reading_of
 
 LOOK_S: Final = 0.2
-"""How often it is looked whether the file is another one, seconds."""
+"""Seconds between checks whether the file was replaced."""
 
 TAIL_BYTES: Final = 256
-"""Before what was read, that must not change while the file grows: else it was written anew."""
+"""Bytes before the read position that must not change while the file grows; otherwise it was
+rewritten."""
 
 Post = Callable[[Rows, Position], Awaitable[Position]]
-"""Posts what of a file comes after a position; gives the position at its end."""
+"""Posts a file's rows after a position; returns the position at its end."""
 
 
 @dataclass
 class Growing:
-    """A file that is followed, being read.
+    """A followed file that is being read.
 
     Attributes:
-        torn: it was truncated; its last line may be half of one.
+        torn: it was truncated; its last line may be incomplete.
     """
 
     path: Path
@@ -50,7 +51,8 @@ class Growing:
     _seen: tuple[int, bytes] = (0, b"")
 
     async def until_replaced(self) -> None:
-        """Have it read to its end once another file has its place, or it was truncated."""
+        """Return when another file has its place, or it was truncated; its reader then reads it to
+        its end."""
         while True:
             await trio.sleep(LOOK_S)
             if self._truncated():
@@ -62,28 +64,29 @@ class Growing:
         self.close()
 
     def close(self) -> None:
-        """Read no more of the file than there is."""
+        """Let the reader stop at the present end of the file."""
         if self._end >= 0:
             os.close(self._end)
             self._end = -1
 
     def _replaced(self) -> bool:
-        """Whether somebody writes to another file of that name. While that one is empty, the writer
-        may still write to the old one."""
+        """Whether a writer has begun a new file of that name. While the new one is empty, the
+        writer may still write to the old one."""
         try:
             there = self.path.stat()
         except OSError:
-            return False  # the next one is to come
+            return False  # the new file is yet to come
         here = os.fstat(self.file.fileno())
         return (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino) and there.st_size > 0
 
     def _truncated(self) -> bool:
-        """Whether what was read is there no more."""
+        """Whether the rows read are no longer in the file."""
         descriptor = self.file.fileno()
         read, tail = self._seen
         if os.pread(descriptor, len(tail), read - len(tail)) != tail:
             return True
-        at = os.lseek(descriptor, 0, os.SEEK_CUR)  # the reader's: it has the same offset
+        # the reader's position: it has the same descriptor offset
+        at = os.lseek(descriptor, 0, os.SEEK_CUR)
         if os.fstat(descriptor).st_size < at:
             return True
         length = min(at, TAIL_BYTES)
@@ -114,16 +117,16 @@ def open_growing(path: Path, reading: Reading) -> Iterator[Growing]:
 
 
 async def follow(path: Path, reading: Reading, producer: str, since: Position, post: Post) -> None:
-    """Post what a file has after a position, and all that comes; ends with an error only.
+    """Post a file's rows after a position, and all later rows; ends only with an error.
 
     Args:
-        producer: as whom.
+        producer: the name of the producer.
 
     Raises:
         InvalidInputError: a row does not fit; or no file beside it begins with the rows up to that
             position.
     """
-    reading = reading_of(path, reading)  # what it is rotated to has another name
+    reading = reading_of(path, reading)  # a rotated file has another name
     start = Position()
     for older, position in await trio.to_thread.run_sync(_behind, path, reading, producer, since):
         if older == path:
@@ -150,7 +153,7 @@ async def follow(path: Path, reading: Reading, producer: str, since: Position, p
 def _behind(
     path: Path, reading: Reading, producer: str, since: Position
 ) -> list[tuple[Path, Position]]:
-    """The files that are to be posted before what comes, each with the position from which on.
+    """The older files to post first, each with the position from which on.
 
     Raises:
         InvalidInputError: none begins with the rows up to the position.
@@ -181,7 +184,7 @@ def _rotated(path: Path) -> list[Path]:
     name, stem, suffix = (re.escape(each) for each in (path.name, path.stem, path.suffix))
     like = re.compile(rf"{name}[.-].+|{stem}\..+{suffix}(\.(gz|zst|zstd))?")
     found = [each for each in path.parent.iterdir() if like.fullmatch(each.name)]
-    # One that is being compressed is there twice for a while.
+    # a file that is being compressed exists twice for a while
     whole = [each for each in found if each.with_suffix("") not in found and each.is_file()]
     return sorted(whole, key=lambda each: each.stat().st_mtime, reverse=True)
 

@@ -26,18 +26,19 @@ Entry = TypeVar("Entry")
 Line = TypeVar("Line")
 
 LOOKUPS_AT_ONCE: Final = 8
-"""Each is some questions to the DHT: enough to hide their round trips, no burst."""
+"""Lookups at a time. Each is some requests to the DHT: enough to hide their round trips, no
+burst."""
 
 OWN_ROLES: Final = ("source", "derived")
-"""The roles of a stream where it is made; elsewhere it is a mirror."""
+"""The roles of a stream at the peer that makes it; elsewhere it is a copy."""
 
 
 class StreamLine(msgspec.Struct, frozen=True):
     """One stream.
 
     Attributes:
-        entry: as published; None where that could not be had, `note` says why.
-        status: of the peer that keeps it, where it told.
+        entry: as published; None if it could not be had: `note` has the reason.
+        status: of the peer that keeps it, if it answered.
     """
 
     name: str
@@ -48,7 +49,7 @@ class StreamLine(msgspec.Struct, frozen=True):
 
     @property
     def made_by(self) -> str:
-        """`source`, the query that produces it, or what it is a view of."""
+        """`source`, the query that produces it, or the stream of which it is a view."""
         if self.entry is None:
             return ""
         stream = self.entry.stream
@@ -59,9 +60,9 @@ class QueryLine(msgspec.Struct, frozen=True):
     """One query.
 
     Attributes:
-        entry: as published; None where that could not be had, `note` says why.
-        tasks: those that their peers told of.
-        failing: why it does not go on; "": it does, or nobody told.
+        entry: as published; None if it could not be had: `note` has the reason.
+        tasks: those that peers answered about.
+        failing: why it does not run; "": it runs, or no peer answered.
     """
 
     name: str
@@ -80,8 +81,8 @@ class QueryLine(msgspec.Struct, frozen=True):
 
 
 def streams(home: str | None) -> list[StreamLine]:
-    """The streams of the participants that answer, by name, without those of late tuples and of
-    revisions beside them."""
+    """The streams of the participants that answer, by name, without streams of late tuples and of
+    revisions."""
 
     async def look(client: AsyncMedusaClient) -> list[StreamLine]:
         listed = (await client.list_objects()).names.get("stream", ())
@@ -95,7 +96,8 @@ def streams(home: str | None) -> list[StreamLine]:
 def stream(home: str | None, name: str) -> StreamLine:
     """
     Raises:
-        NotFoundError: there is no such stream. InvalidInputError: it is something else.
+        NotFoundError: there is no such stream. InvalidInputError: the name is another kind of
+            object's.
     """
 
     def line(found: ObjectDescription, seen: Snapshot) -> StreamLine:
@@ -120,7 +122,8 @@ def queries(home: str | None) -> list[QueryLine]:
 def query(home: str | None, name: str) -> QueryLine:
     """
     Raises:
-        NotFoundError: there is no such query. InvalidInputError: it is something else.
+        NotFoundError: there is no such query. InvalidInputError: the name is another kind of
+            object's.
     """
 
     def line(found: ObjectDescription, seen: Snapshot) -> QueryLine:
@@ -135,7 +138,7 @@ def snapshot(home: str | None) -> Snapshot:
 
 
 def failing(tasks: Iterable[TaskStatus]) -> list[TaskStatus]:
-    """The tasks that do not go on; each says why."""
+    """The tasks that do not run; each has its reason."""
     return [task for task in tasks if task.reason]
 
 
@@ -221,7 +224,7 @@ def _query(
 
 
 def _kept(peers: Iterable[PeerStatus]) -> dict[str, StreamStatus]:
-    """Streams by name, as the peer that makes them tells of them."""
+    """Streams by name, from the peers that make them."""
     return {
         stream.name: stream
         for peer in peers
@@ -231,7 +234,7 @@ def _kept(peers: Iterable[PeerStatus]) -> dict[str, StreamStatus]:
 
 
 def _run(peers: Iterable[PeerStatus]) -> dict[str, list[TaskStatus]]:
-    """Tasks by query, as the peer that keeps the query tells of them."""
+    """Tasks by query, from the peers that keep the queries."""
     found: dict[str, list[TaskStatus]] = {}
     for peer in peers:
         for task in peer.tasks:

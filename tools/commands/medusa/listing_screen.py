@@ -1,4 +1,4 @@
-"""Streams, queries and peers as a person reads them at a prompt."""
+"""Streams, queries and peers as text for people."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ def stream_details(line: StreamLine) -> Table:
 
 
 def readers_in_words(stream: StreamDefinition) -> str:
-    """Its readers by its own definition, and by those of all streams that it is made from."""
+    """The readers of a stream by its own definition, and by those of all streams that it is made
+    from."""
     policies = stream.policies
     if any(CONTRACT in policy.readers for policy in policies):
         if not stream.label:
@@ -155,7 +156,7 @@ def peers_table(snapshot: Snapshot) -> Table:
 
 
 def status_details(snapshot: Snapshot) -> Table:
-    """How our peer does, and how many of the federation it sees."""
+    """The state of our peer, and the numbers of peers that it sees in the federation."""
     snapshot = plain(snapshot)
     own = next(peer for peer in snapshot.peers if peer.peer == snapshot.by)
     up = sum(peer.state == "running" for peer in snapshot.peers)
@@ -199,7 +200,7 @@ def _of_source(entry: StreamEntry, owner: str) -> list[tuple[str, str | Text]]:
 
 
 def _waiting(status: StreamStatus, stream: StreamDefinition) -> list[tuple[str, str | Text]]:
-    """The rows that are stored and do not come out yet, and what lets them out."""
+    """The rows that are stored but not yet visible, and the condition for which they wait."""
     if not status.waiting:
         return []
     later = (
@@ -244,5 +245,5 @@ def _load(peer: PeerStatus) -> str:
 
 
 def _first(items: Iterable[T]) -> Iterator[tuple[bool, T]]:
-    """The items, and whether each is the first: the one that has the header beside it."""
+    """The items, each with whether it is the first, which has the header beside it."""
     return ((not index, item) for index, item in enumerate(items))

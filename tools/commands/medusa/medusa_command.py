@@ -134,7 +134,7 @@ def lookup(name: str, home: str | None, as_json: bool) -> None:
     found, tasks = calls.lookup(home, name)
     lines = calls.how_it_goes(tasks)
     for kind, entry in found.items():
-        if isinstance(entry, str):  # it is not for us
+        if isinstance(entry, str):  # we may not read it
             lines += [f"{kind} {name}", entry]
             continue
         lines += [f"{kind} {name}", *calls.told_of(kind, entry), json.dumps(entry, indent=2)]

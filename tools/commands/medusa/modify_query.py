@@ -1,4 +1,4 @@
-"""`medusa query modify`: reads a modification from options or a document, and tells the answer."""
+"""`medusa query modify`: reads a modification from options or a document, and prints the answer."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def in_words(modified: Modified) -> str:
 
 
 def from_document(file: str, at: str | None) -> Modification:
-    """The modification that a document asks for.
+    """The modification in a document.
 
     Args:
         file: XML, - for standard input.
-        at: instead of what it says.
+        at: overrides the document's.
 
     Raises:
         InvalidInputError: names file, line and reason.
@@ -42,13 +42,13 @@ def from_document(file: str, at: str | None) -> Modification:
 
 
 def from_prompt(box: str, settings: Sequence[str], at: str | None) -> Modification:
-    """The modification that options ask for.
+    """The modification in the command's options.
 
     Args:
         settings: name=value.
 
     Raises:
-        InvalidInputError: one is not.
+        InvalidInputError: a setting is malformed.
     """
     parameters = []
     for setting in settings:

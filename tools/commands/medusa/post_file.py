@@ -1,4 +1,5 @@
-"""`medusa post`: posts the rows of a file to a stream, from where the file's producer is."""
+"""`medusa post`: posts the rows of a file to a stream, from the position of the file's producer
+on."""
 
 from __future__ import annotations
 
@@ -65,12 +66,12 @@ class Options:
 
 @dataclass(frozen=True)
 class Done:
-    """The rows that the stream took.
+    """The outcome: the rows that the stream took.
 
     Attributes:
         before: rows of the file that it had already.
         boundary: its boundary afterwards, microseconds.
-        missed: the rows of the file, from 1, that revise nothing that is there.
+        missed: the rows of the file, from 1, that revise no kept tuple.
         dropped: columns of the file that the schema does not have.
     """
 
@@ -86,7 +87,7 @@ def post_file(home: str | None, stream: str, file: str, options: Options) -> Don
     """Post the file; returns when all of it is stored.
 
     Raises:
-        InvalidInputError: naming the row and the field that do not fit, and what is stored.
+        InvalidInputError: a row does not fit; names the row, the field, and the stored part.
         MedusaError: posting has failed for good.
     """
     producer = options.producer
@@ -103,8 +104,8 @@ def post_file(home: str | None, stream: str, file: str, options: Options) -> Don
 
 
 async def post_rows(client: AsyncMedusaClient, stream: str, file: str, options: Options) -> Done:
-    """Post the file through a client that is open, from where its producer is; with `follow` it
-    ends with an error only."""
+    """Post the file through an open client, from its producer's position on; with `follow` it ends
+    only with an error."""
     poster = await client.poster(stream)
     schema = poster.schema
     if options.revisions:
@@ -127,7 +128,7 @@ async def post_rows(client: AsyncMedusaClient, stream: str, file: str, options: 
                     await poster.post(None, end=True, offset_after=lambda _: reached.offset)
             await poster.flush()
         except MedusaError as error:
-            with suppress(MedusaError):  # the home may be who refuses a row
+            with suppress(MedusaError):  # the refusal of a row may come from the leader itself
                 await poster.flush()
             if posting.trail.differs:
                 raise
@@ -140,7 +141,7 @@ async def post_rows(client: AsyncMedusaClient, stream: str, file: str, options: 
 
 
 def _all_late(stream: str, done: Done, *, ended_before: bool) -> str:
-    """Advice where not one row of a file has come into the stream."""
+    """Advice if no row of a file came into the stream."""
     told = f"{stream}: not one of {done.rows:,} rows is in time; they are in {stream}/late"
     if ended_before:
         return (
@@ -156,10 +157,10 @@ def _all_late(stream: str, done: Done, *, ended_before: bool) -> str:
 
 @dataclass
 class Posting:
-    """A file on its way into a stream.
+    """The posting of a file to a stream.
 
     Attributes:
-        since: what of it is stored before. posted: rows that were handed over.
+        since: the part that was stored before. posted: rows that were queued.
         trail: of the file that is read now. missed, dropped: see `Done`.
     """
 
@@ -187,12 +188,12 @@ class Posting:
         )
 
     async def post(self, rows: Rows, since: Position) -> Position:
-        """Hand over what follows a position; gives the one at the end."""
+        """Post the rows after a position; returns the position at the end."""
         trail = self.trail = Trail(self.reading.schema.payload)
         self.progress.opened(rows, since.rows)
         tables = _named(rows.asked.name, trail.rest(rows.batches(), since))
         started = trio.current_time()
-        # Read in a thread: the next rows are parsed while these are on their way.
+        # read in a thread: the next rows are parsed while these are under way
         async for piece in _in_thread(cut(tables, self.poster.schema, self.options.speed)):
             await trio.sleep_until(started + piece.due)
             first = trail.rows + 1
@@ -207,7 +208,7 @@ class Posting:
         return trail.position
 
     def _tell_dropped(self, rows: Rows) -> None:
-        """Each name once."""
+        """Tell of each dropped column once."""
         new = [name for name in rows.dropped if name not in self.dropped]
         if new:
             self.dropped += tuple(new)
@@ -216,7 +217,7 @@ class Posting:
 
 
 async def _in_thread(pieces: Iterator[Piece]) -> AsyncIterator[Piece]:
-    """Each is waited for in a thread, which is left alone where nobody waits any more."""
+    """Wait for each piece in a thread, which is abandoned when nobody waits any more."""
     take = partial(next, pieces, None)
     while (piece := await trio.to_thread.run_sync(take, abandon_on_cancel=True)) is not None:
         yield piece
@@ -225,7 +226,7 @@ async def _in_thread(pieces: Iterator[Piece]) -> AsyncIterator[Piece]:
 def _reading(schema: Schema, options: Options) -> Reading:
     """
     Raises:
-        InvalidInputError: the schema has no field that is named in it.
+        InvalidInputError: the schema has no field that the options name.
     """
     for column, name in options.names.items():
         if schema.field(name) is None:
@@ -241,7 +242,7 @@ def _check(file: str, reading: Reading) -> None:
     """Read all of the file, and post nothing.
 
     Raises:
-        InvalidInputError: what cannot be posted of it; or it can be read once only.
+        InvalidInputError: a row cannot be posted; or the file can be read only once.
     """
     if not Path(file).is_file():
         raise InvalidInputError("--all-or-nothing reads a file twice: give the name of one")
@@ -270,7 +271,7 @@ def _since(offset: bytes | None, poster: Poster, options: Options) -> Position:
 
 
 def _stored(poster: Poster, since: Position, file: str, options: Options) -> str:
-    """For who reads an error: what of the file the stream has, and how to go on."""
+    """A sentence for the reader of an error: the stored part of the file, and how to go on."""
     rows = since.rows if poster.stored is None else decode_position(poster.stored).rows
     stored = f"the first {rows:,} rows are stored" if rows else "no row is stored"
     if not rows or (file == STANDARD_INPUT and options.producer is None):
@@ -280,7 +281,7 @@ def _stored(poster: Poster, since: Position, file: str, options: Options) -> str
 
 
 def _of_file(error: MedusaError, posting: Posting) -> str:
-    """The error; where the home refused a row, it counted from the first of a post."""
+    """The error, with rows counted in the file: the leader counts from the first row of a post."""
     poster = posting.poster
     if not poster.failure_told:
         return str(error)

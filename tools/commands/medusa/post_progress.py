@@ -21,20 +21,21 @@ from tools.commands.medusa.file_position import decode_position
 from tools.rows.row_process import Rows
 
 DRAWN_S: Final = 1.0
-"""Between two drawings, seconds."""
+"""Seconds between two drawings."""
 
 LINES_S: Final = 10.0
-"""Between two lines where there is no terminal, seconds."""
+"""Seconds between two lines if there is no terminal."""
 
 AWAY_S: Final = 2.0
-"""An answer that takes longer is waited for, seconds; others are part of the rate."""
+"""Seconds after which a missing answer is shown as a wait; shorter ones are part of the rate."""
 
 
 class PostProgress:
-    """
+    """The progress of posting a file.
+
     Attributes:
         rows: the file being read, once it is open.
-        seen: rows of it that were handed over, with those that the stream had before.
+        seen: rows of it that were queued, with those that the stream had before.
     """
 
     def __init__(self, poster: Poster) -> None:
@@ -45,7 +46,7 @@ class PostProgress:
         self._began: tuple[float, int] | None = None
 
     def opened(self, rows: Rows, before: int) -> None:
-        """A file is read from here on. before: rows of it that the stream has."""
+        """Begin with a file. before: rows of it that the stream has."""
         self.rows, self.seen = rows, before
         self._began = trio.current_time(), before
 
@@ -62,8 +63,8 @@ class PostProgress:
 
     @property
     def share(self) -> tuple[float, float | None]:
-        """How much of how much is stored: rows, or bytes where it is not known how many there are;
-        None: nobody knows."""
+        """The stored amount and the total: rows, or bytes if the number of rows is not known; None:
+        the total is not known."""
         if self.rows is None:
             return 0.0, None
         if self.rows.rows is not None:
@@ -74,7 +75,7 @@ class PostProgress:
 
     @property
     def text(self) -> str:
-        """`1,234 of 5,678 rows, 90,000 rows/s`, or for whom it waits."""
+        """`1,234 of 5,678 rows, 90,000 rows/s`, or the peer that it waits for."""
         if (waiting := self._poster.waiting_s) >= AWAY_S:
             return f"waiting for {self._home}, {show_duration(waiting)}"
         stored, whole = f"{self.stored:,}", self.share[1]
@@ -96,7 +97,7 @@ class PostProgress:
 
 @asynccontextmanager
 async def open_progress(poster: Poster, *, quiet: bool) -> AsyncIterator[PostProgress]:
-    """Drawn on standard error until the block ends; not at all if `quiet`."""
+    """Draw the progress on standard error until the block ends; not if `quiet`."""
     progress = PostProgress(poster)
     if quiet:
         yield progress

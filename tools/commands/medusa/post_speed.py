@@ -1,4 +1,4 @@
-"""Rows cut into pieces that are posted at the speed of their own time."""
+"""Cuts rows into pieces, to post them at the speed of their own time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.objects.schema import FieldType, Schema
 from overlay.errors import InvalidInputError
 
 SLICE_S: Final = 0.25
-"""Real time that one post covers with --speed N: short enough to look steady."""
+"""Seconds of real time that one post covers with --speed N: short enough to look steady."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class Piece:
 
 
 def cut(batches: Iterator[pa.Table], schema: Schema, speed: float | None) -> Iterator[Piece]:
-    """Batches as pieces to post; the same file and speed always give the same pieces.
+    """Cut batches into pieces to post; the same file and speed always give the same pieces.
 
     Raises:
-        InvalidInputError: a speed is asked for, and the schema has no time field.
+        InvalidInputError: a speed is given, and the schema has no time field.
     """
     if speed is None:
         return (Piece(table) for table in batches)
@@ -52,7 +52,7 @@ def _cut_by_time(
         stime = _stime(table.column(field), kind)
         if first is None:
             first = stime[0].as_py()
-        # A late row goes with those it came with: slices only ever go forward.
+        # a late row stays with the rows around it: slices only go forward
         slices = pc.divide(pc.subtract(stime, first), width_us)
         slices = pc.cumulative_max(pc.max_element_wise(slices, reached))
         starts = [0, *_changes(slices)]
@@ -68,6 +68,6 @@ def _stime(column: pa.ChunkedArray, kind: FieldType) -> pa.Array:
 
 
 def _changes(values: pa.Array) -> list[int]:
-    """The offsets where a value differs from the one before."""
+    """The offsets at which a value differs from the one before."""
     differs = pc.not_equal(values.slice(1), values.slice(0, len(values) - 1))
     return [offset + 1 for offset in pc.indices_nonzero(differs).to_pylist()]

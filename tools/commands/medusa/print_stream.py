@@ -23,8 +23,8 @@ from tools.rows.formats import Format
 from tools.rows.row_output import RowWriter, open_writer
 
 KIND: Final = "change"
-"""The column that says what kind of change a row is part of; with underscores behind it where the
-stream has one of that name."""
+"""The column with the kind of change; with underscores appended if the stream has a column of that
+name."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Options:
     Attributes:
         after, until: boundaries, microseconds.
         also: homes of other peers of ours.
-        corrections: how they are told; None: only stable tuples are written.
+        corrections: their form; None: only stable tuples are written.
         limit: rows; None: all.
     """
 
@@ -52,7 +52,7 @@ def print_stream(home: str | None, stream: str, options: Options) -> None:
     """Write the stream until it ends or passes `until`.
 
     Raises:
-        InvalidInputError: `until` is not later than `after`: there is nothing between them.
+        InvalidInputError: `until` is not later than `after`.
     """
     if options.until <= options.after:
         raise InvalidInputError(f"{stream}: --until must be later than --from")
@@ -73,7 +73,8 @@ def print_stream(home: str | None, stream: str, options: Options) -> None:
 
 
 async def copy(subscription: Subscription, file: IO[bytes], options: Options) -> None:
-    """The epochs of a subscription to a file, flushed one by one; nothing if it is refused."""
+    """Write the epochs of a subscription to a file, flushed one by one; nothing if it is
+    refused."""
     schema = await subscription.schema()
     epoch = await anext(subscription, None)
     with _open_output(file, schema, options) as output:
@@ -88,9 +89,9 @@ async def copy(subscription: Subscription, file: IO[bytes], options: Options) ->
 async def copy_changes(
     subscription: CorrectedSubscription, file: IO[bytes], options: Options
 ) -> None:
-    """The changes to a file, one by one: a row a tuple, which says what kind of change it is part
-    of. UNDO and REC_DONE are rows of their own, whose stime is the boundary after which tentative
-    tuples are gone, and up to which everything is final."""
+    """Write the changes to a file, one by one. Each tuple is a row with the kind of its change.
+    UNDO and REC_DONE are rows of their own, whose stime is the boundary after which tentative
+    tuples are dropped, and up to which all tuples are final."""
     schema = marked_schema(await subscription.schema())
     with _open_output(file, schema, options) as output:
         async for change in subscription:
@@ -103,7 +104,7 @@ async def copy_changes(
 
 
 class _Output:
-    """Rows to a writer, as many as are asked for."""
+    """Passes rows to a writer, up to the limit."""
 
     def __init__(self, writer: RowWriter, limit: int | None) -> None:
         self._writer = writer
@@ -118,13 +119,13 @@ class _Output:
             table = table.slice(0, self._left)
             self._left -= table.num_rows
         if table.num_rows:
-            # In a thread: whoever reads the pipe may be slow, and the link is to be kept alive.
+            # in a thread: the reader of the pipe may be slow, and the link must be kept alive
             await trio.to_thread.run_sync(self._writer.write, table, abandon_on_cancel=True)
 
 
 @contextmanager
 def _open_output(file: IO[bytes], schema: pa.Schema, options: Options) -> Iterator[_Output]:
-    """The output is whole when the block ends, also where Ctrl-C or an error ends it."""
+    """Open the output. It is complete when the block ends, also by Ctrl-C or an error."""
     writer = open_writer(file, Format(options.kind), schema)
     try:
         yield _Output(writer, options.limit)
@@ -133,8 +134,8 @@ def _open_output(file: IO[bytes], schema: pa.Schema, options: Options) -> Iterat
 
 
 def marked_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema with a first column for the kind of change; an UNDO leaves all others but stime
-    empty."""
+    """The schema with a first column for the kind of change; an UNDO has only that column and
+    stime."""
     name = KIND
     while name in schema.names:
         name += "_"
@@ -143,7 +144,7 @@ def marked_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def marked(change: Change, schema: pa.Schema) -> pa.Table:
-    """The tuples of a change, or the one row that stands for it."""
+    """The rows of a change: its tuples, or one row for an UNDO or REC_DONE."""
     first = schema.names[0]
     if change.kind in {Kind.UNDO, Kind.REC_DONE}:
         at = change.after if change.kind is Kind.UNDO else change.upto

@@ -1,4 +1,4 @@
-"""`medusa view` and `medusa query copy`: read the interval asked for, ask the peer, and tell."""
+"""`medusa view` and `medusa query copy`: read the interval, ask the peer, and print the answer."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tools.client.times import parse_time, show_time
 
 
 def shown(last: int | None, last_seconds: float | None, range_: str | None) -> Shows:
-    """The part of a stream that a view shows, by the one of these options that is given.
+    """The part of a stream that a view shows, by the one option that is given.
 
     Raises:
-        InvalidInputError: a time is none.
+        InvalidInputError: a time is malformed.
     """
     if last is not None:
         return Last(last)
@@ -37,7 +37,7 @@ def parse_range(text: str) -> Range:
 
 
 def _microseconds(seconds: float) -> int:
-    if not abs(seconds) < END / 1e6:  # nor not a number
+    if not abs(seconds) < END / 1e6:  # NaN is refused too
         raise InvalidInputError(f"the last {seconds} seconds are not a time")
     return round(seconds * 1e6)
 
@@ -51,7 +51,8 @@ def delete_view(home: str | None, name: str) -> None:
 
 
 def copy_query(home: str | None, query: str, new: str, after: str, until: str) -> tuple[str, ...]:
-    """Gives the names of the copy and of its streams. after, until: as people write times."""
+    """Copy a query; returns the names of the copy and of its streams. after, until: as people write
+    times."""
     begins, ends = parse_time(after), parse_time(until)
     return ask(home, lambda client: client.copy_query(query, new, begins, ends))
 
@@ -71,7 +72,8 @@ def view_in_words(view: View) -> str:
 
 
 def past_in_words(query: Query) -> list[str]:
-    """A sentence about the part of its inputs that a query is computed over; none if over all."""
+    """A sentence about the interval of its inputs over which a query is computed; none if over
+    all."""
     if (query.after, query.until, query.version) == (BEGINNING, END, 0):
         return []
     over = interval_in_words(query.after, query.until)

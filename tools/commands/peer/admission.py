@@ -35,29 +35,30 @@ from tools.home.folder import Home
 from tools.home.root_key import SAY_WHERE, load_root
 
 Agreed = Callable[[], None]
-"""Called once it is sure that something can be done, before it counts; raises where a person does
-not want it."""
+"""Called once an action is known to be possible, before it takes effect; raises if the user
+declines."""
 
 
 def _nobody_asked() -> None:
-    """Agree without asking: the person has agreed beforehand."""
+    """Agree without asking: the user agreed beforehand."""
 
 
 OUR_ROOT: Final = "say where it is with --our-root HOME"
-"""Where an invitation's own --root is the certificate of whom it is for."""
+"""Used when an invitation's own --root is the invited participant's certificate."""
 
 INVITED_S: Final = 7 * 86_400.0
-"""Seconds for which an invitation lasts unless said: a week's holiday of whom it is for."""
+"""Default duration of an invitation, seconds: the invited may have a week of holiday."""
 
 
 @dataclass(frozen=True)
 class Invited:
-    """An invitation that `medusa-peer invite` has signed.
+    """A signed invitation.
 
     Attributes:
         root: the beginning of its root's fingerprint, hex.
-        token: what it joins with; None: more sponsors must sign. signed: who has.
-        who: whose words admit, for people.
+        token: the token to join with; None: more sponsors must sign.
+        signed: the sponsors that have signed.
+        who: the sponsors of the policy, for people.
         member_since: when it was admitted, seconds since the epoch, if it is a member already.
     """
 
@@ -79,20 +80,20 @@ def invite(
     root_home: Home | None = None,
     agreed: Agreed = _nobody_asked,
 ) -> Invited:
-    """Admit a participant, or sign the admission that another sponsor began. Inviting again gives a
-    token again.
+    """Admit a participant, or sign the admission that another sponsor began. A repeated invitation
+    gives a token again.
 
     Args:
         certificate: its root; None: the one that other sponsors have signed.
-        expires_s: seconds for which the invitation lasts: until then it must have met a member.
-        root_home: where our root's key is; None: in `home`.
+        expires_s: seconds until the end of the invitation, before which it must have met a member.
+        root_home: the home with our root's key; None: `home`.
         agreed: see `Agreed`.
 
     Raises:
         InvalidInputError: the certificate is another participant's, or none.
         ConflictError: the name is taken, by another root or a revoked one; or it needs no more
             sponsors.
-        NotAuthorisedError: the admission policy does not ask us.
+        NotAuthorisedError: the admission policy does not name us.
         NotFoundError: there is no root key, or this home is in no federation; or no other sponsor
             has signed an admission.
     """
@@ -121,23 +122,23 @@ def invite(
 
 
 def begun_root(home: Home, name: str) -> str:
-    """The fingerprint of the root that other sponsors would admit under that name.
+    """The fingerprint of the root that other sponsors began to admit under that name.
 
     Raises:
-        NotFoundError: none has begun. InvalidInputError: they mean different roots.
+        NotFoundError: none has begun. InvalidInputError: they signed different roots.
     """
     return short_fingerprint(_begun(load_federation(home), name))
 
 
 def withdraw(home: Home, name: str, root_home: Home | None = None) -> None:
-    """Take back the invitation of a participant that has not entered.
+    """Withdraw the invitation of a participant that has not entered.
 
     Args:
-        root_home: where our root's key is; None: in `home`.
+        root_home: the home with our root's key; None: `home`.
 
     Raises:
         NotFoundError: it is not invited, or there is no root key.
-        ConflictError: it has entered. UntrustedError: it is not ours to withdraw.
+        ConflictError: it has entered. UntrustedError: we may not withdraw it.
     """
     now = time.time()
     root, membership = _root(home, root_home, OUR_ROOT), load_federation(home)
@@ -148,15 +149,16 @@ def withdraw(home: Home, name: str, root_home: Home | None = None) -> None:
 def change_policy(
     home: Home, policy: str, root_home: Home | None = None, agreed: Agreed = _nobody_asked
 ) -> Roll:
-    """Put another admission policy in force, or sign the change that another sponsor began; the
-    roll after that. The policy in force again ends the changes that wait for more sponsors.
+    """Change the admission policy, or sign the change that another sponsor began; returns the list
+    of members after that. Choosing the policy in force again ends the changes that wait for
+    sponsors.
 
     Args:
-        root_home: where our root's key is; None: in `home`. agreed: see `Agreed`.
+        root_home: the home with our root's key; None: `home`. agreed: see `Agreed`.
 
     Raises:
         InvalidInputError: that is no policy. ConflictError: it is in force, or signed, already.
-        NotAuthorisedError: the policy in force does not ask us.
+        NotAuthorisedError: the policy in force does not name us.
         NotFoundError: there is no root key.
     """
     now = time.time()
@@ -167,7 +169,7 @@ def change_policy(
 
 
 def written_policy(home: Home, policy: str) -> str:
-    """An admission policy as the roll has it: without blanks, its sponsors sorted.
+    """An admission policy in its canonical text: without blanks, its sponsors sorted.
 
     Raises:
         InvalidInputError: that is no policy. NotFoundError: this home is in no federation.
@@ -176,7 +178,7 @@ def written_policy(home: Home, policy: str) -> str:
 
 
 def members(home: Home) -> Roll:
-    """The roll of the federation, as far as this home has heard.
+    """The members of the federation, as far as this home knows.
 
     Raises:
         NotFoundError: this home is in no federation.
@@ -204,14 +206,14 @@ def revoke(
     agreed: Agreed = _nobody_asked,
 ) -> str:
     """Revoke a participant, or one of its peers (id in hex). Returns why the participant stays a
-    member all the same, or "": it does not.
+    member all the same, or "" if it does not.
 
     Args:
-        root_home: where our root's key is; None: in `home`. agreed: see `Agreed`.
+        root_home: the home with our root's key; None: `home`. agreed: see `Agreed`.
 
     Raises:
         NotFoundError: no such member, or there is no root key.
-        UntrustedError: it is not ours to revoke.
+        UntrustedError: we may not revoke it.
     """
     now = time.time()
     membership = load_federation(home)
@@ -239,7 +241,7 @@ def member_named(home: Home, name: str) -> str:
 
 
 def _begun(membership: Membership, name: str) -> x509.Certificate:
-    """The root that other sponsors would admit under that name."""
+    """The root that other sponsors began to admit under that name."""
     rows = roll_of(membership, time.time()).members
     for row in rows:
         if row.participant == name and row.standing in {"invited", "member"}:
@@ -275,7 +277,8 @@ def _root(home: Home, root_home: Home | None, mend: str = SAY_WHERE) -> Root:
 def _telling(
     home: Home, membership: Membership, now: float, agreed: Agreed = _nobody_asked
 ) -> Iterator[None]:
-    """Save what the block says, unless it fails or nobody agrees, and tell the running daemon."""
+    """Save the block's statements, unless it fails or the user declines, and tell the running
+    daemon."""
     before = frozenset(membership.statements())
     yield
     agreed()
@@ -286,7 +289,7 @@ def _telling(
 
 
 def _hand_over(home: Home, statements: tuple[bytes, ...]) -> None:
-    """Tell the running daemon; one that does not run reads its file when it starts."""
+    """Give statements to the running daemon; a stopped one reads its file when it starts."""
     if not home.is_locked():
         return
 

@@ -1,7 +1,7 @@
-"""One file that holds a peer's files: a tar archive, compressed by zstd, with checksums of each.
+"""A peer's files in one file: a tar archive, compressed by zstd, with a checksum of each.
 
-The manifest is its last member: it has what was read, while it was read. Nothing of an archive is
-believed before all of it is: who extracts one does it into a folder that is nobody's home yet.
+The last member is the manifest, which lists all files as they were read. No part of an archive is
+trusted before the whole is verified: it is extracted into a folder that is no peer's home yet.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ ROOTS: Final = frozenset(
 _PIECE: Final = 2**20
 
 Progress = Callable[[int], None]
-"""Told of bytes that are done."""
+"""Called with the number of bytes done."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """A file to archive: its name there, where it is, and how much of it counts, bytes."""
+    """A file to archive: its name there, its path, and the number of bytes that count."""
 
     name: str
     path: Path
@@ -73,9 +73,9 @@ class Manifest(Struct, frozen=True):
     """The contents of an archive, as its last member lists them.
 
     Attributes:
-        made_at: seconds since the epoch. home: the folder that it was made of.
-        address: where the peer answered; None: it did not run.
-        votes: the streams with replicas that it had a vote on.
+        made_at: seconds since the epoch. home: the folder that it was made from.
+        address: the peer's address; None: it did not run.
+        votes: the streams with replicas on which it had a vote.
         files: by name: bytes, and SHA-256 in hex.
     """
 
@@ -95,10 +95,10 @@ def write_archive(
     manifest: Callable[[dict[str, tuple[int, str]]], Manifest],
     progress: Progress,
 ) -> Manifest:
-    """Write an archive, mode 0600, which is there when all of it is; gives its manifest.
+    """Write an archive, mode 0600, which appears when it is complete; returns its manifest.
 
     Args:
-        manifest: makes it of the files.
+        manifest: makes it from the files' sizes and checksums.
 
     Raises:
         StorageError: the disk does not take it. InvalidInputError: a file shrank meanwhile.
@@ -127,14 +127,14 @@ def write_archive(
 
 
 def _add(tar: tarfile.TarFile, member: Member, progress: Progress) -> str:
-    """The checksum of what was added."""
+    """Add a file; returns its checksum."""
     with storing(member.path), member.path.open("rb") as opened:
         info = tarfile.TarInfo(member.name)
         info.size = member.size
         info.mtime = int(os.fstat(opened.fileno()).st_mtime)
         reader = _Hashing(opened, progress)
         try:
-            tar.addfile(info, reader)  # type: ignore[arg-type]  # it reads, and nothing else is asked
+            tar.addfile(info, reader)  # type: ignore[arg-type]  # only `read` is used
         except OSError as error:
             if "unexpected end of data" in str(error):
                 raise InvalidInputError(f"{member.path} became shorter: try again") from None
@@ -143,7 +143,7 @@ def _add(tar: tarfile.TarFile, member: Member, progress: Progress) -> str:
 
 
 class _Hashing:
-    """A file whose reader sums up what it reads."""
+    """A file that computes the checksum of the bytes read."""
 
     def __init__(self, file: IO[bytes], progress: Progress) -> None:
         self._file = file
@@ -158,14 +158,14 @@ class _Hashing:
 
 
 def extract(file: Path, into: Path, progress: Progress) -> Manifest:
-    """The files of an archive, in a new folder, each as it was when it was archived.
+    """Extract an archive into a new folder, each file as it was archived.
 
     Args:
-        progress: told of compressed bytes.
+        progress: called with compressed bytes.
 
     Raises:
-        InvalidInputError: it is no archive of ours, is damaged, or holds what no home has; the
-            folder is to be removed.
+        InvalidInputError: it is no archive of ours, is damaged, or has a file that no home has;
+            remove the folder then.
         StorageError: the disk does not take it.
     """
     with storing(into):
@@ -250,7 +250,7 @@ def _check(file: Path, member: tarfile.TarInfo, into: Path, found: dict[str, Any
 
 
 def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, into: Path) -> str:
-    """The checksum of what was written."""
+    """Write a file; returns its checksum."""
     path = into / member.name
     checksum = hashlib.sha256()
     source = tar.extractfile(member)

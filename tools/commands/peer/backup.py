@@ -1,4 +1,4 @@
-"""Writes a peer's home to one file, and makes a home of such a file."""
+"""Writes a peer's home to one file, and restores a home from it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tools.home.folder import Home
 from tools.home.messages import FREEZE, Freeze, Frozen
 
 FREEZE_S: Final = 60.0
-"""Patience with a peer that gives its files second names, seconds: some microseconds each."""
+"""Seconds for a peer to give its files second names: some microseconds each."""
 
 SECRETS: Final = ("root.key", "peer.key", "client.token", "tokens.json")
 """Names that an archive never has."""
@@ -44,10 +44,10 @@ def backup(home: Home, file: Path, keys: Path | None, progress: Progress) -> Man
     """Write the home, as it is at one moment, to a file; the peer may run.
 
     Args:
-        keys: where its keys and tokens go, mode 0600; None: nowhere.
+        keys: the file for its keys and tokens, mode 0600; None: they are not written.
 
     Raises:
-        NotFoundError: no peer lives there. ConflictError: there is such a file.
+        NotFoundError: the home has no peer. ConflictError: there is such a file.
         StorageError: the disk does not take it.
     """
     home.require()
@@ -80,14 +80,15 @@ def backup(home: Home, file: Path, keys: Path | None, progress: Progress) -> Man
 def restore(
     file: Path, home: Home, keys: Path | None, progress: Progress, behind: int | None = None
 ) -> Manifest:
-    """Make a home of a backup; its first start learns what others have beyond it.
+    """Make a home from a backup; at its first start the peer asks others for newer tuples.
 
     Args:
-        keys: the file of its keys. behind: that nobody has read its source streams further
-            than that boundary, microseconds, or than other peers have them.
+        keys: the file of its keys.
+        behind: the operator's promise that nobody has read its source streams beyond that boundary,
+            microseconds, or beyond other peers' copies.
 
     Raises:
-        ConflictError: a peer lives there, or the one that was backed up still runs here.
+        ConflictError: a peer lives there, or the backed-up peer still runs here.
         InvalidInputError: the backup, or the file of keys, is damaged or of another peer.
         NotFoundError: there are no keys.
     """
@@ -114,11 +115,11 @@ def restore(
     return manifest
 
 
-# -- what is backed up ----------------------------------------------------------------------------
+# -- backing up ------------------------------------------------------------------------------------
 
 
 def _members(home: Home) -> Iterator[Member]:
-    """The files of a home beside its data and its ledger."""
+    """The files of a home except its data and its ledger."""
     for name in sorted(ROOTS - {"data", "contracts", LEDGER_FILE}):
         with suppress(FileNotFoundError):
             path = home.folder / name
@@ -204,7 +205,7 @@ def _load_keys(file: Path | None) -> dict[str, bytes]:
     return found
 
 
-# -- what is restored -----------------------------------------------------------------------------
+# -- restoring -------------------------------------------------------------------------------------
 
 
 def _check_gone(manifest: Manifest) -> None:

@@ -104,7 +104,7 @@ def _summed(done: Manifest) -> str:
 
 @contextmanager
 def _bar(label: str, size: int) -> Iterator[Progress]:
-    """On a terminal, how far it is; elsewhere nothing: nothing is said before it is done."""
+    """A progress bar on a terminal; elsewhere nothing."""
     from sys import stderr
 
     if not stderr.isatty():

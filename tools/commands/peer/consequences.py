@@ -34,7 +34,7 @@ class Running:
 
 
 def ask(home: Home) -> Running:
-    """Ask for the tasks that run at this home and at the peers that it knows."""
+    """Ask for the tasks that run at this home and at its known peers."""
     if not home.is_locked():
         return Running(None, None)
 
@@ -48,7 +48,7 @@ def ask(home: Home) -> Running:
 
 
 def of_membership(home: Home, book: Book, name: str, peer_id: str, now: float) -> list[str]:
-    """The things that end when that participant, or one peer of it, is no member any more.
+    """The consequences of the end of that participant's membership, or of one peer's.
 
     Args:
         peer_id: hex; "": all its peers. now: seconds since the epoch.
@@ -77,7 +77,7 @@ def of_membership(home: Home, book: Book, name: str, peer_id: str, now: float) -
 
 
 def of_sponsor(membership: Membership, name: str) -> list[str]:
-    """The effect on the admission policy when that participant is no member any more."""
+    """The consequence for the admission policy of the end of that participant's membership."""
     policy = membership.tally.policy.policy
     left = [each for each in policy.sponsors if each != name and membership.root_of(each)]
     if name not in policy.sponsors or len(left) >= policy.needed:
@@ -89,7 +89,7 @@ def of_sponsor(membership: Membership, name: str) -> list[str]:
 
 
 def of_contract(home: Home, contract: Contract) -> list[str]:
-    """The things that end with a contract."""
+    """The consequences of the end of a contract."""
     market = ask(home).market
     if market is None:
         return ["tasks under it: not known, since this home's peer does not answer"]
@@ -102,7 +102,7 @@ def of_contract(home: Home, contract: Contract) -> list[str]:
 
 
 def of_leaving(home: Home, book: Book, now: float, *, whole: bool) -> list[str]:
-    """The things that end when this peer, or its participant with all its peers, leaves."""
+    """The consequences when this peer, or its participant with all its peers, leaves."""
     running = ask(home)
     partners = {each.counterparty(book.participant) for each in book.in_force(now)}
     said = _line("contracts that end, with", partners) if whole else []

@@ -1,4 +1,4 @@
-"""Contracts at a home: signs them, keeps them in its book, hands them to its peer if that runs."""
+"""Contracts at a home: signs them, keeps them in its book, gives them to its running peer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tools.home.messages import BALANCE
 from tools.home.root_key import SAY_WHERE, load_root
 
 HAND_OVER_S: Final = 15.0
-"""Seconds for the peer to take documents and to try to reach the other party's."""
+"""Seconds for the peer to take documents and to try to reach the other party's peers."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class Office:
         """Our participant's root.
 
         Raises:
-            NotFoundError: neither this home nor the one given holds its key.
-            InvalidInputError: the one given is another participant's.
+            NotFoundError: neither this home nor the given one has its key.
+            InvalidInputError: the given one is another participant's.
         """
         place = self.home if root_home is None else Home.locate(root_home)
         return load_root(place, of=self.identity, mend=SAY_WHERE)
@@ -66,9 +66,9 @@ class Outcome:
     """The result of a command about a contract.
 
     Attributes:
-        contract: as it stands now. state: the same in a word.
-        signed: whether we signed something now, which the other party has to hear of.
-        delivered: what the running peer answered; None: none runs, or `trouble` says why.
+        contract: its present state. state: the state in a word.
+        signed: whether we signed a document now, which the other party must get.
+        delivered: the running peer's answer; None: none runs, or `trouble` has the reason.
     """
 
     contract: Contract
@@ -82,7 +82,7 @@ def open_office(home: str | None) -> Office:
     """The office of a home.
 
     Raises:
-        NotFoundError: no peer lives there, or it is in no federation.
+        NotFoundError: the home has no peer, or is in no federation.
         MedusaError: its files are damaged.
     """
     place = Home.locate(home)
@@ -133,7 +133,7 @@ def accept_proposal(office: Office, root: Root, contract: Contract) -> Outcome:
     """Countersign a proposal made to us.
 
     Raises:
-        InvalidInputError: it is ours, or no proposal any more.
+        InvalidInputError: it is our own, or no longer a proposal.
     """
     state = office.book.state(contract, office.now)
     if state is not State.THEIR_PROPOSAL:
@@ -146,7 +146,7 @@ def accept_proposal(office: Office, root: Root, contract: Contract) -> Outcome:
 
 
 def take_in(office: Office, file: str) -> list[Outcome]:
-    """Keep the documents of a file; the contracts they are about.
+    """Keep the documents of a file; returns their contracts.
 
     Raises:
         MedusaError: there are none, or one is refused.
@@ -182,7 +182,7 @@ def balances(office: Office, contract: str) -> Balances:
         try:
             return call_daemon(office.home, BALANCE, BalanceQuery(contract), Balances, HAND_OVER_S)
         except (UnavailableError, NotFoundError):
-            pass  # it is starting, stopping or trades nothing: its file may be read at any time
+            pass  # it is starting, stopping or trades nothing: its file can be read at any time
     own = office.identity.peer_id
     try:
         found = read_balances(
@@ -199,7 +199,7 @@ def save_papers(path: Path, contract: Contract) -> None:
 
 
 def _keep(office: Office, documents: Iterable[bytes], *, signed: bool = True) -> list[Outcome]:
-    """Put documents into the book, then tell the peer, which delivers them."""
+    """Put documents into the book, then give them to the peer, which delivers them."""
     taken = tuple(documents)
     opened = [open_document(data) for data in taken]
     for data, document in zip(taken, opened, strict=True):

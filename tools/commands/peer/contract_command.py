@@ -279,12 +279,12 @@ def _report(office: Office, outcomes: list[Outcome], out: str | None, as_json: b
 
 
 def _is_id(text: str) -> bool:
-    """An id is hexadecimal digits; a file of such a name is ./named."""
+    """Whether the text is hexadecimal digits, so an id; a file of such a name is ./named."""
     return set(text) <= set("0123456789abcdef")
 
 
 def _terms(options: dict[str, Any], participant: str, counterparty: str) -> Terms:
-    """The terms that the options say.
+    """The terms in the options.
 
     Raises:
         click.UsageError: options of different kinds of contract, or too few of one.

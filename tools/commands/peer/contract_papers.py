@@ -19,7 +19,7 @@ _END: Final = "-----END MEDUSA CONTRACT-----"
 _BLOCK: Final = re.compile(f"{_BEGIN}([A-Za-z0-9+/=\\s]*){_END}")
 
 LINE_LENGTH: Final = 64
-"""Characters of a line, as in PEM: mail programs leave it alone."""
+"""Characters of a line, as in PEM: mail programs leave it unchanged."""
 
 
 def write_papers(path: Path, documents: Iterable[bytes]) -> None:

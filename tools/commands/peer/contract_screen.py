@@ -1,4 +1,4 @@
-"""Contracts and balances as a person reads them, and as JSON."""
+"""Contracts and balances as text for people, and as JSON."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _STYLES: Final = {
 
 
 def contract_table(office: Office, contracts: Sequence[Contract]) -> Table:
-    """One line a contract."""
+    """A table with one line for each contract."""
     table = lines_table()
     table.add_column("contract", no_wrap=True)
     table.add_column("with", overflow="fold", min_width=8)
@@ -52,7 +52,7 @@ def contract_table(office: Office, contracts: Sequence[Contract]) -> Table:
 
 
 def contract_details(office: Office, contract: Contract) -> Table:
-    """Everything that a contract says: what one ought to read before one signs."""
+    """All terms of a contract, to be read before signing."""
     proposal = contract.proposal
     state = office.book.state(contract, office.now)
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
@@ -72,7 +72,7 @@ def contract_details(office: Office, contract: Contract) -> Table:
 
 
 def told(outcome: Outcome, office: Office) -> str:
-    """A sentence about the parties that have heard of a contract."""
+    """A sentence about the peers that hold a contract."""
     other = outcome.contract.counterparty(office.participant)
     if outcome.trouble:
         return (
@@ -90,7 +90,7 @@ def told(outcome: Outcome, office: Office) -> str:
 
 
 def balance_table(office: Office, found: Balances) -> Table:
-    """One line a contract; money from our side."""
+    """A table with one line for each contract; money from our side."""
     table = lines_table()
     table.add_column("contract", no_wrap=True)
     table.add_column("with", overflow="fold", ratio=1, min_width=8)
@@ -114,7 +114,7 @@ def balance_table(office: Office, found: Balances) -> Table:
 
 
 def _rounded(micros: int) -> str:
-    """For the eye, unless it is little; `--json` has all digits."""
+    """An amount rounded for people, unless it is small; `--json` has all digits."""
     if abs(micros) < MICROS:
         return show_money(micros)
     return f"{micros / MICROS:,.2f}"
@@ -138,7 +138,7 @@ def as_json(office: Office, contract: Contract) -> dict[str, object]:
 
 
 def outcome_json(office: Office, outcome: Outcome) -> dict[str, object]:
-    """A contract, and who has heard of it."""
+    """A contract, and the peers that hold it."""
     answer = outcome.delivered
     return as_json(office, outcome.contract) | {
         "holders": [msgspec.to_builtins(h) for h in answer.holders] if answer else [],
@@ -148,7 +148,7 @@ def outcome_json(office: Office, outcome: Outcome) -> dict[str, object]:
 
 
 def balances_json(found: Balances, contract: str) -> dict[str, object]:
-    """Balances; money in micros. contract: give that one even where nothing was settled."""
+    """Balances; money in micros. contract: include it even if nothing was settled."""
     chosen = (found.of(contract),) if contract else found.contracts
     return {
         "peer": found.peer,

@@ -60,11 +60,11 @@ def parse_duration(text: str) -> int:
 
 
 def parse_menu(text: str) -> Menu:
-    """The menu of one side: `LOAD`, `LOAD:KINDS` or `LOAD:KINDS:PATTERNS`; lists with commas, all
-    kinds are `*`.
+    """Parse the menu of one side: `LOAD`, `LOAD:KINDS` or `LOAD:KINDS:PATTERNS`; lists with commas,
+    all kinds are `*`.
 
     Raises:
-        InvalidInputError: the load is no whole number. What it says is checked with the terms.
+        InvalidInputError: the load is no whole number. Its content is checked with the terms.
     """
     load, _, rest = text.partition(":")
     kinds, _, streams = rest.partition(":")
@@ -84,7 +84,7 @@ def computed_range(price: int, tasks: int, task_load: float, capacity: float) ->
     """The price range under which load can flow through `tasks` full peers (NSDI 2004, 3.3).
 
     Args:
-        price: micros that a unit costs a peer at its capacity. task_load, capacity: units.
+        price: cost in micros of a unit for a peer at its capacity. task_load, capacity: units.
 
     Raises:
         InvalidInputError: so many tasks do not fit.
@@ -93,7 +93,7 @@ def computed_range(price: int, tasks: int, task_load: float, capacity: float) ->
 
 
 def kind_of(terms: Terms) -> str:
-    """load, content or suggested."""
+    """The kind: load, content or suggested."""
     return {LoadTerms: "load", ContentTerms: "content", SuggestedTerms: "suggested"}[type(terms)]
 
 

@@ -38,13 +38,13 @@ class Made:
 
 
 def make_peer(home: Home, participant: str, found: str | None, admission: str = FOUNDER) -> Made:
-    """A participant's first peer, with the participant's root key.
+    """Make a participant's first peer, with the participant's root key.
 
     Args:
-        found: the name of a federation to start. admission: who admits others to it.
+        found: the name of a federation to start. admission: its admission policy.
 
     Raises:
-        ConflictError: a peer lives there already.
+        ConflictError: the home has a peer already.
         InvalidInputError: a bad name, or no admission policy.
     """
     now = time.time()
@@ -57,10 +57,10 @@ def make_peer(home: Home, participant: str, found: str | None, admission: str = 
 
 
 def make_sibling(home: Home, other: Home) -> Made:
-    """Another peer of the participant whose root key lives in `other`, in the same federation.
+    """Make another peer of the participant whose root key is in `other`, in the same federation.
 
     Raises:
-        ConflictError: a peer lives in `home` already.
+        ConflictError: `home` has a peer already.
         NotFoundError: `other` is no home, or has no root key.
     """
     now = time.time()
@@ -76,7 +76,7 @@ def make_sibling(home: Home, other: Home) -> Made:
 
 
 def next_steps(home: Home, made: Made) -> str:
-    """Directions for a person after `medusa-peer init`."""
+    """Directions for the user after `medusa-peer init`."""
     lines = [f"peer {made.peer[:8]} of {made.participant} lives in {home.folder}"]
     run = f"medusa-peer run --home {home.folder}"
     if made.federation is None:
@@ -95,7 +95,7 @@ def next_steps(home: Home, made: Made) -> str:
 
 
 def first_admissions(policy: AdmissionPolicy) -> str:
-    """How the other sponsors come in, where the founder cannot admit participants alone; else "".
+    """How to admit the other sponsors, if the founder cannot admit participants alone; else "".
 
     The founder is the only member at the start.
     """

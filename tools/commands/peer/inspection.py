@@ -1,4 +1,4 @@
-"""What the home of a stopped peer holds, for `medusa-peer inspect`; nothing in it is changed."""
+"""Reads the content of a stopped peer's home, for `medusa-peer inspect`, without changing it."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class LogLine(Struct, frozen=True):
     """One log of a stream: its own, that of its late tuples, or that of its revisions.
 
     Attributes:
-        start, boundary: the rows in between are there, microseconds.
-        lost: intervals (after, upto] of which the rows are damaged or missing.
+        start, boundary: the interval of the kept rows, microseconds.
+        lost: intervals (after, upto] whose rows are damaged or missing.
     """
 
     name: str
@@ -60,7 +60,8 @@ class LogLine(Struct, frozen=True):
 
 
 class JournalLine(Struct, frozen=True):
-    """One journal of a source stream. torn: bytes of an entry that the peer died in."""
+    """One journal of a source stream. torn: bytes of an incomplete entry, which the peer wrote when
+    it died."""
 
     name: str
     segments: int
@@ -80,7 +81,7 @@ class StreamLine(Struct, frozen=True):
 
 
 class PlacementLine(Struct, frozen=True):
-    """Who computes a task, from one boundary of its output on. worker: "": the peer itself."""
+    """The worker of a task, from one boundary of its output on. worker: "": the peer itself."""
 
     task: str
     term: int
@@ -94,7 +95,7 @@ class QueryLine(Struct, frozen=True):
     Attributes:
         term: of the query; the peer with the highest one is the primary.
         primary, secondary: peer ids (hex).
-        former: editions before the present one of which something may still be computed.
+        former: earlier editions of which something may still be computed.
     """
 
     name: str
