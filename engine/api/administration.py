@@ -1,7 +1,7 @@
-"""The peer of a participant that carries out a call about one of its objects: this one, or another.
+"""Routes a call about an object of our participant to the peer that keeps the object.
 
-Objects are administered under their participant's name. Any peer of that participant takes the call
-and hands it on when another one of them keeps the object.
+Objects are administered under their participant's name. Any peer of that participant takes the
+call, and hands it on if another one keeps the object.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from overlay.rpc import Caller
 T = TypeVar("T", bound=msgspec.Struct)
 
 ROUTED_CALL_S = 20.0
-"""Patience with another peer of ours that carries a call out, seconds."""
+"""The longest that another peer of ours may take to carry a call out, seconds."""
 
 LISTED = 16
 """Participants named in a remark; the others are counted."""
@@ -39,7 +39,7 @@ class Administration:
     """The objects under our participant's name, and the peers that keep them.
 
     Attributes:
-        overlay, catalog: how those peers and objects are found.
+        overlay, catalog: find those peers and objects.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Administration:
     def check_sibling(self, what: str, peer: PeerId) -> None:
         """
         Raises:
-            InvalidInputError: it is another participant's.
+            InvalidInputError: it is a peer of another participant.
         """
         own = self.overlay.identity.participant
         known = self.overlay.peers.get(peer)
@@ -77,8 +77,8 @@ class Administration:
             )
 
     def strangers(self, name: str, said: StreamDefinition | Alteration) -> tuple[str, ...]:
-        """Which participants it names that are no members: of a name that is written wrong nothing
-        else is seen."""
+        """Remarks on participants that are named and are no members: a misspelt name has no other
+        effect."""
         membership = self.overlay.membership
         members = membership.participants()
         remarks = []
@@ -103,8 +103,8 @@ class Administration:
         *,
         response: type[T],
     ) -> T:
-        """A call about a stream, carried out by `here` where this peer is its leader; a call of
-        another peer is not handed on once more: records out of date would make a circle."""
+        """Carry out a call about a stream: by `here` if this peer is its leader, else there.
+        A call of another peer is not handed on once more: outdated records would make a circle."""
         stream = str(name)
         keeper, state = self._leaders.get(stream), self._store.get(stream)
         at_leader = (
@@ -136,14 +136,14 @@ class Administration:
         response: type[T],
         here: Callable[[], Awaitable[T]],
     ) -> T:
-        """A call about a query, carried out by `here` where this peer keeps it."""
+        """Carry out a call about a query: by `here` if this peer keeps it, else at its peer."""
         entry: QueryEntry = (await lookup(self.catalog, QUERY, name)).value
         try:
             peer = parse_peer_id(entry.peer)
             if peer == self.overlay.identity.peer_id or self._queries.occupied(str(name)):
                 return await here()
             return await self.route(peer, method, request, response)
-        except NotFoundError as error:  # who has taken it over may not have told the catalog yet
+        except NotFoundError as error:  # its new peer may not have told the catalog yet
             raise UnavailableError(f"{name} is changing hands: {error}") from None
 
     async def route(

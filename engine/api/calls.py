@@ -1,4 +1,4 @@
-"""Every call of a peer, put on its service."""
+"""Puts every call of a peer on its service."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ class StreamCalls:
         state = self._store.serving(request.stream)
         entry = state.entry if state else (await lookup(self._ours.catalog, STREAM, name)).value
         if entry.stream.view is not None:
-            altered(entry.stream, request.alteration)  # which says why that cannot be
+            altered(entry.stream, request.alteration)  # raises, and says why
         if entry.stream.query:
             query = self._ours.own_name(entry.stream.query)
             await self._ours.at_its_peer(query, "alter_stream", request, Done, alter_output)
@@ -262,7 +262,7 @@ class StreamCalls:
 
 
 def _check_same(existing: StreamDefinition, asked: StreamDefinition) -> None:
-    """Creating a stream again as it is, is no error; a leader not named may be anywhere."""
+    """Refuse another definition. The same one is no error, nor an unnamed leader elsewhere."""
     if existing.query:
         raise ConflictError(f"{asked.name} exists: {existing.query} produces it")
     if how := streams_differ(existing, asked):

@@ -47,7 +47,7 @@ class DocumentCalls:
         )
 
     async def create_query_xml(self, caller: Caller, request: CreateXml, body: bytes) -> Created:
-        """Everything in a document, schemas first: what refers to a thing finds it."""
+        """Create everything in a document, schemas first, so that streams and queries find them."""
         overlay = self._overlay
         own = overlay.identity.participant
         document = await overlay.threads.run(own, partial(_read, request, f"medusa://{own}/"))
@@ -72,7 +72,7 @@ class DocumentCalls:
 
 
 def _read(request: CreateXml, base: str) -> Document:
-    """The document, its queries as they are asked for."""
+    """The document, its queries with the requested availability."""
     document = read_document(request.text, base=base)
     if request.availability is None:
         return document

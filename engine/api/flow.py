@@ -1,8 +1,8 @@
-"""Calls that carry tuples: post_event and subscribe, served here or handed on to the stream's peer.
+"""Calls that carry tuples: post_event and subscribe, served here or relayed to the stream's peer.
 
 A relay forwards messages undecoded and keeps nothing: credit on both of its calls makes the slow
-end slow the fast one. When the far side breaks, the client's call breaks, and the client takes up
-both a post (same sequence) and a subscription (last boundary) where they stood.
+end slow the fast one. When the far call breaks, the client's call breaks. The client then goes on
+with a post (same sequence) or a subscription (last boundary) where it was.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ from overlay.rpc import Caller, Duplex, EndOfCall
 from overlay.streams import Buffer
 
 MAX_PULL_S: Final = 30.0
-"""Longest that a pull waits for tuples, seconds: a call that nobody waits for any more ends."""
+"""The longest that a pull waits for tuples, seconds: an abandoned call ends."""
 
 MAX_LABEL: Final = 128
 """Characters of a producer's or subscriber's own name."""
 
 
 COMPUTED_BESIDE: Final = frozenset({Role.ASSIGNED, Role.STANDBY})
-"""Roles of a stream whose owner, or primary, may have more of its past."""
+"""Roles of a stream that this peer only computes too; its owner, or primary, may have more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +154,7 @@ class FlowCalls:
         if state is None or (caller.peer_id is None and _begins_later(state, request.after)):
             await self._relay(caller, request, duplex)
             return
-        if _begins_later(state, request.after):  # not for good: who has it may be away
+        if _begins_later(state, request.after):  # not for good: the owner may be away
             raise NotFoundError(
                 f"{state.name}: this peer produces it from {state.log.start} on; its owner has more"
             )
@@ -169,7 +169,7 @@ class FlowCalls:
         if request.subscriber and after == END:
             parts.subscriptions.check_known(state.name, request.subscriber, caller.participant)
         keep = after if request.keep is None else min(after, request.keep)
-        keep = max(keep, state.log.start)  # a hold on what is gone would keep all that follows it
+        keep = max(keep, state.log.start)  # a hold on dropped tuples would keep all later ones
         holding = parts.subscriptions.hold(state, request.subscriber, caller.participant, keep)
 
         async def released(_: int, upto: int) -> None:
@@ -190,7 +190,7 @@ class FlowCalls:
     async def receive_events(
         self, caller: Caller, request: ReceiveEvents, _: bytes
     ) -> tuple[Tuples, Buffer]:
-        """One pull: what follows the caller's boundary, as far as one message holds it."""
+        """Answer one pull: tuples after the caller's boundary, as far as one message holds them."""
         await self._check_reader(caller, request.stream)
         with self._parts.delivery.subscription(caller):
             return await self._pull(caller, request)
@@ -226,7 +226,7 @@ class FlowCalls:
                 with trio.move_on_after(timeout_s) as releasing:
                     await state.released(part.upto)
                 if not releasing.cancelled_caught:
-                    # beyond the caller's time: who does not wait gets the end, too
+                    # beyond the caller's time: a caller that does not wait gets the end, too
                     await self._note_end(caller, state, part.upto)
                     return message_of(part), part.body()
         return Tuples(after, None, 0), b""
@@ -243,7 +243,7 @@ class FlowCalls:
                 await self._parts.store.note_end_read(state, who)
 
     async def _relay(self, caller: Caller, request: Subscribe, near: Duplex) -> None:
-        """From who is at work; what that one has no more, from who has most of the past."""
+        """From the present producer; tuples that it has no more, from the one with most history."""
         number = self._parts.directory.number(request.stream)
         request = msgspec.structs.replace(request, term_number=max(number, request.term_number))
         if request.after > BEGINNING:
@@ -254,7 +254,7 @@ class FlowCalls:
         connection = await self._producer(caller, request.stream, oldest=True)
         try:
             await _pass_on(near, connection, SUBSCRIBE, request)
-        except NotFoundError as error:  # it is changing hands: the catalog knows who, and soon
+        except NotFoundError as error:  # it is changing hands: the catalog soon knows the producer
             raise BrokenError(str(error)) from None
 
     async def _producer(self, caller: Caller, stream: str, *, oldest: bool = False) -> Connection:
@@ -266,7 +266,7 @@ class FlowCalls:
         with outdated records would pass a call to each other in a circle.
 
         Raises:
-            UnavailableError, NotFoundError: a peer is to ask whoever has it.
+            UnavailableError, NotFoundError: the peer must ask the producer itself.
         """
         if caller.peer_id is None:
             return
@@ -296,15 +296,15 @@ class FlowCalls:
             directory.believe(
                 Term(request.stream, request.term_number)
             )  # its primary steps down by that
-        if state.role in COMPUTED_BESIDE:  # on its owner's or primary's word, without a term
+        if state.role in COMPUTED_BESIDE:  # its owner or primary vouches for it, without a term
             return
         raise NotFoundError(f"{request.stream} is not produced by this peer any more")
 
     def _interruptions(
         self, state: StreamState, caller: Caller
     ) -> list[Callable[[], Awaitable[None]]]:
-        """What ends a subscription that begins now: where the stream went, or that the caller may
-        not read it any more."""
+        """Waits that end a subscription which begins now: another peer computes the stream, or the
+        caller may not read it any more."""
         moved_away, altered = state.moved_away.value, state.altered.value
         readers = self._parts.readers
 
@@ -318,10 +318,10 @@ class FlowCalls:
                 readers.check(state.entry.stream, caller.participant)
                 await state.altered.changed()
             readers.check(state.entry.stream, caller.participant)
-            # a peer finds out what the stream is now, and who may read what it makes of it
+            # a peer looks up the new definition, which says who may read what it makes of it
             raise BrokenError(f"{state.name} is defined otherwise from now on: ask again")
 
-        # our own clients read on here, whoever computes it; but a source's log stands still
+        # our own clients read on here, whichever peer computes it; but a source's log stands still
         leaves = caller.peer_id is not None or state.variant == REPLICATED
         return [until_altered, *([until_moved] if leaves else [])]
 
@@ -335,7 +335,7 @@ class FlowCalls:
             f"{caller.participant} may not post to {stream.name}; {stream.owner} names its writers"
         )
         if not may_post and not self._parts.readers.may_read(stream, caller.participant):
-            raise refusal  # nor hear what it is
+            raise refusal  # nor learn what it is
         if stream.view is not None:
             raise InvalidInputError(f"{stream.name} is a view: post to {stream.view.stream}")
         if stream.query:
@@ -353,16 +353,16 @@ def _writer(caller: Caller, request: PostEvent) -> Writer:
 
 
 def _begins_later(state: StreamState, after: int) -> bool:
-    """Whether another peer has what we, who only compute the stream as well, never had."""
+    """Whether only the owner, or primary, has the tuples from there on: we compute later ones."""
     return state.role in COMPUTED_BESIDE and after < state.log.start
 
 
 def _literal(state: StreamState, after: int, caller: Caller) -> int:
-    """The beginning means the oldest that is kept, where that is the stream's; any other boundary
-    is taken literally. Of a log that is still empty that is not known yet.
+    """The boundary that a caller means by `after`. BEGINNING means the oldest that is kept, if this
+    is the stream's own log; while that log is empty the oldest is not known.
 
-    A client is given all that is whole, and told where something is lost. A peer copies the stream
-    and computes from it: for a peer it begins behind the last interval that is lost.
+    A client gets all whole tuples, and is told where some are lost. A peer copies the stream and
+    computes from it: it begins behind the last lost interval.
     """
     if after != BEGINNING or state.role in COMPUTED_BESIDE:
         return after
@@ -402,7 +402,7 @@ def _over_for_now(stream: str) -> Iterator[None]:
 
 
 async def _forward(source: Duplex, sink: Duplex) -> None:
-    """Messages from one call into another, undecoded, to their end."""
+    """Forward messages from one call into another, undecoded, to their end."""
     with suppress(EndOfCall):
         while True:
             await sink.send_raw(*await source.receive_raw())

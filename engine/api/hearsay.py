@@ -19,7 +19,7 @@ from overlay.plain import plain
 from overlay.rpc import MAX_STRUCT_BYTES
 
 SNAPSHOT_BYTES: Final = MAX_STRUCT_BYTES * 3 // 4
-"""Of all peers in one answer to a client, which is one message."""
+"""Bytes of all peers in one answer to a client, which is one message."""
 
 STATES: Final = frozenset({"running", "starting"})
 """States that a peer may claim for itself."""
@@ -28,7 +28,7 @@ COPIES: Final = frozenset({Role.MIRROR, Role.ASSIGNED, Role.STANDBY, Role.REPLIC
 """Roles in which a peer may keep a stream of another participant."""
 
 NONSENSE: Final = "nonsense"
-"""The state of a peer whose answer cannot be read, or says what none can be in."""
+"""The state of a peer whose answer cannot be read, or claims an impossible state."""
 
 _LISTS: Final = ("streams", "tasks", "events", "links", "replicas", "clients", "warnings")
 
@@ -63,8 +63,8 @@ def heard(said: PeerStatus, known: PeerStatus, *, own: bool) -> PeerStatus:
     """A status as received, with everything replaced or removed that its sender cannot vouch for.
 
     Args:
-        known: who it is by its connection, and where, by this peer's table.
-        own: whether it is of our own participant: nobody else's events are ours to see.
+        known: its participant and id by its connection, and its address by this peer's table.
+        own: whether it is of our own participant: only then its events are for us.
     """
     clean, mine = plain(said), f"{SCHEME}{known.participant}/"
     return msgspec.structs.replace(
@@ -83,8 +83,8 @@ def heard(said: PeerStatus, known: PeerStatus, *, own: bool) -> PeerStatus:
 
 
 def fitted(peers: Sequence[PeerStatus], limit: int = SNAPSHOT_BYTES) -> tuple[PeerStatus, ...]:
-    """The same, with the ends of lists left out where all together take more than `limit` bytes:
-    the short answers are whole, and the long ones share what is left."""
+    """The same, with the ends of lists left out if all together take more than `limit` bytes.
+    Short answers stay whole; long ones share the rest."""
     sizes = {index: len(encode(peer)) for index, peer in enumerate(peers)}
     chosen, left = list(peers), limit
     for position, index in enumerate(sorted(sizes, key=sizes.__getitem__)):

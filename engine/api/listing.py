@@ -23,10 +23,10 @@ from overlay.node import Overlay
 from overlay.rpc import Caller
 
 LISTED_QUERIES: Final = 64
-"""Queries of a listing whose availability is looked up, at once: each is a question to the DHT."""
+"""Queries of a listing whose availability is looked up, at once: each is a lookup in the DHT."""
 
 LOOK_UP_S: Final = 2.0
-"""How long a listing waits for that, seconds: a person does."""
+"""How long a listing waits for that, seconds: a person is waiting."""
 
 
 class ListingCalls:
@@ -39,7 +39,7 @@ class ListingCalls:
 
     def register(self) -> None:
         service = self._overlay.service
-        # One of these asks every peer: nobody else has a peer of ours do that.
+        # Each asks every peer: only our own clients may cause that.
         service.unary("lookup_object", LookupObject, self.lookup_object, clients=True, peers=False)
         service.unary("list_objects", ListObjects, self.list_objects, clients=True, peers=False)
 
@@ -87,7 +87,7 @@ class ListingCalls:
         return Objects(listing.names, listing.unreachable, availability, failing)
 
     async def _tasks_of_ours(self) -> list[TaskStatus]:
-        """Of all queries of our participant whose peers answer."""
+        """The tasks of all queries of our participant whose peers answer."""
         found = list(self._queries.task_status())
 
         async def ask(peer: PeerId) -> None:

@@ -29,41 +29,41 @@ class CreateStream(Struct, frozen=True):
 
 
 class AlterStream(Struct, frozen=True):
-    """Define a stream otherwise, while it runs."""
+    """Change the definition of a stream while it runs."""
 
     stream: str
     alteration: Alteration
 
 
 class DeleteStream(Struct, frozen=True):
-    """Leave nothing of a source stream, its late tuples and its revisions; refused while read."""
+    """Delete a source stream with its late tuples and revisions; refused while it is read."""
 
     stream: str
 
 
 class ReopenStream(Struct, frozen=True):
-    """Let a source stream that has ended go on; refused where an answer depends on its end."""
+    """Let a source stream that has ended go on; refused if an answer depends on its end."""
 
     stream: str
 
 
 class DeleteSchema(Struct, frozen=True):
-    """Leave nothing of a schema; refused while a stream has it."""
+    """Delete a schema; refused while a stream has it."""
 
     schema: str
 
 
 class CreateQuery(Struct, frozen=True):
-    """Define a query. It starts when it is asked to: see `SetQueryStatus`."""
+    """Define a query. `SetQueryStatus` starts it."""
 
     query: Query
 
 
 class CreateXml(Struct, frozen=True):
-    """create_query_xml (and schemas and streams): any document of either dialect.
+    """Define all schemas, streams, queries and views of an XML document, of either dialect.
 
     Attributes:
-        availability: what is asked of all its queries, whatever their own attributes say.
+        availability: of all its queries, whatever their own attributes say.
     """
 
     text: str
@@ -85,19 +85,19 @@ class SetQueryStatus(Struct, frozen=True):
 
 
 class LookupObject(Struct, frozen=True):
-    """Ask for everything that is published under a name."""
+    """Ask for all entries that are published under a name."""
 
     name: str
 
 
 class ObjectDescription(Struct, frozen=True):
-    """What lookup_object answers.
+    """The answer to `LookupObject`.
 
     Attributes:
-        entries: the kinds under that name, each as its entry's JSON.
-        tasks: of a query of the participant that is asked, as they are now; none where its peer
-            does not answer.
-        private: kinds under that name whose entries are not for who asks.
+        entries: the kinds under that name, each with its entry's JSON.
+        tasks: the present tasks of a query of the asked participant; none if its peer does not
+            answer.
+        private: kinds under that name whose entries the caller may not have.
     """
 
     name: str
@@ -114,8 +114,8 @@ class Objects(Struct, frozen=True):
     """Names by kind, of the objects of every participant that answered.
 
     Attributes:
-        availability: by query, of those that have a standby and whose definition was found in time.
-        failing: by query, why it does not go on, of the participant that is asked.
+        availability: by query with a standby, if its definition was found in time.
+        failing: by query of the asked participant: why it does not go on.
     """
 
     names: dict[str, tuple[str, ...]]
@@ -125,7 +125,7 @@ class Objects(Struct, frozen=True):
 
 
 class Reopened(Struct, frozen=True):
-    """The stream is open. had_ended: whether there was anything to do."""
+    """The stream is open. had_ended: whether it had ended before."""
 
     had_ended: bool = True
 
@@ -134,7 +134,7 @@ class QueryStatusSet(Struct, frozen=True):
     """The query has that status now.
 
     Attributes:
-        trouble: why a query that is to run computes nothing yet, and the mend.
+        trouble: why a query that should run computes nothing yet, and the remedy.
     """
 
     trouble: str = ""

@@ -98,7 +98,7 @@ class MovingCalls:
 
     @kill_point(KillPoint.MOVE_READ_INPUT)
     async def read_input(self, caller: Caller, request: ReadInput, duplex: Duplex) -> None:
-        """The suffix of an input that the owner keeps for itself, up to where it ends now."""
+        """Send the suffix of an input that the owner keeps for itself, up to its present end."""
         placed = self._mover.worker_of(request.task, request.term_number, _peer(caller))
         stored, _ = self._queries.find(request.task)
         check_worker(placed.task, stored.network, caller.participant, self._readers)

@@ -32,7 +32,7 @@ SHOWN_EVENTS: Final = 50
 
 @dataclass(frozen=True)
 class OwnTasks:
-    """The parts of this peer that have tasks, and what computes them."""
+    """The parts of this peer that have tasks, and their executor."""
 
     queries: QueryHost
     assignments: Assignments
@@ -41,16 +41,16 @@ class OwnTasks:
     executor: Executor
 
     def status(self) -> tuple[TaskStatus, ...]:
-        """Of the tasks of our queries, then of those of other peers that run here."""
+        """The tasks of our queries, then those that run here for other peers."""
         return self.queries.task_status() + self.assignments.task_status()
 
     def replicas(self) -> tuple[ReplicaStatus, ...]:
-        """Of our queries that have a standby."""
+        """The queries here that have a standby."""
         return replica_status(self.queries, self.primaries, self.standbys)
 
 
 class OwnStatus:
-    """What this peer is doing: `now` asks its parts."""
+    """The status of this peer; `now` asks its parts."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class OwnStatus:
         )
 
     def _stream_status(self, status: StreamStatus) -> StreamStatus:
-        """As the store has it, with what it does not know: where the stream comes from."""
+        """The store's status, with the producer, which the store does not know."""
         if status.role != Role.MIRROR:
             return status
         producer = self._directory.read_from(status.name)

@@ -1,4 +1,4 @@
-"""Calls that create, start, stop and modify queries; `Administration` finds who carries one out."""
+"""Calls that create, start, stop and modify queries; `Administration` finds the peer for each."""
 
 from __future__ import annotations
 

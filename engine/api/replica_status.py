@@ -1,4 +1,4 @@
-"""What this peer has to do with queries that have a standby, for the monitor."""
+"""The status of queries with a standby at this peer, for the monitor."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from engine.replication.replicas.standbys import Standbys
 from engine.replication.status import ReplicaStatus
 
 UNKNOWN: Final = -1
-"""`behind_us` where the secondary keeps no outputs, or has not said how far it is."""
+"""`behind_us` if the secondary keeps no outputs, or has not reported its boundaries."""
 
 
 def replica_status(
     queries: QueryHost, primaries: Primaries, standbys: Standbys
 ) -> tuple[ReplicaStatus, ...]:
-    """Of the queries whose primary it is, then of those whose secondary."""
+    """The queries of which this peer is primary, then those of which it is secondary."""
     return (
         *(
             _of_primary(running, primaries.secondary_state(running.name))

@@ -79,8 +79,8 @@ class ReplicaCalls:
         return Done()
 
     async def read(self, caller: Caller, request: ReadReplica, duplex: Duplex) -> None:
-        """A stream of the query, for its secondary to copy: a checkpoint at a time to a passive
-        standby, to an active one what there is now."""
+        """Send a stream of the query to its secondary: to a passive standby a checkpoint at a time,
+        to an active one up to the present boundary."""
         primaries = self._primaries
         log = primaries.replicated(_peer(caller), request.query, request.stream)
         availability = self._queries.get(request.query).stored.availability
@@ -100,7 +100,7 @@ class ReplicaCalls:
 
 
 class _Checkpoints:
-    """The pace of a passive standby's copies: every so many seconds the epochs that have come."""
+    """The pace of a passive standby's copies: at each checkpoint, the epochs since the last one."""
 
     def __init__(self, log: StreamLog, every_s: float) -> None:
         self._log = log
@@ -109,7 +109,7 @@ class _Checkpoints:
         self._due = trio.current_time()
 
     async def released(self, after: int, _upto: int) -> None:
-        """Returns once what follows that boundary is to be copied."""
+        """Return once the tuples after that boundary are to be copied."""
         if after < self._upto:
             return
         self._due = max(self._due + self._every_s, trio.current_time())

@@ -1,8 +1,8 @@
-"""What a peer answers while it starts, while it runs, and while it stops.
+"""The service of a peer while it starts, while it runs, and while it stops.
 
-The overlay listens before the engine stands and longer than it does. A caller that comes too early
-or too late is told that the peer is unavailable, which passes, and not that there is no such method
-or that a file is closed: it tries again and goes on where it was.
+The overlay listens before the engine is ready and longer than it runs. A caller that comes too
+early or too late is told that the peer is unavailable, not that a method is missing or a file
+closed. So it tries again and goes on where it was.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PeerService(Service):
 
     @asynccontextmanager
     async def answering(self) -> AsyncIterator[None]:
-        """Every method is there; when the block ends no call is under way, and none begins."""
+        """Serve every method; when the block ends no call is under way, and none begins."""
         self._ready = True
         try:
             yield

@@ -1,4 +1,4 @@
-"""Calls that tell how peers are, and the streams that they produce: what the monitor draws."""
+"""Calls for the status of peers, and of the streams that they produce, for the monitor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from overlay.node import Overlay
 from overlay.rpc import Caller
 
 ASK_PEER_S: Final = 1.0
-"""How long one peer's answer is waited for: a screen is drawn once a second."""
+"""The longest wait for one peer's answer, seconds: a screen is drawn once a second."""
 
 
 class StatusCalls:
@@ -44,7 +44,7 @@ class StatusCalls:
 
     def register(self) -> None:
         service = self._overlay.service
-        # It asks every peer: nobody else has a peer of ours do that.
+        # It asks every peer: only our own clients may cause that.
         service.unary("status", Status, self.status, clients=True, peers=False)
         service.unary("peer_status", Status, self.peer_status)
         service.unary("versions", AskVersions, self.versions)
@@ -88,7 +88,7 @@ class StatusCalls:
         )
 
     async def peer_status(self, caller: Caller, _request: Status, _: bytes) -> PeerStatus:
-        """Load and streams are for all members; what happened here is for our own participant."""
+        """Load and streams are for all members; events are for our own participant."""
         status = self._own.now()
         if caller.participant != self._overlay.identity.participant:
             who = caller.participant
@@ -96,7 +96,7 @@ class StatusCalls:
         return cut(status, SNAPSHOT_BYTES)
 
     async def versions(self, caller: Caller, request: AskVersions, _: bytes) -> Versions:
-        """Consumers monitor so the producers of what they read."""
+        """The state of streams at this peer: their consumers monitor the producers by it."""
         if len(request.streams) > MAX_STREAMS:
             raise InvalidInputError(f"more than {MAX_STREAMS} streams in one question")
         found: list[Version] = []
@@ -124,12 +124,12 @@ class StatusCalls:
                 nursery.start_soon(ask, record.peer_id)
 
     def _health(self, peer: PeerId) -> str:
-        """What our failure detector believes of a peer."""
+        """Our failure detector's state of a peer."""
         return self._overlay.gossip.health(peer).value
 
     def _known(self, peer: PeerId, participant: str = "") -> PeerStatus:
-        """The status of a peer that did not answer, from the peer table. participant: as its
-        connection has it."""
+        """The status of a peer that did not answer, from the peer table. participant: from its
+        connection."""
         record = self._overlay.peers.get(peer)
         host, port = record.addresses[0] if record and record.addresses else ("?", 0)
         participant = participant or (record.participant if record else "?")

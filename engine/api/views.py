@@ -1,7 +1,7 @@
-"""Calls that make and delete views, and that tell where parts of a stream's history lie.
+"""Calls that make and delete views, and that locate parts of a stream's history.
 
-A view is made by the peer that is asked, and deleted by the one that made it, whichever of the
-participant's is asked.
+The peer that is asked makes a view. The peer that made it deletes it, whichever peer of the
+participant is asked.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ViewCalls:
         name = self._ours.own_name(request.name)
         state = self._store.get(request.name)
         here = state is not None and state.role is Role.VIEW
-        if here or caller.peer_id is not None:  # else records out of date would make a circle
+        if here or caller.peer_id is not None:  # else outdated records would make a circle
             await self._views.delete(request.name)
             return Done()
         published = await lookup(self._ours.catalog, VIEW, name)
@@ -60,7 +60,7 @@ class ViewCalls:
         return await self._ours.route(published.publisher, "delete_view", request, Done)
 
     async def locate(self, caller: Caller, request: Locate, _: bytes) -> Located:
-        """Another peer asks about a stream of ours that it may read."""
+        """Locate a part of a stream of ours for another peer that may read it."""
         state = self._store.serving(request.stream)
         if state is None or state.role is Role.ASSIGNED:
             raise NotFoundError(f"{request.stream} is not produced by this peer")

@@ -17,11 +17,11 @@ from engine.spark.columns import column, quoted, without_negative_zero
 from engine.tasks.plan import AggregateStep, TypedAggregate
 
 _LOW_BITS: Final = 32
-"""Longs are summed in halves of this many bits, which 2**31 rows cannot make overflow."""
+"""Longs are summed in halves of this many bits: 2**31 rows cannot make them overflow."""
 
 
 def window_starts(step: AggregateStep) -> Column:
-    """The starts of the windows that may hold a tuple: one (tumbling), or a row each (sliding).
+    """The starts of the windows that may hold a tuple: one (tumbling), or one per row (sliding).
 
     Where `advance` does not divide `size`, the oldest of them may have ended before the tuple.
     """
@@ -48,16 +48,16 @@ def order_of(fields: Sequence[Field]) -> Column:
 class Aggregates:
     """The functions of a window, as columns.
 
-    All `firstval` come from one struct of their arguments, and so do all `lastval`: their order is
-    made of all fields, and one for each of them would be the square of the schema.
+    All `firstval` share one struct of their arguments, and so do all `lastval`: their order has all
+    fields, so one order per function would grow with the square of the schema.
 
     Attributes:
-        computed: what Spark aggregates, named.
+        computed: the columns that Spark aggregates, named.
         values: the functions' results over those columns.
-        plain: whether `computed` are the results as they are.
+        plain: whether `computed` are the results already.
 
     Args:
-        order: what firstval and lastval go by; no two different tuples are equal in it.
+        order: of tuples, for firstval and lastval; different tuples are never equal in it.
     """
 
     def __init__(self, functions: Sequence[TypedAggregate], order: Column) -> None:

@@ -1,13 +1,13 @@
 """An archive of Spark's classes, from which a JVM starts in half the time.
 
-Most of what a starting Spark does is to read, verify and link twenty thousand classes. A JVM that
-ends can write what it has loaded into a file (a dynamic archive, JEP 350), which later ones map
-into memory instead. Measured with Java 17 and the profile `edge`: 12.4 -> 6.6 CPU-s and 11.8 ->
-6.7 s to the first results of a small query.
+A starting Spark mostly reads, verifies and links twenty thousand classes. A JVM that ends can write
+its classes into a file (a dynamic archive, JEP 350), which later ones map into memory. Measured
+with Java 17 and the profile `edge`: 12.4 -> 6.6 CPU-s and 11.8 -> 6.7 s to the first results of a
+small query.
 
-The first Spark of a user that finds no archive has one made (`engine.spark.training`), by a process
-of the lowest priority that outlives it. Nothing depends on it: where there is none, or the JVM
-finds that it does not fit, classes are loaded as ever. ADR 18.
+The first Spark of a user that finds no archive starts a process that makes one
+(`engine.spark.training`), at the lowest priority; it outlives its Spark. Nothing depends on it:
+without an archive that fits, the JVM loads classes as usual. ADR 18.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SHAPING: Final = (
     "spark.driver.extraClassPath",
     "spark.driver.extraLibraryPath",
 )
-"""The settings that the JVM is started with; all others it reads later."""
+"""The settings that the JVM starts with; it reads all others later."""
 
 _SHAPING_ENVIRONMENT: Final = (
     "SPARK_CONF_DIR",
@@ -51,32 +51,32 @@ _SHAPING_ENVIRONMENT: Final = (
 )
 
 _OWN_WORDS: Final = ("-Xshare", "SharedArchiveFile", "ArchiveClassesAtExit")
-"""Options of the JVM with which a user has decided otherwise."""
+"""Options of the JVM by which a user decides about archives: there is none of ours then."""
 
 MAX_ARCHIVES: Final = 8
-"""Of 180 MB each. One for each Java, Spark and profile; while all are in use no other is made."""
+"""Archives of 180 MB: one per Java, Spark and profile. While all are in use no other is made."""
 UNUSED_S: Final = 7 * 86_400.0
-"""An archive that no JVM was started from for so long goes, seconds."""
+"""An archive that no JVM has used for so long is removed, seconds."""
 RETRY_S: Final = 86_400.0
-"""After one could not be made it is tried again, seconds."""
+"""The wait after an archive could not be made, seconds."""
 MIN_DISK_BYTES: Final = 2**30
 """Free disk with which an archive is made: five times what it takes."""
 MIN_MEMORY_BYTES: Final = 3 * 2**29
-"""Free memory with which an archive is made: the JVM that does takes half of it."""
+"""Free memory with which an archive is made: that JVM takes half of it."""
 
 _APART: Final = """echo 19 >/proc/$$/autogroup
 nice -n 19 "$@" &"""
-"""Runs a command as nobody's child, whenever the cores have nothing else to do. Where the kernel
-weighs sessions against each other (autogroup), `nice` alone would be within its own."""
+"""Runs a command detached, whenever the cores are idle. Where the kernel weighs sessions against
+each other (autogroup), `nice` alone would count only within its own."""
 
 
 @dataclass(frozen=True)
 class ClassArchive:
-    """The archive for one way of starting a JVM, whether it is there or not.
+    """The archive for one way of starting a JVM, whether it exists or not.
 
     Attributes:
-        folder: has all archives; ours alone.
-        key: of the JDK, the jars, and what the JVM is started with.
+        folder: has all archives; only our user can write there.
+        key: a hash of the JDK, the jars, and the settings that the JVM starts with.
         shape: the settings among `SHAPING`.
     """
 
@@ -90,34 +90,34 @@ class ClassArchive:
 
     @property
     def failed(self) -> Path:
-        """Says why it could not be made."""
+        """The file that says why it could not be made."""
         return self.folder / f"{self.key}.failed"
 
     @property
     def making(self) -> Path:
-        """A folder, while it is made."""
+        """The folder in which it is being made."""
         return self.folder / f"{self.key}.making"
 
     def options(self) -> str:
-        """For the JVM to start from it; none where it is not there, or not ours alone."""
+        """Options with which a JVM starts from it; "" if it is missing, or not ours alone."""
         if not _is_ours(self.path, stat.S_IFREG):
             return ""
         with contextlib.suppress(OSError):
             os.utime(self.path)
-        # It says nothing where the archive does not fit: classes are loaded as ever.
+        # No log: where the archive does not fit, the JVM loads classes as usual.
         return f'"-XX:SharedArchiveFile={self.path}" -Xlog:cds=off -Xlog:cds+dynamic=off'
 
     def discard(self) -> None:
-        """A JVM did not start from it."""
+        """Remove it: a JVM did not start from it."""
         self.path.unlink(missing_ok=True)
         self.fail("a JVM did not start from it")
 
     def fail(self, why: str) -> None:
-        """It is not to be made for `RETRY_S`."""
+        """Note that it could not be made: it is not tried again for `RETRY_S`."""
         self.failed.write_text(f"{why}\n", encoding="utf-8")
 
     def make_apart(self) -> None:
-        """Have it made, by a process of its own that may outlive this one, unless it is there, has
+        """Start a process that makes it and may outlive this one, unless the archive is there, has
         just failed, is being made, or there is no room."""
         with contextlib.suppress(OSError), self._alone() as lock:
             if lock is None or not self._is_wanted() or not self._has_room():
@@ -137,8 +137,8 @@ class ClassArchive:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[int | None]:
-        """A locked file, one for all archives; None while another process makes one. A
-        process that inherits the file holds the lock, too."""
+        """Lock the file that all archives share; None while another process makes one. A process
+        that inherits the file holds the lock, too."""
         with (self.folder / "lock").open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -151,7 +151,7 @@ class ClassArchive:
         return not self.path.exists() and _age_s(self.failed) > RETRY_S
 
     def _has_room(self) -> bool:
-        """After what nobody uses any more is gone."""
+        """Whether there is room, once unused archives are removed."""
         for old in self.folder.iterdir():
             if old.suffix == ".making":  # of one that was killed
                 shutil.rmtree(old, ignore_errors=True)
@@ -167,14 +167,14 @@ class ClassArchive:
 def archive_for(
     settings: Mapping[str, str], java_home: Path, spark_home: Path, environment: Mapping[str, str]
 ) -> ClassArchive | None:
-    """Where the archive for a JVM with these settings is, or would be.
+    """The archive for a JVM with these settings, whether it exists or not.
 
     Args:
-        environment: `XDG_CACHE_HOME` says where caches are; ~/.cache unless it does.
+        environment: `XDG_CACHE_HOME` is the folder of caches; else ~/.cache.
 
     Returns:
-        None where the user's settings have other words about it, and where there is no folder that
-        is ours alone: others' classes are not loaded.
+        None if the user's settings decide about archives, if Spark is not local, or if no folder is
+        ours alone: others' classes are not loaded.
     """
     shape = {name: settings[name] for name in SHAPING if name in settings}
     around = {name: environment[name] for name in _SHAPING_ENVIRONMENT if name in environment}

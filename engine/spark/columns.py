@@ -1,7 +1,7 @@
 """Expressions to Spark columns, as `engine.language.operators` defines them: total on any data.
 
-Spark runs with ANSI mode off, where most failures give null already; where they wrap, saturate or
-raise, another form is chosen here.
+Spark runs with ANSI mode off, so most failures give null. Where Spark wraps, saturates or raises,
+this file takes another form.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def quoted(name: str) -> Column:
 
 
 def without_negative_zero(column: Column) -> Column:
-    """-0.0 equals 0.0 everywhere; only one of them exists, so that equal rows have equal bytes."""
+    """The column with 0.0 for -0.0, so that equal rows have equal bytes."""
     return column + F.lit(0.0).cast(T.FloatType())
 
 
 def column(expression: Expression) -> Column:
-    """The column over a DataFrame with the fields that `expression` names, and `stime`."""
+    """The expression over a DataFrame that has its fields and `stime`."""
     match expression:
         case FieldRef(name=name):
             return F.timestamp_micros(quoted(STIME)) if name == STIME else quoted(name)
@@ -108,7 +108,7 @@ def _cast(operands: Columns, types: Sequence[FieldType], type_: FieldType) -> Co
 def _whole(
     towards: Callable[[Column], Column],
 ) -> Callable[[Columns, Sequence[FieldType], FieldType], Column]:
-    """floor and ceil: Spark's saturate where the result is no long."""
+    """floor and ceil; null where the result is no long, where Spark's saturate."""
 
     def build(operands: Columns, types: Sequence[FieldType], _type: FieldType) -> Column:
         operand = operands[0]

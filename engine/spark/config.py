@@ -1,6 +1,6 @@
-"""What Spark is told: settings by profile.
+"""Spark's settings, by profile.
 
-PySpark itself is not imported: who reads a peer's configuration need not wait for it.
+PySpark is not imported here, so that a peer's configuration is read without waiting for it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, Literal
 from overlay.errors import InvalidInputError
 
 MEND: Final = "mend [spark.options], or master in [spark], in medusa.toml, and start the peer again"
-"""The mend for settings that Spark refuses. A peer reads them when it starts."""
+"""The remedy for settings that Spark refuses. A peer reads them when it starts."""
 
 Profile = Literal["edge", "throughput"]
 
@@ -43,17 +43,17 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.files.minPartitionNum": "1",
     "spark.sql.files.maxPartitionBytes": "16m",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",  # nobody computes from garbage
+    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",  # damaged pages fail the job
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",  # Arrow's calendar is proleptic
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "65536",
     "spark.executorEnv.PYTHONSAFEPATH": "1",
     "spark.ui.retainedJobs": "200",  # the status store is read for CPU times only
     "spark.ui.retainedStages": "400",
     "spark.sql.ui.retainedExecutions": "10",
-    "spark.python.sql.dataFrameDebugging.enabled": "false",  # half of what making a column takes
-    "spark.sql.ui.explainMode": "simple",  # Spark describes every plan, whether or not one looks
+    "spark.python.sql.dataFrameDebugging.enabled": "false",  # half the cost of making a column
+    "spark.sql.ui.explainMode": "simple",  # Spark describes every plan
 }
-"""What every profile sets; the peer's `spark.*` options come after and win."""
+"""Settings of every profile; the peer's `spark.*` options win over them."""
 
 _LOCAL: Final[Mapping[str, str]] = {
     # All in one JVM: nothing has to listen beyond the loopback.

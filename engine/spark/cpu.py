@@ -1,13 +1,13 @@
 """CPU seconds of a task's jobs, wherever they were spent.
 
-Planning happens in the JVM thread that stands for the calling Python thread; both threads' clocks
-are read. Executors report theirs to Spark's status store, a little after the job has ended: so what
-a job's executors took is counted with the task's next one, and where epochs follow each other more
-quickly than `LOOK_S`, one of them stands for those before it.
+The JVM thread of the calling Python thread plans a job; the clocks of both threads are read.
+Executors report their time to Spark's status store a little after the job's end. So a job's
+executor time counts with the task's next job; where epochs follow each other more quickly than
+`LOOK_S`, one of them stands for those before it.
 
-That is about half of what a small job costs (measured: 23 of 51 ms): the rest is spent by threads
-that all jobs share, which schedule, send results, compile and collect garbage. So what the JVM's
-process has used is shared out to the jobs in proportion to what was seen of each.
+That is about half of what a small job costs (measured: 23 of 51 ms). The rest is spent by threads
+that all jobs share: they schedule, send results, compile and collect garbage. So the time of the
+JVM's process is shared out to the jobs in proportion to the measured part of each.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 LOOK_S: Final = 0.5
-"""How often the status store is asked at most, seconds: it takes ten calls into the JVM, 3 ms."""
+"""Seconds between looks at the status store, at least: one takes ten calls into the JVM, 3 ms."""
 
 SHARED_S: Final = 30.0
-"""Time constant over which the JVM's use is compared with what was seen of it, seconds: the process
+"""Time constant over which the JVM's use is compared with its measured part, seconds: the process
 is counted in ticks of 10 ms, and garbage is collected now and then."""
 
 MOST_SHARED: Final = 4.0
-"""The JVM's use over what was seen of it, at most: while it starts and compiles, and while it has
-next to nothing to do, more than that is nobody's."""
+"""The JVM's use over its measured part, at most: while it starts and compiles, and while it has
+next to nothing to do, the rest belongs to no job."""
 
 _NS: Final = 1e-9
 
@@ -43,7 +43,7 @@ _numbers = itertools.count()
 
 
 class JvmClock:
-    """What a JVM uses in all, over what was seen of it. For all meters of a session, any thread."""
+    """All CPU time of a JVM over its measured part. For all meters of a session, in any thread."""
 
     def __init__(self, process: psutil.Process) -> None:
         self._process = process
@@ -57,7 +57,7 @@ class JvmClock:
 
     @staticmethod
     def of(session: SparkSession) -> JvmClock:
-        """The session's."""
+        """The clock of that session."""
         with _making:
             if session not in _clocks:
                 jvm: Any = session.sparkContext._jvm
@@ -66,7 +66,7 @@ class JvmClock:
             return _clocks[session]
 
     def whole(self, seen_s: float) -> float:
-        """Seconds that a job took, of which so many were seen."""
+        """Seconds that a job took in all, given its measured seconds."""
         with self._lock:
             self._seen_s += seen_s
             now = time.monotonic()
@@ -91,7 +91,7 @@ class JvmClock:
 
 
 class CpuMeter:
-    """Counts for one task on one session; used by one thread at a time."""
+    """Counts CPU seconds of one task on one session; used by one thread at a time."""
 
     def __init__(self, session: SparkSession) -> None:
         self._context = session.sparkContext
@@ -113,7 +113,7 @@ class CpuMeter:
         self._started_s = time.thread_time()
 
     def plan(self, frame: DataFrame) -> None:
-        """Plan in this thread, where it is measured; else the one that sends the result would."""
+        """Plan in this thread, where it is measured; else the one that sends results would."""
         frame._jdf.queryExecution().executedPlan()
 
     def read(self) -> float:
@@ -121,13 +121,13 @@ class CpuMeter:
         planning_ns = int(self._threads.getCurrentThreadCpuTime()) - self._started_ns
         try:
             executors_ns = self._executors_ns()
-        except Py4JJavaError:  # the store has let go of a job or stage since it was listed
-            executors_ns = 0  # the job has run; that it cannot be metered is no failure
+        except Py4JJavaError:  # the store has dropped a job or stage since it was listed
+            executors_ns = 0  # the job has run; missing figures are no failure
         jvm_s = (planning_ns + executors_ns) * _NS
         return self._clock.whole(jvm_s) + time.thread_time() - self._started_s
 
     def _executors_ns(self) -> int:
-        """Of the jobs since the last look; 0 between looks."""
+        """Executor time of the jobs since the last look; 0 between looks."""
         now = time.monotonic()
         if now - self._looked < LOOK_S:
             return 0

@@ -1,4 +1,4 @@
-"""This peer's Spark as its tasks see it: started when first needed, again when it dies."""
+"""The executor on Spark: it starts Spark when it is first needed, and again when it dies."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SparkExecutor:
 
     Attributes:
         state: off, starting, running, lost or failed: what the monitor shows.
-        trouble: why it could not be started the last time, and the mend; empty where it could.
+        trouble: why it could not start the last time, and the remedy; else empty.
     """
 
     def __init__(self, spark: Spark, events: Events) -> None:
@@ -44,11 +44,9 @@ class SparkExecutor:
         self.trouble = ""
 
     async def prepare(self, tasks: Sequence[Task] = ()) -> None:
-        """Start Spark ahead of the first job, and compute these tasks once from next to nothing: no
-        job of theirs waits for the JVM then, nor for classes and code of its own.
-
-        A failure is only noted: the job that needs Spark will meet it again.
-        """
+        """Start Spark ahead of the first job, and compute these tasks once over blank tuples: then
+        no job of theirs waits for the JVM, nor for classes and code of its own. A failure is only
+        noted: the job that needs Spark raises it."""
         try:
             await self._ensure_running()
             for task in tasks:
@@ -57,7 +55,7 @@ class SparkExecutor:
             self._events.note("error", f"cannot compute yet: {self.trouble or error}")
 
     def compile(self, task: Task) -> SparkComputation:
-        """A task, to be run epoch by epoch."""
+        """Make a task ready to run, epoch by epoch."""
         return SparkComputation(self, Program(task))
 
     async def run(self, job: Callable[[SparkSession], T]) -> T:
@@ -119,7 +117,7 @@ class SparkComputation:
 async def open_executor(
     config: SparkConfig, logs: Path, events: Events
 ) -> AsyncIterator[SparkExecutor]:
-    """An executor whose JVM, if it was ever needed, is gone when the block ends."""
+    """Open an executor; when the block ends its JVM, if there was one, has ended."""
     executor = SparkExecutor(Spark(config, logs), events)
     try:
         yield executor

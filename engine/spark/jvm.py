@@ -1,4 +1,4 @@
-"""The JVM process that Spark runs in: started without a terminal, and never outliving Python."""
+"""The JVM process that Spark runs in: it has no terminal, and ends when Python does."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ from overlay.events import wall_clock
 from overlay.files import SECRET_MODE
 
 STILL_S: Final = 90.0
-"""A starting JVM that has used no CPU for so long is stuck, seconds. How long one may take that
-does depends on the machine, and on how many others start on its few cores."""
+"""A starting JVM that has used no CPU for so long is stuck, seconds. One that uses CPU may take
+longer: that depends on the machine, and on how many others start on its few cores."""
 
 MOVE_CPU_S: Final = 0.05
-"""Using so much CPU is a sign of life, seconds: processes are counted in ticks of 10 ms."""
+"""So much use of CPU is a sign of life, seconds: processes are counted in ticks of 10 ms."""
 
 SCRATCH_S: Final = 3_600.0
-"""A temporary folder of this age is of a JVM that is gone, or has long looked at its standard
-input, seconds."""
+"""A temporary folder of this age belongs to a JVM that is gone, or has long been reading its
+standard input, seconds."""
 
 SAID: Final = 300
-"""Characters of what a JVM said that an error repeats: one of its lines."""
+"""Characters of a JVM's output in an error: one of its lines."""
 
 _WARNINGS: Final = ("WARNING", "NOTE", "Picked up", "Using ")
 
 PRIVATE: Final = 0o077
-"""The umask of a JVM: what it writes, logs and rows alike, is for its user alone."""
+"""The umask of a JVM: its logs and rows are for its user alone."""
 
 _POLL_S: Final = 0.02
-"""How often a starting JVM's hello is looked for, seconds."""
+"""The time between two looks for a starting JVM's hello, seconds."""
 
 _REAP_S: Final = 2.0
 """How long a killed JVM may take to be reaped, seconds: its sockets break a little earlier."""
 
 _ATTACH: Final = threading.Lock()
-"""`launch_gateway` takes a running JVM's port and secret from the environment only."""
+"""Guards the environment, the only place where `launch_gateway` finds a JVM's port and secret."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Jvm:
     Attributes:
         output: what it wrote to its stdout and stderr.
         log: what it logged.
-        archive: of its classes, whether it started from it or not; None: it has none.
+        archive: of its classes, whether it started from it or not; None: none.
     """
 
     process: subprocess.Popen[bytes]
@@ -75,10 +75,10 @@ class Jvm:
 
     @staticmethod
     def launch(settings: Mapping[str, str], folder: Path) -> Jvm:
-        """Start one, and wait until it can be talked to.
+        """Start a JVM, and wait until it answers.
 
-        It ends when its standard input does, which is a pipe from this process: also if this
-        process is killed.
+        It ends when its standard input does, a pipe from this process: also if this process is
+        killed.
 
         Raises:
             InvalidInputError: no Java.
@@ -139,7 +139,7 @@ class Jvm:
                 del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
 
     def dying(self, error: BaseException) -> bool:
-        """Whether it is gone, or just going, now that `error` came of talking to it."""
+        """Whether the JVM is gone, or just going, after a call to it raised `error`."""
         if isinstance(error, PySparkException):  # it answered
             return not self.alive
         try:
@@ -149,7 +149,7 @@ class Jvm:
         return True
 
     def end(self, limit_s: float) -> None:
-        """Let it end by itself, as a JVM does that has something to write then.
+        """Let it end by itself, so that it can write its archive.
 
         Raises:
             subprocess.TimeoutExpired: it took longer.
@@ -159,14 +159,14 @@ class Jvm:
         self.process.wait(limit_s)
 
     def kill(self) -> None:
-        """End it at once: it holds nothing that is not in the streams' logs."""
+        """End it at once: all that counts is in the streams' logs."""
         _end(self.process)
 
 
 def _new_scratch(within: Path) -> Path:
-    """A folder of its own for each JVM. Those of earlier ones go once no JVM can be about to start
-    in them any more: one whose folder vanishes then would never look at its standard input, and
-    outlive everybody."""
+    """Make a folder for one JVM. Folders of earlier ones are removed once no JVM can be about to
+    start in them: a JVM whose folder vanishes then would never read its standard input, and would
+    outlive Python."""
     within.mkdir(parents=True, exist_ok=True)
     for old in within.iterdir():
         if wall_clock() - old.stat().st_mtime > SCRATCH_S:
@@ -215,7 +215,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _said(output: Path) -> str:
-    """The first that a JVM said that ended, but for warnings: the cause comes first."""
+    """The first line that an ended JVM wrote, but for warnings: the cause comes first."""
     with output.open(encoding="utf-8", errors="replace") as file:
         lines = [line.strip() for line in file.read(16 * SAID).splitlines()]
     told = next((line for line in lines if line and not line.startswith(_WARNINGS)), "")

@@ -1,8 +1,7 @@
 """A task as a Spark job: its input files and an interval in, the output's tuples out.
 
-Per epoch Spark analyses, plans and runs one small query. What can be kept between epochs is: the
-reader with its schema, the column trees; and the generated code stays the same, so that Spark
-compiles it once.
+Per epoch Spark analyses, plans and runs one small query. The reader with its schema and the column
+trees are kept between epochs. The generated code stays the same, so that Spark compiles it once.
 """
 
 from __future__ import annotations
@@ -51,13 +50,7 @@ class Program:
         upto: int,
         interval: Interval,
     ) -> Result:
-        """The output over (after, upto].
-
-        Args:
-            files: per input stream, Parquet files that together hold its tuples of `interval`, each
-                once; others they may hold are left out.
-            interval: what `engine.tasks.windows.needs` says for (after, upto].
-        """
+        """As `engine.tasks.execution.Computation.run`; blocking."""
         paths = [path for name in self._task.inputs for path in files.get(name, ())]
         if not paths:
             return Result(self._schema.empty_table(), 0.0)
@@ -71,8 +64,8 @@ class Program:
         return Result(table, compiled.meter.read())
 
     def rehearse(self, session: SparkSession) -> None:
-        """Compute it from one blank tuple an input, and forget what comes of that: Spark has
-        loaded and generated then what the first epoch needs, which takes it seconds."""
+        """Compute the task over one blank tuple per input, and drop the result: Spark loads and
+        generates then what the first epoch needs, which takes it seconds."""
         with TemporaryDirectory() as folder:
             files: dict[str, list[Path]] = {}
             for number, schema in enumerate(self._task.input_schemas):
@@ -107,7 +100,7 @@ def _blank(schema: pa.Schema) -> pa.Table:
 
 
 class _Compiled:
-    """What a program keeps for one session."""
+    """The parts of a program that are kept for one session."""
 
     def __init__(self, task: Task, session: SparkSession) -> None:
         self.session = session
@@ -148,7 +141,7 @@ class _Compiled:
 
 
 class _Stage:
-    """One step, its columns made."""
+    """One step, with its columns."""
 
     def __init__(
         self, step: Step, fields: Sequence[Field], *, by_arrival: bool, last: bool
@@ -218,9 +211,9 @@ def within(name: str, least: int, most: int, *, constant: bool) -> str:
     """The condition least <= name <= most.
 
     Numbers that differ from epoch to epoch would make Spark generate and compile other code every
-    time. So they are held in an array that the code refers to, and what is taken out of it depends
-    (in form only) on the column, lest it be folded to a number again. Such a condition is not
-    pushed into the scan; `constant` makes a plain one, which is.
+    time. So they are in an array that the code refers to. The index into it depends (in form only)
+    on the column; else Spark would fold it to a number. Such a condition is not pushed into the
+    scan; `constant` makes a plain one, which is.
     """
     least, most = max(least, BEGINNING + 1), min(most, END)
     if constant:
@@ -230,7 +223,7 @@ def within(name: str, least: int, most: int, *, constant: bool) -> str:
 
 
 def _merged(schemas: Sequence[Schema]) -> Schema:
-    """The first schema; a field may be null where it may be in any."""
+    """The first schema; a field is nullable if it is in any."""
     first = schemas[0]
     fields = tuple(
         Field(each[0].name, each[0].type, nullable=any(field.nullable for field in each))
@@ -281,12 +274,13 @@ def _output(name: str, expression: Expression) -> Column:
 
 
 def _mapped(step: MapStep) -> list[Field]:
-    """A map's fields; all may be null as far as the order of tuples is concerned."""
+    """A map's fields; all are nullable as far as the order of tuples is concerned."""
     return [Field(name, each.type, nullable=True) for name, each in step.outputs]
 
 
 def _canonical(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Of the schema's types, sorted by stime, then the payload; NaN after numbers, nulls last."""
+    """The rows in the schema's types, sorted by stime, then the payload; NaN after numbers, nulls
+    last."""
     table = table.cast(schema)
     columns = [
         pc.add(each, pa.scalar(0.0, each.type)) if pa.types.is_floating(each.type) else each

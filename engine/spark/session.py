@@ -1,4 +1,4 @@
-"""This peer's Spark: one JVM, started quietly, noticed when it dies, started again.
+"""Spark in one JVM: started without output, and again when it has died.
 
 PySpark keeps its gateway and its context in class attributes, so a process has one Spark at a time:
 a second one is refused until the first has stopped.
@@ -29,11 +29,11 @@ T = TypeVar("T")
 
 
 class SparkLostError(UnavailableError, code="spark_lost"):
-    """The JVM is gone; the job's outcome is nothing. Restart and run it again."""
+    """The JVM is gone, and the job has no result. Restart it and run the job again."""
 
 
 _BREAKAGE: Final = (Py4JError, PySparkException, OSError, EOFError, pa.ArrowException)
-"""What a job may raise when its JVM dies under it, or when Spark refuses it."""
+"""Errors of a job whose JVM dies, or that Spark refuses."""
 
 _CHANGING: Final = threading.RLock()
 """Held by the thread that starts, ends or stops a Spark: PySpark's class attributes change then."""
@@ -84,7 +84,7 @@ class Spark:
             settings = self._config.settings()
             try:
                 self._jvm = Jvm.launch(settings, self._folder)
-            except OSError as error:  # no process more, no room for its files
+            except OSError as error:  # no more processes, no room for its files
                 raise SparkLostError(f"the JVM did not start: {error}") from error
             try:
                 self._gateway = self._jvm.connect()
@@ -97,7 +97,7 @@ class Spark:
                 self._jvm.archive.make_apart()
 
     def restart(self) -> None:
-        """Start again after a loss; nothing where another thread has already done so."""
+        """Start again after a loss, unless another thread has already done so."""
         self.start()
 
     def end(self, limit_s: float) -> None:
@@ -115,12 +115,12 @@ class Spark:
         with _CHANGING:
             session = self._session if self.alive else None
             if session is not None and not self._config.master.startswith("local"):
-                with contextlib.suppress(*_BREAKAGE):  # a cluster wants to be told
+                with contextlib.suppress(*_BREAKAGE):  # tells the cluster
                     session.stop()
             self._clear()
 
     def run(self, job: Callable[[SparkSession], T]) -> T:
-        """What `job` gives for the session.
+        """Run `job` on the session.
 
         Raises:
             SparkLostError: the JVM is gone, or went during the job.
@@ -168,8 +168,8 @@ def _forget(gateway: JavaGateway) -> None:
 
 
 def _first_line(error: BaseException) -> str:
-    """Of Java's exceptions what they say themselves: py4j begins with the call, on a line alone. It
-    asks the JVM for the text, which may be gone."""
+    """The first line of an error. Of Java's exceptions it is their own text: py4j begins with the
+    call, on a line alone. It asks the JVM for the text, which may be gone."""
     try:
         called, *said = str(error).splitlines()
     except (Py4JError, OSError, ValueError):
@@ -182,6 +182,6 @@ for _name in ("py4j", "pyspark"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
     logging.getLogger(_name).propagate = False
 
-# It looks for pandas as it starts, and says on the terminal where that is a new one; its results
-# come to us as Arrow.
+# PySpark looks for pandas as it starts, and warns on the terminal of a new one; we take its results
+# as Arrow.
 warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)

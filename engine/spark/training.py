@@ -1,7 +1,7 @@
 """The training run: a Spark that computes a little of everything, and archives the classes it used.
 
-`python -m engine.spark.training ARCHIVE`, as `ClassArchive.make_apart` starts it: by itself,
-at the lowest priority. It takes 13 s of a core to run and 20 s to write.
+`ClassArchive.make_apart` starts it as `python -m engine.spark.training ARCHIVE`, at the lowest
+priority. It takes 13 s of a core to run and 20 s to write.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _QUERY: Final = Query(
     ),
     outputs=("short",),
 )
-"""Parts of tasks: expressions, all functions, windows that tumble and slide."""
+"""It covers expressions, all functions, windows that tumble and slide."""
 
 
 def tasks() -> tuple[Task, ...]:
@@ -92,14 +92,14 @@ def train(archive: ClassArchive) -> None:
 
 
 def _commit(written: Path, path: Path) -> None:
-    """A JVM finds all of it or none, also after a power cut."""
+    """Give the archive its name: a JVM finds all of it or none, also after a power cut."""
     with written.open("rb") as file:
         os.fsync(file.fileno())
     written.rename(path)
 
 
 def main(archive: ClassArchive) -> None:
-    """Make it, or write down why not. No peer waits for this, and nobody reads what it says."""
+    """Make the archive, or write down why not. No peer waits for this, or reads its output."""
     try:
         train(archive)
     except (MedusaError, OSError, subprocess.TimeoutExpired) as error:
