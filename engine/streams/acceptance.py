@@ -1,8 +1,8 @@
-"""What a source stream has accepted, sans IO: who posted what, the numbers of rows, the boundary.
+"""The accepted state of a source stream: its producers, the numbers of rows, the boundary. Sans IO.
 
-Every accepted post becomes an `Entry`; `apply` is the only thing that changes the state, both when
-the post is accepted and when the journal is read again, so both lead to the same state. An entry
-records the boundary in force when it was accepted: a replay finds the same rows late.
+Every accepted post becomes an `Entry`. Only `apply` changes the state, for a new post as for one
+that is read from the journal, so both lead to the same state. An entry records the boundary at
+which it was accepted, so a replay finds the same rows late.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from overlay.encoding import decode
 from overlay.errors import ConflictError, InvalidInputError, SequenceGapError
 
 MAX_PRODUCERS: Final = 10_000
-"""Producers remembered per stream; past it the participant with the most of them loses the one that
-has been quiet longest, which may then only begin again at 1."""
+"""Producers remembered per stream. Past it the participant with the most of them loses the one that
+has been quiet longest: that one may then only begin again at 1."""
 
 MAX_PRODUCER_BYTES: Final = 512
 """UTF-8 bytes in a producer's name: bounds the snapshot of 10,000 of them."""
 
 MAX_OFFSET_BYTES: Final = 128
-"""In what a producer says of where it is in its source: kept for each, in every snapshot."""
+"""Bytes of an offset, a producer's place in its source: every snapshot has one per producer."""
 
 MAX_MISSES: Final = 2**18
-"""Revisions of which is remembered that they found nothing, so that a client whose answer was lost
-gets the same one when it posts again. Bounds the snapshot; much more than a poster has unanswered,
-for many of them. Shared between participants as producers are."""
+"""Remembered revisions that found no tuple: a client whose answer was lost gets the same one when
+it posts again. Bounds the snapshot; much more than posters have unanswered. Shared between
+participants as producers are."""
 
 MISSES_OF_A_POST: Final = 256
-"""As how many more a post counts: its number and its producer's name are kept as well."""
+"""Weight of a post beside its revisions: its number and its producer's name are kept as well."""
 
 
 class Writer(NamedTuple):
-    """Who numbers posts: a producer, which is a name of its participant's choice.
+    """A producer, which numbers its posts; its participant chooses the name.
 
     Attributes:
-        participant: "" is the one that the stream belongs to.
+        participant: "" is the stream's owner.
     """
 
     producer: str
@@ -51,20 +51,20 @@ class Writer(NamedTuple):
 
 
 UNKNOWN: Final = Writer("")
-"""Among the doubted producers: those of whom nothing is known any more."""
+"""Among the doubted producers: stands for all that are not remembered."""
 
 
 Offsets = tuple[bytes, bytes]
-"""Where a producer is in its source before a post, and after it; see
+"""A producer's place in its source before a post, and after it; see
 `engine.streams.messages.Post`."""
 
 
 class Progress(NamedTuple):
-    """How far a producer is.
+    """The last post of a producer.
 
     Attributes:
-        sequence: the number of its last post.
-        offset: where that left it in its source; b"": it says nothing of that.
+        sequence: its number.
+        offset: the producer's place in its source after it; b"": not reported.
     """
 
     sequence: int = 0
@@ -72,7 +72,7 @@ class Progress(NamedTuple):
 
 
 LEAP_US: Final = 86_400 * 1_000_000
-"""A day: a stream that was idle, or a peer that was off, for less goes on at once."""
+"""A day: a stream that was idle, or a peer that was off, for less time goes on at once."""
 
 
 UNKNOWN_ROWS: Final = 2**48
@@ -84,22 +84,22 @@ class Entry(Struct, frozen=True, array_like=True):
     """One accepted post.
 
     Attributes:
-        producer, sequence: whose post it is.
+        producer, sequence: of the post.
         boundary: the stream's when it was accepted; rows with stime <= it are late.
         count: rows posted. first: the number (seq) of the first of them.
         greatest: the greatest stime posted; BEGINNING without rows.
-        arrival: the stime of all rows, where the stream takes the time of arrival.
+        arrival: the stime of all rows, if the stream takes the time of arrival.
         promise: the boundary that the producer promised, END if it ended the stream.
         late: rows that were late.
-        taken: when it was accepted, microseconds, where replicas must give late rows the same
-            stime; 0 elsewhere.
-        position: of a post of revisions: their place in the stream's time; None: of tuples. What
-            it has `first`, `count` and `greatest` is of the revisions then.
-        missed: the numbers of the revisions that found nothing.
+        taken: when it was accepted, microseconds, if replicas must give late rows the same stime;
+            else 0.
+        position: of a post of revisions: their place in the stream's time; `first`, `count` and
+            `greatest` are of the revisions then. None: a post of tuples.
+        missed: the numbers of the revisions that found no tuple.
         participant: see `Writer`.
-        offset: where it left its producer in its source; None: it says nothing of that.
-        definition: of an entry that is no post: the stream's, altered, from here on. Being an entry
-            it reaches replicas, and survives, as posts do, and in order with them.
+        offset: the producer's place in its source after the post; None: not reported.
+        definition: the stream's altered definition, from here on, in an entry that is no post. As
+            an entry it reaches replicas and survives, in order with the posts.
     """
 
     producer: str
@@ -126,7 +126,7 @@ class Entry(Struct, frozen=True, array_like=True):
 def check_promise(boundary: int | None) -> None:
     """
     Raises:
-        InvalidInputError: it can be none that a producer promises.
+        InvalidInputError: it is no boundary.
     """
     if boundary is not None and not BEGINNING <= boundary <= END:
         raise InvalidInputError(f"boundary {boundary} is not an int64 of microseconds")
@@ -135,13 +135,13 @@ def check_promise(boundary: int | None) -> None:
 def decode_entry(meta: bytes) -> Entry:
     """
     Raises:
-        DecodeError: it is none.
+        DecodeError: it is no entry.
     """
     return decode(meta, Entry, limit=MAX_META_BYTES, what="entry of a journal")
 
 
 class Missed(Struct, frozen=True, array_like=True):
-    """What a post of revisions did not find; see `Entry.missed`."""
+    """The revisions of a post that found no tuple; see `Entry.missed`."""
 
     producer: str
     sequence: int
@@ -153,18 +153,17 @@ class Snapshot(Struct, frozen=True, array_like=True):
     """The state between two entries.
 
     Attributes:
-        producers: the last numbers of the owner's in journals of before, which knew no others; the
+        producers: the last numbers of the owner's producers, in journals of older releases; the
             longest quiet first.
-        term_number: of the leader that began the segment, where the stream has replicas; see
+        term_number: of the leader that began the segment, if the stream has replicas; see
             `engine.replication.leaders`.
         revisions, revised_at: see `Acceptance`.
         missed: of the latest posts of revisions, the oldest first.
         producers_of: by participant and name, each the longest quiet first; see `Writer`.
-        doubted: producers of whom posts may be missing; see `Acceptance.doubt`.
+        doubted: producers whose posts may be missing; see `Acceptance.doubt`.
         offsets: by participant, of its producers in the order of `producers_of`.
-        definition: the latest that the journal has told of; None: it was never altered.
-        ended_at: where the boundary was when the stream ended; None: it has not, or that is not
-            known.
+        definition: the latest in the journal; None: it was never altered.
+        ended_at: the boundary at which the stream ended; None: it has not, or it is not known.
     """
 
     producers: dict[str, int]
@@ -184,7 +183,7 @@ class Snapshot(Struct, frozen=True, array_like=True):
 
     @property
     def progress(self) -> Iterator[tuple[Writer, Progress]]:
-        """How far every producer is."""
+        """The last post of every producer."""
         for participant, producers in (self.producers_of or {"": self.producers}).items():
             offsets = chain(self.offsets.get(participant, ()), repeat(b""))
             for (producer, sequence), offset in zip(producers.items(), offsets, strict=False):
@@ -194,7 +193,7 @@ class Snapshot(Struct, frozen=True, array_like=True):
 def decode_snapshot(meta: bytes) -> Snapshot:
     """
     Raises:
-        DecodeError: it is none.
+        DecodeError: it is no snapshot.
     """
     return decode(meta, Snapshot, limit=MAX_META_BYTES, what="snapshot in a journal")
 
@@ -271,26 +270,26 @@ class Acceptance:
             self._missed.note(missed.participant, post, missed.numbers)
 
     def define(self, definition: StreamDefinition | None) -> None:
-        """Go by that definition, if it is one."""
+        """Use that definition, if there is one."""
         if definition is not None:
             self.definition = definition
             self._slack_us = definition.slack_us
 
     def last_of(self, writer: Writer) -> int:
-        """The number of its latest post; 0: it has posted nothing, or that is forgotten."""
+        """The number of its latest post; 0: none, or it is forgotten."""
         return self.progress(writer).sequence
 
     def progress(self, writer: Writer) -> Progress:
-        """How far it is; nothing where it has posted nothing, or that is forgotten."""
+        """Its latest post; empty if there is none, or it is forgotten."""
         return self._producers.get(writer.participant, writer.producer) or Progress()
 
     def check_offsets(self, writer: Writer, sequence: int, offsets: Offsets) -> None:
-        """That a post goes on there where the last one left its producer; and that the last one,
-        sent again, is that one. Earlier ones are not remembered.
+        """Check that a post begins where the producer's last one ended, and that the last one, sent
+        again, ends there as well. Earlier ones are not remembered.
 
         Raises:
-            ConflictError: it does not, or is not: two clients post as this producer.
-            InvalidInputError: no offset is so long.
+            ConflictError: two clients post as this producer.
+            InvalidInputError: an offset is too long.
         """
         before, after = offsets
         if max(len(before), len(after)) > MAX_OFFSET_BYTES:
@@ -309,7 +308,7 @@ class Acceptance:
 
         Raises:
             SequenceGapError: the posts before it were not.
-            InvalidInputError: no such producer or number can be.
+            InvalidInputError: an invalid producer or number.
         """
         name = writer.producer
         if not 0 < len(name.encode()) <= MAX_PRODUCER_BYTES:
@@ -332,8 +331,8 @@ class Acceptance:
         )
 
     def doubt(self) -> None:
-        """Entries are missing here, nobody knows whose: the next post of every producer may leap
-        over some, which were acknowledged and will not be sent again."""
+        """Note that entries are missing, of unknown producers: the next post of every producer may
+        leap over some, which were acknowledged and will not be sent again."""
         known = self._producers.by_participant.items()
         self._doubted = {Writer(name, who) for who, names in known for name in names} | {UNKNOWN}
 
@@ -345,33 +344,31 @@ class Acceptance:
         self.revisions += UNKNOWN_ROWS
 
     def leapt(self, writer: Writer, sequence: int) -> range:
-        """The posts of a doubted producer that are missing before this one, or a part of them."""
+        """The posts of a doubted producer that are missing before this one, or some of them."""
         return range(self.last_of(writer) + 1, sequence) if self._is_doubted(writer) else range(0)
 
     def _is_doubted(self, writer: Writer) -> bool:
         return writer in self._doubted or (UNKNOWN in self._doubted and not self.last_of(writer))
 
     def missed(self, writer: Writer, sequence: int) -> tuple[int, ...]:
-        """The numbers of the revisions of that post, accepted before, that found nothing."""
+        """The numbers of the revisions of an accepted post that found no tuple."""
         return self._missed.get(writer.participant, (writer.producer, sequence)) or ()
 
     def arrival_at(self, now_us: int) -> int:
-        """The stime of what arrives now: the clock's, made strictly monotone.
-
-        END on a stream that has ended, so that it is late.
-        """
+        """The stime of rows that arrive now: the clock's, made strictly monotone; END, and so late,
+        on a stream that has ended."""
         return min(max(now_us, self.greatest + 1, self.boundary + 1), END)
 
     def revised_at_after(self, now_us: int, latest: int) -> int:
         """The place of revisions that arrive now: beyond the boundary, so that they come out with
-        what comes next; not before the latest tuple that they are about, nor before earlier ones.
-        Where stime is the time of arrival, theirs is."""
+        the next tuples; not before the latest tuple that they revise, nor before earlier revisions.
+        If stime is the time of arrival, so is the place."""
         if self._arrival:
             return max(self.arrival_at(now_us), self.revised_at)
         return max(self.boundary + 1, latest, self.revised_at)
 
     def boundary_after(self, entry: Entry) -> int:
-        """What the boundary becomes by this entry."""
+        """The boundary once this entry is applied."""
         boundary = max(self.boundary, entry.boundary)
         altered = entry.definition
         slack_us = self._slack_us if altered is None else altered.slack_us
@@ -390,7 +387,7 @@ class Acceptance:
         if before < self.boundary == END:
             self.ended_at = max(before, entry.boundary)
         self.define(entry.definition)
-        # what comes after the end does not count, should the stream go on
+        # rows after the end do not count, as the stream may be reopened
         if before < END and entry.count and (self._arrival or entry.position is None):
             self.greatest = max(self.greatest, entry.greatest)
         if entry.position is None:
@@ -402,7 +399,7 @@ class Acceptance:
         if entry.missed:
             post = entry.producer, entry.sequence
             self._missed.note(entry.participant, post, entry.missed)
-        if entry.producer:  # not the clock's
+        if entry.producer:  # else it is the clock's
             self._doubted.discard(entry.writer)
             offset = self.progress(entry.writer).offset if entry.offset is None else entry.offset
             progress = Progress(entry.sequence, offset)
@@ -415,20 +412,20 @@ class Acceptance:
         self.boundary = max(self.boundary, boundary)
 
     def reopen(self, boundary: int) -> None:
-        """The stream has not ended after all; nobody has seen that it had."""
+        """Take back the end of the stream, which no reader has seen."""
         self.boundary = boundary
         self.ended_at = None
 
     def tick(self, now_us: int) -> None:
-        """The clock of an idle stream whose stime is the present."""
+        """Move the boundary of an idle stream whose stime is the present, by the clock."""
         self.advance(self.clock(now_us))
 
     def leaps(self, now_us: int) -> bool:
-        """Whether `tick` takes the boundary so far that a wrong clock would make all tuples late
-        for long. A new stream has none that could be."""
+        """Whether `tick` moves the boundary so far that with a wrong clock all tuples would be late
+        for long. A new stream never leaps."""
         return self.boundary > BEGINNING and self.clock(now_us) - self.boundary > LEAP_US
 
     def clock(self, now_us: int) -> int:
-        """What `tick` makes of the boundary."""
+        """The boundary that `tick` makes."""
         at = min(now_us - (0 if self._arrival else self._slack_us) - 1, END)
         return max(self.boundary, at)

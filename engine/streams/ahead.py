@@ -1,8 +1,7 @@
-"""How far beyond the clock a source stream's time may go.
+"""How far a source stream's time may be ahead of the clock.
 
-One row whose time is of another unit takes the boundary to a time of its own, and all that follows
-it is late for ever: a boundary is a promise, and is not taken back. So such a row is refused, with
-the whole of its post, and so is such a promise.
+One row in a wrong unit would take the boundary far ahead, and all later rows would be late for
+ever, as a boundary is a promise. So a post with such a row, or such a promise, is refused.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from engine.objects.schema import END, FieldType, Schema
 from overlay.errors import InvalidInputError
 
 _UNITS: Final = {1_000: "milliseconds", 1_000_000: "microseconds", 1_000_000_000: "nanoseconds"}
-"""By how many of them make a second."""
+"""Units, by their number in a second."""
 
 _PLAUSIBLE_US: Final = 20 * 366 * 86_400 * 1_000_000
-"""Twenty years: a time that is as near to now in another unit was probably meant in that one."""
+"""Twenty years: a time that is so near to now in another unit was probably meant in that unit."""
 
 _SPANS: Final = (("year", 31_556_952), ("day", 86_400), ("hour", 3_600), ("minute", 60))
 
@@ -34,8 +33,8 @@ def check_ahead(
 ) -> None:
     """
     Args:
-        times: of the rows of a post, microseconds; null where a row has none, None where none has.
-        promise: its boundary. now_us: what the clock shows, microseconds.
+        times: of the rows of a post, microseconds; null: of that row, None: of the whole post none.
+        promise: its boundary. now_us: the clock's time, microseconds.
 
     Raises:
         InvalidInputError: it goes too far; names row and field.
@@ -68,7 +67,7 @@ def _allowed(stream: StreamDefinition) -> str:
 
 
 def _unit_meant(stime: int, now_us: int, schema: Schema) -> str:
-    """The unit in which that would be about now, if there is one, as a question."""
+    """The unit in which that would be about now, if any, as a question."""
     field = schema.field(schema.time or "")
     number = field is not None and field.type is FieldType.LONG
     per_second = 1_000_000 if number else 1

@@ -1,4 +1,4 @@
-"""A feed put together: parts in, whole epochs out, whatever a hostile sender tries."""
+"""Assembles the parts of a feed into whole epochs, also against a hostile sender."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from engine.streams.recent import Epoch
 from overlay.errors import DecodeError
 
 MAX_EPOCH_BYTES: Final = 512 * 2**20
-"""What a receiver gathers of one epoch before it takes the sender for hostile. Ours end an epoch
-with every part of some megabytes, unless more tuples than that share one stime; one in memory is no
-larger than a leader lets wait."""
+"""The most that a receiver gathers of one epoch before it takes the sender for hostile. Our leaders
+end an epoch every few megabytes, unless more tuples than that share one stime; an epoch in memory
+is no larger than a leader lets wait."""
 
 COLUMN_BYTES: Final = 2**10
-"""What a column of a part takes beside its body while the part waits for the rest of its epoch
-(measured: 820 bytes): a sender may make a part of every row."""
+"""Overhead of each column of a part that waits for the rest of its epoch (measured: 820 bytes): a
+sender may make a part of every row."""
 
 
 Rows: TypeAlias = bytes | bytearray | memoryview | pa.Table
@@ -30,15 +30,15 @@ Rows: TypeAlias = bytes | bytearray | memoryview | pa.Table
 class Assembler:
     """Parts in, whole epochs out; sans IO.
 
-    After a broken connection call `reconnected` and subscribe from `boundary`: what was incomplete
-    is forgotten, and what comes again is dropped, however the new sender cuts its epochs.
+    After a broken connection call `reconnected` and subscribe from `boundary`: the incomplete epoch
+    is dropped, and so are repeated tuples, however the new sender cuts its epochs.
 
     Args:
         gaps: an epoch may begin later than the one before it has ended.
 
     Attributes:
-        boundary: everything up to it was given out; microseconds.
-        held: bytes of the parts of an epoch that is not whole yet.
+        boundary: all epochs up to it were given out; microseconds.
+        held: bytes of the parts of the incomplete epoch.
     """
 
     def __init__(self, schema: pa.Schema, after: int, *, gaps: bool = False) -> None:
@@ -56,15 +56,14 @@ class Assembler:
         self._last = None
 
     def add(self, message: Tuples, body: Rows) -> Epoch | None:
-        """One part; gives the epoch (boundary, upto] when it is the last part of it.
-
-        None also for an epoch that was given out before.
+        """Add one part; gives the epoch (boundary, upto] if that was its last part, and it was not
+        given out before.
 
         Raises:
-            DecodeError: not what a sender of this stream can have sent; close the connection.
+            DecodeError: no sender of this stream can have sent this; close the connection.
         """
         if (self._gaps or self.boundary == BEGINNING) and not self._parts:
-            # asked for all there is, and told where that begins
+            # the receiver asked for all tuples, and this says where they begin
             self.boundary = max(self.boundary, message.after)
         if message.after > self.boundary:
             raise DecodeError(f"an epoch from {message.after}, but {self.boundary} was reached")
@@ -113,10 +112,10 @@ class Assembler:
 
 
 class Incoming:
-    """Puts both parts of a stream together again: messages in, whole epochs out; sans IO.
+    """Assembles both parts of a stream: messages in, whole epochs out; sans IO.
 
     Attributes:
-        boundary: every stable tuple up to it was given out. seen: and so the tentative ones.
+        boundary: every stable tuple up to it was given out. seen: the same, with tentative ones.
     """
 
     def __init__(self, schema: pa.Schema, after: int, seen: int) -> None:
@@ -133,18 +132,18 @@ class Incoming:
 
     @property
     def held(self) -> int:
-        """Bytes of the parts of epochs that are not whole yet."""
+        """Bytes of the parts of incomplete epochs."""
         return self._stable.held + self._tentative.held
 
     def reconnected(self) -> None:
-        """What is incomplete comes again."""
+        """Drop incomplete epochs: they come again."""
         self._stable.reconnected()
         self._tentative.reconnected()
 
     def add(self, message: Tuples, body: Rows) -> Epoch | None:
-        """One part; gives the epoch when it is the last part of one that was not given out.
+        """Add one part; gives the epoch if that was its last part, and it was not given out before.
 
         Raises:
-            DecodeError: not what a sender of this stream can have sent; close the connection.
+            DecodeError: no sender of this stream can have sent this; close the connection.
         """
         return (self._tentative if message.tentative else self._stable).add(message, body)

@@ -1,4 +1,4 @@
-"""Many small epoch files into one: what to merge, and the merging."""
+"""Merges many small epoch files into one."""
 
 from __future__ import annotations
 
@@ -17,17 +17,14 @@ from overlay.errors import InternalError
 RUN: Final = 16
 """Files merged at least: each row is rewritten once per factor of 16, about three times in all."""
 TIERS: Final = (64 * 2**10, 2**20, 16 * 2**20)
-"""Bytes. Files below a tier are merged with their likes before anything larger is rewritten."""
+"""Bytes. Files below a tier are merged with each other before anything larger is rewritten."""
 MERGED_BYTES: Final = 64 * 2**20
-"""A merged file has at most about this many bytes, so that retention can still let go of days by
-the hour, and a reader of a few rows opens no giant; nor more rows than one job takes."""
+"""Bytes of a merged file at most, about: retention can still drop days by the hour, and a reader of
+a few rows opens no giant. Nor has it more rows than one job takes."""
 
 
 def choose(files: Sequence[EpochFile]) -> Sequence[EpochFile]:
-    """A run of neighbours worth merging, or nothing.
-
-    Never the newest file: empty epochs extend it.
-    """
+    """A run of neighbours worth merging, or none. Never the newest file: empty epochs extend it."""
     for tier in TIERS:
         run: list[EpochFile] = []
         size = content = 0
@@ -49,7 +46,7 @@ def choose(files: Sequence[EpochFile]) -> Sequence[EpochFile]:
 def merge(
     files: Sequence[EpochFile], folder: Path, schema: pa.Schema, *, durable: bool
 ) -> EpochWriter:
-    """The content of neighbouring files in one, finished but not committed. Blocking.
+    """Merge neighbouring files into one, finished but not committed. Blocking.
 
     Holds one row group at a time.
 

@@ -10,27 +10,25 @@ from overlay.errors import InvalidInputError
 
 @dataclass(frozen=True)
 class Timing:
-    """How often the engine looks, and how long it waits, where nobody needs it otherwise but tests,
-    which are in a hurry. Seconds.
+    """How often the engine looks, and how long it waits, seconds. Only tests change these.
 
     Attributes:
         tend_s: between two looks at retention, leases and rates.
-        store_again_s: before what had to wait for room in a log is tried again.
-        grace_s: how long what an unnamed subscriber has not acknowledged is kept when its call
-            breaks: it may only be on its way to another peer.
-        held_s: how long what somebody is about to read of a stream's past is kept.
+        store_again_s: before a write that found no room in a log is tried again.
+        grace_s: how long unacknowledged tuples are kept when an unnamed subscriber's call breaks:
+            it may only be on its way to another peer.
+        held_s: how long history is kept for a reader that is about to read it.
         follow_again_s: shortest and longest wait before a follower subscribes again; doubled in
             between, with jitter.
-        last_word_s: how long the end of a stream may take to be acknowledged: else a lease runs
-            out.
+        last_word_s: how long the acknowledgement of a stream's end may take: else a lease runs out.
         view_again_s: before a view whose copying has failed, at a full disk say, goes on.
-        announce_again_s: between two tries to tell the catalog what others wait for.
+        announce_again_s: between two tries to tell the catalog something that others wait for.
         mend_s: between two looks for lost files.
-        mend_again_s: before a file that nobody had is asked for again: a peer may have come back.
-        modified_s: between two looks for editions of queries that nobody computes any more.
-        restored_ask_s: how long a restored peer asks the others how far they have its streams: they
-            may be starting, and a peer that joined after the backup is known once it has dialled
-            us, which it does again within half a minute (`TransportConfig.max_backoff_s`).
+        mend_again_s: before a file that no peer had is asked for again: one may have come back.
+        modified_s: between two looks for editions of queries that no peer computes any more.
+        restored_ask_s: how long a restored peer asks the others for the boundaries of its streams:
+            they may be starting, and a peer that joined after the backup is known once it has
+            dialled us, within half a minute (`TransportConfig.max_backoff_s`).
         restored_again_s: between two tries to ask one of them, and between two looks for new ones.
     """
 
@@ -58,19 +56,19 @@ class EngineConfig:
         epoch_rows: most input rows a task takes at once: bounds the memory of one job.
         recent_bytes: Arrow bytes of recent epochs that one stream keeps in memory.
         pending_bytes: bytes of posted tuples of one source stream that wait for their boundary.
-        disk_bytes: most bytes of all streams; past it posts and mirrors wait.
-        lease_s: how long a named subscriber that went away is waited for, seconds.
-        foreign_hold_s: and how long one of another participant that acknowledges nothing, though it
-            is here, seconds; what it may keep of the disk is bounded as well
+        disk_bytes: most bytes of all streams; past it posts and followers wait.
+        lease_s: how long a named subscriber that is away is waited for, seconds.
+        foreign_hold_s: how long a subscriber of another participant is waited for that is here and
+            acknowledges nothing, seconds; its share of the disk is bounded as well
             (`engine.streams.foreign`).
         fsync: whether a post is acknowledged only when it survives a power cut as well.
         capacity_cores: what this peer declares it can spend, in cores.
         patience_s: how long another peer that runs a task of ours may let its output stand still
             before the task is taken back, seconds, unless a contract says another time.
-        home_silence_s: how long nothing may be heard of the leader of a source stream with replicas
-            before one of them stands for its place, seconds; gossip may tell it earlier.
-        keep_alive_s: how often the producers of a stream that is read here are asked how they are,
-            where it has several, seconds; one that misses four answers is not read any more.
+        home_silence_s: how long the leader of a source stream with replicas may be silent before
+            a replica stands for election, seconds; gossip may tell it earlier.
+        keep_alive_s: how often the producers of a stream that is read here are asked for its state,
+            if it has several, seconds; one that misses four answers is not read any more.
         timing: no setting: medusa.toml does not have it.
     """
 

@@ -1,13 +1,13 @@
-"""What a client is told when tentative tuples turn out to be wrong. Sans IO.
+"""Corrections: how a client learns that tentative tuples were wrong. Sans IO.
 
-Both ways begin from the same two flows, stable epochs and tentative ones, and leave the client with
-the same tuples: those of the stable flow. In between:
+Both ways take stable and tentative epochs, and leave the client with the tuples of the stable ones.
+In between:
 
-* `undo` (Delay, Process and Correct; TODS 2008): UNDO takes back every tentative tuple, all stable
-  ones come, and REC_DONE says that no tentative one stands any more, also of those that came in
-  between for new input.
+* `undo` (Delay, Process and Correct; TODS 2008): UNDO takes back every tentative tuple, the stable
+  ones come, and REC_DONE says that no tentative one is left, nor any that came meanwhile for new
+  input.
 * `revisions` (Borealis, CIDR 2005): only the difference, as DELETION and INSERTION, or REPLACEMENT
-  where the tuple that goes and the one that comes have the same key.
+  if the tuple that goes and the one that comes have the same key.
 """
 
 from __future__ import annotations
@@ -26,46 +26,46 @@ from engine.streams.ordering import between, repeated
 from engine.streams.recent import Epoch
 
 TENTATIVE_BYTES: Final = 256 * 2**20
-"""Arrow bytes of tentative tuples that are kept to be compared. Those of a longer failure are taken
-back, the oldest first, as soon as they are more: they come again when it is over."""
+"""Arrow bytes of tentative tuples kept for comparison. In a longer failure the oldest are taken
+back first: they come again when it is over."""
 
 _SIGN: Final = "sign "
-"""Of a tuple in a difference; no field's name has a blank."""
+"""The column with a tuple's sign in a difference; no field's name has a blank."""
 
 
 class Corrections(StrEnum):
-    """How a client wants to hear of them."""
+    """How a client receives corrections."""
 
     UNDO = "undo"
     REVISIONS = "revisions"
 
 
 class Kind(StrEnum):
-    """Of a change; the words of Borealis."""
+    """Kinds of change, in the words of Borealis."""
 
     INSERTION = "INSERTION"
-    """These tuples are there, for good."""
+    """These tuples are final."""
     TENTATIVE = "TENTATIVE"
-    """These are there, and may be corrected."""
+    """These tuples may be corrected."""
     UNDO = "UNDO"
-    """No tentative tuple with after < stime <= upto is there any more. Where revisions are told so,
-    no stable one either: they come again."""
+    """The tentative tuples with after < stime <= upto are gone. If revisions are told so, the
+    stable ones are gone too: they come again."""
     REC_DONE = "REC_DONE"
-    """No tentative tuple is there any more at all: everything up to `upto` is final."""
+    """No tentative tuple is left: everything up to `upto` is final."""
     DELETION = "DELETION"
-    """These, which were there, are not."""
+    """These tuples are gone."""
     REPLACEMENT = "REPLACEMENT"
-    """These take the place of the ones that have the same key."""
+    """These tuples take the place of those with the same key."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Change:
-    """One change of what is known of a stream.
+    """One change of a stream as a client knows it.
 
     Attributes:
-        after, upto: the interval it is about, microseconds of stime.
+        after, upto: the interval of the change, microseconds of stime.
         table: its tuples; none in an UNDO and a REC_DONE.
-        boundary: everything up to it is final once this was heeded.
+        boundary: everything up to it is final after this change.
     """
 
     kind: Kind
@@ -76,11 +76,10 @@ class Change:
 
 
 class Corrector(Protocol):
-    """Stable and tentative epochs in, each flow in its order, and revisions of what was stable;
-    changes out.
+    """Makes changes of stable and tentative epochs, each flow in order, and of revisions.
 
     Attributes:
-        again: whether it tells of revisions by all tuples from the first that is revised.
+        again: whether it tells revisions as all tuples from the first revised one on.
     """
 
     again: bool
@@ -90,10 +89,10 @@ class Corrector(Protocol):
     def tentative(self, epoch: Epoch) -> list[Change]: ...
 
     def revised(self, gone: pa.Table, come: pa.Table) -> list[Change]:
-        """Tuples that stable epochs had, which go, and those that come, neither in any order."""
+        """Tuples of stable epochs that go, and tuples that come, neither in any order."""
 
     def repeated(self, epoch: Epoch) -> list[Change]:
-        """All stable tuples from a boundary on, as they are by now; where `again` is set."""
+        """All stable tuples from a boundary on, as they are now; used if `again` is set."""
 
 
 def corrector(how: Corrections, after: int, key: Sequence[str] = ()) -> Corrector:
@@ -135,7 +134,7 @@ class _Undoing:
     def tentative(self, epoch: Epoch) -> list[Change]:
         if epoch.upto <= self._seen:
             return []
-        after = max(self._seen, epoch.after)  # who asked for all there is, is told where it begins
+        after = max(self._seen, epoch.after)  # a client that asked for all learns where they begin
         rows = between(epoch.table, after, epoch.upto)
         change = Change(Kind.TENTATIVE, after, epoch.upto, rows, self._boundary)
         self._seen = epoch.upto
@@ -150,7 +149,7 @@ class _Undoing:
             Change(Kind.UNDO, after, upto, nothing, self._boundary),
             Change(Kind.INSERTION, after, upto, epoch.table, self._boundary),
         ]
-        if self._seen <= self._boundary:  # else tentative tuples stand, and theirs is to come
+        if self._seen <= self._boundary:  # else tentative tuples are left, with a REC_DONE to come
             changes.append(Change(Kind.REC_DONE, after, upto, nothing, self._boundary))
         return changes
 
@@ -168,7 +167,7 @@ class _Revising:
     def tentative(self, epoch: Epoch) -> list[Change]:
         if epoch.upto <= self._seen:
             return []
-        after = max(self._seen, epoch.after)  # who asked for all there is, is told where it begins
+        after = max(self._seen, epoch.after)  # a client that asked for all learns where they begin
         kept = Epoch(after, epoch.upto, between(epoch.table, after, epoch.upto))
         self._kept.append(kept)
         self._bytes += kept.bytes
@@ -203,7 +202,7 @@ class _Revising:
         raise AssertionError("the difference alone is told")
 
     def _take_back(self) -> list[Change]:
-        """The oldest of what is too much."""
+        """Take back the oldest tuples past the limit."""
         changes: list[Change] = []
         while self._bytes > TENTATIVE_BYTES:
             oldest = self._kept.popleft()
@@ -213,7 +212,7 @@ class _Revising:
         return changes
 
     def _known_upto(self, schema: pa.Schema, upto: int) -> pa.Table:
-        """The tentative tuples up to there; they are forgotten."""
+        """Take out the tentative tuples up to there."""
         found = [schema.empty_table()]
         while self._kept and self._kept[0].after < upto:
             oldest = self._kept.popleft()
@@ -226,11 +225,11 @@ class _Revising:
         return pa.concat_tables(found)
 
     def _replaced(self, gone: pa.Table, come: pa.Table) -> tuple[pa.Table, pa.Table, pa.Table]:
-        """What goes, what takes another's place, and what comes."""
+        """Tuples that go, tuples that take another's place, and tuples that come."""
         if not self._key or not gone.num_rows or not come.num_rows:
             return gone, come.slice(0, 0), come
         if max(_most_of_a_key(table, self._key) for table in (gone, come)) > 1:
-            return gone, come.slice(0, 0), come  # no key after all
+            return gone, come.slice(0, 0), come  # the key is not unique
         shared = gone.select(self._key).join(come.select(self._key), self._key, join_type="inner")
         return (
             _without(gone, shared, self._key),
@@ -242,7 +241,7 @@ class _Revising:
 def _changes(
     replaced: tuple[pa.Table, pa.Table, pa.Table], after: int, upto: int, boundary: int
 ) -> list[Change]:
-    """What goes, what takes another's place, and what comes: as far as there is any."""
+    """The changes of a `_replaced` result, without empty ones."""
     kinds = (Kind.DELETION, Kind.REPLACEMENT, Kind.INSERTION)
     return [
         Change(kind, after, upto, table, boundary)
@@ -252,8 +251,8 @@ def _changes(
 
 
 def difference(before: pa.Table, now: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The tuples of `before` that are not in `now`, and those of `now` that are not in `before`, of
-    equal ones as many as there are more; each in canonical order. Vectorised.
+    """The tuples of `before` that are not in `now`, and those of `now` that are not in `before`; of
+    equal tuples the surplus. Each in canonical order. Vectorised.
 
     Nulls are equal to nulls, and NaN to NaN.
     """

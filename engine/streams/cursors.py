@@ -1,4 +1,4 @@
-"""A reader's place in a log, and in its tentative suffix: which part comes next."""
+"""A reader's place in a log, and in its tentative suffix."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from overlay.concurrency import until_one_ends
 
 
 class Cursor:
-    """A reader's place in a log: the part that comes next, and what it makes of the place.
+    """A reader's place in a log: finds the next part, and moves past it.
 
-    It keeps nothing of the log between two parts, so a reader that has stopped costs no memory.
+    It keeps nothing of the log between two parts, so a stopped reader costs no memory.
 
     Attributes:
         after: the boundary that the reader has, microseconds.
@@ -26,8 +26,8 @@ class Cursor:
     ) -> None:
         """
         Args:
-            after: BEGINNING: the oldest that is kept, which an empty log does not know yet.
-            whole: from where on nothing is lost, not only kept.
+            after: BEGINNING: the oldest that is kept; an empty log does not know it yet.
+            whole: begin where nothing later is lost, not only where something is kept.
             encoded: parts are to be sent.
         """
         self._log = log
@@ -49,10 +49,10 @@ class Cursor:
             await self._log.wait_beyond(self.after)
 
     async def read(self) -> tuple[Tuples, Part] | None:
-        """What comes next, if it is there still; `advance` says that the reader was given it.
+        """The next part, if it is still there; `advance` notes that the reader has it.
 
         Raises:
-            NotRetainedError: it is gone. ClosedError: the log was closed.
+            NotRetainedError: its rows are gone. ClosedError: the log was closed.
         """
         part = await self._log.part(self.after, self._taken, encoded=self._encoded)
         return message_of(part), part
@@ -77,11 +77,11 @@ def cursor_for(state: StreamState, after: int, seen: int | None, **how: bool) ->
 
 
 class BothCursor(Cursor):
-    """A reader's place in both parts of a stream. They take threads: new results must not wait
+    """A reader's place in both parts of a stream, which take turns: new results must not wait
     behind corrections.
 
     Args:
-        seen: so far the reader has tentative tuples, microseconds.
+        seen: the boundary of the reader's tentative tuples, microseconds.
     """
 
     def __init__(self, state: StreamState, after: int, seen: int, **how: bool) -> None:
@@ -126,7 +126,7 @@ class BothCursor(Cursor):
         if self._seen_taken:
             return await self._rest()
         self._seen = max(self._seen, self.after)
-        # who has not come as far as where it began still reads history
+        # a reader behind the suffix's beginning still reads history
         if self.after < self._suffix.began_at:
             return None
         self._run = self._suffix.runs
@@ -136,8 +136,8 @@ class BothCursor(Cursor):
         return part
 
     async def _rest(self) -> Part:
-        """What follows a part that ended within one stime; if that suffix is gone by now, the stime
-        ends with what was given of it."""
+        """The rest of a stime, after a part that ended within it. If that suffix is gone, the
+        stime ends with the rows given."""
         if self._run == self._suffix.runs and self._seen >= self.after:
             part = await self._suffix.part(self._seen, self._seen_taken)
             if part is not None and part.after == self._seen:

@@ -1,4 +1,4 @@
-"""How subscribers share what a peer can send: a part at a time, participants in turn."""
+"""How subscribers share a peer's sending: one part at a time, participants in turn."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ TURNS: Final = 2
 not be quicker on the same disk and cores, and the next participant would wait for all of them."""
 
 MAX_OF_PARTICIPANT: Final = 1024
-"""Subscriptions of one participant's peers, or of our own clients, that are served here: each takes
-part of a millisecond an epoch."""
+"""Subscriptions served here of one participant's peers, or of our own clients: each takes part of a
+millisecond per epoch."""
 
 MAX_OF_PEER: Final = 256
-"""Subscriptions of one peer, so that no connection takes all that its participant may have."""
+"""Subscriptions of one peer, so that no connection takes all of its participant's."""
 
 
 class Turns:
-    """For which subscription a part is made next: participants take turns, and the subscriptions of
-    one participant are served in the order in which they asked. A participant that holds too much
-    of the memory waits until the other side has read some of it."""
+    """Decides for which subscription a part is made next. Participants take turns; subscriptions of
+    one participant are served in the order of their requests. A participant that holds too much
+    memory waits until the other side has read some of it."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -96,10 +96,10 @@ class Delivery:
 
     @contextmanager
     def subscription(self, caller: Caller) -> Iterator[None]:
-        """One more of the caller's subscriptions is served, until the block ends.
+        """Count one more of the caller's subscriptions, until the block ends.
 
         Raises:
-            BusyError: as many as may be are served already.
+            BusyError: too many are served already.
         """
         holder, peer = _holder(caller), caller.peer_id or b""
         if self._of_participant[holder] >= MAX_OF_PARTICIPANT:
@@ -120,12 +120,12 @@ class Delivery:
             self._of_peer -= Counter({peer: 1})
 
     def shares(self, caller: Caller) -> Shares:
-        """What a feed to that caller takes of this peer's memory and time."""
+        """A feed's share, for that caller, of this peer's memory and time."""
         return _Shares(self._turns, self._memory, _holder(caller))
 
 
 class _Shares:
-    """Those of one holder."""
+    """The shares of one holder."""
 
     def __init__(self, turns: Turns, memory: Memory, holder: str) -> None:
         self._turns = turns

@@ -1,4 +1,4 @@
-"""The room that the streams of a peer may take on its disk."""
+"""The disk quota of a peer's streams."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from overlay.errors import StorageFullError
 from overlay.events import Events
 
 NEARLY: Final = 0.8
-"""From this share of the room on a person is warned, while there is time to do something: what a
-peer keeps because of a split, or for an absent subscriber, grows until that is over."""
+"""From this share of the quota on a person is warned, in time to act: tuples kept for a network
+split, or for an absent subscriber, grow until that is over."""
 
 AGAIN: Final = 0.7
-"""Once less than this share is taken, the next time that it is nearly full is a new warning."""
+"""Below this share the next time that the quota is nearly used up is a new warning."""
 
 
 class DiskQuota:
     """
     Args:
-        limit_bytes: that may be taken. taken: returns the bytes that are.
-        make: called when it is full, before a post is refused: frees what may be freed.
+        limit_bytes: the quota. taken: returns the bytes in use.
+        make: called when it is full, before a post is refused: frees what it can.
     """
 
     def __init__(
@@ -40,11 +40,11 @@ class DiskQuota:
 
     @property
     def limit_bytes(self) -> int:
-        """That may be taken."""
+        """The quota."""
         return self._limit_bytes
 
     def allow(self, limit_bytes: int) -> None:
-        """Another limit from now on; who waits for room goes on if there is some."""
+        """Set another quota; waiters go on if there is room."""
         self._limit_bytes = limit_bytes
         self.look()
 
@@ -72,7 +72,7 @@ class DiskQuota:
         await self._seen.until(lambda _: self._taken() <= self._limit_bytes)
 
     def look(self) -> None:
-        """Wake those that wait for room, and warn a person in time."""
+        """Wake waiters for room, and warn a person in time."""
         taken = self._taken()
         if taken <= self._limit_bytes:
             self._seen.set(taken)

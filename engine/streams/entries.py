@@ -33,17 +33,17 @@ _PLAUSIBLE: Final = re.compile(
     rb"[\xa0-\xbf\xd9]",  # that begins with a text
     re.DOTALL,
 )
-"""The beginning of a meta: at one of some ten million places in random bytes. (In this order it is
-looked for eight times as fast as from the head on.)"""
+"""The beginning of a meta: at one of some ten million places in random bytes. (This order is eight
+times as fast to search as the order of the bytes.)"""
 _PLAUSIBLE_BYTES: Final = HEAD.size + 2
 
 _BLOCK_BYTES: Final = 4096
-"""What a disk cannot read comes in blocks of about this size."""
+"""A disk fails to read in blocks of about this size."""
 _WINDOW_BYTES: Final = 2**20
-"""What is searched at once for the next whole entry."""
+"""Bytes searched at once for the next whole entry."""
 _SEARCH: Final = 4
-"""Bytes are compared with checksums, while entries are searched for, so many times the size of the
-file at most: what somebody has posted may look like many entries."""
+"""Bytes compared with checksums in a search, at most, in sizes of the file: posted bytes may look
+like many entries."""
 
 Bytes = bytes | bytearray | memoryview
 
@@ -59,7 +59,7 @@ class Entry:
 
 
 def head(meta: bytes, body: Bytes) -> tuple[bytes, int]:
-    """What stands before an entry, and the length of all of it.
+    """The head of an entry, and the length of the whole entry.
 
     Raises:
         InvalidInputError: it is longer than an entry may be.
@@ -75,7 +75,7 @@ def split(data: Bytes) -> Iterator[tuple[bytes, memoryview]]:
     """(meta, body) of each of some whole entries.
 
     Raises:
-        DecodeError: they are not.
+        DecodeError: they are not whole.
     """
     view = memoryview(data)
     while view:
@@ -103,15 +103,15 @@ def length_of_whole(data: bytes) -> int:
 
 
 def is_torn(descriptor: int, at: int, size: int) -> bool:
-    """Whether the process that wrote what begins there died within it: the file ends before that
-    does, by its own lengths."""
+    """Whether the process died while it wrote the entry that begins there: the file ends before
+    the entry does, by the entry's own lengths."""
     length = _length(_read(descriptor, at, HEAD.size))
     return size - at < HEAD.size or (length is not None and at + length > size)
 
 
 def whole_entries(descriptor: int, size: int) -> Iterator[Entry]:
-    """The whole entries of a file, in order. What lies between two of them is damaged, and what
-    lies after the last one is damaged or torn.
+    """The whole entries of a file, in order. Bytes between two of them are damaged, bytes after the
+    last one are damaged or torn.
 
     Raises:
         OSError: the file cannot be read; a block that the disk does not give is damage.
@@ -126,7 +126,7 @@ def whole_entries(descriptor: int, size: int) -> Iterator[Entry]:
 
 
 class _Search:
-    """For whole entries in a damaged file: the work is bounded in proportion to its size."""
+    """Finds whole entries in a damaged file; its work is in proportion to the file's size."""
 
     def __init__(self, descriptor: int, size: int) -> None:
         self._descriptor = descriptor
@@ -136,7 +136,7 @@ class _Search:
     def next(self, damaged: int) -> Entry | None:
         """The first whole entry after a damaged one."""
         length = _length(_read(self._descriptor, damaged, HEAD.size))
-        if length is not None:  # mostly what is damaged is its body, which is longer than the rest
+        if length is not None:  # mostly the body is damaged, which is longer than the rest
             if damaged + length == self._size:
                 return None
             entry = _entry(self._descriptor, damaged + length, self._size)
@@ -156,7 +156,7 @@ class _Search:
         return _entry(self._descriptor, at, self._size)
 
     def _places(self, start: int) -> Iterator[int]:
-        """Where an entry may begin."""
+        """Places where an entry may begin."""
         while start < self._size:
             data = _read(self._descriptor, start, _WINDOW_BYTES + _PLAUSIBLE_BYTES - 1)
             for match in _PLAUSIBLE.finditer(data, HEAD.size):
@@ -165,7 +165,7 @@ class _Search:
 
 
 def _length(data: Bytes) -> int | None:
-    """Of the entry that begins so, by its head; None: no entry begins so."""
+    """The length of an entry, by its head; None: no entry begins so."""
     if len(data) < HEAD.size:
         return None
     _, meta_length, body_length = HEAD.unpack_from(data)

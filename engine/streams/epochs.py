@@ -1,13 +1,11 @@
 """Epoch files: their names, writing and reading them.
 
 `<after>_<upto>.parquet` holds the rows with after < stime <= upto (microseconds), ordered by stime.
-A file is written as `.tmp-*` and renamed: the rename commits. `scanning.py` has what a folder of
-them says.
+A file is written as `.tmp-*` and renamed: the rename commits. `scanning.py` reads a folder of them.
 
-Every page has a checksum, which is compared whenever it is read, by Spark as well, and so has the
-footer (`footers.py`). Beyond that the footer must be as the file's name and schema say when a log
-is opened, and as the rows of each row group when that is read. Files from before there were
-checksums are read without.
+Every page has a checksum, which every reader compares, Spark too; the footer has one as well
+(`footers.py`). The footer must also agree with the file's name and schema when a log is opened, and
+with the rows of each row group when that is read. Files of older releases have no checksums.
 """
 
 from __future__ import annotations
@@ -30,14 +28,14 @@ from overlay.errors import DamagedError, InternalError, StorageError
 from overlay.files import storing
 
 GROUP_BYTES: Final = 4 * 2**20
-"""Arrow bytes in one row group, at most unless a row has more: a reader is given one at a time."""
+"""Arrow bytes in one row group, at most unless a row has more: a reader gets one at a time."""
 JOB_BYTES: Final = 128 * 2**20
-"""Arrow bytes of the rows that one job of Spark takes of its inputs, unless one epoch has more: its
-result is in the memory of Spark and of the peer at once."""
+"""Arrow bytes of the input rows of one Spark job, unless one epoch has more: Spark and the peer
+have its result in memory at once."""
 _GROUP_ROWS: Final = 2**17
 """Most rows in one row group."""
 _CONTENT: Final = "arrow_bytes"
-"""Key of what a footer says of a file's `EpochFile.content`."""
+"""The footer's key of `EpochFile.content`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,12 +43,12 @@ class EpochFile:
     """One file of the log.
 
     Attributes:
-        after, upto: the interval, microseconds. rows, bytes: in it, and of the file.
-        content: Arrow bytes of its rows: a file of like rows is much smaller than they are.
+        after, upto: the interval, microseconds. rows: in it. bytes: of the file.
+        content: Arrow bytes of its rows: a file of similar rows is much smaller than they are.
         low, high: least and greatest stime in it; None without rows.
         pins: readers that still need the file under this path.
-        replaced: it is no longer part of the log, and goes when the last pin does.
-        lost: it is damaged or missing: of its rows nothing is known but the interval.
+        replaced: it is no longer part of the log, and is deleted with its last pin.
+        lost: it is damaged or missing: only its interval is known.
     """
 
     path: Path
@@ -89,13 +87,13 @@ def pinned(files: Sequence[EpochFile]) -> Iterator[Sequence[EpochFile]]:
 
 
 def discard(path: Path) -> None:
-    """Deletes a file that others replace. One that stays is dropped by the next start."""
+    """Delete a file that others replace. If that fails, the next start drops it."""
     with suppress(OSError):
         path.unlink(missing_ok=True)
 
 
 class EpochDamagedError(DamagedError, code=None):
-    """path: of the file."""
+    """A damaged epoch file. path: of the file."""
 
     def __init__(self, path: Path, reason: object) -> None:
         super().__init__(f"{path} is damaged ({reason}): it is fetched again where it can be")
@@ -112,9 +110,9 @@ class EpochWriter:
     Blocking; may run in any thread. Settings by measurement on (timestamp, 2 strings, 3 ints),
     100,000 rows, CPU time: no compression 4.6 ms and 4.5 MB; lz4 8.0 and 3.0; snappy 7.6 and 3.0;
     zstd 11.2 and 1.7; without dictionaries 3.6 and 7.3 MB. So recent epochs are not compressed, and
-    compaction, which nobody waits for, uses zstd. Statistics of stime only: nothing else is pruned
-    by. Checksums of pages cost 1.4 ms more here (12 %), and 1.3 ms when it is read again (20 %);
-    under Spark they are not seen beside the 110 ms that reading takes it.
+    compaction, for which no caller waits, uses zstd. Statistics are of stime only: no reader prunes
+    by others. Checksums of pages cost 1.4 ms more here (12 %), and 1.3 ms at each read (20 %);
+    under Spark they do not show beside the 110 ms of its read.
     """
 
     def __init__(self, folder: Path, schema: pa.Schema, *, compress: bool, durable: bool) -> None:
@@ -154,7 +152,7 @@ class EpochWriter:
 
     @property
     def bytes(self) -> int:
-        """Of the finished file."""
+        """The size of the finished file."""
         with storing(self._temporary):
             return self._temporary.stat().st_size
 
@@ -167,7 +165,7 @@ class EpochWriter:
         discard(self._temporary)
 
     def commit(self, path: Path) -> None:
-        """The rename that makes it part of the log. Raises: StorageError."""
+        """Rename the file into the log. Raises: StorageError."""
         with storing(path):
             self._temporary.rename(path)
 
@@ -204,8 +202,7 @@ def rows_of(parquet: pq.ParquetFile, group: int, schema: pa.Schema) -> pa.Table:
 
 
 def content_of(metadata: pq.FileMetaData) -> int:
-    """Arrow bytes of all rows of a file; of one from before that was written down, the bytes of its
-    pages."""
+    """Arrow bytes of all rows of a file; for a file that does not say, the bytes of its pages."""
     written = (metadata.metadata or {}).get(_CONTENT.encode())
     if written is not None:
         return int(written)
@@ -252,12 +249,12 @@ def count_rows(file: EpochFile, after: int, upto: int) -> int:
 
 
 def tail_of(files: Sequence[EpochFile], rows: int, *, whole_files: bool = False) -> int | None:
-    """The latest boundary that at least so many rows follow; None where there are fewer.
+    """The latest boundary with at least so many rows after it; None: there are fewer.
 
-    Reads the stimes of one row group. What follows a lost file counts, and not what is before.
+    Reads the stimes of one row group. Rows before a lost file do not count.
 
     Args:
-        whole_files: none within a file is looked for, and nothing is read.
+        whole_files: only boundaries between files, without reading.
 
     Raises:
         As `read_groups`.
@@ -307,20 +304,20 @@ _UNREADABLE: Final = (
     TypeError,
     AttributeError,
 )
-"""What a damaged file makes Arrow raise; from `ValueError` on by what its footer says."""
+"""Errors of Arrow over a damaged file; from `ValueError` on they come of its footer."""
 _FOR_NOW: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR})
 
 
 def read_group(
     parquet: pq.ParquetFile, group: int, columns: Sequence[str] | None = None
 ) -> pa.Table:
-    """The rows of a row group, which are those that the footer tells of.
+    """Read a row group, and check it against the footer.
 
     Args:
         columns: stime, and others; None: all.
 
     Raises:
-        pa.ArrowInvalid: they are not.
+        pa.ArrowInvalid: they differ.
     """
     rows = parquet.read_row_group(group, columns=columns, use_threads=False)
     told = parquet.metadata.row_group(group)
@@ -334,7 +331,7 @@ def read_group(
 
 
 def check_rows(table: pa.Table, schema: pa.Schema, after: int, upto: int) -> None:
-    """Our own invariant, checked before it can spoil a file.
+    """Check the engine's own invariant before it can spoil a file.
 
     Raises:
         InternalError: the rows are not of this schema, not in order, or not in the interval.

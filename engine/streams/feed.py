@@ -1,4 +1,4 @@
-"""The server of a log: one reader's feed, whichever call carries it."""
+"""Serves a log to one reader, over whichever call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T", bound=Struct)
 
 
 class Outlet(Protocol):
-    """Where a feed goes, and its acknowledgements come from: a call's `Duplex`."""
+    """The other end of a feed, with its acknowledgements: a call's `Duplex`."""
 
     async def wait_writable(self) -> None: ...
 
@@ -42,17 +42,17 @@ class Shares(Protocol):
 
 
 async def at_once(_after: int, _upto: int) -> None:
-    """Nothing holds the reader back."""
+    """A gate that never holds the reader back."""
     await trio.lowlevel.checkpoint()
 
 
 def unheard(_boundary: int) -> None:
-    """Nothing is kept for the reader."""
+    """Ignore the acknowledgement: nothing is kept for the reader."""
 
 
 @dataclass(slots=True, eq=False)
 class Feed:
-    """What one reader is given of a log.
+    """The feed of one reader of a log.
 
     Attributes:
         cursor: the reader's place.
@@ -63,8 +63,8 @@ class Feed:
         acknowledged: told the boundary that the reader has stored: nothing before it is kept for
             the reader.
         has: the boundary up to which the reader has acknowledged, microseconds.
-        shares: of this peer's memory and time; None: peers of our own participant, which copy what
-            this one must not lose, take what they need.
+        shares: of this peer's memory and time; None: no limit, for peers of our own participant,
+            which copy tuples that this one must not lose.
     """
 
     cursor: Cursor
@@ -94,12 +94,12 @@ class Feed:
                 if message.upto is not None and not message.tentative:
                     await self.released(message.after, message.upto)
                 await outlet.send(message, body)
-            del body  # it must not stay while we wait for the next
+            del body  # free it while we wait for the next
             cursor.advance(message)
 
     async def serve(self, outlet: Outlet, *ends: Callable[[], Awaitable[None]]) -> None:
-        """`send` over a call of its own, whose other direction has the acknowledgements. Returns
-        when the feed has ended, or the reader has left, or one of `ends` has returned or failed.
+        """`send` over a call whose other direction has the acknowledgements. Returns when the feed
+        has ended, or the reader has left, or one of `ends` has returned or failed.
 
         Raises: as `send`, and what `ends` raise.
         """
@@ -123,13 +123,13 @@ class Feed:
 
 
 async def parts_of(cursor: Cursor) -> AsyncGenerator[tuple[Tuples, Part], None]:
-    """What follows a place, within this process. Ends when the stream does.
+    """The parts after a cursor's place, within this process. Ends when the stream does.
 
     Every epoch is one part or more; `upto` is on its last. A caller that stops early closes the
     generator (`contextlib.aclosing`).
 
     Raises:
-        NotRetainedError: what follows is gone. ClosedError: the log was closed.
+        NotRetainedError: the next rows are gone. ClosedError: the log was closed.
     """
     while not cursor.is_over:
         await cursor.wait()

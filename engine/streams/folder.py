@@ -1,12 +1,12 @@
-"""The epoch files of one log: what changes in its folder, and what a crash leaves there.
+"""The epoch files of one log: how its folder changes, and what a crash leaves there.
 
-* an epoch: written to `.tmp-*`, renamed. Before the rename it never was; after it, it is committed.
+* an epoch: written to `.tmp-*`, then renamed: the rename commits it.
 * an empty epoch: the newest file gets a second name (hard link) with the later boundary, then loses
   the old one. Between the two, both names are there: the shorter interval is dropped.
 * compaction: the merged file is written, renamed, and only then its parts are deleted. In between
   they lie within its interval, and are dropped.
-* retention: deletes strictly from the oldest on, and waits for a file that a reader still pins. So
-  a crash leaves no gap.
+* retention: deletes from the oldest file on, and stops at a file that a reader pins. So a crash
+  leaves no gap.
 
 Without `durable` this holds for the death of the process, not for a loss of power.
 """
@@ -42,7 +42,7 @@ class EpochFolder:
         self._strays: list[Path] = []
 
     def commit(self, writer: EpochWriter, after: int, upto: int, table: pa.Table | None) -> None:
-        """The epoch that follows, once it is written. table: its rows.
+        """Commit the next epoch, which is written. table: its rows.
 
         Raises:
             StorageError: the disk does not take it; nothing was committed.
@@ -66,7 +66,7 @@ class EpochFolder:
         return EpochFile(path, after, upto, writer.rows, size, writer.content, None, None)
 
     def extend(self, upto: int) -> None:
-        """The newest file covers an empty epoch as well.
+        """Extend the newest file by an empty epoch.
 
         Raises:
             StorageError: the disk does not take it; nothing was committed.
@@ -82,7 +82,7 @@ class EpochFolder:
         _replace(last)
 
     def shorten(self, upto: int) -> None:
-        """The newest file, which nobody reads, covers an empty epoch less. One rename: of two names
+        """Shorten the newest file, which has no reader, by an empty epoch. One rename: of two names
         a restart would take the longer interval.
 
         Raises:
@@ -102,7 +102,7 @@ class EpochFolder:
         self.files[-1] = replace(last, path=path, upto=upto)
 
     def replace(self, run: Sequence[EpochFile], writer: EpochWriter) -> int:
-        """These files become the one that was written; how many, 0 where some are gone already.
+        """Put the written file in the place of these; gives their number, 0 if some are gone.
 
         Raises:
             StorageError: the disk does not take it; nothing was changed.
@@ -129,11 +129,11 @@ class EpochFolder:
             with storing(oldest.path):
                 oldest.path.unlink(missing_ok=True)
         except StorageError:
-            self.files.insert(0, oldest)  # or a restart would miss what goes after it
+            self.files.insert(0, oldest)  # or the next drop would leave a gap
             raise
 
     def put_back(self, lost: EpochFile, found: EpochFile, writer: EpochWriter | None) -> None:
-        """A lost file is whole again. writer: writes it anew; None: it is there.
+        """Put back a lost file. writer: has written it anew; None: the file is there.
 
         Raises:
             StorageError: the disk does not take it.
@@ -152,8 +152,8 @@ class EpochFolder:
 
     @contextmanager
     def _naming(self, path: Path) -> Iterator[None]:
-        """A file is given that name within the block, and keeps it through a loss of power; or has
-        it no more, whatever the disk says, since it was not committed then."""
+        """Name a file in the block, so that the name survives a loss of power. If the block fails,
+        remove the name, whatever the disk says: the file is not committed."""
         try:
             yield
             if self._durable:

@@ -1,10 +1,10 @@
-"""A checksum for the footer of a Parquet file, which Parquet itself has for pages only.
+"""A checksum for the footer of a Parquet file; Parquet itself has them for pages only.
 
     pages | "MEDUSA1F" | crc32 u32 | footer | length of footer u32 | "PAR1"        (little endian)
 
 The checksum covers everything after it. Readers of Parquet find the footer from the end and the
-pages by the footer, so what stands between them is nobody's. It is compared before Arrow sees the
-file: some footers with one wrong bit end the process (measured, Arrow 26).
+pages by the footer, so they do not see it. It is compared before Arrow sees the file: some footers
+with one wrong bit end the process (measured, Arrow 26).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _CHECKSUM: Final = struct.Struct("<I")
 _BEFORE: Final = len(_MARK) + _CHECKSUM.size
 
 _TAIL_BYTES: Final = 2**20
-"""The longest footer that is looked for where the length of the footer is damaged: those of 64 MiB
-of row groups take some 10 KiB."""
+"""The longest footer that is searched for if its length is damaged: one of 64 MiB of row groups
+takes some 10 KiB."""
 
 
 def seal(path: Path) -> None:
-    """Adds the checksum to a file that was just written. Raises: OSError."""
+    """Add the checksum to a file that was just written. Raises: OSError."""
     with path.open("r+b", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         (length, _) = _END.unpack(os.pread(file.fileno(), _END.size, size - _END.size))
@@ -38,7 +38,7 @@ def seal(path: Path) -> None:
 
 
 def check(path: Path) -> None:
-    """Compares the checksum; a file from before there was one has none.
+    """Compare the checksum; files of older releases have none.
 
     Raises:
         ValueError: it is wrong. OSError: the file cannot be read.

@@ -30,7 +30,7 @@ class Held:
     Attributes:
         key: of the log. consumer: the subscriber, or the task, that the log waits for.
         holder: its participant.
-        bytes: of files that are kept for it and that nobody of our own participant needs.
+        bytes: of files that are kept for it, and that none of our own consumers needs.
         since: when it last acknowledged anything, or began to lag; seconds.
     """
 
@@ -44,12 +44,11 @@ class Held:
 def to_let_go(
     held: Iterable[Held], *, disk_bytes: int, short_bytes: int, hold_s: float, now: float
 ) -> dict[Held, str]:
-    """The consumers that are waited for no longer, each with the reason, for people.
-
-    Those that keep the most go first.
+    """The consumers that are let go of, each with the reason, for people. Those that keep the most
+    go first.
 
     Args:
-        disk_bytes: that the streams of this peer may take. short_bytes: missing at the moment.
+        disk_bytes: the quota of this peer's streams. short_bytes: missing at the moment.
         hold_s: how long a consumer that acknowledges nothing is waited for, seconds.
     """
     gone: dict[Held, str] = {}
@@ -73,7 +72,7 @@ def to_let_go(
 
 
 def _kept(held: Iterable[Held]) -> int:
-    """Bytes that they keep together: of each stream, what the consumer that lags most keeps."""
+    """Bytes that they keep together: of each stream, those of the consumer that lags most."""
     most: dict[LogKey, int] = {}
     for each in held:
         most[each.key] = max(most.get(each.key, 0), each.bytes)

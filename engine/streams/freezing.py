@@ -1,8 +1,8 @@
-"""The data of a running peer as it is at one moment: second names of its files in another folder.
+"""The data of a running peer as it is at one moment: hard links to its files in another folder.
 
-Files of a home are written anew and renamed, so that a second name keeps what was there; but
-journals grow, and are as long as they were. No post is answered and no epoch of a source stream is
-cut meanwhile: journals and logs belong together, and nothing made of a source is ahead of it.
+Most files of a home are written anew and renamed, so that a link keeps the old content. Journals
+grow, so the lengths are recorded. Meanwhile no post is answered and no epoch of a source stream is
+cut, so that journals and logs agree and no derived stream is ahead of its source.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from overlay.errors import NotFoundError
 from overlay.files import load_json, save_json, storing
 
 SIZES: Final = "sizes.json"
-"""In the frozen folder: how long its files were."""
+"""In the frozen folder: the lengths of its files."""
 
 LEFT_OUT: Final = frozenset({"ballots", "logs"})
-"""Folders of a peer's data that no copy has: an old vote is worse than none."""
+"""Folders of a peer's data that a copy leaves out: an old vote is worse than none."""
 
 INDEX: Final = "catalog.sqlite"
-"""Made anew where it is missing."""
+"""The catalog's index: it is made anew if it is missing."""
 
 
 async def freeze(store: StreamStore, data: Path, into: Path) -> None:
@@ -41,7 +41,7 @@ async def freeze(store: StreamStore, data: Path, into: Path) -> None:
         for state in store.all():
             if state.leader is not None and not state.entry.stream.k_safety:
                 await resting.enter_async_context(state.leader.at_rest())
-        _link(store, data, into)  # without a pause: no log moves meanwhile
+        _link(store, data, into)  # without an await: no log moves meanwhile
 
 
 def _link(store: StreamStore, data: Path, into: Path) -> None:
@@ -62,7 +62,7 @@ def _link(store: StreamStore, data: Path, into: Path) -> None:
 
 
 def copied(data: Path, leave_out: Iterable[Path] = ()) -> Iterator[Path]:
-    """The files of a peer's data that a copy has. leave_out: folders."""
+    """The files of a peer's data that belong to a copy. leave_out: folders."""
     out = {*leave_out, *_replicated(data), *(data / name for name in LEFT_OUT)}
     for folder, names, files in os.walk(data):
         names[:] = [name for name in names if Path(folder, name) not in out]
@@ -72,8 +72,8 @@ def copied(data: Path, leave_out: Iterable[Path] = ()) -> Iterator[Path]:
 
 
 def _replicated(data: Path) -> set[Path]:
-    """The folders of streams with replicas: other peers have all of them that was acknowledged, and
-    who is home is theirs to say."""
+    """The folders of streams with replicas: other peers have all that was acknowledged, and elect
+    the leader."""
     found = set()
     for path in data.glob("streams/*/stream.json"):
         try:

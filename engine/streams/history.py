@@ -16,10 +16,10 @@ from engine.streams.parts import Part, first_part
 def read_part(
     files: Sequence[EpochFile], schema: pa.Schema, after: int, taken: int, limit_rows: int | None
 ) -> Part:
-    """The part that follows a boundary and some rows behind it; blocking, in any thread.
+    """The part after a boundary and some rows that the reader has; blocking, in any thread.
 
     Args:
-        files: neighbours, of which the first reaches beyond `after`.
+        files: neighbours; the first one reaches beyond `after`.
         taken: rows with stime > `after` that the reader has.
         limit_rows: see `first_part`.
 
@@ -55,5 +55,5 @@ def read_part(
 
 
 def _is_enough(rows: int, size: int, limit_rows: int | None) -> bool:
-    """Whether it is not worth to read one more row group for the part."""
+    """Whether the part needs no further row group."""
     return rows >= (limit_rows or parts.PART_ROWS) or size >= parts.PART_BYTES // 2

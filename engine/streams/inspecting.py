@@ -1,4 +1,4 @@
-"""The streams of a peer that does not run, as their files say; nothing is changed."""
+"""The streams of a stopped peer, as its files have them; changes nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from overlay.files import storing
 LOG: Final = "log"
 
 Damaged = Callable[[DamagedError], None]
-"""Told of what is damaged, which is left out."""
+"""Told of each damaged file, which is left out."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class SeenJournal:
     Attributes:
         name: of its folder.
         entries: whole ones; the first of each segment is a snapshot.
-        torn: bytes of an entry that the process died in; nobody was told that it is there.
+        torn: bytes of an entry that the process died in; it was not acknowledged.
     """
 
     name: str

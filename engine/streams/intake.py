@@ -1,4 +1,4 @@
-"""From posts to epochs: what every source that this peer is leader of goes through."""
+"""Moves posts into logs, for every source stream that this peer leads."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from overlay.events import Events
 from overlay.log import bound
 
 HURRY_SHARE: Final = 0.125
-"""Of the bytes that may wait for their boundary: past it an epoch does not wait for its time."""
+"""Share of the bytes that may wait for their boundary: past it an epoch is cut before its time."""
 
 
 class Intake:
     """
     Args:
-        nursery: runs what moves posts into the logs.
+        nursery: runs the tasks that move posts into the logs.
     """
 
     def __init__(
@@ -49,13 +49,13 @@ class Intake:
         self._refusals: dict[LogKey, str] = {}
 
     def start(self, state: StreamState, leader: Leader) -> None:
-        """Move what is posted to a source into its log, until its scope is cancelled."""
+        """Move a source's posts into its log, until its scope is cancelled."""
         self._check_clock(state, leader)
         self._nursery.start_soon(self._advance, state, leader)
 
     def _check_clock(self, state: StreamState, leader: Leader) -> None:
-        """Say so where a boundary that came of the clock lies in its future: it was wrong then, or
-        is wrong now. A boundary is a promise, and is not taken back."""
+        """Report a boundary of the clock that lies in the future: the clock was wrong then, or is
+        wrong now. A boundary is a promise, and is not taken back."""
         by_clock = state.entry.stream.idle is Idle.CLOCK or state.entry.schema.time is None
         boundary, now = leader.boundary / 1e6, self._clock()
         if by_clock and leader.boundary < END and boundary > now + MAX_AHEAD_S:
@@ -67,16 +67,16 @@ class Intake:
             )
 
     def forget(self, key: LogKey) -> None:
-        """That source is closed."""
+        """Note that a source is closed."""
         self._broken.pop(key, None)
         self._refusals.pop(key, None)
 
     async def post(self, state: StreamState, writer: Writer, post: Post, body: bytes) -> Posted:
-        """Accept a post, waiting while too much waits for the log already.
+        """Accept a post; wait while too many bytes wait for the log.
 
         Raises:
             InternalError: the stream stands still.
-            StorageFullError: the streams of this peer take all the room they may.
+            StorageFullError: the streams of this peer have used up their disk quota.
             MedusaError: see `Source.post`.
         """
         leader = state.leader
@@ -105,7 +105,7 @@ class Intake:
                 raise
             except BusyError:
                 state.hurry.ring()
-                # a stream that breaks tells nobody
+                # a stream that breaks wakes no waiter
                 with trio.move_on_after(self._config.timing.store_again_s):
                     await leader.log.wait_beyond(moved)
                 continue
@@ -121,7 +121,7 @@ class Intake:
         self._refusals[state.key] = reason
 
     async def _advance(self, state: StreamState, leader: Leader) -> None:
-        """Move what is ready into the log, epoch by epoch. A fault ends this, and nothing else."""
+        """Move ready tuples into the log, epoch by epoch. A fault ends this task, and no other."""
         try:
             with state.scope, bound(stream=state.name):
                 await self._move_epochs(state, leader)
@@ -150,7 +150,7 @@ class Intake:
                 await leader.advance(self._clock(), may_leap=self._clock.is_confirmed)
                 failing = False
                 for text in leader.lost:
-                    if text not in told:  # a producer's next post says what is missing before it
+                    if text not in told:  # a producer's next post shows what is missing before it
                         self._events.note("error", f"misses rows of {state.name}: {text}")
                 told = leader.lost
             except StorageError as error:
@@ -167,7 +167,7 @@ class Intake:
 def _check_memory(state: StreamState, leader: Leader) -> None:
     """
     Raises:
-        BusyError: what waits here takes more of this peer's memory than it may.
+        BusyError: the waiting tuples take more of this peer's memory than they may.
     """
     if leader.pending_bytes and state.memory.full:
         raise BusyError(f"{state.name}: {leader.pending_bytes} bytes wait for its log; try again")

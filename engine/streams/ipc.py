@@ -1,9 +1,9 @@
 """Arrow IPC bodies: encoding within a size, and decoding of bytes from outside.
 
 A body is one Arrow IPC stream: a schema message and record batches, uncompressed. Decoding copies
-nothing: the table's columns are slices of the body, which stays alive as long as they do; and they
-are at least half of it, or a copy without the rest. So what a table takes in memory is at most
-twice what it counts (`nbytes`), and never more than came over the wire.
+nothing: the table's columns are slices of the body, which stays alive as long as they do. If they
+are less than half of the body, they are copied. So a table takes at most twice the memory that it
+counts (`nbytes`), and never more than came over the wire.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ MAX_BATCHES: Final = 4096
 """Record batches in one body: each costs some kilobytes in memory, however few its rows."""
 
 MAX_PART_BYTES: Final = MAX_BATCH_BYTES + 64 * 2**10
-"""Most bytes of a decoded body: a single row as large as a post may be, with what a leader adds to
-it (stime, seq, and the IPC metadata of 258 columns)."""
+"""Most bytes of a decoded body: a single row as large as a post may be, and the leader's additions
+(stime, seq, and the IPC metadata of 258 columns)."""
 
 _PART_TARGET: Final = MAX_BATCH_BYTES - 256 * 2**10
-"""What parts are sliced towards, bytes: leaves room for metadata and uneven rows."""
+"""The size that parts are sliced towards, bytes: leaves room for metadata and uneven rows."""
 
 _SLACK_BYTES: Final = 4 * 2**10
-"""Of a body beside its rows that are not worth a copy: the schema and metadata of a small one."""
+"""Bytes of a body beside its rows that are not worth a copy: schema and metadata of a small one."""
 
 _IPC_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression=None)
 
@@ -80,7 +80,7 @@ def _encode_within(table: pa.Table, limit: int) -> Iterator[tuple[int, memoryvie
 
 
 def decode(body: bytes | bytearray | memoryview, schema: pa.Schema) -> pa.Table:
-    """The table that a body from outside holds, checked in full.
+    """The table in a body from outside, checked in full.
 
     Its columns are slices of `body`, or a copy where they are less than half of it.
 
@@ -150,7 +150,7 @@ def _read_batch(message: pa.Message, schema: pa.Schema) -> pa.RecordBatch:
     check_message(message)
     check_batch(message)
     batch = pa.ipc.read_record_batch(message, schema)
-    # Whatever way there may be to make Arrow allocate, it shows here.
+    # If Arrow can be made to allocate in another way, it shows here.
     if batch.get_total_buffer_size() > message.body.size:
         raise DecodeError("a record batch takes more bytes than its message has")
     return batch

@@ -1,4 +1,4 @@
-"""What an Arrow IPC message from outside claims, read from its flatbuffer before Arrow acts on it.
+"""Checks the flatbuffer of an Arrow IPC message from outside, before Arrow acts on it.
 
 Slots are the numbers of fields in the tables `Message` and `RecordBatch` of Arrow's
 format/Message.fbs.
@@ -77,7 +77,7 @@ def _root(metadata: memoryview) -> int:
 
 
 def _follow(metadata: memoryview, position: int) -> int:
-    """Where the offset at that position leads."""
+    """The position that the offset there leads to."""
     (offset,) = struct.unpack_from("<I", metadata, position)
     return position + int(offset)
 

@@ -1,4 +1,4 @@
-"""The journal: what was accepted, written before it is acknowledged.
+"""The journal: every accepted post is written here before it is acknowledged.
 
 A folder of segments `<number>.journal`, each a list of entries (`entries.py`). The first entry of a
 segment is a snapshot of the state that the entries before it led to, so older segments may be
@@ -13,14 +13,14 @@ What a crash leaves, step by step:
   After it: a segment that begins with its snapshot, and follows the old one.
 * `drop`: deletes from the oldest on, so what remains is always the newest segments without a gap.
 
-Everything else that `open` finds is damage: by the disk, or by a loss of power where the journal is
-not `durable` (an entry survives the death of the process then, not that of the machine). A damaged
-segment is written anew with its whole entries, and the old file stays beside it as
-`<number>.damaged` for a person to look at; so the next `open` finds nothing wrong.
+Any other fault that `open` finds is damage: by the disk, or by a loss of power if the journal is
+not `durable` (then an entry survives the death of the process, not of the machine). A damaged
+segment is written anew with its whole entries; the old file stays beside it as `<number>.damaged`
+for a person, and the next `open` finds nothing wrong.
 
-A sync that has failed says nothing of what it should have written, and nor does the next one
-(Rebello et al., Can Applications Recover from fsync Failures?, USENIX ATC 2020): a file whose sync
-failed is written to no more. Before the next entry its segment is copied to a new file.
+After a failed sync the file's content on disk is unknown, also after the next sync (Rebello et al.,
+Can Applications Recover from fsync Failures?, USENIX ATC 2020). Such a file is written to no more:
+before the next entry its segment is copied to a new file.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from overlay.files import storing
 _NAME: Final = re.compile(r"(\d{12})\.journal")
 
 Position = tuple[int, int]
-"""Between two entries: a segment's number, and how many of its bytes are before."""
+"""A place between two entries: a segment's number, and the bytes before the place."""
 
 START: Final[Position] = (0, 0)
 
@@ -56,28 +56,28 @@ class Record:
     meta: bytes
     body: bytes
     end: int = field(default=0, compare=False)
-    """Where it ends in its segment's file."""
+    """The end of the entry in its segment's file."""
 
 
 class Reader(Protocol):
-    """Who hears what a journal holds when it is opened, in the order in which it was written."""
+    """Receives the content of a journal when it is opened, in the order of its writing."""
 
     def restore(self, record: Record) -> None:
         """A whole entry."""
 
     def missing(self, what: str) -> None:
-        """Something that was acknowledged may have stood here. what: for people."""
+        """Something acknowledged may be missing here. what: for people."""
 
     def torn(self, what: str) -> None:
-        """The last entry is torn: the process died while it wrote that, and nobody was told that it
-        is there. Or its length is damaged, or the file was cut, which looks the same."""
+        """The last entry is torn: the process died while it wrote it, so it was not acknowledged.
+        A damaged length, or a file that was cut, looks the same."""
 
     def state(self) -> bytes:
         """The snapshot of what was restored so far."""
 
 
 class Journal:
-    """Append-only; blocking; one caller at a time.
+    """A folder of segments. Append-only; blocking; one caller at a time.
 
     Attributes:
         segment: the newest segment's number; 0: none yet, call `begin`.
@@ -96,8 +96,8 @@ class Journal:
 
     @classmethod
     def open(cls, folder: Path, reader: Reader, *, durable: bool = False) -> Journal:
-        """Gives every whole entry to `reader`, oldest first, truncates a torn end, and writes
-        damaged segments anew.
+        """Give every whole entry to `reader`, oldest first, truncate a torn end, and write damaged
+        segments anew.
 
         Raises:
             StorageError: a file cannot be read or written.
@@ -131,12 +131,12 @@ class Journal:
             return self._path(segment).stat().st_size
 
     def read(self, at: Position, limit: int) -> tuple[Position, bytes]:
-        """Whole entries from there on, of one segment: where they stand, and about `limit` bytes of
+        """Whole entries of one segment from a place on: their place, and about `limit` bytes of
         them, or one entry if it is longer. At the end of a segment the next one follows.
 
         Raises:
             NotRetainedError: the segment was dropped.
-            DamagedError: they are not as they were written.
+            DamagedError: the entries are damaged.
         """
         segment, offset = at
         if segment not in self._segments:
@@ -158,21 +158,21 @@ class Journal:
         return (segment, offset), data[:whole]
 
     def begin(self, snapshot: bytes, number: int = 0) -> None:
-        """Starts a new segment.
+        """Start a new segment.
 
         Args:
-            number: of the first one, where it does not follow another of this journal.
+            number: of the first one, if it does not follow another of this journal.
 
         Raises:
-            StorageError: the disk does not take it; as `segment` says, the old one is the newest
-                still, or the new one is, and is not durable before the next `append`.
+            StorageError: the disk does not take it. `segment` says which one is the newest: still
+                the old one, or the new one, which is not durable before the next `append`.
         """
         assert not (number and self._segments), "segments follow one another"
         before, _ = head(snapshot, b"")
         self._go_on_in(number or self.segment + 1, [before, snapshot])
 
     def append(self, meta: bytes, body: Bytes) -> None:
-        """Writes one entry; when it returns the entry survives `kill -9`.
+        """Write one entry; when it returns the entry survives `kill -9`.
 
         Raises:
             StorageError: the disk does not take it; nothing was written.
@@ -197,7 +197,7 @@ class Journal:
         self.size += length
 
     def drop(self, before: int) -> None:
-        """Deletes the segments with a number below `before`; never the newest."""
+        """Delete the segments with a number below `before`; never the newest."""
         while len(self._segments) > 1 and self._segments[0] < before:
             with storing(self._folder):
                 self._path(self._segments[0]).unlink(missing_ok=True)
@@ -219,21 +219,21 @@ class Journal:
             raise
 
     def _take_back(self, file: BinaryIO, path: Path) -> None:
-        """A part of an entry must not look like one, nor stand before the next."""
+        """Truncate a part of an entry: it must not stand before the next one."""
         doubtful, self._doubtful = self._doubtful, True
         with storing(path):
             os.ftruncate(file.fileno(), self.size)
         self._doubtful = doubtful
 
     def _remove_stray(self) -> None:
-        """A segment that was not begun must not be there: a restart would go on from it."""
+        """Remove the file of a segment that was not begun: a restart would go on from it."""
         if self._stray is not None:
             with storing(self._stray):
                 self._stray.unlink(missing_ok=True)
             self._stray = None
 
     def _copy(self) -> None:
-        """The newest segment in a new file."""
+        """Copy the newest segment to a new file."""
         assert self._file is not None, "it has one"
         path = self._path(self.segment)
         with storing(path):
@@ -246,7 +246,7 @@ class Journal:
         try:
             file = self._write(number, parts)
         except BaseException:
-            if number != self.segment:  # it may have that name all the same
+            if number != self.segment:  # the file may be there all the same
                 self._stray = self._path(number)
                 with suppress(StorageError):
                     self._remove_stray()
@@ -265,7 +265,7 @@ class Journal:
             self._doubtful = False
 
     def _write(self, number: int, parts: Sequence[Bytes]) -> BinaryIO:
-        """A segment as a whole, in a new file of that number."""
+        """Write a whole segment to a new file."""
         path, temporary = self._path(number), self._folder / f"{TEMPORARY}{number}"
         file = None
         try:
@@ -286,8 +286,8 @@ class Journal:
     # -- opening ------------------------------------------------------------------------------
 
     def _close_gaps(self) -> dict[int, str]:
-        """Where segments are missing between others the older ones move up, so that the next
-        `open` misses none. Gives what is missing, by the segment before which it is."""
+        """Rename the segments before a gap, so that the next `open` finds no gap. Gives texts about
+        the missing segments, by the number of the segment after them."""
         missing: dict[int, str] = {}
         for place, (older, newer) in reversed(list(enumerate(pairwise(self._segments)))):
             number = self._segments[place + 1] - 1
@@ -328,11 +328,11 @@ class Journal:
 
 
 class _Replay:
-    """One segment, given to a reader entry by entry.
+    """Gives one segment to a reader, entry by entry.
 
     Attributes:
-        end: where the last entry ends once its file is written anew, or is as it was.
-        aside: where the file as it was can be found; None: it was whole.
+        end: the end of the last entry, in the file as it is or will be written anew.
+        aside: the path of the old file, if it was damaged; None: it was whole.
     """
 
     def __init__(
@@ -348,7 +348,7 @@ class _Replay:
         self.aside: Path | None = None
 
     def run(self, *, newest: bool) -> list[Bytes]:
-        """Gives what is whole, once something was damaged."""
+        """Replay the segment; gives its whole entries if it was damaged."""
         size = os.fstat(self._descriptor).st_size
         at = 0
         for entry in whole_entries(self._descriptor, size):
@@ -376,7 +376,7 @@ class _Replay:
             self._parts += [before, meta, body]
 
     def _miss(self, start: int, end: int) -> None:
-        """These bytes are damaged."""
+        """Note that these bytes are damaged."""
         if self.aside is None:
             self.aside = keep_aside(self._path)
             self._parts.append(os.pread(self._descriptor, start, 0))
@@ -393,7 +393,7 @@ class _Replay:
 def _check_whole(data: Bytes, length: int, path: Path, offset: int) -> None:
     """
     Raises:
-        DamagedError: these are not whole entries, of so many bytes, as `append` has written them.
+        DamagedError: these are not so many bytes of whole entries.
     """
     try:
         for _ in split(data):
@@ -405,7 +405,7 @@ def _check_whole(data: Bytes, length: int, path: Path, offset: int) -> None:
 
 
 def _write_all(descriptor: int, buffers: list[memoryview], offset: int) -> None:
-    """One vectored write; goes on after a short one, so that the kernel names the reason."""
+    """One vectored write; goes on after a short one, so that the kernel gives the reason."""
     written = os.pwritev(descriptor, buffers, offset)
     total = sum(len(buffer) for buffer in buffers)
     while written < total:

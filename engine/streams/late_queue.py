@@ -1,4 +1,4 @@
-"""Late rows that their own stream does not have yet."""
+"""Late rows that the stream of late tuples does not have yet."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class LateRows:
     """The late rows of one post.
 
     Attributes:
-        number: of the post among those that had any.
+        number: of the post, among the posts with late rows.
         position: where its entry ends in the journal.
-        taken: seconds since the epoch at which they count as arrived; 0: when they are handed on.
+        taken: their time of arrival, seconds since the epoch; 0: when they are handed on.
     """
 
     number: int
@@ -37,7 +37,7 @@ class LateRows:
 
 
 class LateQueue:
-    """In the order of their posts."""
+    """Late rows in the order of their posts."""
 
     def __init__(self, name: str, late: Taker | None) -> None:
         self._name = name
@@ -53,7 +53,7 @@ class LateQueue:
 
     @property
     def segment(self) -> int:
-        """Of the journal, with the first of them; there are some."""
+        """The journal's segment with the first of them; the queue is not empty."""
         return self._waiting[0].position[0]
 
     def add(self, rows: LateRows) -> None:
@@ -61,10 +61,10 @@ class LateQueue:
             self._waiting.append(rows)
 
     def hand_on(self, now: float, may: Callable[[Position], bool]) -> None:
-        """Give them to their own stream; what it cannot take now stays owed.
+        """Give them to the stream of late tuples, as far as it takes them now.
 
         Args:
-            may: whether rows of the entry that ends there go now.
+            may: whether the rows of the entry that ends there go now.
         """
         while self._waiting and self._late is not None:
             rows = self._waiting[0]

@@ -1,4 +1,4 @@
-"""A source stream at its leader: the source, its log, and those of its late tuples, under trio.
+"""A source stream at its leader, under trio: the source, its log, and the streams beside it.
 
 `open_leader` is all that a peer needs: post, advance now and then, and read the logs.
 """
@@ -70,7 +70,7 @@ class Leader:
 
     @property
     def boundary(self) -> int:
-        """The stream's; the log's follows by `advance`."""
+        """The source's boundary; `advance` moves the log's after it."""
         return self._source.boundary
 
     @property
@@ -94,12 +94,12 @@ class Leader:
 
     @property
     def replica(self) -> Replica:
-        """What changes `source` besides posts, of a stream with replicas."""
+        """The operations on `source` besides posts, of a stream with replicas."""
         return Replica(self._source)
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """What is missing of it, for people, as far as it is known by now."""
+        """Acknowledged rows that are known to be missing, for people."""
         logs = [text for log in self.logs for text in log.lost]
         return (*logs, *self._late.lost, *self._source.lost)
 
@@ -110,30 +110,30 @@ class Leader:
 
     @property
     def logs(self) -> tuple[StreamLog, ...]:
-        """Its logs: that of its revisions first, which is never behind."""
+        """Its logs: the log of its revisions, which is never behind, comes first."""
         return (*self.logs_beside[1:], self.log, self.late_log)
 
     @property
     def logs_beside(self) -> tuple[StreamLog, ...]:
-        """That of its late tuples, and of its revisions if it takes any."""
+        """The logs of its late tuples, and of its revisions if it takes any."""
         revisions = () if self.revisions_log is None else (self.revisions_log,)
         return (self.late_log, *revisions)
 
     @property
     def starts(self) -> tuple[int, int, int]:
-        """The boundaries from which the stream is here, its late tuples and its revisions."""
+        """The boundaries from which on the stream, its late tuples and its revisions are here."""
         revisions = BEGINNING if self.revisions_log is None else self.revisions_log.start
         return self.log.start, self.late_log.start, revisions
 
     @property
     def whole_from(self) -> tuple[int, int, int]:
-        """As `starts`: from there on nothing of them is lost."""
+        """As `starts`: the boundaries from which on nothing of them is lost."""
         revisions = BEGINNING if self.revisions_log is None else self.revisions_log.whole_from
         return self.log.whole_from, self.late_log.whole_from, revisions
 
     @property
     def revised(self) -> int:
-        """So far its revisions are in their log, microseconds."""
+        """The boundary of the log of its revisions, microseconds."""
         return BEGINNING if self.revisions_log is None else self.revisions_log.boundary
 
     @property
@@ -152,10 +152,8 @@ class Leader:
         offsets: Offsets | None = None,
         now: float,
     ) -> Posted:
-        """See `Source.post`. Posts of one producer must be handed in one after the other.
-
-        Waits a while where posts come quicker than the log takes them.
-        """
+        """See `Source.post`. Hand in the posts of one producer one after the other. A post waits a
+        while if the log is behind."""
         if self._source.crowded:
             with trio.move_on_after(_PATIENCE_S):
                 await self.log.wait_beyond(self.log.boundary)
@@ -186,11 +184,11 @@ class Leader:
         now: float,
     ) -> Posted:
         """See `Revising.revise`; in order with the posts of that producer. Posts wait while
-        it is looked up; replicas and logs go on.
+        the tuples are looked up; replicas and logs go on.
 
         Raises:
             InvalidInputError: the stream takes no revisions.
-            UnavailableError: what it is about was found damaged; what is whole is left next time.
+            UnavailableError: a part of the log was found damaged; the next try leaves it out.
         """
         if self.revisions_log is None:
             raise InvalidInputError("the stream takes no revisions: its schema declares no key")
@@ -228,7 +226,7 @@ class Leader:
 
     @property
     def end_is_logged(self) -> bool:
-        """Whether the log has the stream's end, so that readers see it."""
+        """Whether the logs have the stream's end, so that readers see it."""
         return all(log.boundary == END for log in self._logs_that_end)
 
     @property
@@ -236,20 +234,20 @@ class Leader:
         return [log for log in (self.log, self.revisions_log) if log is not None]
 
     async def reopen(self, term_number: int | None = None) -> None:
-        """Let the stream go on although it has ended; nobody has seen its end.
+        """Let an ended stream go on; no reader has seen its end.
 
         Args:
-            term_number: where it has replicas: as the leader of that one, see `Replica.lead`.
+            term_number: of the leader of a stream with replicas, see `Replica.lead`.
 
         Raises:
-            UnavailableError: its end is not in the log yet, or somebody is reading there.
-            StorageError: the disk does not take it; it has ended still.
+            UnavailableError: its end is not in the log yet, or a reader is there.
+            StorageError: the disk does not take it; the stream has still ended.
         """
         async with self.at_rest():
             if not self.end_is_logged:
                 raise UnavailableError("its end is not in its log yet: try again")
             boundary = self._source.goes_on_from(self.log.before_end)
-            self._shorten(boundary)  # a crash after it: the end that the journal has comes again
+            self._shorten(boundary)  # after a crash here the journal brings the end again
             if term_number is None:
                 await trio.to_thread.run_sync(self._source.reopen, boundary)
             else:
@@ -257,19 +255,19 @@ class Leader:
                 await trio.to_thread.run_sync(lead)
 
     def heed_reopening(self, at: Position, data: Bytes) -> None:
-        """Before a replica follows what begins a segment, `at_rest`: its logs may have an end that
-        the stream does not have any more.
+        """Shorten the logs before a replica follows the start of a segment, `at_rest`: they may
+        have an end that the stream does not have any more.
 
         Raises:
-            DecodeError: it is not what a leader sends there. UnavailableError: somebody is reading
-                there. StorageError: the disk does not take it.
+            DecodeError: no leader sends this there. UnavailableError: a reader is at the end.
+                StorageError: the disk does not take it.
         """
         boundary = self.replica.reopened_by(at, data)
         if boundary is not None:
             self._shorten(boundary)
 
     def _shorten(self, boundary: int) -> None:
-        """The logs have no end any more."""
+        """Take the end off the logs."""
         try:
             for log in self._logs_that_end:
                 if log.boundary == END:
@@ -279,7 +277,7 @@ class Leader:
 
     @kill_point(KillPoint.SOURCE_RETIRE)
     async def retire(self) -> None:
-        """Take no posts any more: the stream is about to go. Returns once none is under way."""
+        """Take no more posts: the stream is about to go. Returns once none is under way."""
         async with self._order, self._lock:
             self._retired = True
 
@@ -288,7 +286,7 @@ class Leader:
             raise UnavailableError("the stream is not here any more: send it again")
 
     async def settle(self, upto: Position, now: float) -> None:
-        """All replicas have everything before `upto`; see `Replica.settle`."""
+        """Note that all replicas have everything before `upto`; see `Replica.settle`."""
         async with self.exclusive():
             self.replica.settle(upto, now)
 
@@ -298,25 +296,25 @@ class Leader:
             return self._source.read(at, limit)
 
     async def wait_grown(self, beyond: Position) -> None:
-        """Returns once the journal has more than that."""
+        """Return once the journal is longer than that."""
         await trio.lowlevel.checkpoint()
         await self._grown.until(lambda _: self._source.position > beyond)
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[None]:
-        """No post goes through meanwhile, and no file of the journal changes."""
+        """Within the block no post goes through, and no file of the journal changes."""
         async with self._lock:
             yield
         self._tell()
 
     @asynccontextmanager
     async def at_rest(self) -> AsyncIterator[None]:
-        """And no epoch is cut."""
+        """As `exclusive`; no epoch is cut either."""
         async with self._advancing, self.exclusive():
             yield
 
     def replace(self, source: Source, late: Source) -> None:
-        """Go on with other journals over the same logs, `at_rest`; ours are closed."""
+        """Close the journals, and go on with others over the same logs, `at_rest`."""
         self._source.close()
         self._late.close()
         self._source, self._late = source, late
@@ -332,8 +330,8 @@ class Leader:
         await self._ready.until(lambda _: self._source.ready > self.log.boundary)
 
     async def advance(self, now: float, *, may_leap: bool = True) -> bool:
-        """Moves what is ready now into the logs, in several epochs if it is much; whether any was.
-        Args: see `Source.tick`.
+        """Move ready tuples into the logs, in several epochs if they are many; gives whether there
+        were any. Args: see `Source.tick`.
 
         Raises:
             StorageFullError: nothing is lost; call again when there is room.
@@ -347,14 +345,14 @@ class Leader:
             return await self._advance(self._late, self.late_log) or moved
 
     def close(self) -> None:
-        """Closes the files and wakes the logs' readers; what is pending stays in the journal."""
+        """Close the files and wake the logs' readers; pending posts stay in the journal."""
         self._source.close()
         self._late.close()
         for log in self.logs:
             log.close()
 
     async def _advance_revisions(self) -> None:
-        """Before the stream itself: whoever has that up to a boundary finds the revisions there."""
+        """Before the stream itself: a reader of it up to a boundary finds the revisions there."""
         log = self.revisions_log
         if log is None:
             return
@@ -400,11 +398,11 @@ async def open_leader(
     journal: int = 0,
     now: float,
 ) -> AsyncIterator[Leader]:
-    """A source stream in `folder` (`log`, `journal`, `late`, `late-journal`, and `revisions` where
-    its schema has a key).
+    """Open a source stream in `folder` (`log`, `journal`, `late`, `late-journal`, and `revisions`
+    if its schema has a key).
 
     Args:
-        journal: tells its journals from others of the stream; 0: there are none.
+        journal: number of its journals, to tell them from others; 0: there are no others.
         now: seconds since the epoch.
 
     Raises:

@@ -1,7 +1,7 @@
-"""Who a stream's retention waits for while they are away.
+"""Leases: the named subscribers that a stream's retention waits for while they are away.
 
-A lease is not needed for correctness of what is served, only for how long it stays: losing the last
-second of acknowledgements in a crash keeps an epoch longer, never shorter.
+A lease says how long tuples stay, not which tuples are right. If a crash loses the last second of
+acknowledgements, an epoch stays longer, never shorter.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from overlay.errors import BusyError, MedusaError, NotFoundError
 from overlay.files import load_json, save_json
 
 MAX_LEASES: Final = 10_000
-"""Named subscribers of one peer: a stranger must not fill the file with names."""
+"""Named subscribers of one peer: strangers must not fill the file with names."""
 MAX_LEASES_PER_HOLDER: Final = 256
-"""Of one participant: no one takes the places of all."""
+"""Named subscribers of one participant, so that none takes the places of all."""
 
 
 class Lease(Struct, frozen=True):
@@ -71,7 +71,7 @@ class Leases:
         self.take(Lease(stream, subscriber, holder, boundary, now + self._lease_s))
 
     def take(self, lease: Lease) -> None:
-        """Keep a lease, as another peer has granted it.
+        """Keep a lease that another peer has granted.
 
         Raises:
             BusyError: too many leases already.
@@ -86,10 +86,10 @@ class Leases:
         self._changed = True
 
     def expire(self, now: float) -> list[Lease]:
-        """Drop and return the leases that ran out. None lasts longer from now on than one that is
-        renewed now: what says so was made by a clock that was ahead, or by another peer."""
+        """Drop and return the leases that ran out. None ends later than one that is renewed now: a
+        longer one came from a clock that was ahead, or from another peer."""
         for lease in self.all():
-            if not lease.expires <= now + self._lease_s:  # nor is it no number
+            if not lease.expires <= now + self._lease_s:  # refuses NaN as well
                 self.take(msgspec.structs.replace(lease, expires=now + self._lease_s))
         gone = [lease for lease in self.all() if lease.expires <= now]
         for lease in gone:

@@ -1,4 +1,4 @@
-"""What a task costs: CPU seconds per second, per input row, and at another rate of input.
+"""The load of a task: CPU seconds per second, per input row, and at another rate of input.
 
 A sample is an epoch: its input rows and its CPU seconds, over the time since the epoch before.
 Loads are in cores, rates in input rows per second, `now` in seconds of any steady clock.
@@ -37,14 +37,14 @@ STEADY: Final = 0.05
 """Relative spread of the rate below which its slope is mostly noise."""
 
 LEAST_RATE: Final = 1e-3
-"""Rows per second, about three an hour: below it nothing is said per row."""
+"""Rows per second, about three an hour: below it there is no cost per row."""
 
 MOST_COST_NS: Final = 2**40
 """CPU nanoseconds a row at most, 18 minutes: a task with a row an hour is not priced by the row."""
 
 
 def metered(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> tuple[T, float]:
-    """What the function gives, and the CPU seconds this thread spent in it."""
+    """The function's result, and the CPU seconds that this thread spent in it."""
     started = time.thread_time()
     result = function(*args, **kwargs)
     return result, time.thread_time() - started
@@ -55,8 +55,8 @@ class Smoothed:
     """An amount per second, exponentially smoothed, in which one jump does not show as a rise.
 
     A sample far above the smoothed value waits for the next. If that is far above as well, the
-    amount has risen, and both count. If not, what was too much is averaged over `SPREAD_S`, so that
-    costs that come seldom but regularly (a window's close) are still found in the mean.
+    amount has risen, and both count. If not, the excess is averaged over `SPREAD_S`, so that seldom
+    but regular costs (a window's close) are still in the mean.
 
     Attributes:
         small: below this (per second) nothing is a jump.
@@ -71,11 +71,11 @@ class Smoothed:
     _usual_s: float = 0.0
 
     def expect(self, value: float) -> None:
-        """Start from what is known from elsewhere."""
+        """Start from a value that is known from elsewhere."""
         self._steady = value
 
     def add(self, amount: float, now: float) -> None:
-        """Note what was used since the call before; the first call only starts the clock."""
+        """Note the amount used since the call before; the first call only starts the clock."""
         elapsed = now - self._at
         if math.isinf(elapsed):
             self._at = now
@@ -103,10 +103,10 @@ class Smoothed:
 
 @dataclass(slots=True)
 class LoadModel:
-    """load = c0 + c1 * rate with c0, c1 >= 0, fitted to what was seen lately.
+    """load = c0 + c1 * rate with c0, c1 >= 0, fitted to recent samples.
 
-    Least squares with exponential forgetting, as its five sums. Where the rate hardly varied, the
-    slope cannot be seen; then load is taken to grow in proportion to the rate.
+    Least squares with exponential forgetting, as its five sums. If the rate hardly varied, the
+    slope is unknown; then load is taken to grow in proportion to the rate.
     """
 
     _weight: float = 0.0
@@ -151,7 +151,7 @@ class LoadMeter:
     """The load of one task, from its epochs.
 
     Attributes:
-        model: what it would be at another rate.
+        model: predicts it at another rate.
     """
 
     model: LoadModel = field(default_factory=LoadModel)
@@ -172,10 +172,8 @@ class LoadMeter:
             self._cost_ns = min(MOST_COST_NS, round(1e9 * load / rate))
 
     def expect(self, load: float, rate: float, now: float) -> None:
-        """Start from what the task took where it ran before, instead of from nothing.
-
-        Else a task that has just arrived would seem to cost little for some `SMOOTHING_S`.
-        """
+        """Start from the task's load where it ran before: else a new task would seem to cost little
+        for some `SMOOTHING_S`."""
         self._load.expect(load)
         self._rate.expect(rate)
         self._learn(load, rate, now)
@@ -185,7 +183,7 @@ class LoadMeter:
         self._rate.add(rows, now)
 
     def predicted(self, now: float) -> float:
-        """Cores that it would take here at the present rate."""
+        """Cores that it would need here at the present rate."""
         return self.model.predict(self._rate.read(now))
 
     def load(self, now: float) -> float:
@@ -198,10 +196,10 @@ class LoadMeter:
 
     @property
     def cost_ns(self) -> int:
-        """CPU nanoseconds an input row at the rate there was last; 0 before any row."""
+        """CPU nanoseconds an input row at the latest rate; 0 before any row."""
         return self._cost_ns
 
 
 def _weight(elapsed: float, constant: float) -> float:
-    """What the latest sample counts in an exponential mean; all in seconds."""
+    """The weight of the latest sample in an exponential mean; all in seconds."""
     return -math.expm1(-elapsed / constant)

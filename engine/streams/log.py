@@ -1,14 +1,14 @@
 """A stream's log: its epochs as files, the recent ones in memory as well.
 
-A restart reads the directory and nothing else: `folder.py` has what a crash leaves in it.
+A restart reads the directory and nothing else: `folder.py` says what a crash leaves in it.
 
-A file that is damaged, or missing between others, is *lost*: its interval stays a part of the log,
-what lies before and behind it is read as ever, and who needs the interval itself is told that it is
-not there, unless it can be fetched again (`mend`).
+A file that is damaged, or missing between others, is *lost*. Its interval stays a part of the log,
+and the tuples before and behind it can be read. A reader of the interval gets an error, unless the
+file can be fetched again (`mend`).
 
-State changes in one thread, the trio thread: files are written and read in worker threads, and what
-commits (a rename) and what readers see change together, without an `await` between. The synchronous
-methods do the same in the calling thread; use them where no task waits on this log.
+State changes in the trio thread only: worker threads write and read files. A commit (a rename) and
+the view of the readers change together, without an `await` between. The synchronous methods do the
+same in the calling thread; use them where no task waits on this log.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _ENCODE_INLINE_BYTES: Final = 2**20
 """An epoch below this is encoded at once (under a millisecond); above, in a worker thread."""
 
 DISK_BYTES: Final = 256 * 2**30
-"""A log's files at most; past it appending is refused until retention lets something go."""
+"""Bytes of a log's files at most; past it appending is refused until retention drops some."""
 
 
 class StreamLog:
@@ -72,11 +72,11 @@ class StreamLog:
     Attributes:
         appended_rows: since it was opened.
         moved_at: when the boundary last moved, on the monotonic clock, seconds.
-        retention: who needs what. shared: bounds its recent epochs with those of others.
-        shown_from: tells the boundary before which nothing is shown, though it may be kept.
-        lost: what a loss of power took, for people.
+        retention: the holds of its consumers. shared: bounds recent epochs, with other logs.
+        shown_from: the boundary before which nothing is shown, though it may be kept.
+        lost: rows that a loss of power took, for people.
         damaged: told of every file that is found damaged, for people.
-        mend: has a lost file fetched again, if anybody has it; returns once that was tried.
+        mend: fetches a lost file again, if any peer has it; returns once that was tried.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class StreamLog:
         disk_bytes: int = DISK_BYTES,
         durable: bool = False,
     ) -> StreamLog:
-        """The log in `folder`, which is made if need be. Blocking.
+        """Open the log in `folder`, which is made if need be. Blocking.
 
         Raises:
             DamagedError: two of its files overlap. StorageError: its folder cannot be read.
@@ -156,17 +156,17 @@ class StreamLog:
 
     @property
     def start(self) -> int:
-        """Readable from here: rows with stime <= start are gone, or never were."""
+        """The boundary from which on rows are here: earlier ones are gone, or never were."""
         return self._files[0].after if self._files else self.boundary
 
     @property
     def lost_files(self) -> tuple[EpochFile, ...]:
-        """Those that are damaged or missing, the oldest first."""
+        """The files that are damaged or missing, the oldest first."""
         return tuple(file for file in self._files if file.lost)
 
     @property
     def whole_from(self) -> int:
-        """All that follows this boundary can be read."""
+        """The boundary after which no row is lost."""
         return max([self.start, *(file.upto for file in self._files if file.lost)])
 
     @property
@@ -198,16 +198,14 @@ class StreamLog:
         return next((file.high for file in reversed(self._files) if file.high is not None), None)
 
     def reach(self, after: int, limit_rows: int, limit_bytes: int = JOB_BYTES) -> int:
-        """The latest boundary up to which `after` is followed by no more than about that many rows,
-        and that many Arrow bytes of them.
-
-        At least one epoch file is included, however much it has.
+        """The latest boundary with no more than about so many rows, and Arrow bytes of them, after
+        `after`. At least one epoch file is included, however much it has.
         """
         return reach_of(self._files, after, limit_rows, limit_bytes)
 
     def count(self, after: int, upto: int) -> int:
-        """How many rows the log has with after < stime <= upto. Blocking, and cheap: a file is read
-        only where an end of the interval lies within it, and of it the stimes around that end.
+        """The number of rows in the log with after < stime <= upto. Blocking, and cheap: a file is
+        read only if an end of the interval lies within it, and of it the stimes around that end.
 
         Raises:
             NotRetainedError: rows after `after` are gone already, or some before `upto` are lost.
@@ -220,8 +218,8 @@ class StreamLog:
             return self.count(after, upto)
 
     def tail(self, rows: int, *, whole_files: bool = False) -> int:
-        """The latest boundary that at least so many rows follow, and `start` where there are fewer:
-        never a part of the rows of one stime. Blocking, and cheap. whole_files: see `tail_of`."""
+        """The latest boundary with at least so many rows after it; `start` if there are fewer. The
+        rows of one stime stay together. Blocking, and cheap. whole_files: see `tail_of`."""
         try:
             found = tail_of(self._files, rows, whole_files=whole_files)
         except EpochDamagedError as error:
@@ -231,7 +229,7 @@ class StreamLog:
 
     @kill_point(KillPoint.LOG_BEGIN)
     def begin(self, boundary: int) -> None:
-        """Let a new log start here: what was before is not known. Blocking.
+        """Start a new log at a boundary: earlier tuples are not known. Blocking.
 
         Raises:
             StorageFullError: no room.
@@ -245,7 +243,7 @@ class StreamLog:
 
     @kill_point(KillPoint.LOG_REOPEN)
     def reopen(self, boundary: int) -> None:
-        """The stream has not ended after all, and goes on from that boundary, which is behind its
+        """Take the end off the log of an ended stream, which goes on from that boundary, behind its
         last tuple. Blocking.
 
         Raises:
@@ -261,15 +259,15 @@ class StreamLog:
 
     @property
     def before_end(self) -> int:
-        """Of a log that has come to the stream's end: the boundary that it had before, as far as
-        the files tell, or its last tuple's: so far the stream is the same should it go on."""
+        """The boundary that the log of an ended stream had before its end, if the files tell it;
+        else its last tuple's. Up to it the stream stays the same if it goes on."""
         if not self._files:
             return BEGINNING
         last = self._files[-1]
         return last.after if last.high is None else max(last.after, last.high)
 
     def append(self, upto: int, table: pa.Table | None) -> None:
-        """Commits the epoch (boundary, upto] with these rows. Blocking.
+        """Commit the epoch (boundary, upto] with these rows. Blocking.
 
         Raises:
             StorageError: the disk does not take it; nothing was changed, and the same may be tried
@@ -280,7 +278,7 @@ class StreamLog:
 
     @kill_point(KillPoint.LOG_COMMIT)
     async def commit(self, upto: int, table: pa.Table | None) -> float:
-        """`append`, with the file written in a worker thread; the CPU seconds it took."""
+        """`append`, with the file written in a worker thread; gives the CPU seconds it took."""
         async with self._appending:
             if table is None or not table.num_rows:
                 return metered(self.append, upto, table)[1]
@@ -302,8 +300,7 @@ class StreamLog:
             yield [file.path for file in files]
 
     def read(self, after: int, taken: int = 0, limit_rows: int | None = None) -> Part | None:
-        """The part that follows a boundary and some rows behind it; None where nothing follows.
-
+        """The part after a boundary and some rows that the reader has; None: nothing follows.
         Blocking.
 
         Args:
@@ -326,11 +323,11 @@ class StreamLog:
             return self.read(after, taken, limit_rows)
 
     async def part(self, after: int, taken: int = 0, *, encoded: bool = True) -> Part:
-        """`read` of what `wait_beyond` said is there, waiting for what is lost if it can be fetched
-        again; with the work in a worker thread.
+        """`read`, with the work in a worker thread, of a part that `wait_beyond` says is there. A
+        lost file is fetched again first, if a peer has it.
 
         Args:
-            encoded: as one body; what others read as well is encoded once.
+            encoded: as one body, which is encoded once for all readers.
 
         Raises:
             NotRetainedError: rows after `after` are gone already, or the next ones are lost.
@@ -350,7 +347,7 @@ class StreamLog:
                 read = partial(read_part, files, self._schema, after, taken, None)
                 part = await trio.to_thread.run_sync(read)
         except EpochDamagedError as error:
-            self._check_open()  # who closed it may have removed the files as well
+            self._check_open()  # closing may have removed the files as well
             self.find_damaged(error.path)
             return await self.part(after, taken, encoded=encoded)
         if encoded and part.table.nbytes >= _ENCODE_INLINE_BYTES:
@@ -358,7 +355,7 @@ class StreamLog:
         return part
 
     async def next(self, after: int) -> Epoch:
-        """The next rows, up to a boundary, waiting for one. All tuples of one stime are in it.
+        """The next rows, up to a boundary, waiting for one. All rows of one stime are together.
 
         Raises: as `part`.
         """
@@ -371,7 +368,7 @@ class StreamLog:
                 return Epoch(after, part.upto, pa.concat_tables(tables))
 
     async def _encode(self, epoch: Epoch) -> None:
-        """Once, however many read it at this moment."""
+        """Encode an epoch once, however many read it at this moment."""
         async with self._encoding:
             if epoch.is_encoded:
                 return
@@ -388,7 +385,7 @@ class StreamLog:
             await self._boundary.changed()
 
     def link_into(self, folder: Path) -> None:
-        """Give its files second names in a new folder: the log as it is at this moment. Blocking.
+        """Hard-link its files into a new folder: the log as it is at this moment. Blocking.
 
         Raises:
             StorageError: the disk does not take them.
@@ -396,27 +393,27 @@ class StreamLog:
         with storing(folder):
             folder.mkdir(parents=True)
             for file in self._files:
-                if file.path.exists():  # what is missing stays so
+                if file.path.exists():  # missing files stay missing
                     os.link(file.path, folder / file.path.name)
 
     def hold(
         self, consumer: Hold, boundary: int, expires: float | None = None, holder: str = ""
     ) -> None:
-        """Keeps the rows with stime > boundary for a consumer; `expires`: seconds of trio's clock,
-        or never. holder: its participant, if it is another one."""
+        """Keep the rows with stime > boundary for a consumer. expires: seconds of trio's clock;
+        None: never. holder: its participant, if it is another one."""
         self.retention.hold(consumer, boundary, expires, holder)
 
     def release(self, consumer: Hold) -> None:
         self.retention.release(consumer)
 
     def needed(self, without: frozenset[Hold]) -> int:
-        """The boundary that all its consumers have reached, some left out; the log's own where
-        there are no others."""
+        """The boundary that all its consumers have reached but these; the log's own if there are no
+        others."""
         return min(self.boundary, self.retention.held(without))
 
     def held_by_others(self, now: float) -> Iterator[tuple[Hold, str, int, float]]:
         """(consumer, holder, bytes, since) of other participants' consumers that keep files which
-        nobody else needs. since: when that began; now: seconds of trio's clock."""
+        no consumer of ours needs. since: when that began; now: seconds of trio's clock."""
         retention = self.retention
         floor = retention.floor(self.boundary, self.last_stime, now, foreign=False)
         for consumer, holder, boundary, since in retention.lagging(floor, now):
@@ -425,8 +422,8 @@ class StreamLog:
                 yield consumer, holder, state, since
 
     def retain(self, now: float) -> int:
-        """Lets go of the files that nobody needs and history has passed, from the oldest on, up to
-        one that a reader pins; how many. now: seconds of trio's clock.
+        """Drop the files that no consumer needs and that history has passed, from the oldest on, up
+        to one that a reader pins; gives their number. now: seconds of trio's clock.
 
         Raises:
             StorageError: the disk does not let them go.
@@ -440,7 +437,7 @@ class StreamLog:
         return count
 
     async def compact(self) -> int:
-        """Merges one run of small files, if there is one worth it; how many files became one.
+        """Merge one run of small files, if one is worth it; gives how many files became one.
 
         Raises:
             StorageError: the disk does not take the merged file; nothing was changed.
@@ -460,20 +457,20 @@ class StreamLog:
             self._compacting = False
 
     async def fetch_lost(self) -> None:
-        """Have all that is lost fetched again, as far as anybody has it: for one who is about to
-        read the log from its beginning."""
+        """Fetch all lost files again, as far as any peer has them: for a reader that begins at the
+        log's beginning."""
         for lost in self.lost_files:
             await self.mend(lost)
 
     def find_damaged(self, path: Path) -> None:
-        """That file of the log is damaged: it is lost from now on, and people are told."""
+        """Note that a file of the log is damaged: it is lost from now on, and people are told."""
         for file in self._files:
             if file.path == path and not file.lost:
                 file.lost = True
                 self.damaged.tell(lost_in_words(file))
 
     async def verify(self, after: int, upto: int) -> None:
-        """Read the files with rows in (after, upto] as a whole, to find what is damaged.
+        """Read the files with rows in (after, upto] as a whole, to find damage.
 
         Raises:
             StorageError: one cannot be read for now.
@@ -487,17 +484,17 @@ class StreamLog:
                 self.find_damaged(error.path)
 
     def put_back(self, lost: EpochFile, found: EpochFile, writer: EpochWriter | None) -> None:
-        """A lost file is whole again; see `EpochFolder.put_back`."""
+        """Put back a lost file; see `EpochFolder.put_back`."""
         self._folder.put_back(lost, found, writer)
 
     def close(self) -> None:
-        """Wakes whoever waits, with a ClosedError; the files stay."""
+        """Wake all waiters with a ClosedError; the files stay."""
         self._closed = True
         self._recent.clear()
         self._boundary.set(self.boundary)
 
     def _stage(self, upto: int, table: pa.Table | None) -> EpochWriter | None:
-        """Writes the epoch under a temporary name; None: an empty one that needs no file."""
+        """Write the epoch under a temporary name; None: an empty one that needs no file."""
         if upto <= self.boundary:
             raise InternalError(f"epoch up to {upto}, but the log is at {self.boundary}")
         rows = table if table is not None else self._schema.empty_table()
@@ -520,7 +517,7 @@ class StreamLog:
         return writer
 
     def _install(self, upto: int, table: pa.Table | None, writer: EpochWriter | None) -> None:
-        """What commits the epoch, and what readers see of it."""
+        """Commit the epoch, and show it to readers."""
         if writer is None:
             self._folder.extend(upto)
         else:
@@ -549,10 +546,10 @@ class StreamLog:
             )
 
     def _files_after(self, after: int) -> list[EpochFile]:
-        """Up to the next that is lost.
+        """The files after a boundary, up to the next lost one.
 
         Raises:
-            NotRetainedError: that is the first of them.
+            NotRetainedError: the first of them is lost.
         """
         following = [file for file in self._files if file.upto > after]
         if following and following[0].lost:

@@ -1,4 +1,4 @@
-"""Memory that is given back: large buffers come and go with every epoch.
+"""Gives memory back to the system: large buffers come and go with every epoch.
 
 Imports nothing, so that it can be called before pyarrow is loaded.
 """
@@ -23,16 +23,13 @@ ENVIRONMENT: Final[Mapping[str, str]] = (
     else {}
 )
 """For a process that streams pass through. Measured with 10 million rows through one leader, at
-equal
-speed: 290-310 MB with Arrow's default, mimalloc, which holds far more than is alive; 240 with
+equal speed: 290-310 MB with Arrow's default, mimalloc, which holds far more than is alive; 240 with
 this. (`pyarrow.set_memory_pool` is no substitute: Parquet does not follow it.)"""
 
 
 def keep_flat() -> None:
-    """Sets `ENVIRONMENT` in this process; call it before pyarrow is imported.
-
-    What the environment says already stays.
-    """
+    """Set `ENVIRONMENT` in this process, before pyarrow is imported. Variables that are set already
+    stay."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     if sys.platform == "linux":
@@ -43,7 +40,7 @@ def keep_flat() -> None:
 
 
 def give_back() -> None:
-    """Gives whole free pages between what is alive back to the system; blocking, in any thread.
+    """Give whole free pages back to the system; blocking, in any thread.
 
     Messages of some 100 KiB come and go by the thousand and leave holes. (Measured: 25 ms to give
     back 300 MiB, half a millisecond where there is nothing to give.)

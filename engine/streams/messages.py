@@ -1,4 +1,4 @@
-"""Messages that carry tuples, and what a stream answers to posts and subscriptions."""
+"""Messages that carry tuples, and the answers to posts and subscriptions."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class PostEvent(Struct, frozen=True):
 
     stream: str
     producer: str
-    """Who numbers the posts: unique to the posting client among those of its participant, and kept
-    over its restarts."""
+    """Numbers the posts. Unique to the posting client among those of its participant, and kept over
+    its restarts."""
 
 
 class Post(Struct, frozen=True):
@@ -32,13 +32,13 @@ class Post(Struct, frozen=True):
 
     Attributes:
         sequence: 1, 2, 3... per producer; a repeated number is answered and not stored again, and
-            one that leaps is refused. 0: nothing is posted; the answer says where the producer is.
+            one that leaps is refused. 0: nothing is posted; the answer has the producer's last one.
         boundary: the producer promises no later tuple with stime <= boundary (microseconds).
         end: no tuple follows at all.
         revisions: the body is revisions of earlier tuples (`engine.streams.revisions.columns`).
-        offsets: where in its source the producer was before this post, and where it is after it, in
-            words of its own (Kafka Connect's source offsets). The latter is stored with the tuples;
-            a post that does not begin there where the last one ended is refused.
+        offsets: the producer's place in its source before and after this post, in words of its own
+            (Kafka Connect's source offsets). The latter is stored with the tuples; a post is
+            refused unless it begins where the last one ended.
     """
 
     sequence: int
@@ -56,10 +56,10 @@ class Posted(Struct, frozen=True):
         late: tuples that came after their boundary and went to `<stream>/late`.
         boundary: the stream's boundary now, microseconds.
         duplicate: it had been stored before.
-        missed: of revisions: the numbers in their post, from 0, of those whose key no tuple has
-            that is there still. They changed nothing.
+        missed: of revisions: the numbers in their post, from 0, of those whose key no present tuple
+            has. They changed nothing.
         last: the number of the producer's last post, in the answer to number 0.
-        offset: where that one left the producer in its source; b"": it said nothing of that.
+        offset: the producer's place in its source after that post; b"": not reported.
     """
 
     sequence: int
@@ -77,14 +77,14 @@ class Subscribe(Struct, frozen=True, rename={"term_number": "fence"}):
 
     Attributes:
         after: the boundary the subscriber has, microseconds; tuples with stime > after follow.
-        subscriber: a name that keeps the stream's retention waiting for this subscriber while it is
-            away for a while; "" for one that does not mind. With the end as `after` it takes its
-            leave: the stream waits for it no longer.
+        subscriber: a name: while this subscriber is away, the stream's retention waits for it for a
+            while; "": it does not. With END as `after` the subscriber leaves: it is waited for no
+            longer.
         term_number: the highest under which the subscriber has known the stream to be produced: a
             producer of a lower one has been succeeded.
-        keep: the boundary after which the stream is to be kept for the subscriber, although it has
-            some of that already; None: `after`.
-        tentative: so far the subscriber has tentative tuples, and wants more; None: it wants none.
+        keep: the boundary after which the stream is kept for the subscriber, although it has some
+            of that already; None: `after`.
+        tentative: the boundary of the subscriber's tentative tuples; None: it wants none.
     """
 
     stream: str
@@ -96,11 +96,11 @@ class Subscribe(Struct, frozen=True, rename={"term_number": "fence"}):
 
 
 class ReceiveEvents(Struct, frozen=True):
-    """Pull the tuples that follow a boundary; answered by one `Tuples`.
+    """Pull the tuples after a boundary; answered by one `Tuples`.
 
     Attributes:
         after: the boundary the caller has, microseconds.
-        timeout_s: how long to wait where there is nothing yet, seconds; then `upto` is null.
+        timeout_s: how long to wait if there are none yet, seconds; then `upto` is null.
     """
 
     stream: str
@@ -114,8 +114,8 @@ class Tuples(Struct, frozen=True):
     Attributes:
         after: the boundary the epoch starts from.
         upto: its own boundary, set on its last part only: until then the rows are provisional.
-        tentative: they were made without some of the input, and stand until stable tuples have
-            come as far.
+        tentative: they were made without some of the input; they are valid until stable tuples
+            reach `upto`.
     """
 
     after: int
@@ -131,16 +131,16 @@ class Acknowledge(Struct, frozen=True):
 
 
 class StreamStatus(Struct, frozen=True):
-    """How a stream is, at one peer.
+    """The state of a stream at one peer.
 
     Attributes:
         role: source, derived or mirror.
         rate: rows per second, smoothed. lag_s: seconds since the boundary last moved.
         late: rows that came late.
         state: stable; up_failure: tentative tuples follow; stabilization: they are corrected.
-        version: changes with what the stream is made from.
-        producer: peer id (hex) of whom it is read from, where another peer produces it.
-        waiting: rows of a source that are stored, and wait for its boundary to pass them.
+        version: changes with the definitions that the stream is made by.
+        producer: id (hex) of the peer that it is read from, if another one produces it.
+        waiting: stored rows of a source that wait for its boundary to pass them.
     """
 
     name: str

@@ -43,7 +43,7 @@ def between(table: pa.Table, after: int, upto: int) -> pa.Table:
 
 
 def tidy(table: pa.Table) -> pa.Table:
-    """The same rows in chunks that are worth their overhead."""
+    """The same rows in chunks that are not too small."""
     chunks = table.column(0).num_chunks if table.num_columns else 0
     if chunks > 1 + table.nbytes // _CHUNK_BYTES:
         return table.combine_chunks()
@@ -69,5 +69,5 @@ def repeated(table: pa.Table, times: pa.ChunkedArray) -> pa.Table:
 
 
 def copied(table: pa.Table) -> pa.Table:
-    """The same rows in memory of their own, so that what they were sliced from can go."""
+    """A copy of the rows, so that the memory they were sliced from can go."""
     return table.take(pa.arange(0, table.num_rows))

@@ -9,14 +9,14 @@ SMOOTHING_S = 10.0
 """Time constant of rates, seconds: long against an epoch, short against a person's look."""
 
 EARLY = 0.5
-"""By which share of an epoch one may start before it is due."""
+"""How early an epoch may start before it is due, as a share of an epoch."""
 
 
 class Pacer:
-    """Epochs start once in `epoch_s` on average at most, and none while another one goes on.
+    """Starts at most one epoch per `epoch_s` on average, and none while another one goes on.
 
-    One that came late may be followed early (the generic cell rate algorithm, ITU-T I.371 Annex A):
-    where an input comes late once, the next one does not wait for it.
+    After a late epoch the next may start early (the generic cell rate algorithm, ITU-T I.371 Annex
+    A): one late input does not delay the next.
 
     Args:
         epoch_s: shortest time from one start to the next on average, seconds.

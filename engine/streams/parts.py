@@ -1,9 +1,9 @@
-"""What a reader of a stream is given at once: some rows after a boundary, and often a new boundary.
+"""A part of a stream for a reader: some rows after a boundary, and often a new boundary.
 
-A reader's position is a boundary, and how many rows behind it the reader has already, where one
-stime has more rows than a part. The rows that follow a boundary never change, so a position does
-not depend on how a log is cut into files, or on what of it is in memory; and nothing is kept for a
-reader between two parts.
+A reader's position is a boundary, and the number of rows behind it that the reader has already, if
+one stime has more rows than a part. The rows after a boundary never change. So a position does not
+depend on the cut of a log into files, nor on the rows in memory; and nothing is kept for a reader
+between two parts.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ PART_ROWS: Final = 2**17
 """Rows of one part at most, about."""
 
 PART_BYTES: Final = 7 * 2**20
-"""Arrow bytes of one part at most, unless a single row has more: bounds what one reader takes of
-the memory of both ends, and goes in one message."""
+"""Arrow bytes of one part at most, unless a single row has more: bounds the memory of one reader at
+both ends, and fits one message."""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,7 +50,7 @@ class Part:
         return self._body
 
     def encoded(self) -> Part:
-        """The same, with a table that is a view of the body: one copy in memory, not two."""
+        """The same part, with a table that is a view of the body: one copy in memory, not two."""
         body = self.body()
         table = reopen([body], self.table.schema) if self.rows else self.table
         return Part(self.after, self.upto, table, body)
@@ -59,7 +59,7 @@ class Part:
 def first_part(
     after: int, upto: int, table: pa.Table, *, limit_rows: int | None = None, more: bool = False
 ) -> Part:
-    """As many of the first rows as make a part, up to a boundary of its own where there is one.
+    """The first rows that make a part, up to a boundary of their own if there is one.
 
     Args:
         after: the boundary that the rows follow. A reader may have some rows behind it already.

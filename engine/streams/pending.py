@@ -14,12 +14,12 @@ from engine.objects.schema import STIME
 from engine.streams.ordering import copied, rows_upto, sort, tidy
 
 EPOCH_BYTES: Final = 12 * 2**20
-"""Arrow bytes in one epoch, about: so that several are in memory for subscribers, and what a
-writer, a reader and a receiver hold of one stays small. At most one post more."""
+"""Arrow bytes in one epoch, about, and one post more at most: memory has several epochs for
+subscribers, and a writer, a reader or a receiver holds little."""
 
 _COLUMN_BYTES: Final = 2**10
-"""What one column of one post takes beside its data, as objects of Arrow, about: many tiny posts
-must count as what they take."""
+"""Overhead of one column of one post, as objects of Arrow, about: many tiny posts must count in
+full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Pending:
     Attributes:
         schema: of the rows.
         bytes: held in memory, those of the cut included.
-        cut: (boundary, rows up to it) that the log has not confirmed yet.
+        cut: (boundary, rows up to it), until the log confirms it.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -87,20 +87,18 @@ class Pending:
         return [*cut, *(piece.rows for piece in self._pieces)]
 
     def add(self, rows: pa.Table, low: int, high: int, *, ordered: bool) -> None:
-        """Rows in order of arrival, not empty."""
+        """Add rows in order of arrival, not empty."""
         piece = _Piece(rows, low, high, ordered)
         self._pieces.append(piece)
         self.bytes += piece.bytes
 
     def ready(self, boundary: int) -> bool:
-        """Whether the log's next epochs make room, given that the boundary is this one."""
+        """Whether the log's next epochs make room, if the boundary is this one."""
         return self.cut is not None or any(piece.low <= boundary for piece in self._pieces)
 
     def take(self, boundary: int) -> None:
-        """Makes `cut` of the rows with stime <= boundary, in canonical order.
-
-        Up to an earlier boundary where there are more than about `EPOCH_BYTES`.
-        """
+        """Make `cut` of the rows with stime <= boundary, in canonical order; up to an earlier
+        boundary if they are more than about `EPOCH_BYTES`."""
         assert self.cut is None, "one cut at a time"
         boundary = self._within(boundary)
         early: list[_Piece] = []
@@ -116,13 +114,13 @@ class Pending:
         self.bytes = sum(piece.bytes for piece in late) + self.cut[1].nbytes
 
     def let_go(self) -> None:
-        """The log has what was cut."""
+        """Drop the cut, which the log has."""
         self.cut = None
         self.bytes = sum(piece.bytes for piece in self._pieces)
 
     def shorten(self, upto: int, logged: int) -> None:
-        """The log goes no further than `upto` for now, and all rows are before it; it is at
-        `logged`."""
+        """Shorten the cut: the log goes no further than `upto` for now. All rows are before that;
+        the log is at `logged`."""
         if self.cut is None:
             return
         boundary = min(self.cut[0], upto)

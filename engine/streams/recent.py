@@ -13,9 +13,9 @@ from engine.streams.ordering import between, tidy
 from engine.streams.parts import Part, first_part
 
 RECENT_BYTES: Final = 24 * 2**20
-"""Of one log: what a subscriber may be behind before it is served from disk."""
+"""Bytes of one log: a subscriber that is further behind is served from disk."""
 SHARED_BYTES: Final = 128 * 2**20
-"""Of all logs of a peer: keeps its Python process small whatever the number of streams."""
+"""Bytes of all logs of a peer: keeps its Python process small however many streams it has."""
 _MOST_EPOCHS: Final = 1024
 """Epochs kept per log, however small: bounds the search in them."""
 
@@ -53,7 +53,7 @@ class Epoch:
         self._parts = tuple(found)
 
     def part(self, after: int, taken: int, limit_rows: int | None = None) -> Part:
-        """What follows a boundary within it, and some rows behind that."""
+        """The part after a boundary within it, and after some rows that the reader has."""
         passed = 0
         for part in self._parts:
             if part.after == after:
@@ -86,7 +86,7 @@ class Recent:
     """The last epochs of a log, contiguous up to its boundary.
 
     Attributes:
-        start: the boundary from which it can serve. bytes: of Arrow data held.
+        start: the boundary from which on it can serve. bytes: of Arrow data held.
         shared: bounds it together with others.
     """
 
@@ -100,7 +100,7 @@ class Recent:
         shared.join(self)
 
     def add(self, epoch: Epoch) -> None:
-        """The epoch that follows."""
+        """Add the next epoch."""
         last = self._epochs[-1] if self._epochs else None
         if last is not None and not last.table.num_rows and not epoch.table.num_rows:
             self._epochs[-1] = Epoch(last.after, epoch.upto, last.table)
@@ -117,8 +117,8 @@ class Recent:
         self.bytes -= oldest.bytes
 
     def read(self, after: int, limit_rows: int | None = None) -> Epoch | None:
-        """The epoch that a boundary is in or before, or several small ones as one that begins
-        there. None where that is not in memory, or not yet anywhere."""
+        """The epoch around or after a boundary, or several small ones as one that begins there;
+        None: it is not in memory, or not there yet."""
         if after < self.start:
             return None
         limit_rows = limit_rows or parts.PART_ROWS
@@ -140,13 +140,13 @@ class Recent:
         return Epoch(after, found[-1].upto, tidy(pa.concat_tables(tables)))
 
     def begin(self, boundary: int) -> None:
-        """Forget all; what follows goes on from there."""
+        """Drop all; the next epoch begins there."""
         self._epochs.clear()
         self.bytes = 0
         self.start = boundary
 
     def holds(self, epoch: Epoch) -> bool:
-        """Whether the epoch is one that others read as well."""
+        """Whether the epoch is one that other readers get as well."""
         return epoch in self._epochs
 
     def clear(self) -> None:

@@ -1,4 +1,4 @@
-"""What a stream remembers of those who post to it: bounded, and shared fairly between them."""
+"""What a stream remembers of its producers: bounded, and shared fairly between participants."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ V = TypeVar("V")
 
 
 class Remembered(Generic[K, V]):
-    """Values by participant and key. Where they weigh more than `limit` together, the participant
-    whose values weigh most forgets the one it noted longest ago: nobody pushes out another's.
+    """Values by participant and key. If they weigh more than `limit` together, the participant
+    whose values weigh most forgets its oldest: no participant pushes out another's.
 
     The same notes in the same order forget the same ones, and `by_participant` gives that order.
 
@@ -29,7 +29,7 @@ class Remembered(Generic[K, V]):
 
     @property
     def by_participant(self) -> Mapping[str, Mapping[K, V]]:
-        """The longest ago noted first, of participants as of the keys of one."""
+        """The oldest first, of participants as of the keys of one."""
         return self._values
 
     def __iter__(self) -> Iterator[tuple[str, K, V]]:
@@ -41,7 +41,7 @@ class Remembered(Generic[K, V]):
         return self._values.get(participant, {}).get(key)
 
     def note(self, participant: str, key: K, value: V) -> None:
-        """Remember a value, as the latest, in place of the one that the key had."""
+        """Remember a value, as the latest, in place of the key's old one."""
         if key in self._values.get(participant, {}):
             self._forget(participant, key)
         values = self._values.pop(participant, {})

@@ -1,11 +1,10 @@
 """A replica of a source stream: its journal has the same bytes as the leader's.
 
-One replica belongs to the leader: it `lead`s, and takes posts; the others `follow` what the leader
-wrote. `engine.replication.leaders` decides which peer leads, and when.
+The leader's own replica `lead`s, and takes posts; the others `follow` the leader's journal.
+`engine.replication.leaders` decides which peer leads, and when.
 
-A stream that goes on although it had ended does so with a segment that begins before its end. A
-replica shortens its logs before it stores that segment: where its journal has it, a log that is at
-the end has come there once more.
+A reopened stream goes on with a segment that begins before its end. A replica shortens its logs
+before it stores that segment. A log that is at the end after that has reached a new end.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from overlay.killpoints import KillPoint, kill_point
 
 
 class Replica:
-    """What changes the source of a stream with replicas, besides posts.
+    """Changes the source of a stream with replicas, besides posts.
 
     Attributes:
-        settling: its state, which the source goes by.
+        settling: what all replicas have; the source obeys it.
     """
 
     def __init__(self, source: Source) -> None:
@@ -38,7 +37,7 @@ class Replica:
         `settling.leading` is set.
 
         Args:
-            reopened: the boundary from which a stream that had ended goes on; see `Source.reopen`.
+            reopened: the boundary from which an ended stream goes on; see `Source.reopen`.
 
         Raises:
             StorageFullError: there is no room.
@@ -46,10 +45,10 @@ class Replica:
         self._source.lead(term_number, reopened)
 
     def reopened_by(self, at: Position, data: Bytes) -> int | None:
-        """Where the stream goes on that has ended, if that is what the leader sends next.
+        """The boundary from which an ended stream goes on, if the leader sends that next.
 
         Raises:
-            DecodeError: it is not what a leader sends there.
+            DecodeError: no leader sends this there.
         """
         if at[1] or self._source.boundary < END:
             return None
@@ -57,11 +56,11 @@ class Replica:
         return boundary if boundary < END else None
 
     def follow(self, at: Position, data: Bytes) -> None:
-        """What the leader's journal has at that place, the end of ours.
+        """Store a part of the leader's journal at that place, the end of ours.
 
         Raises:
-            DecodeError: it is not what a leader sends there. StorageFullError: the disk is full;
-                the entries before are stored, so that the rest goes to `Source.position`.
+            DecodeError: no leader sends this there. StorageFullError: the disk is full; the entries
+                before are stored, so that the rest goes to `Source.position`.
         """
         reached = self._source.position
         if self._source.has_journal and at != reached and at != (reached[0] + 1, 0):
@@ -75,6 +74,6 @@ class Replica:
             offset = self._source.position[1]
 
     def settle(self, upto: Position, now: float) -> None:
-        """All replicas have everything before `upto`. now: seconds."""
+        """Note that all replicas have everything before `upto`. now: seconds."""
         self.settling.settle(min(upto, self._source.position))
         self._source.hand_on_late(now)

@@ -1,4 +1,4 @@
-"""A file of a log that is lost: what is said of it, and how it becomes whole again."""
+"""Lost files of a log: the texts about them, and how they are written anew."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def lost_in_words(file: EpochFile) -> str:
 
 
 def not_here(file: EpochFile) -> NotRetainedError:
-    """For who asks for what is in it."""
+    """The error for a reader of the file's rows."""
     return NotRetainedError(
         f"the rows after boundary {file.after} up to {file.upto} are damaged at this peer, and no "
         f"other peer has given them again so far: read from {file.upto} on"
@@ -34,7 +34,7 @@ def not_here(file: EpochFile) -> NotRetainedError:
 
 
 def check_whole(path: Path, after: int, upto: int, schema: pa.Schema) -> EpochFile:
-    """That file of a log, every page of it read. Blocking.
+    """Read every page of a log's file, and describe it. Blocking.
 
     Raises:
         EpochDamagedError: it is damaged. StorageError: it cannot be read for now.
@@ -45,7 +45,7 @@ def check_whole(path: Path, after: int, upto: int, schema: pa.Schema) -> EpochFi
 
 
 def read_all(path: Path, schema: pa.Schema) -> None:
-    """Every page of it. Blocking. Raises: as `check_whole`."""
+    """Read every page. Blocking. Raises: as `check_whole`."""
     for _ in read_groups(path, schema, BEGINNING, END):
         pass
 
@@ -53,14 +53,14 @@ def read_all(path: Path, schema: pa.Schema) -> None:
 async def write_anew(
     lost: EpochFile, epochs: AsyncIterator[Epoch], schema: pa.Schema, *, durable: bool
 ) -> tuple[EpochFile, EpochWriter]:
-    """What a lost file becomes, and its content, finished but not committed.
+    """Write a lost file anew, finished but not committed; gives its description and its writer.
 
     Args:
-        epochs: what was in it, in order; more than that is left out.
+        epochs: its content, in order; what is beyond is left out.
 
     Raises:
-        NotRetainedError: they are not all of it.
-        InternalError: they are not what was in it, as far as that is known.
+        NotRetainedError: they are not complete.
+        InternalError: they differ from its content, as far as that is known.
         StorageError: the disk does not take them.
     """
     writer = EpochWriter(lost.path.parent, schema, compress=True, durable=durable)

@@ -1,4 +1,4 @@
-"""What must stay in a log: what consumers still need, and the history the stream declares."""
+"""The part of a log that must stay: rows that consumers still need, and the declared history."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Kind = Literal[
 
 
 class Hold(NamedTuple):
-    """For whom rows of a log are kept. No id that somebody chooses is one of another kind."""
+    """The consumer that rows of a log are kept for. A stranger's id has its own kind."""
 
     kind: Kind
     id: str = ""
@@ -44,13 +44,13 @@ class Hold(NamedTuple):
 
 @dataclass(slots=True)
 class _Need:
-    """Rows with stime > boundary are needed. Times are of trio's clock, seconds: whatever the
-    machine's is set to, a hold lasts as long.
+    """Rows with stime > boundary are needed. Times are of trio's clock, seconds: a hold does not
+    depend on the machine's clock.
 
     Attributes:
         expires: None: never.
         holder: the participant that needs them, if it is another one.
-        since: when it was first seen to keep anything from that boundary on.
+        since: when it was first seen to keep rows back from that boundary on.
     """
 
     boundary: int
@@ -60,10 +60,10 @@ class _Need:
 
 
 class Retention:
-    """Sans IO.
+    """The holds on a log, and its history. Sans IO.
 
     Attributes:
-        history_us: how much stime behind the boundary stays, whoever needs it, microseconds.
+        history_us: how much stime behind the boundary stays in any case, microseconds.
     """
 
     def __init__(self, history_us: int) -> None:
@@ -77,8 +77,8 @@ class Retention:
     def hold(
         self, consumer: Hold, boundary: int, expires: float | None = None, holder: str = ""
     ) -> None:
-        """The consumer needs the rows with stime > boundary, until released or `expires`. holder:
-        its participant, if it is another one."""
+        """Note that a consumer needs the rows with stime > boundary, until released or `expires`.
+        holder: its participant, if it is another one."""
         before = self._holds.get(consumer)
         since = before.since if before is not None and before.boundary == boundary else None
         self._holds[consumer] = _Need(boundary, expires, holder, since)
@@ -87,24 +87,24 @@ class Retention:
         self._holds.pop(consumer, None)
 
     def held(self, without: frozenset[Hold]) -> int:
-        """The least boundary of all holds but those; END where there are none."""
+        """The least boundary of all holds but these; END if there are none."""
         others = (hold.boundary for name, hold in self._holds.items() if name not in without)
         return min(others, default=END)
 
     def floor(self, boundary: int, newest: int | None, now: float, *, foreign: bool = True) -> int:
-        """Rows with stime <= this may go.
+        """The boundary up to which rows may go.
 
         Args:
             boundary: the log's. newest: its greatest stime, None without rows.
             now: seconds of trio's clock.
-            foreign: whether what other participants need counts.
+            foreign: whether the holds of other participants count.
         """
         expired = [
             name for name, h in self._holds.items() if h.expires is not None and h.expires <= now
         ]
         for name in expired:
             del self._holds[name]
-        # An ended stream's boundary is beyond all time: its history is behind its last tuple.
+        # An ended stream's boundary is beyond all time: its history counts from its last tuple.
         present = boundary if boundary != END else newest
         if present is None:
             return BEGINNING
@@ -112,8 +112,8 @@ class Retention:
         return min([present - self.history_us, *holds])
 
     def lagging(self, floor: int, now: float) -> Iterator[tuple[Hold, str, int, float]]:
-        """(consumer, holder, boundary, since) of other participants' that need rows with stime <=
-        floor. since: when it was first so, now: seconds of trio's clock."""
+        """(consumer, holder, boundary, since) of other participants' holds on rows with stime <=
+        floor. since: when that began, now: seconds of trio's clock."""
         for consumer, hold in self._holds.items():
             if not hold.holder or hold.boundary >= floor:
                 hold.since = None
@@ -123,11 +123,11 @@ class Retention:
 
 
 def too_old(stream: str, oldest: int, asked: int, why: str = "") -> NotRetainedError:
-    """What is said to who asks for more of a stream than is kept.
+    """The error for a reader that asks for older tuples than are kept.
 
     Args:
         oldest, asked: boundaries, microseconds.
-        why: the rest was let go although the reader had not acknowledged it; "": not known.
+        why: unacknowledged tuples of the reader were dropped; "": not known.
     """
     reason = f" ({why})" if why else ""
     return NotRetainedError(

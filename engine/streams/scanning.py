@@ -1,8 +1,8 @@
-"""What a folder of epoch files says when a log is opened.
+"""Reads a folder of epoch files when a log is opened.
 
 The files of a log are contiguous, and the newest gives its boundary. A file whose interval lies
 within another's was replaced by it (compaction, or an empty epoch that extended it) and is dropped.
-An interval without a file, or whose file is damaged, is lost until it is fetched again: it stays a
+An interval without a file, or with a damaged one, is lost until it is fetched again. It stays a
 part of the log, since the rows before and behind it keep their places.
 """
 
@@ -29,9 +29,8 @@ _NAME: Final = re.compile(r"(-?\d{1,19})_(-?\d{1,19})\.parquet")
 def scan(
     folder: Path, schema: pa.Schema, *, durable: bool = True
 ) -> tuple[list[EpochFile], list[str]]:
-    """The log in the folder, oldest first, and what a loss of power has taken where files are not
-    `durable`, for people: damaged ones at the end, which are put aside with all that follow them,
-    as if they had never been committed.
+    """The log in the folder, oldest first, and what a loss of power took, for people: unless files
+    are `durable`, damaged ones at the end are put aside with all that follow them.
 
     Removes what a crash left: half-written files, and files that others replaced.
 
@@ -49,7 +48,7 @@ def scan(
 
 
 def look(folder: Path, schema: pa.Schema) -> list[EpochFile]:
-    """The log in the folder as it is, oldest first: nothing is changed. Blocking.
+    """The log in the folder, oldest first; changes nothing. Blocking.
 
     Raises:
         DamagedError: two files overlap. StorageError: the folder cannot be read.
@@ -61,7 +60,7 @@ def look(folder: Path, schema: pa.Schema) -> list[EpochFile]:
 
 
 def _found(folder: Path, schema: pa.Schema) -> list[EpochFile]:
-    """The epoch files there, by where they begin; of those the longest first."""
+    """The epoch files there, by their start; of equal ones the longest first."""
     found = [
         (int(match[1]), int(match[2]), path)
         for path in folder.iterdir()
@@ -72,8 +71,8 @@ def _found(folder: Path, schema: pa.Schema) -> list[EpochFile]:
 
 
 def _contiguous(files: Sequence[EpochFile]) -> tuple[list[EpochFile], list[EpochFile]]:
-    """The files of the log, and those that others replaced. Those within a damaged file's interval
-    are neither: they stay where they are, for a person to look at."""
+    """The files of the log, and the files that others replaced. Those within a damaged file's
+    interval are neither: they stay where they are, for a person."""
     state: list[EpochFile] = []
     replaced: list[EpochFile] = []
     for file in files:
@@ -87,7 +86,7 @@ def _contiguous(files: Sequence[EpochFile]) -> tuple[list[EpochFile], list[Epoch
 
 
 def _without_gaps(files: Sequence[EpochFile]) -> list[EpochFile]:
-    """And with what is missing between them."""
+    """The files, with lost ones in the gaps."""
     whole: list[EpochFile] = []
     for file in files:
         if whole and file.after > whole[-1].upto:
@@ -113,8 +112,8 @@ def _put_aside(path: Path) -> str:
 
 
 def _unsynced(paths: Sequence[Path]) -> set[Path]:
-    """Those that a loss of power may have torn: the machine was started since they were made, and
-    the kernel may not have written them when the last of them was."""
+    """The files that a loss of power may have torn: the machine was started since they were made,
+    and the kernel may not have written them when the last one was made."""
     made = {path: path.stat().st_mtime for path in paths if path.is_file()}
     newest = max(made.values(), default=0.0)
     started = psutil.boot_time()
@@ -122,10 +121,10 @@ def _unsynced(paths: Sequence[Path]) -> set[Path]:
 
 
 def describe(path: Path, after: int, upto: int, schema: pa.Schema) -> EpochFile:
-    """What the footer of that file says, which is as its name and its schema say.
+    """Describe a file by its footer, which must agree with its name and schema.
 
     Raises:
-        EpochDamagedError: it is not. StorageError: the file cannot be read for now.
+        EpochDamagedError: it does not. StorageError: the file cannot be read for now.
     """
     with reading(path) as parquet:
         ends = _ends(parquet.metadata, after, upto, schema)
@@ -141,7 +140,7 @@ def _described(path: Path, after: int, upto: int, schema: pa.Schema) -> EpochFil
 
 
 def _lost(path: Path, after: int, upto: int) -> EpochFile:
-    """Something may be in it, from its beginning on: nobody takes it for empty."""
+    """A lost file: it may have rows, from its beginning on, so it does not count as empty."""
     size = path.stat().st_size if path.is_file() else 0
     return EpochFile(path, after, upto, 0, size, 0, after + 1, after + 1, lost=True)
 
@@ -149,10 +148,10 @@ def _lost(path: Path, after: int, upto: int) -> EpochFile:
 def _ends(
     metadata: pq.FileMetaData, after: int, upto: int, schema: pa.Schema
 ) -> tuple[int | None, int | None]:
-    """The least and the greatest stime in a file, which are as its name and its schema say.
+    """The least and the greatest stime in a file, checked against its name and schema.
 
     Raises:
-        pa.ArrowInvalid: they are not. TypeError: there are none.
+        pa.ArrowInvalid: they do not agree. TypeError: there are none.
     """
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     if metadata.schema.names != schema.names or not metadata.schema.names[0] == STIME:

@@ -1,7 +1,7 @@
-"""What of a replicated journal all replicas have, and what of the stream may come out. Sans IO.
+"""The settled part of a journal, which all replicas have. Sans IO.
 
-Nothing of a stream with replicas is cut, nor handed on as late, before all replicas have stored it:
-so what a subscriber saw is in the journal of every later leader.
+A stream with replicas cuts no epoch, and hands on no late row, before all replicas have stored it.
+So the journal of every later leader has all tuples that a subscriber saw.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Settling:
     Attributes:
         leading: whether this peer is the leader: posts go through.
         settled: all replicas have everything before this position of the journal.
-        gate: the boundary up to which the stream may come out, microseconds.
+        gate: the boundary up to which epochs may be cut, microseconds.
     """
 
     def __init__(self, gate: int) -> None:
@@ -32,21 +32,21 @@ class Settling:
         return self._term_numbers.get(segment, 0)
 
     def note_segment(self, segment: int, term_number: int) -> None:
-        """The leader of that term began that segment."""
+        """Note that the leader of that term began that segment."""
         self._term_numbers[segment] = term_number
 
     def note_entry(self, end: Position, boundary: int) -> None:
-        """The stream has that boundary after the entry that ends there."""
+        """Note the stream's boundary after the entry that ends there."""
         self._boundaries.append((end, boundary))
 
     def settle(self, upto: Position) -> None:
-        """All replicas have everything before `upto`."""
+        """Note that all replicas have everything before `upto`."""
         self.settled = max(self.settled, upto)
         while self._boundaries and self._boundaries[0][0] <= self.settled:
             self.gate = max(self.gate, self._boundaries.popleft()[1])
 
     def forget_end(self, boundary: int, committed: int) -> None:
-        """The stream goes on from `boundary` although it had ended; nobody is to see that end.
+        """Forget the end of a stream that goes on from `boundary`; no reader may see that end.
 
         Args:
             committed: the boundary of the log, microseconds.

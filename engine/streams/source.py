@@ -2,15 +2,15 @@
 
     post -> validated -> journaled -> acknowledged -> pending -> cut -> (the log) -> committed
 
-A tuple is journaled before it is acknowledged, and its journal segment is kept until `committed`
-says that the epoch with it is in the log; so a crash anywhere loses nothing. Rows with stime <= the
-log's boundary are in the log already, so recovery repeats nothing: the log's boundary alone tells.
+A tuple is journaled before it is acknowledged. Its journal segment is kept until `committed` says
+that the log has its epoch. So a crash anywhere loses nothing. Rows with stime <= the log's boundary
+are in the log already, so recovery repeats nothing.
 
-Posts go through in the order of the calls. Everything here blocks, for at most the write of one
-post, and takes one call at a time: `engine.streams.leader` adds the lock and the thread.
+Posts go through in the order of the calls. All calls block, for at most the write of one post, one
+at a time: `engine.streams.leader` adds the lock and the thread.
 
-Late rows go to another source, that of `<stream>/late`, under our own numbers of posts with late
-rows; so a replay gives them again and that source knows them as duplicates.
+Late rows go to another source, that of `<stream>/late`, under our own count of posts with late
+rows. So a replay gives them again, and that source knows them as duplicates.
 
 A source has two parts that not every stream needs: `settling` where it has replicas, each of which
 has a source over a journal of the same bytes (`replica.py`), and `revisions` where its schema has a
@@ -56,10 +56,10 @@ from overlay.errors import (
 from overlay.killpoints import KillPoint, kill_point
 
 _NUMBERED_BYTES: Final = 16
-"""What a leader adds to each row: stime and seq."""
+"""Bytes that a leader adds to each row: stime and seq."""
 
 _IDLE_SEGMENT_BYTES: Final = 2**20
-"""A segment this long is replaced once all of it is in the log, so that a full disk empties."""
+"""A segment this long is replaced once the log has all of it, so that a full disk empties."""
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
@@ -68,10 +68,10 @@ class Source:
     """
     Attributes:
         name, schema: of the stream.
-        acceptance: what it has accepted.
+        acceptance: its accepted state.
         waiting: the accepted tuples that are not in the log yet.
         settling: what all replicas have; None: the stream has no replicas.
-        revisions: those that wait for their log; None: the stream takes no revisions.
+        revisions: the revisions that wait for their log; None: the stream takes none.
     """
 
     def __init__(
@@ -110,11 +110,11 @@ class Source:
         now: float,
         revised: int = BEGINNING,
     ) -> Source:
-        """Reads the journal in `folder`, and has every acknowledged row that is not committed.
+        """Open the journal in `folder`, and hold every acknowledged row that is not committed.
 
         Args:
-            committed: the log's boundary, microseconds. revised: that of its revisions' log.
-            late: the source of `<stream>/late`; None where no row can be late.
+            committed: the log's boundary, microseconds. revised: that of the log of its revisions.
+            late: the source of `<stream>/late`; None if no row can be late.
             now: seconds since the epoch.
 
         Raises:
@@ -145,7 +145,7 @@ class Source:
 
     @property
     def segments(self) -> tuple[tuple[int, int, int], ...]:
-        """(number, term, bytes) of those of its journal; see `Snapshot.term_number`."""
+        """(number, term, bytes) of its journal's segments; see `Snapshot.term_number`."""
         term_number_of = (lambda _: 0) if self.settling is None else self.settling.term_number_of
         numbers = self._journal.segments
         return tuple(
@@ -158,12 +158,12 @@ class Source:
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """What of it was acknowledged and is missing, for people, as far as it is known by now."""
+        """Acknowledged entries that are known to be missing, for people."""
         return tuple(self._lost)
 
     @property
     def cut_off(self) -> tuple[str, ...]:
-        """What of it was not acknowledged when the process died, for people."""
+        """Entries that the process died in, and that were not acknowledged, for people."""
         return tuple(self._torn)
 
     @property
@@ -188,22 +188,22 @@ class Source:
         offsets: Offsets | None = None,
         now: float,
     ) -> Posted:
-        """Accepts a post: when this returns, it survives the death of the process.
+        """Accept a post: when this returns, it survives the death of the process.
 
         Args:
             body: an Arrow IPC stream of the schema's fields, or empty; kept, not copied.
             boundary: no later tuple of the stream has stime <= it; one below the present boundary
                 is ignored.
-            end: no tuple follows: everything posted from now on is late.
-            offsets: where its producer is in its source; see `engine.streams.messages.Post`.
+            end: no tuple follows: all later posts are late.
+            offsets: the producer's place in its source; see `engine.streams.messages.Post`.
             now: seconds since the epoch.
 
         Raises:
-            InvalidInputError: the body is not what the schema says (naming field and row), or the
+            InvalidInputError: the body is not as the schema says (names field and row), or the
                 slack alone holds more than may wait. SequenceGapError: a post is missing before it.
                 ConflictError: it does not go on where the last one ended.
             BusyError: too much waits for the log; StorageFullError: the disk is full.
-            Whatever is raised, nothing was stored, and the same sequence may be sent again.
+            After any of these nothing was stored, and the same sequence may be sent again.
         """
         if len(body) > MAX_BATCH_BYTES:
             raise InvalidInputError(
@@ -215,8 +215,8 @@ class Source:
         return self._accept(writer, sequence, body, promise, now=now, offsets=offsets)
 
     def known(self, writer: Writer, sequence: int, offsets: Offsets | None) -> Posted | None:
-        """The answer to a post that was accepted before, or to number 0. Of a stream with replicas
-        any post is acknowledged only once it is settled, one that was accepted before as well.
+        """The answer to number 0, or to a post that was accepted before; None: a new post. A stream
+        with replicas acknowledges any post only once it is settled, also one accepted before.
 
         Raises:
             UnavailableError: another peer is the leader.
@@ -236,11 +236,11 @@ class Source:
         return Posted(sequence, 0, 0, self.boundary, duplicate=True, missed=missed)
 
     def take_late(self, stream: str, number: int, payload: pa.Table, now: float) -> None:
-        """The late rows of another stream, once: `number` counts its posts that had any. It only
-        grows, and leaps where a loss of power took what this journal had.
+        """Accept the late rows of another stream, once. number: counts its posts with late rows; it
+        only grows, and leaps where a loss of power took entries of this journal.
 
         Raises:
-            BusyError: not now.
+            BusyError: try again later.
         """
         writer = Writer(stream)
         if number > self.acceptance.last_of(writer):
@@ -248,13 +248,13 @@ class Source:
 
     @property
     def definition(self) -> StreamDefinition | None:
-        """The stream's, as its journal has it; that may not be on all replicas yet."""
+        """The stream's definition in its journal; some replicas may not have it yet."""
         return self._config.definition
 
     @kill_point(KillPoint.SOURCE_ALTER)
     def alter(self, definition: StreamDefinition) -> None:
-        """The stream is defined so from here on: behind what was posted, before what will be. Of a
-        stream with replicas it counts once it is settled.
+        """Change the stream's definition from here on, behind all posts so far. With replicas it
+        counts once it is settled.
 
         Raises:
             UnavailableError: another peer is the leader.
@@ -277,19 +277,19 @@ class Source:
         self.append(altered, b"", None)
 
     def goes_on_from(self, logged: int) -> int:
-        """The boundary from which it can go on although it has ended: none that was ever promised
-        is beyond it. logged: that of the log before its end, as far as the log knows."""
+        """The boundary from which an ended stream can go on; no promised boundary is beyond it.
+        logged: the log's boundary before its end, as far as the log knows."""
         now = self.acceptance
         before = logged if now.ended_at is None else now.ended_at
         return max(before, now.greatest, now.revised_at)
 
     @kill_point(KillPoint.SOURCE_REOPEN)
     def reopen(self, boundary: int) -> None:
-        """Go on from there although it has ended; nobody has seen its end, and its logs are
-        shortened. Of a stream with replicas it counts once the leader's term is installed.
+        """Let an ended stream go on from there; no reader has seen its end, and its logs are
+        shortened. With replicas it counts once the leader's term is installed.
 
         Raises:
-            StorageFullError: the disk is full; it has ended still.
+            StorageFullError: the disk is full; the stream has still ended.
         """
         now = self.acceptance
         assert now.boundary == END, "it has not ended"
@@ -304,18 +304,18 @@ class Source:
             self.settling.forget_end(boundary, self.waiting.committed)
 
     def shortened(self, upto: int, logged: int, revised: int) -> None:
-        """Its logs go no further than `upto` for now: that of its tuples is at `logged`, and that
-        of its revisions at `revised`."""
+        """Note that its logs go no further than `upto` for now. logged, revised: the boundaries of
+        the logs of its tuples and of its revisions."""
         self.waiting.shorten(upto, logged)
         if self.revisions is not None:
             self.revisions.shorten(upto, revised)
 
     def tick(self, now: float, *, may_leap: bool = True) -> None:
-        """Lets the clock move the boundary, where the stream says so.
+        """Let the clock move the boundary, if the stream's definition says so.
 
         Args:
             now: seconds since the epoch.
-            may_leap: whether by more than `LEAP_US`: not on the word of a clock that may be wrong.
+            may_leap: whether by more than `LEAP_US`: no while the clock may be wrong.
         """
         self.hand_on_late(now)
         now_us = int(now * 1e6)
@@ -323,10 +323,10 @@ class Source:
             self._move_by_clock(now_us)
 
     def cut(self) -> tuple[int, pa.Table] | None:
-        """What is ready for the log: (boundary, rows with stime <= it in canonical order).
+        """The next epoch for the log: (boundary, rows with stime <= it in canonical order).
 
-        None: the boundary has not moved. Until `committed`, the same again: a failed append is
-        simply tried once more. A large epoch comes in several cuts.
+        None: the boundary has not moved. It is the same until `committed`, so that a failed append
+        is simply tried once more. A large epoch comes in several cuts.
         """
         reached = self.ready
         if self.revisions is not None:  # the log of revisions is never behind
@@ -334,14 +334,13 @@ class Source:
         return self.waiting.cut(reached)
 
     def committed(self, upto: int) -> None:
-        """The log has the epoch that `cut` gave; its rows need their journal no longer."""
+        """Note that the log has the epoch of `cut`; its rows need their journal no longer."""
         self.waiting.commit(upto)
         self._let_go()
 
     def begin_again(self, boundary: int) -> None:
-        """Go on after a part of the stream that was accepted by another copy of this journal, and
-        is not in it: numbers that it may have given are not given again, and producers may leap
-        over posts that it has answered.
+        """Go on after another copy of this journal has accepted posts that are not in this one. Its
+        row numbers are not given again, and producers may leap over the posts that it answered.
 
         Args:
             boundary: rows up to it are late from now on.
@@ -368,7 +367,7 @@ class Source:
         if reopened is not None:
             self.reopen(reopened)
             return
-        # after a loss of power a log may have more than the journal: no row goes behind it
+        # after a loss of power a log may be ahead of the journal: no row goes behind the log
         self.acceptance.advance(self._reached)
         self._begin_segment()
 
@@ -378,10 +377,10 @@ class Source:
         return bool(self._journal.segment)
 
     def copy_segment(self, number: int, snapshot: bytes) -> None:
-        """Begin a segment as the leader has begun it.
+        """Begin a segment with the leader's snapshot.
 
         Raises:
-            DecodeError: no leader begins one so. StorageFullError: the disk is full.
+            DecodeError: no leader sends this. StorageFullError: the disk is full.
         """
         self._restore_snapshot(number, snapshot)
         self._journal.begin(snapshot, 0 if self._journal.segment else number)
@@ -391,7 +390,7 @@ class Source:
         """Append an entry of the leader's journal.
 
         Raises:
-            DecodeError: no leader appends such a one. StorageFullError: the disk is full.
+            DecodeError: no leader sends this. StorageFullError: the disk is full.
         """
         entry, batch = self._decoded(meta, body)
         self._journal.append(meta, body)
@@ -399,7 +398,7 @@ class Source:
         self._note_entry(self.position)
 
     def hand_on_late(self, now: float) -> None:
-        """Give the stream of late tuples those that all replicas have. now: seconds."""
+        """Give late rows that all replicas have to the stream of late tuples. now: seconds."""
         settling = self.settling
         self.waiting.late_queue.hand_on(now, lambda at: settling is None or at <= settling.settled)
 
@@ -447,7 +446,7 @@ class Source:
         return Posted(sequence, entry.count - entry.late, entry.late, self.boundary)
 
     def append(self, entry: Entry, body: Bytes, batch: Batch | None) -> None:
-        """Journal an accepted entry, and have it wait for the boundary.
+        """Journal an accepted entry, and let it wait for the boundary.
 
         Raises:
             StorageFullError: the disk is full; nothing has changed.
@@ -459,10 +458,10 @@ class Source:
         self._note_entry(self.position)
 
     def _take(self, entry: Entry, batch: Batch | None, at: Position) -> None:
-        """Puts what was journaled where it belongs; the same for a post and for its replay.
+        """Put a journaled entry where it belongs; the same for a post and for its replay.
 
         Args:
-            batch: None where the log has all of it. at: where it ends in the journal.
+            batch: None: the log has all of it. at: where the entry ends in the journal.
         """
         late_posts = self.acceptance.late_posts
         self.acceptance.apply(entry)
@@ -481,13 +480,13 @@ class Source:
         self._greatest[at[0]] = max(self._greatest.get(at[0], BEGINNING), greatest)
 
     def _define(self, known: StreamDefinition | None) -> None:
-        """Go by that definition if it is newer than the journal's, which may have lost a part."""
+        """Use that definition if it is newer than the journal's, which may be incomplete."""
         journaled = self.acceptance.definition
         if known is not None and (journaled is None or journaled.edition < known.edition):
             self.acceptance.define(known)
             self._config = self._config.of(known)
 
-    # -- what its journal says when it is opened ----------------------------------------------
+    # -- reading the journal ------------------------------------------------------------------
 
     def restore(self, record: Record) -> None:
         at = (record.segment, record.end)
@@ -496,7 +495,7 @@ class Source:
                 self._restore_snapshot(record.segment, record.meta)
             else:
                 entry, batch = self._decoded(record.meta, record.body)
-                # One that was accepted as such was told when it was.
+                # A leap that was accepted before was reported then.
                 leapt = range(0)
                 if self._lost:
                     leapt = self.acceptance.leapt(entry.writer, entry.sequence)
@@ -538,7 +537,7 @@ class Source:
             self.settling.forget_end(self.boundary, self.waiting.committed)
 
     def _decoded(self, meta: bytes, body: Bytes) -> tuple[Entry, Batch | None]:
-        """An entry, and its rows if they are needed still."""
+        """An entry, and its rows if they are still needed."""
         entry = decode_entry(meta)
         if entry.position is not None and self.revisions is not None:
             return entry, self.revisions.decoded(entry, body)
@@ -554,7 +553,7 @@ class Source:
                 self._note_entry(self.position)
 
     def _let_go(self) -> None:
-        """Deletes the segments that nothing depends on any more."""
+        """Delete the segments that nothing needs any more."""
         idle = not self.waiting.pending.bytes and not self.waiting.late_queue
         leading = self.settling is None or self.settling.leading
         if leading and idle and self._journal.size >= _IDLE_SEGMENT_BYTES:
@@ -573,8 +572,8 @@ class Source:
 
     @property
     def _reached(self) -> int:
-        """So far any of its logs is, microseconds: the clock may have moved both, and a crash come
-        before the tuples' log was."""
+        """The greatest boundary of its logs, microseconds: the clock may have moved both, and a
+        crash come before the log of tuples followed."""
         return (
             self.waiting.committed
             if self.revisions is None
@@ -582,14 +581,14 @@ class Source:
         )
 
     def _begin(self) -> None:
-        """The journal of a stream without replicas was read: it takes posts from now on."""
+        """Take posts from now on: the journal of a stream without replicas was read."""
         self.acceptance.advance(self._reached)
         if self._lost and self._late is not None:
-            # Late rows are handed on as they are accepted: what is missing had its number.
+            # Late rows are handed on as they are accepted: missing posts had numbers there.
             handed_on = self._late.acceptance.last_of(Writer(self.name))
             self.acceptance.late_posts = max(self.acceptance.late_posts, handed_on)
         if self._lost or self._torn or not self._journal.segment:
-            self._begin_segment()  # which remembers whose posts may be missing
+            self._begin_segment()  # its snapshot remembers the doubted producers
 
     def _move_by_clock(self, now_us: int) -> None:
         if self.settling is None:
@@ -605,17 +604,17 @@ class Source:
         return 0 if self.settling is None else int(now * 1e6)
 
     def _note_entry(self, at: Position) -> None:
-        """The journal has an entry that ends there."""
+        """Note the boundary after the entry that ends there."""
         if self.settling is not None:
             self.settling.note_entry(at, self.boundary)
 
     def _note_segment(self, number: int) -> None:
-        """The journal has a segment that begins with the present state."""
+        """Note the term of a segment that begins with the present state."""
         if self.settling is not None:
             self.settling.note_segment(number, self.acceptance.term_number)
 
     def _needed_from(self) -> int:
-        """The oldest segment that is not to be dropped whatever is in it."""
+        """The oldest segment that must stay, whatever is in it."""
         newest = self._journal.segment
         return newest if self.settling is None else min(newest, self.settling.settled[0])
 

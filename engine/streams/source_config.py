@@ -1,4 +1,4 @@
-"""How a source stream is ordered and kept at its leader."""
+"""The settings of a source stream at its leader."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SourceConfig:
     Attributes:
         slack_us: how far behind the greatest stime a tuple may come. idle: see `Idle`.
         definition: of the stream, which may be altered; None: of late tuples.
-        durable: every acknowledged post is on the disk itself, and survives a loss of power.
+        durable: whether acknowledged posts are on the disk itself, and survive a loss of power.
         replicated: other peers have the same journal; see `engine.streams.replica`.
     """
 
@@ -32,7 +32,7 @@ class SourceConfig:
     definition: StreamDefinition | None = None
 
     def of(self, definition: StreamDefinition) -> SourceConfig:
-        """The same, of a stream that is defined so."""
+        """The same, for a stream with that definition."""
         return replace(
             self,
             slack_us=definition.slack_us,

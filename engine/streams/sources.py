@@ -23,7 +23,7 @@ def open_sources(
     """The sources of a stream and of its late tuples. Blocking.
 
     Args:
-        committed: the boundaries of their logs. revised: of that of its revisions.
+        committed: the boundaries of their logs. revised: of the log of its revisions.
         journal: see `open_leader`.
 
     Raises:
@@ -53,6 +53,6 @@ def open_sources(
 
 
 def journal_folders(folder: Path, journal: int) -> tuple[Path, Path]:
-    """Of the stream, and of its late tuples."""
+    """The folders of a stream's journal, and of its late tuples' journal."""
     suffix = f"-{journal}" if journal else ""
     return folder / f"journal{suffix}", folder / f"late-journal{suffix}"

@@ -1,4 +1,4 @@
-"""What every file of a stream shares: temporary names, and what makes names and bytes durable."""
+"""Files of streams: temporary names, and names and bytes that survive a loss of power."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Final
 
 TEMPORARY: Final = ".tmp-"
-"""How the name of a file that is being written begins; Spark ignores such names, and so do we."""
+"""The start of the name of a file that is being written; Spark ignores such names, as we do."""
 
 WRITTEN_BACK_S: Final = 60.0
-"""By then the kernel has written what was not synced to the disk (Linux: 30 s and a little more);
-a file that had not changed for longer, and is damaged, was damaged by something else."""
+"""By then the kernel has written unsynced bytes to the disk (Linux: 30 s and a little more). A
+damaged file that had not changed for longer was damaged by something else."""
 
 
 def keep_aside(path: Path) -> Path:
-    """Another name for a damaged file, which keeps it for a person to look at once the file is
-    written anew; gives that name."""
+    """Link a damaged file to another name, which keeps it for a person once the file is written
+    anew; gives that name."""
     for number in count():
         aside = path.with_suffix(f".damaged-{number}" if number else ".damaged")
         with suppress(FileExistsError):
@@ -28,7 +28,7 @@ def keep_aside(path: Path) -> Path:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes the folder's names survive a loss of power."""
+    """Make the folder's names survive a loss of power."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -37,7 +37,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Makes the file's content survive a loss of power."""
+    """Make the file's content survive a loss of power."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fdatasync(descriptor)
@@ -46,7 +46,7 @@ def sync_file(path: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Makes the folder if need be, and removes what a crash left half-written in it."""
+    """Make the folder if need be, and remove files that a crash left half-written."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.glob(f"{TEMPORARY}*"):
         path.unlink()

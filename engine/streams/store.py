@@ -1,4 +1,4 @@
-"""Every stream that this peer keeps: as its leader, as its producer, or as a mirror of it."""
+"""Every stream that this peer keeps: as its leader, as its producer, or as a follower."""
 
 from __future__ import annotations
 
@@ -41,31 +41,31 @@ from overlay.listeners import Decision, Listeners
 from overlay.memory import Budgets
 
 OUTPUT: Final = "out"
-"""The variant under which the output of a task that this peer runs for another is kept."""
+"""The variant of the output of a task that this peer runs for another."""
 
 REPLICA: Final = "replica"
-"""The variant under which a secondary keeps the outputs of a query, also once it took over."""
+"""The variant of a query's outputs at its secondary, also once it took over."""
 
 REPLICATED: Final = "home"
-"""The variant under which a voter keeps a source stream with replicas, and its late tuples: what
-of it is settled. A query here reads it as any other peer does, by a mirror, whoever is leader."""
+"""The variant of a source stream with replicas, and of its late tuples, at a voter: the settled
+part. A query here reads it by a follower, as any other peer does, whichever peer is leader."""
 
 ASIDE: Final = "aside"
-"""The variant under which the files of a stream are kept that turned out to be another peer's."""
+"""The variant of the files of a stream that turned out to be another peer's."""
 
 GONE: Final = "~"
-"""What the name of a folder begins with whose stream was dropped: no stream's does."""
+"""The start of the folder's name of a dropped stream: no stream's name begins so."""
 
 MAX_FILE_NAME: Final = 255
 """Bytes of a file's name, of every common file system."""
 
 _FILE: Final = "stream.json"
-"""Says what stream the folder is of."""
+"""Has the definition of the folder's stream."""
 _ENDED: Final = "ended.json"
-"""Says who was given the end of the stream."""
+"""Has the readers that were given the end of the stream."""
 
 MAX_END_READERS: Final = 64
-"""Named there: one is enough for a refusal, and people want to know which."""
+"""Readers in that file: one is enough for a refusal, and people want to know which."""
 
 _SET_ASIDE: Final = "stream.aside.json"
 
@@ -75,16 +75,16 @@ _MEND: Final = (
 
 
 def read_entry(folder: Path) -> StoredStream:
-    """What the folder of a stream says of it. Blocking.
+    """Read a stream's definition from its folder. Blocking.
 
     Raises:
-        NotFoundError: it says nothing. DamagedError: the file is damaged.
+        NotFoundError: there is none. DamagedError: the file is damaged.
     """
     return load_json(folder / _FILE, StoredStream, mend=_MEND)
 
 
 class EndReaders(Struct, frozen=True):
-    """Who was given the end of a source stream or of its revisions."""
+    """The readers that were given the end of a source stream or of its revisions."""
 
     readers: tuple[str, ...]
 
@@ -92,15 +92,15 @@ class EndReaders(Struct, frozen=True):
 class StreamStore:
     """
     Args:
-        folder: one folder a stream.
+        folder: has one folder per stream.
         memory: bounds recent epochs, and posts that wait.
-        nursery: runs what moves posts into the logs.
+        nursery: runs the tasks that move posts into the logs.
 
     Attributes:
-        tending: looks after them over time. quota: that they may take on the disk.
-        intake: takes posts to the sources among them.
-        mend: has a lost file of a log fetched again; see `StreamLog.mend`.
-        defined: told of every stream here whose definition has changed, after that.
+        tending: the upkeep of the streams. quota: their disk quota.
+        intake: takes posts to the source streams here.
+        mend: fetches a lost file of a log again; see `StreamLog.mend`.
+        defined: told of every stream here after its definition has changed.
     """
 
     def __init__(
@@ -135,12 +135,10 @@ class StreamStore:
         return self._streams.get(LogKey(stream, variant))
 
     def serving(self, name: str) -> StreamState | None:
-        """What this peer gives to subscribers of that stream: its own, what it took over, or what
-        it runs for others.
-
-        A mirror is not passed on, nor what a standby has: its producer is asked.
-        """
-        # who took a query over may still run a task of it for the owner that it succeeds
+        """The log from which this peer serves subscribers of a stream: its own, one that it took
+        over, or one that it computes for others. A follower's or a standby's log is not served:
+        subscribers ask the producer."""
+        # a secondary that took over may still run a task of that query for the former owner
         variants = (REPLICA, REPLICATED, "", OUTPUT)
         for key in (LogKey(name, variant) for variant in variants):
             state = self._streams.get(key)
@@ -149,11 +147,11 @@ class StreamStore:
         return None
 
     def leases(self, name: str) -> list[Lease]:
-        """What named subscribers of a stream were promised by this peer."""
+        """The leases that this peer granted on a stream."""
         return self._subscriptions.of(name)
 
     def adopt(self, lease: Lease) -> None:
-        """Promise a subscriber what another peer has promised it: should we come to serve it.
+        """Grant a lease that another peer has granted, in case this one comes to serve the stream.
 
         Raises:
             BusyError: too many named subscribers.
@@ -168,7 +166,7 @@ class StreamStore:
         return [self._streams[key] for key in keys if key in self._streams]
 
     async def change_role(self, state: StreamState, role: Role) -> None:
-        """The same log, kept for another reason from now on; on disk on return."""
+        """Keep the same log in another role from now on; on disk on return."""
         stored = StoredStream(state.entry, role, state.variant)
         path = self.folder_of(state.key) / _FILE
         await trio.to_thread.run_sync(save_json, path, stored)
@@ -176,9 +174,8 @@ class StreamStore:
 
     @kill_point(KillPoint.STREAM_DEFINE)
     async def define(self, state: StreamState, entry: StreamEntry) -> None:
-        """The stream is defined so from now on, and what is beside it. Whoever has to do with it
-        hears so; see `defined`. On disk on return, or after the next time: it is written down
-        elsewhere as well."""
+        """Give a stream, and those beside it, a new definition, and tell `defined`. On disk on
+        return, or after the next change: the definition is written down elsewhere as well."""
         for each, of in zip((state, *self.beside(state)), entries_of(entry), strict=False):
             each.define(of)
             self.defined.tell(each)
@@ -189,10 +186,10 @@ class StreamStore:
             self._events.note("warning", f"could not save the definition of {state.name}: {error}")
 
     async def note_end_read(self, state: StreamState, reader: str) -> None:
-        """Remember, for good, who is given the end of a source stream or of its revisions.
+        """Record for good that a reader is given the end of a source stream or of its revisions.
 
         Raises:
-            BrokenError: it has none any more.
+            BrokenError: the stream was reopened.
         """
         source = self._streams.get(LogKey(base_of(state.name), state.variant))
         if source is None or source.leader is None:
@@ -206,16 +203,16 @@ class StreamStore:
                 await trio.to_thread.run_sync(save_json, path, EndReaders((*known, reader)))
 
     def telling_end(self, source: StreamState) -> trio.Lock:
-        """While it is held nobody more is told that the stream has ended."""
+        """While it is held no further reader is told that the stream has ended."""
         return self._telling_end.of(str(source.key))
 
     def end_readers(self, state: StreamState) -> tuple[str, ...]:
-        """Who was given the end of a source stream or of its revisions, for people."""
+        """The readers that were given a source stream's end, or its revisions', for people."""
         return load_end_readers(self.folder_of(state.key) / _ENDED)
 
     @kill_point(KillPoint.STREAM_FORGET_END)
     def forget_end(self, state: StreamState) -> None:
-        """It has not ended after all. Blocking."""
+        """Delete the record of the end of a stream, which was reopened. Blocking."""
         path = self.folder_of(state.key) / _ENDED
         with storing(path):
             path.unlink(missing_ok=True)
@@ -225,7 +222,7 @@ class StreamStore:
 
     @property
     def is_durable(self) -> bool:
-        """Whether what is acknowledged survives a loss of power."""
+        """Whether acknowledged posts survive a loss of power."""
         return self._config.fsync
 
     @property
@@ -234,7 +231,7 @@ class StreamStore:
 
     @property
     def lease_s(self) -> float:
-        """How long a named subscriber that went away is waited for, seconds."""
+        """How long a named subscriber that is away is waited for, seconds."""
         return self._config.lease_s
 
     async def load(self) -> None:
@@ -250,7 +247,7 @@ class StreamStore:
             except NotFoundError:
                 self._tell_unknown(folder)
                 continue
-            if stored.variant != REPLICATED:  # else its ballot says what is open: `Leaders`
+            if stored.variant != REPLICATED:  # else its ballot says which journal: `Leaders`
                 await self.keep(stored.entry, stored.role, stored.variant)
 
     def _tell_unknown(self, folder: Path) -> None:
@@ -264,7 +261,7 @@ class StreamStore:
         """The stream, opened, or made if it is new here.
 
         Args:
-            journal: of a source with replicas: which of its journals counts; see `open_leader`.
+            journal: of a source with replicas: the number of its journal; see `open_leader`.
         """
         async with self._opening:
             state = self._streams.get(LogKey(entry.stream.name, variant))
@@ -386,12 +383,12 @@ class StreamStore:
 
     @kill_point(KillPoint.STREAM_DROP)
     async def drop(self, key: LogKey) -> None:
-        """Close a log and delete what is in it."""
+        """Close a log and delete its files."""
         if await self._let_go(key):
             await self._remove_folder(key)
 
     async def erase(self, key: LogKey) -> None:
-        """`drop`, also of what is not open: a crash may have come to it."""
+        """As `drop`, also for a log that is not open: after a crash, say."""
         await self._let_go(key)
         if self.folder_of(key).exists():
             await self._remove_folder(key)
@@ -408,8 +405,8 @@ class StreamStore:
         await trio.to_thread.run_sync(_remove, gone)
 
     async def set_aside(self, state: StreamState) -> Path:
-        """Close a source, and keep what is in it for a person: another peer has the stream. Gives
-        the folder."""
+        """Close a source stream, and keep its files for a person: another peer has the stream.
+        Gives the folder."""
         folder = self.folder_of(LogKey(state.name, f"{ASIDE}-{int(self._clock())}"))
         with trio.CancelScope(shield=True):
             await self._let_go(state.key)
@@ -417,7 +414,7 @@ class StreamStore:
         return folder
 
     async def _let_go(self, key: LogKey) -> bool:
-        """Close a log, and know nothing of it any more; whether there was one."""
+        """Close a log and forget it; gives whether there was one."""
         state = self._streams.pop(key, None)
         if state is None:
             return False
@@ -434,14 +431,14 @@ class StreamStore:
         return True
 
     def folder_of(self, key: LogKey) -> Path:
-        """Where the files of a log are."""
+        """The folder of a log's files."""
         name = file_name(str(key))
-        if len(name) > MAX_FILE_NAME:  # of a variant: what it is stands in the file within
+        if len(name) > MAX_FILE_NAME:  # of a variant: the file within has the whole name
             name = hashlib.sha256(str(key).encode()).hexdigest()
         return self._folder / name
 
     async def close(self) -> None:
-        """Close all files, once nobody uses them; what is pending stays in the journals."""
+        """Close all files, once they are not used; pending posts stay in the journals."""
         with trio.CancelScope(shield=True):
             for state in self._streams.values():
                 await state.closing.aclose()

@@ -1,4 +1,4 @@
-"""One stream that this peer keeps, and what a restart needs to know of it."""
+"""The state of one stream at this peer, and the part of it that a restart needs."""
 
 from __future__ import annotations
 
@@ -24,27 +24,26 @@ from overlay.memory import Share
 
 
 class Role(StrEnum):
-    """Why this peer keeps a stream."""
+    """Why this peer has a log of a stream."""
 
     SOURCE = "source"
     LATE = "late"
     REVISIONS = "revisions"
-    """Those of a source stream whose leader this peer is."""
+    """The revisions of a source stream whose leader this peer is."""
     DERIVED = "derived"
     MIRROR = "mirror"
     ASSIGNED = "assigned"
     """The output of a task that this peer runs for another."""
     STANDBY = "standby"
-    """The output of a query whose secondary this peer is: nobody reads it yet."""
+    """The output of a query whose secondary this peer is: it has no readers yet."""
     REPLICA = "replica"
-    """A source stream, its late tuples or its revisions, whose leader is elsewhere at the
-    moment."""
+    """A source stream, its late tuples or its revisions, at a peer that is not the leader."""
     VIEW = "view"
-    """What a view shows, copied."""
+    """The content of a view, copied."""
 
     @classmethod
     def at_leader(cls, stream: str) -> Role:
-        """Of a source stream, of its late tuples or of its revisions, at its leader."""
+        """The role of a source stream, its late tuples or its revisions, at its leader."""
         kinds = {LATE: cls.LATE, REVISIONS: cls.REVISIONS}
         return cls.SOURCE if base_of(stream) == stream else kinds[stream.rpartition("/")[2]]
 
@@ -55,18 +54,18 @@ class Role(StrEnum):
 
 
 class LogKey(NamedTuple):
-    """What a log is known by at this peer, which may have several of one stream: a mirror for its
+    """The key of a log at this peer, which may have several of one stream: a follower's for its
     own queries, one that begins elsewhere, the output of a task that it runs for the owner.
 
     Attributes:
-        variant: tells it from the others; without a slash. "": the log that most use.
+        variant: tells it from the others; without a slash. "": the usual log.
     """
 
     stream: str
     variant: str = ""
 
     def __str__(self) -> str:
-        """As its folder is named: no object name has an @."""
+        """The name of its folder: no object name has an @."""
         return f"{self.stream}@{self.variant}" if self.variant else self.stream
 
 
@@ -83,21 +82,21 @@ class StreamState:
     """One stream.
 
     Attributes:
-        leader: its ordering and journal, where this peer is its leader.
+        leader: orders and journals it, if this peer is its leader.
         variant: tells it from other logs of the same stream here; see `LogKey`.
         rate: rows per second into the log.
         moved_at: when its boundary last moved, on trio's clock, seconds.
         closing: closes its files.
-        scope, at_rest: end what moves a source's posts into its log, and say that it has ended.
-        hurry: rung where the next epoch should not wait for its time.
+        scope: of the task that moves a source's posts into its log. at_rest: set when it has ended.
+        hurry: rung if the next epoch should not wait for its time.
         moved_away: how often another peer has begun to compute the stream.
         altered: how often the stream's definition has changed.
-        gate: the boundary up to which consumers may read, until what they must not outrun has come
-            further, microseconds; None: as far as the log goes.
-        suffix: what follows the log tentatively.
-        memory: what waits in memory to come into the log, or to be whole.
-        version: of a mirror: counts the changes of what it is made from.
-        refusal: of a mirror: why the stream is not given to us any more; "": it is.
+        gate: the boundary up to which consumers may read, microseconds: they must not outrun a
+            secondary, say. None: as far as the log goes.
+        suffix: its tentative suffix.
+        memory: of tuples that wait to come into the log, or for the rest of their epoch.
+        version: of a follower's log: counts the changes of the stream's inputs.
+        refusal: of a follower's log: why the producer refuses us the stream; "": it does not.
     """
 
     entry: StreamEntry
@@ -145,33 +144,33 @@ class StreamState:
         return self.role in {Role.LATE, Role.REVISIONS} or (self.role is Role.REPLICA and beside)
 
     async def released(self, boundary: int) -> None:
-        """Returns once consumers may have the stream up to there."""
+        """Return once consumers may read up to there."""
         if self.gate is not None:
             await self.gate.until(lambda opened: opened >= boundary)
 
     def shut(self, boundary: int) -> None:
-        """Let consumers read no further than that from now on, until `open_gate`."""
+        """Let consumers read no further than that, until `open_gate`."""
         if self.gate is None or self.gate.value == END:
             self.gate = Watched(boundary)
 
     def open_gate(self, boundary: int) -> None:
-        """Let consumers read up to there, if they are held back; they keep what they may read."""
+        """Let consumers read up to there, if a gate holds them back; it never takes back any."""
         if self.gate is not None and boundary > self.gate.value:
             self.gate.set(boundary)
 
     def define(self, entry: StreamEntry) -> None:
-        """It is defined so from now on; who waits for `altered` hears of it."""
+        """Set a new definition, and wake the waiters on `altered`."""
         self.entry = entry
         if self.role is not Role.MIRROR:
             self.log.retention.history_us = entry.stream.history_us
         self.altered.set(self.altered.value + 1)
 
     def send_away(self) -> None:
-        """Let the peers that read it from here find its new worker."""
+        """Send its readers at other peers to the new worker."""
         self.moved_away.set(self.moved_away.value + 1)
 
     def measure(self, now: float) -> None:
-        """Take note of what has moved. now: on trio's clock, seconds."""
+        """Note the rows and the boundary since the last call. now: on trio's clock, seconds."""
         rows = self.log.appended_rows
         self.rate.add(rows - self._seen_rows, now)
         self._seen_rows = rows
@@ -180,7 +179,7 @@ class StreamState:
             self.moved_at = now
 
     def status(self, now: float) -> StreamStatus:
-        """As the monitor shows it. now: on trio's clock, seconds."""
+        """The stream as the monitor shows it. now: on trio's clock, seconds."""
         return StreamStatus(
             name=self.name,
             role=str(self.role),
@@ -198,7 +197,7 @@ class StreamState:
 
 
 def late_entry(entry: StreamEntry) -> StreamEntry:
-    """The stream of another's late tuples: the same fields, ordered by their arrival."""
+    """The stream of another's late tuples: the same fields, ordered by arrival."""
     definition = StreamDefinition(
         name=f"{entry.stream.name}/{LATE}",
         schema=entry.stream.schema,
@@ -212,6 +211,6 @@ def late_entry(entry: StreamEntry) -> StreamEntry:
 
 
 def entries_of(entry: StreamEntry) -> tuple[StreamEntry, ...]:
-    """A source stream and what it has beside it."""
+    """The entries of a source stream and of the streams beside it."""
     beside = (revisions_entry(entry),) if entry.is_revised else ()
     return (entry, late_entry(entry), *beside)

@@ -1,4 +1,4 @@
-"""Who reads the streams of this peer, and so what their retention waits for."""
+"""Subscriptions to this peer's streams, and the holds that keep tuples for them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from overlay.errors import MedusaError, NotFoundError
 from overlay.events import Events
 
 _PEER: Final = re.compile(r"[0-9a-f]{40}( |$)")
-"""As what peers subscribe: see `engine.replication.following.book`."""
+"""How a peer's subscriber name begins: see `engine.replication.following.book`."""
 
 
 LEFT: Final = 256
-"""Readers of one participant that are waited for so, in one stream: whoever begins and ends calls
-all the time must not grow a list."""
+"""Holds for one participant's readers that have left a stream: frequent calls must not grow a
+list."""
 
 
 SHOWN: Final = 5
@@ -33,8 +33,8 @@ SHOWN: Final = 5
 
 
 def consumer_of(subscriber: str) -> Hold:
-    """As whom a log is held for a named subscriber, as its lease names it: no participant and name
-    that somebody chooses are one of this peer's own consumers."""
+    """The hold of a named subscriber, as its lease names it: a name that strangers choose is none
+    of this peer's own consumers."""
     return Hold("subscriber", subscriber)
 
 
@@ -48,11 +48,11 @@ def reader_in_words(subscriber: str, holder: str) -> str:
 
 
 class Reader:
-    """One subscription's hold on a stream: retention keeps what it has not acknowledged.
+    """One subscription's hold on a stream: retention keeps its unacknowledged tuples.
 
     Attributes:
         subscriber: its name, "" for none. holder: its participant.
-        let_go: set once it is waited for no longer; `why` says why.
+        let_go: set once the stream waits for it no longer; `why` says why.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Reader:
         self.let_go.set()
 
     def acknowledge(self, boundary: int) -> None:
-        """Boundaries only grow; what a stranger says beyond the stream harms only itself."""
+        """Boundaries only grow; one that is beyond the stream harms only its sender."""
         if boundary > self.boundary and not self.let_go.is_set():
             self.boundary = boundary
             self._take(boundary)
@@ -107,7 +107,7 @@ class Subscriptions:
         self, state: StreamState, subscriber: str, holder: str, after: int
     ) -> AsyncIterator[Reader]:
         """Hold the stream for a reader, from the boundary `after` on. The hold outlives the block:
-        a named one's by its lease, another's by `Timing.grace_s`.
+        a named reader's by its lease, another's by `Timing.grace_s`.
 
         Args:
             subscriber: its name, "" for none. holder: its participant.
@@ -135,7 +135,7 @@ class Subscriptions:
         state.subscribers += 1
         try:
             if subscriber:
-                await self.save()  # from the first tuple on it is waited for, also after a crash
+                await self.save()  # before its first tuple, so that a crash keeps the lease
             yield reader
         finally:
             state.subscribers -= 1
@@ -150,7 +150,7 @@ class Subscriptions:
                     state.log.hold(left, reader.boundary, expires, foreign)
 
     def let_go(self, state: StreamState, consumer: Hold, holder: str, why: str) -> None:
-        """Wait no longer for a consumer of another participant; its calls end."""
+        """Stop waiting for a consumer of another participant; its calls end."""
         state.log.release(consumer)
         if consumer.kind == "subscriber":
             self._leases.drop(state.name, consumer.id)
@@ -162,15 +162,15 @@ class Subscriptions:
         self._events.note("warning", f"waits no longer for {holder}, who reads {state.name}: {why}")
 
     def why(self, stream: str, subscriber: str, holder: str) -> str:
-        """Why a named subscriber was let go of, if it was lately."""
+        """Why a named subscriber was let go of, if that was lately."""
         return self._let_go.get((stream, consumer_of(f"{holder} {subscriber}")), "")
 
     def _foreign(self, holder: str) -> str:
         return "" if holder == self._participant else holder
 
     def readers(self, state: StreamState) -> dict[str, str]:
-        """The readers of a stream at this peer, by name: the connected ones, and those that it has
-        promised to wait for. To each, the words that tell a person how to end the reading."""
+        """The readers of a stream at this peer, by name: connected ones, and those with a lease. To
+        each, the words that tell a person how to end the reading."""
         found: dict[str, str] = {}
         for (key, _), readers in self._readers.items():
             for reader in readers if key == state.key else ():
@@ -186,8 +186,8 @@ class Subscriptions:
     def _end_of(
         self, state: StreamState, subscriber: str, holder: str, until: float | None = None
     ) -> str:
-        """How the stream's owner ends the reading of one reader, in words. until: the moment up to
-        which the peer waits for a reader that is away, seconds since the epoch."""
+        """How the stream's owner ends the reading of one reader, in words. until: the end of the
+        lease of a reader that is away, seconds since the epoch."""
         if holder != self._participant:
             return f"`medusa stream alter {base_of(state.name)} --readers ...` without {holder}"
         if not subscriber:
@@ -200,13 +200,13 @@ class Subscriptions:
         return f"away, waited for until {shown(until)}: {forget}"
 
     def _waited_for(self, stream: str) -> list[Lease]:
-        """The leases of those that have not taken their leave."""
+        """The leases of subscribers that have not left."""
         return [lease for lease in self._leases.of(stream) if lease.boundary < END]
 
     def check_known(self, stream: str, subscriber: str, holder: str) -> None:
         """
         Raises:
-            NotFoundError: nobody of that name is waited for.
+            NotFoundError: no subscriber of that name is waited for.
         """
         known = [lease.subscriber for lease in self._waited_for(stream) if lease.holder == holder]
         if f"{holder} {subscriber}" not in known:
@@ -216,11 +216,11 @@ class Subscriptions:
             )
 
     def of(self, stream: str) -> list[Lease]:
-        """What named subscribers of a stream were promised."""
+        """The leases on a stream."""
         return self._leases.of(stream)
 
     def adopt(self, lease: Lease, state: StreamState | None) -> None:
-        """Promise a subscriber what another peer has promised it. kept: the stream, if it is here.
+        """Grant a lease that another peer has granted. state: the stream, if it is here.
 
         Raises:
             BusyError: too many named subscribers.
@@ -230,7 +230,7 @@ class Subscriptions:
             self._hold(state, lease)
 
     def restore(self, state: StreamState) -> None:
-        """Hold a stream that was opened again for those that were promised it."""
+        """Hold a stream that was opened again for its leases."""
         for lease in self._leases.of(state.name):
             self._hold(state, lease)
 
@@ -241,7 +241,7 @@ class Subscriptions:
         state.log.hold(consumer, lease.boundary, expires, self._foreign(lease.holder))
 
     def forget(self, stream: str) -> None:
-        """There is no such stream any more."""
+        """Drop the leases on a stream that is gone."""
         for lease in self._leases.of(stream):
             self._leases.drop(stream, lease.subscriber)
 
@@ -251,7 +251,7 @@ class Subscriptions:
         await self.save()
 
     async def save(self) -> None:
-        """What cannot be saved now, on a full disk, is the next time."""
+        """Save the leases; if the disk is full, the next call tries again."""
         async with self._saving:
             try:
                 await trio.to_thread.run_sync(self._leases.save)

@@ -1,8 +1,8 @@
-"""The tentative suffix of a stream: what was made of those inputs that could be had.
+"""The tentative suffix of a stream: results from those inputs that were there.
 
 A stream is a stable prefix, its log, and behind that a suffix that may change. The suffix exists
-only while it reaches further than the log: what the log has replaces it, without being told.
-Nothing of it outlives this process, since the log will come to have all of it.
+only while it reaches further than the log: the log replaces it without a message. It does not
+outlive this process, since the log will come to have all of it.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from overlay.errors import ClosedError, NotRetainedError
 from overlay.files import storing
 
 SUFFIX_BYTES: Final = 2**30
-"""Of one stream, on disk. What is older is let go of: it was sent when it was made, and comes as
-stable tuples in the end; only who asks for it later does not get it."""
+"""Bytes of one stream's suffix on disk. Older tuples are dropped: they were sent when they were
+made, and come as stable tuples in the end; only a later reader misses them."""
 
 RECENT_BYTES: Final = 8 * 2**20
-"""Of one suffix, in memory: its readers follow closely."""
+"""Bytes of one suffix in memory: its readers follow closely."""
 
 
 class State(StrEnum):
-    """Of a stream at one of its producers (Balazinska et al., Fault-Tolerance in the Borealis
+    """The state of a stream at a producer (Balazinska et al., Fault-Tolerance in the Borealis
     Distributed Stream Processing System, TODS 2008, section 4)."""
 
     STABLE = "stable"
     """Everything it has is final."""
     UP_FAILURE = "up_failure"
-    """Something that it reads is missing: what it puts out now may change."""
+    """An input is missing: new tuples may change."""
     STABILIZATION = "stabilization"
-    """It corrects what it has put out."""
+    """The producer corrects earlier tuples."""
 
 
 class _Run:
-    """One suffix, from when it began until the log had all of it. Its files stay as long as
-    somebody reads them."""
+    """One suffix, from its beginning until the log has all of it. Its files stay while they are
+    read."""
 
     def __init__(self, log: StreamLog) -> None:
         self.log = log
@@ -75,8 +75,8 @@ class Suffix:
         limit_bytes: on disk.
 
     Attributes:
-        began_at: where the log stood when the suffix began, microseconds.
-        runs: how many there were, each with other tuples.
+        began_at: the log's boundary when the suffix began, microseconds.
+        runs: the number of suffixes so far, each with other tuples.
     """
 
     def __init__(self, stable: StreamLog, limit_bytes: int = SUFFIX_BYTES) -> None:
@@ -93,13 +93,13 @@ class Suffix:
 
     @property
     def boundary(self) -> int:
-        """So far it reaches, microseconds; BEGINNING where there is none."""
+        """Its boundary, microseconds; BEGINNING: there is no suffix."""
         reached = BEGINNING if self._run is None else self._run.log.boundary
         return reached if reached > self._stable.boundary else BEGINNING
 
     @property
     def visible(self) -> int:
-        """How far the stream reaches with it, or without one."""
+        """The boundary of the stream together with its suffix, if there is one."""
         return max(self.boundary, self._stable.boundary)
 
     @property
@@ -117,7 +117,7 @@ class Suffix:
         )
 
     async def add(self, after: int, upto: int, table: pa.Table | None, *, failing: bool) -> None:
-        """What follows `after`, up to `upto`; whatever of it is there already is left out.
+        """Add the tuples after `after` up to `upto`; those that are there already are left out.
 
         Args:
             failing: the log cannot go on at the moment.
@@ -156,7 +156,7 @@ class Suffix:
         return log
 
     def _let_go(self, log: StreamLog) -> None:
-        """Keep it within its bytes."""
+        """Keep it within its limit."""
         while log.bytes > self._limit_bytes:
             before = log.start
             log.hold(Hold("limit"), log.reach(before, 0))
@@ -165,20 +165,20 @@ class Suffix:
                 return
 
     async def wait_beyond(self, boundary: int) -> None:
-        """Returns once it reaches further than that."""
+        """Return once it reaches further than that."""
         await trio.lowlevel.checkpoint()
         await self._added.until(lambda _: self.boundary > boundary)
 
     async def part(self, after: int, taken: int) -> Part | None:
-        """What follows `after`, and some rows behind it, in it; None where there is nothing, or no
-        more. What it has let go of is left out."""
+        """The part after `after` and some rows that the reader has; None: there is none, or no
+        more. Dropped tuples are left out."""
         run = self._run
         if run is None or self.boundary <= after:
             return None
         with self._reading(run):
             try:
                 return await run.log.part(max(after, run.log.start), taken)
-            except ClosedError:  # the log came to have it
+            except ClosedError:  # the log has it now
                 return None
             except NotRetainedError:  # its files are damaged: the log will come to have all of it
                 if run is self._run:
@@ -187,8 +187,8 @@ class Suffix:
 
     @asynccontextmanager
     async def files(self, after: int, upto: int) -> AsyncIterator[list[Path]]:
-        """Its files with rows in (after, upto], and none with rows up to `after`: those are in the
-        log, which others read together with them."""
+        """Its files with rows in (after, upto], and none with rows up to `after`: readers have
+        those from the log."""
         run = self._run
         if run is None or run.log.boundary <= after:
             yield []
@@ -212,13 +212,13 @@ class Suffix:
             run.sweep()
 
     def clear(self) -> None:
-        """Let go of all of it."""
+        """Drop all of it."""
         if self._run is not None:
             self._run.end()
             self._run = None
 
     def tidy(self) -> None:
-        """Remove what the log has replaced."""
+        """Drop a suffix that the log has replaced."""
         if self.boundary == BEGINNING and not self._adding.locked():
             self.clear()
 

@@ -18,22 +18,22 @@ from overlay.errors import MedusaError, StorageError
 from overlay.events import Events
 
 TIDY_S: Final = 0.1
-"""How often at most while posts find the disk full, seconds: it takes a look at every stream."""
+"""Seconds between rounds for posts that find the disk full, at least: each looks at all streams."""
 
 GIVE_BACK_S: Final = 2.0
 """How often memory that is free within the process goes back to the system, seconds."""
 
 COMPACT_S: Final = 10.0
-"""How often small files are merged, seconds: sixty epochs in the meantime are no burden."""
+"""How often small files are merged, seconds: sixty epochs until then are no burden."""
 
 
 class Tending:
     """
     Args:
-        streams: gives all that this peer keeps.
+        streams: gives all streams of this peer.
 
     Attributes:
-        quota: that they may take on the disk, all together.
+        quota: their disk quota.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Tending:
         self._tend_s = config.timing.tend_s
 
     async def tend(self) -> None:
-        """Retention, leases, rates, memory and compaction, for ever."""
+        """Run retention, leases, rates, memory and compaction, for ever."""
         compacted_at = gave_back_at = trio.current_time()
         while True:
             await trio.sleep(self._tend_s)
@@ -72,27 +72,27 @@ class Tending:
                 compacted_at = trio.current_time()
 
     def be_patient(self, foreign_hold_s: float) -> None:
-        """Wait so long from now on for other participants' consumers that acknowledge nothing."""
+        """Set how long silent consumers of other participants are waited for, seconds."""
         self._foreign_hold_s = foreign_hold_s
 
     def _taken(self) -> int:
         return sum(state.log.bytes for state in self._streams())
 
     def _make_room(self) -> None:
-        """Between two looks much may be posted: nobody is refused before others were let go."""
+        """Drop tuples before a post is refused: much may be posted between two rounds."""
         now = trio.current_time()
         if now - self._tidied_at >= TIDY_S:
             self._tidy(now)
 
     def _tidy(self, now: float) -> None:
-        """Let go of what nobody needs any more, and of what others need and may not keep."""
+        """Drop tuples that no consumer needs, and those that others need and may not keep."""
         self._tidied_at = now
         self._let_others_go(now)
         for state in self._streams():
             self._retain(state, now)
 
     def _let_others_go(self, now: float) -> None:
-        """Keep no more for other participants than they may hold."""
+        """Let go of other participants' consumers that hold more than they may."""
         streams = {state.key: state for state in self._streams()}
         held = [
             Held(key, *each)

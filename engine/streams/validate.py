@@ -1,4 +1,4 @@
-"""A posted body against its stream's schema: fields, nulls, sizes, and the stime of every tuple."""
+"""Checks a posted body against its stream's schema: fields, nulls, sizes, and each stime."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Batch:
 
     Attributes:
         payload: the schema's fields; may be empty.
-        stime: of each row, int64 microseconds; None where the time of arrival is to be taken.
+        stime: of each row, int64 microseconds; None: the time of arrival.
         low, high: least and greatest stime; BEGINNING for an empty batch or no stime.
         ordered: no stime is less than the one before it.
     """
@@ -53,7 +53,7 @@ class Batch:
 
 
 def read_post(body: bytes | bytearray | memoryview, schema: Schema) -> Batch:
-    """What a post's body holds; an empty body holds no tuples.
+    """The tuples in a post's body; an empty body has none.
 
     Raises:
         InvalidInputError: it does not decode or is not what the schema says; names field and row.
@@ -80,7 +80,7 @@ def check_sizes(payload: pa.Table, schema: Schema) -> None:
 
 
 def times_of(payload: pa.Table, schema: Schema, first_row: int = 1) -> pa.Array:
-    """What the schema's time field says of each tuple, microseconds.
+    """Each tuple's stime by the schema's time field, microseconds.
 
     Args:
         first_row: the number of the first tuple, for errors.

@@ -18,7 +18,7 @@ from engine.streams.validate import Batch, read_post
 from overlay.errors import BusyError, InvalidInputError
 
 _NUMBERED_BYTES: Final = 16
-"""What a leader adds to each row: stime and seq."""
+"""Bytes that a leader adds to each row: stime and seq."""
 
 
 class WaitingTuples:
@@ -42,7 +42,7 @@ class WaitingTuples:
 
     @property
     def tables(self) -> pa.Table:
-        """All of them that are not late."""
+        """All waiting rows that are not late."""
         return pa.concat_tables([self._columns.empty_table(), *self.pending.tables()])
 
     def decoded(self, entry: Entry, body: Bytes) -> Batch | None:
@@ -82,7 +82,7 @@ class WaitingTuples:
             )
 
     def take(self, entry: Entry, batch: Batch, at: Position, late_posts: int) -> None:
-        """Let the rows of an accepted entry wait: the late ones for the stream of late tuples.
+        """Let an accepted entry's rows wait: the late ones for the stream of late tuples.
 
         Args:
             at: where the entry ends in the journal.
@@ -116,7 +116,7 @@ class WaitingTuples:
         return self.pending.cut
 
     def commit(self, upto: int) -> None:
-        """The log has the epoch that `cut` gave."""
+        """Note that the log has the epoch of `cut`."""
         assert self.pending.cut is not None, "nothing was cut"
         assert self.pending.cut[0] == upto, "not what was cut"
         self.pending.let_go()

@@ -1,4 +1,4 @@
-"""The columns of revisions: as they are posted, as they are logged, and what they amount to."""
+"""The columns of revisions: as posted, as logged, and summed up."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from engine.streams.corrections import Kind
 from engine.streams.ordering import repeated
 
 SIGN: Final = "sign "
-"""Of a tuple that goes (-1) or comes (1); no field's name has a blank."""
+"""The column with a tuple's sign: it goes (-1) or comes (1); no field's name has a blank."""
 
 
 def revisions_name(stream: str) -> str:
@@ -32,7 +32,7 @@ def revisions_name(stream: str) -> str:
 
 
 def revisions_entry(entry: StreamEntry) -> StreamEntry:
-    """The stream of another's revisions, as long readable as that one."""
+    """The entry of a stream's revisions, which are kept as long as the stream."""
     stream = entry.stream
     definition = StreamDefinition(
         name=revisions_name(stream.name),
@@ -49,8 +49,8 @@ def revisions_entry(entry: StreamEntry) -> StreamEntry:
 
 
 def revisions_schema(schema: Schema, *, source: bool) -> Schema:
-    """Of the revisions of a stream of this schema: when the tuple was that goes or comes, its
-    number of arrival (source streams), DELETION or INSERTION, and the tuple."""
+    """The schema of a stream's logged revisions: stime of the tuple that goes or comes, its number
+    of arrival (source streams), DELETION or INSERTION, and the tuple."""
     head = [Field(REVISED_STIME, FieldType.LONG)]
     if source:
         head.append(Field(REVISED_SEQ, FieldType.LONG))
@@ -59,8 +59,8 @@ def revisions_schema(schema: Schema, *, source: bool) -> Schema:
 
 
 def request_schema(schema: Schema) -> Schema:
-    """Of revisions as they are posted: DELETION or REPLACEMENT, and the tuple; of one that is
-    deleted only the key counts."""
+    """The schema of posted revisions: DELETION or REPLACEMENT, and the tuple; a deletion needs only
+    the key."""
     fields = (
         field if field.name in schema.key else structs.replace(field, nullable=True)
         for field in schema.fields
@@ -69,7 +69,7 @@ def request_schema(schema: Schema) -> Schema:
 
 
 def signed(revisions: pa.Table) -> pa.Table:
-    """Logged revisions as the tuples they are about, with their sign. Vectorised."""
+    """Logged revisions as tuples with a sign. Vectorised."""
     comes = pc.equal(revisions.column(REVISION_KIND), str(Kind.INSERTION))
     sign = pc.if_else(comes, pa.scalar(1, pa.int64()), pa.scalar(-1, pa.int64()))
     columns = {STIME: revisions.column(REVISED_STIME)}
@@ -81,13 +81,13 @@ def signed(revisions: pa.Table) -> pa.Table:
 
 
 def with_sign(table: pa.Table, sign: int) -> pa.Table:
-    """The same tuples, going or coming."""
+    """The same tuples with that sign."""
     return table.append_column(SIGN, pa.repeat(pa.scalar(sign, pa.int64()), table.num_rows))
 
 
 def net(tables: Sequence[pa.Table]) -> pa.Table:
-    """Tuples that come and go, equal ones summed up; what comes to nothing is left out. Nulls are
-    equal to nulls, and NaN to NaN. Vectorised; in no order."""
+    """The sum of tuples that come and go, without those that cancel out. Nulls are equal to nulls,
+    and NaN to NaN. Vectorised; in no order."""
     table = pa.concat_tables(tables)
     names = [name for name in table.column_names if name != SIGN]
     sums = table.group_by(names).aggregate([(SIGN, "sum")]).rename_columns([*names, SIGN])
@@ -95,15 +95,15 @@ def net(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def multiplied(table: pa.Table, sign: int) -> pa.Table:
-    """Of a `net` result the tuples of one sign, as often as there are of them, without it."""
+    """The tuples of one sign in a `net` result, each as often as it counts, without the sign."""
     return repeated(table.drop_columns([SIGN]), pc.multiply(table.column(SIGN), sign))
 
 
 def folded(stable: pa.Table, revisions: Sequence[pa.Table]) -> pa.Table:
-    """A stream as it is with these revisions of it, in canonical order.
+    """A stream's tuples with these revisions, in canonical order.
 
     Args:
-        stable: of its log. revisions: of the log beside it, all that are about those tuples.
+        stable: of its log. revisions: all revisions of those tuples, of the log beside it.
     """
     parts = [signed(table).select([*stable.column_names, SIGN]) for table in revisions]
     if not any(part.num_rows for part in parts):

@@ -1,4 +1,4 @@
-"""Looking for tuples by their key in a log's files, newest first. Blocking."""
+"""Finds tuples by their key in a log's files, newest first. Blocking."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class LogLookup:
         self._schema = schema
 
     def newest_first(self, wanted: pa.Table, upto: int) -> Iterator[tuple[int, pa.Table]]:
-        """The tuples with these keys and stime <= upto, by row groups: (all tuples of a greater
-        stime were given, tuples). Where the key has the time, only those of that time are read.
+        """The tuples with these keys and stime <= upto, by row groups: (stime above which all were
+        given, tuples). If the key has the time, only rows of those times are read.
 
         Raises:
             As `engine.streams.epochs.reading`.
@@ -56,7 +56,7 @@ class LogLookup:
             if ends.max < low or ends.min > high:
                 continue
             keys = [STIME, *wanted.column_names]
-            # Most groups have none of the keys: their other columns are never read.
+            # Most groups have no such key: their other columns are not read.
             head = read_group(file, group, keys)
             if not of_keys(head, wanted).num_rows:
                 continue

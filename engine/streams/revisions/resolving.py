@@ -1,9 +1,8 @@
-"""Which tuples a post of revisions is about: of each key the newest that is there. Vectorised.
+"""Finds the tuples that a post of revisions changes: for each key the newest. Vectorised.
 
-A revision names a key; the tuple that it finds is the greatest in (stime, seq) among those of the
-key, as earlier revisions have left them. It becomes what is logged: the tuple that goes, and for a
-replacement the one that comes in its place, at its own time if the schema names one, with the same
-number of arrival.
+A revision names a key. It finds the key's tuple with the greatest (stime, seq), as earlier
+revisions have left them. The log gets the tuple that goes and, for a replacement, the one that
+comes: at its own time if the schema names one, with the same number of arrival.
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ from engine.streams.validate import check_sizes, times_of
 from overlay.errors import InvalidInputError, NotRetainedError
 
 REVISIONS_AT_ONCE: Final = 4096
-"""Revisions in one post: each may be looked for in all that is retained, and while they are no
-tuple is accepted."""
+"""Revisions in one post: each may be searched for in all retained tuples, and meanwhile no tuple is
+accepted."""
 
 MOST_OF_A_KEY: Final = 16
-"""Revisions of one key in one post: each finds what the one before it has left, so they are looked
-for one after the other."""
+"""Revisions of one key in one post: each depends on the one before, so they are searched for one
+after the other."""
 
 _ROW: Final = "row "
 _AT: Final = "at "
@@ -53,12 +52,12 @@ _AT: Final = "at "
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What a post of revisions comes to.
+    """The result of a post of revisions.
 
     Attributes:
         rows: the columns of the log but its first two, in the order of the post.
         position: their place in the stream's time, microseconds; BEGINNING without rows.
-        missed: the numbers of the revisions, from 0, whose key is on no tuple that is there.
+        missed: the numbers of the revisions, from 0, whose key no present tuple has.
     """
 
     rows: pa.Table
@@ -67,22 +66,22 @@ class Resolved:
 
 
 class Retained(Protocol):
-    """Where tuples are looked for."""
+    """The tuples among which revisions are searched for."""
 
     @property
     def start(self) -> int:
         """The boundary from which the tuples, and their revisions, are here; microseconds."""
 
     def newest_first(self, wanted: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-        """The tuples with these keys (`wanted` has the key's columns), piece by piece: (all tuples
-        of a greater stime were given, tuples)."""
+        """The tuples with these keys (`wanted` has the key's columns), piece by piece: (stime above
+        which all were given, tuples)."""
 
     def revisions(self) -> Sequence[pa.Table]:
         """All revisions so far, as they are logged."""
 
 
 def read_request(body: bytes | bytearray | memoryview, schema: Schema) -> pa.Table:
-    """A post of revisions: `request_schema` and checked.
+    """Read and check a post of revisions, as of `request_schema`.
 
     Raises:
         InvalidInputError: it does not decode, or is not what the schema says; names field and row.
@@ -99,7 +98,7 @@ def read_request(body: bytes | bytearray | memoryview, schema: Schema) -> pa.Tab
 
 
 def check_request(request: pa.Table, schema: Schema) -> None:
-    """Revisions as they are posted, any number of them.
+    """Check posted revisions, any number of them.
 
     Raises:
         InvalidInputError: names field and row.
@@ -125,7 +124,7 @@ def check_request(request: pa.Table, schema: Schema) -> None:
 
 
 def _check_times(request: pa.Table, replaces: pa.ChunkedArray, schema: Schema) -> None:
-    """Of replacements alone; those of deletions are as if they were 0, so that rows keep their
+    """Check the times of replacements. Those of deletions count as 0, so that rows keep their
     numbers."""
     at = request.schema.get_field_index(schema.time)
     field = request.schema.field(at)
@@ -134,8 +133,8 @@ def _check_times(request: pa.Table, replaces: pa.ChunkedArray, schema: Schema) -
 
 
 def replaced_times(request: pa.Table, schema: Schema) -> pa.Array | None:
-    """The stime that each row of a post of revisions gives a tuple, microseconds; null where it
-    gives none. None: no row does."""
+    """The stime that each posted revision gives a tuple, microseconds; null: none. None: no
+    revision gives one."""
     if schema.time is None or not request.num_rows:
         return None
     replaces = pc.equal(request.column(REVISION_KIND), str(Kind.REPLACEMENT)).combine_chunks()
@@ -144,17 +143,17 @@ def replaced_times(request: pa.Table, schema: Schema) -> pa.Array | None:
 
 
 def resolve(search: Search, *, place: Callable[[int], int], history_us: int) -> Resolved:
-    """What the revisions that were looked up come to. In memory.
+    """The result of the revisions that were looked up. In memory.
 
-    Nothing is heeded that is behind the history at the least position that there can be: whether it
-    is there still is a matter of when retention ran, which peers do each at its own time.
+    Tuples behind the history at the least possible position do not count: whether they are still
+    there depends on when retention ran, which each peer does at its own time.
 
     Args:
-        place: the position of revisions of which the latest stime is this one.
-        history_us: what is as far behind that position is not there any more.
+        place: gives the position of revisions by their latest stime.
+        history_us: tuples so far behind that position count as gone.
 
     Raises:
-        NotRetainedError: what is to be revised may be there, but not here.
+        NotRetainedError: a tuple that is to be revised may be at other peers, but not here.
     """
     state = max(place(BEGINNING) - history_us, BEGINNING)
     rows = search.found(state)
@@ -176,11 +175,11 @@ def _latest(rows: pa.Table) -> int:
 
 
 def _check_here(rows: pa.Table, missed: Sequence[int], start: int) -> None:
-    """What was found beyond `start` is the newest of its key wherever one looks. All else may be
-    otherwise where the stream, or its revisions, reach farther back.
+    """Refuse revisions whose tuple may be older than `start`. A tuple found beyond `start` is the
+    newest of its key at every peer; a peer with more of the stream may find others.
 
     Raises:
-        NotRetainedError: names the first row of which it is not known.
+        NotRetainedError: names the first such row.
     """
     early = rows.filter(pc.and_(pc.less(rows.column(SIGN), 0), pc.less_equal(rows[STIME], start)))
     unsure = {*missed, *early.column(_ROW).to_pylist()}
@@ -193,7 +192,7 @@ def _check_here(rows: pa.Table, missed: Sequence[int], start: int) -> None:
 
 
 class Search:
-    """What one post is about, read from where it is kept. Blocking, and long: the rest is quick.
+    """The tuples that one post may change, read from files. Blocking, and long; the rest is quick.
 
     Attributes:
         request: with the numbers of its rows. start: see `Retained`.
@@ -224,10 +223,10 @@ class Search:
                 break
 
     def found(self, after: int) -> pa.Table:
-        """The tuples that go and come, signed, with the number of the revision that they are of.
+        """The tuples that go and come, signed, each with the number of its revision.
 
         Args:
-            after: only tuples of a greater stime can be revised, or become.
+            after: only tuples of a greater stime can be revised, or result.
         """
         known = net([self._shape.empty_table(), *self._known])
         known = known.filter(pc.greater(known.column(STIME), after))
@@ -243,7 +242,7 @@ class Search:
         return self._shape.append(pa.field(_ROW, pa.int64()))
 
     def _suffices(self, reached: int) -> bool:
-        """Whether what is older than that cannot be meant any more."""
+        """Whether tuples up to that stime cannot matter any more."""
         live = multiplied(net(self._known), 1)
         live = live.filter(pc.greater(live.column(STIME), reached))
         counted = live.group_by(self._key).aggregate([([], "count_all")])
@@ -251,7 +250,7 @@ class Search:
         return bool(pc.sum(enough).as_py() == self._rounds[0].num_rows)
 
     def _made(self, asked: pa.Table, live: pa.Table, after: int) -> pa.Table:
-        """What revisions of different keys come to, given the tuples that are there."""
+        """The result of revisions of different keys, given the present tuples."""
         live = live.take(pc.sort_indices(live, [(STIME, "ascending"), (SEQ, "ascending")]))
         numbered = live.select(self._key).append_column(_AT, pa.arange(0, live.num_rows))
         newest = numbered.group_by(self._key).aggregate([(_AT, "max")])
@@ -266,7 +265,7 @@ class Search:
         return both.filter(pc.invert(pc.is_in(both.column(_ROW), late.combine_chunks())))
 
     def _replacements(self, gone: pa.Table) -> pa.Table:
-        """What takes the place of these tuples."""
+        """The tuples that take the place of these."""
         new = self.request.take(gone.column(_ROW))
         times = times_of(new, self.schema) if self.schema.time else gone.column(STIME)
         columns = {STIME: times, SEQ: gone.column(SEQ)}
@@ -275,7 +274,7 @@ class Search:
 
 
 def _rounds(request: pa.Table, key: list[str]) -> list[pa.Table]:
-    """The revisions, the first of each key, the second, and so on.
+    """The revisions in rounds: the first of each key, the second, and so on.
 
     Raises:
         InvalidInputError: too many of one key.
@@ -312,7 +311,7 @@ def of_keys(table: pa.Table, wanted: pa.Table) -> pa.Table:
 
 
 def _logged(rows: pa.Table, schema: Schema) -> pa.Table:
-    """As the log has them."""
+    """Signed rows in the log's form."""
     comes = pc.greater(rows.column(SIGN), 0)
     kinds = pc.if_else(comes, str(Kind.INSERTION), str(Kind.DELETION))
     columns = {

@@ -1,8 +1,8 @@
-"""Revisions of the tuples of a source stream: one journal for both, and a log beside the log.
+"""Revisions of a source stream's tuples: in the journal of the tuples, with a log of their own.
 
-A post of revisions is looked up when it is accepted, and what it comes to is journaled: a replay
-looks up nothing. Its place in the stream's time is beyond the boundary, so it is cut as tuples of
-that stime are. The log of revisions is moved first (`engine.streams.leader`): it is never behind.
+A post of revisions is looked up when it is accepted, and the result is journaled: a replay looks up
+nothing. Its place in the stream's time is beyond the boundary, so it is cut like tuples of that
+stime. The log of revisions is moved first (`engine.streams.leader`): it is never behind.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Revising:
     """Accepts posts of revisions for a source stream whose schema has a key.
 
     Attributes:
-        waiting: the revisions that are accepted and not in their log yet.
+        waiting: the accepted revisions that are not in their log yet.
     """
 
     def __init__(self, source: Source) -> None:
@@ -55,14 +55,14 @@ class Revising:
         self.waiting: WaitingRevisions = source.revisions
 
     def look_up(self, body: Bytes, here: Here) -> LookedUp:
-        """Reads what a post of revisions is about: the long part of it, for any thread. What is
-        accepted meanwhile it does not see: let nothing be, but the clock.
+        """Look up the tuples of a post of revisions: the long part, for any thread. It does not see
+        what is accepted meanwhile: accept nothing then, but for the clock.
 
         Args:
             body: an Arrow IPC stream of `request_schema`, or empty.
 
         Raises:
-            InvalidInputError: the body is not right.
+            InvalidInputError: the body is invalid.
         """
         request = read_request(body, self._source.schema)
         return LookedUp(Search(request, self._source.schema, here), here)
@@ -79,17 +79,17 @@ class Revising:
         offsets: Offsets | None = None,
         now: float,
     ) -> Posted:
-        """Accepts a post of revisions: when this returns, it survives the death of the process.
+        """Accept a post of revisions: when this returns, it survives the death of the process.
 
         Args:
-            history_us: what is further behind is not looked for.
+            history_us: tuples further behind are not revised.
             boundary, end, offsets: as of `Source.post`.
 
         Raises:
-            InvalidInputError: the stream has ended, or it is too much at once.
-            NotRetainedError: some of it is about what this peer does not have.
-            UnavailableError: the stream has changed since it was looked up.
-            Else as `Source.post`, and as there nothing was stored.
+            InvalidInputError: the stream has ended, or the post is too large.
+            NotRetainedError: this peer does not have some of its tuples.
+            UnavailableError: the stream has changed since the lookup.
+            Else as `Source.post`; nothing was stored.
         """
         if (posted := self._source.known(writer, sequence, offsets)) is not None:
             return posted
@@ -131,7 +131,7 @@ class Revising:
 
     @contextmanager
     def here(self, log: StreamLog, revisions_log: StreamLog) -> Iterator[Here]:
-        """What there is to revise, as it is now; its files stay while the context lasts."""
+        """The tuples and revisions that are here now; their files stay while the context lasts."""
         with (
             log.files(log.whole_from, self._source.waiting.committed) as tuples,
             revisions_log.files(revisions_log.whole_from, self.waiting.committed) as revisions,
@@ -152,7 +152,7 @@ class Revising:
 
     @property
     def accepted(self) -> tuple[int, int]:
-        """How many tuples, and rows of revisions, were accepted so far."""
+        """The numbers of tuples, and of rows of revisions, accepted so far."""
         return self._source.acceptance.rows, self._source.acceptance.revisions
 
     def _check_revisions(self, entry: Entry, size: int) -> None:
@@ -177,12 +177,12 @@ class Revising:
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """All of a stream that is at this peer at one moment; see `Retained`.
+    """The tuples and revisions of a stream at this peer at one moment; see `Retained`.
 
     Attributes:
-        accepted: how much of it there is.
-        waiting: the tuples that are not in the log. logged: so far that is, microseconds.
-        revising: the revisions that are not in their log. revised: reads those that are.
+        accepted: see `Revising.accepted`.
+        waiting: the tuples that are not in the log. logged: the log's boundary, microseconds.
+        revising: the revisions that are not in their log. revised: reads the others.
     """
 
     source: Source
@@ -195,7 +195,7 @@ class Here:
     revised: Callable[[], Sequence[pa.Table]]
 
     def newest_first(self, wanted: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-        """What is in memory first: it is the newest."""
+        """Tuples in memory first: they are the newest."""
         yield self.logged, of_keys(self.waiting, wanted)
         yield from self.lookup.newest_first(wanted, self.logged)
 
@@ -205,7 +205,7 @@ class Here:
 
 @dataclass(frozen=True, slots=True)
 class LookedUp:
-    """A post of revisions, and what it is about."""
+    """A post of revisions, with its lookup."""
 
     search: Search
     here: Here

@@ -15,7 +15,7 @@ from engine.streams.revisions.columns import revisions_schema
 from engine.streams.validate import Batch
 
 PENDING_SHARE: Final = 0.25
-"""Of what may wait for the boundary in memory, for revisions beside the tuples."""
+"""Share of the memory for waiting tuples that revisions may take beside them."""
 
 
 class WaitingRevisions:
