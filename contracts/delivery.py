@@ -19,6 +19,7 @@ import trio
 from msgspec import Struct
 
 from contracts.book import Book
+from contracts.config import MarketTiming
 from contracts.contract import SHORT_ID, Contract, State
 from contracts.documents import MAX_DOCUMENT, open_document
 from contracts.outbox import Outbox
@@ -49,10 +50,6 @@ MAX_HURRIED: Final = 32
 
 MAX_REASON: Final = 300
 """Characters shown of a stranger's reason."""
-
-REVIEW_S: Final = 2.0
-"""Seconds between two checks of the contracts in force and of the peers to reach, without other
-news: a member may have been revoked, a peer may have joined."""
 
 
 class Deliver(Struct, frozen=True):
@@ -95,11 +92,17 @@ class Contracts:
     """
 
     def __init__(
-        self, overlay: Overlay, book: Book, clock: Callable[[], float], rng: random.Random
+        self,
+        overlay: Overlay,
+        book: Book,
+        clock: Callable[[], float],
+        rng: random.Random,
+        timing: MarketTiming,
     ) -> None:
         self.book = book
         self._overlay = overlay
         self._clock = clock
+        self._timing = timing
         self._outbox = Outbox(rng)
         self._merging = threading.Lock()
         self._wake = Bell()
@@ -295,7 +298,7 @@ class Contracts:
         """Seconds until the next check, unless something happens."""
         clock = self._clock()
         until = self.book.next_change(clock) - clock
-        return max(0.0, min(REVIEW_S, until, self._outbox.wake_at - now))
+        return max(0.0, min(self._timing.review_s, until, self._outbox.wake_at - now))
 
 
 def _batches(contracts: Sequence[Contract]) -> list[list[Contract]]:
@@ -320,6 +323,7 @@ def _held(contracts: Iterable[Contract], reasons: Sequence[str]) -> list[Contrac
 async def open_contracts(
     overlay: Overlay,
     home: Path,
+    timing: MarketTiming,
     *,
     rng: random.Random | None = None,
 ) -> AsyncIterator[Contracts]:
@@ -329,7 +333,7 @@ async def open_contracts(
         InvalidInputError: the folder of the contracts cannot be made or read.
     """
     book = Book(home, overlay.membership, overlay.identity.participant)
-    contracts = Contracts(overlay, book, overlay.clock, rng or random.SystemRandom())
+    contracts = Contracts(overlay, book, overlay.clock, rng or random.SystemRandom(), timing)
     contracts.register()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(contracts.run)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
+from contracts.config import ContractsConfig
 from contracts.deals import Account, DealKey
 from contracts.desk import (
     MICROS,
@@ -37,15 +38,6 @@ from contracts.receipts import (
 )
 from overlay.errors import InvalidInputError, UntrustedError
 from overlay.names import PeerId
-
-RETRY_S: Final = 5.0
-"""Seconds until a proposal without an answer is sent again; doubles up to MAX_RETRY_S."""
-
-MAX_RETRY_S: Final = 120.0
-"""Seconds: payments resume at most this long after a partition ends."""
-
-COUNT_S: Final = 60.0
-"""Seconds after which an unanswered count is requested again."""
 
 TOLERATED: Final = 0.01
 """Share of our count by which an honest payer's count may be lower. Both count the same tuples, so
@@ -78,7 +70,7 @@ class _Bill:
     """
 
     at: float
-    delay_s: float = RETRY_S
+    delay_s: float
     want: _Want | None = None
     due: int | None = None
     cut: tuple[int, int | None] | None = None
@@ -92,7 +84,7 @@ class _Line:
     out: tuple[Proposal, Receipt] | None = None
     counting: tuple[int, DealKey, int] | None = None
     retry_at: float = inf
-    retry_s: float = RETRY_S
+    retry_s: float = 0.0
 
     def busy(self) -> bool:
         """Whether a receipt, or a count, is under way."""
@@ -119,13 +111,14 @@ class _Line:
     def free(self) -> None:
         """End the receipt or count under way."""
         self.out = self.counting = None
-        self.retry_at, self.retry_s = inf, RETRY_S
+        self.retry_at = inf
 
 
 class Payee:
-    def __init__(self, desk: Desk, settle_s: float) -> None:
+    def __init__(self, desk: Desk, config: ContractsConfig) -> None:
         self._desk = desk
-        self._settle_s = settle_s
+        self._settle_s = config.settle_s
+        self._timing = config.timing
         self._lines: dict[Account, _Line] = {}
         self._tails: dict[int, tuple[Standing, int]] = {}
         self._disputed: dict[str, float] = {}
@@ -155,7 +148,7 @@ class Payee:
         deal = standing.deal
         if deal.payee == self._desk.own and not standing.paid:
             line = self._lines.setdefault(deal.account, _Line())
-            line.bills.setdefault(deal.key, _Bill(at))
+            line.bills.setdefault(deal.key, _Bill(at, self._timing.retry_s))
 
     def stop(self, standing: Standing) -> None:
         """Stop billing the deal."""
@@ -179,7 +172,7 @@ class Payee:
             return []
         if standing.paid:
             return self._paid(line, standing, now)
-        bill.at, bill.delay_s = now, RETRY_S
+        bill.at, bill.delay_s = now, self._timing.retry_s
         if self._desk.resold(standing) is not None:
             return self._step(standing.deal.account, now)
         if line.counting is not None and line.counting[1] == standing.deal.key:
@@ -188,7 +181,7 @@ class Payee:
             return self._step(standing.deal.account, now)
         number = self._desk.numbers()
         self._tails[number] = (standing, standing.billed)
-        bill.at = now + COUNT_S
+        bill.at = now + self._timing.count_s
         count = Count(number, standing.deal, standing.billed, standing.end)
         return [count, *self._step(standing.deal.account, now)]
 
@@ -257,7 +250,7 @@ class Payee:
         standing = self._desk.ledger.deal(receipt.key)
         bill = line.bills.get(receipt.key)
         if standing is not None and bill is not None:
-            bill.want, bill.cut, bill.delay_s = None, None, RETRY_S
+            bill.want, bill.cut, bill.delay_s = None, None, self._timing.retry_s
             if bill.due is not None and receipt.upto >= bill.due:
                 bill.due = None
             bill.at = now if standing.end is not None else now + self._settle_s
@@ -307,7 +300,7 @@ class Payee:
         healing = self._desk.ledger.find(account, refusal.have + 1)
         if healing is not None:
             # the payer lost the end of its ledger, with a receipt that it had signed
-            line.retry_at = now + RETRY_S
+            line.retry_at = now + self._timing.retry_s
             return [Send(peer, healing)]
         line.free()
         bill.want = None
@@ -358,7 +351,7 @@ class Payee:
         if line.out is None:
             line.free()
             return self._step(account, now)
-        line.retry_s = min(2 * line.retry_s, MAX_RETRY_S)
+        line.retry_s = min(2 * line.retry_s, self._timing.retry_most_s)
         line.retry_at = now + line.retry_s
         return [Send(account.payer, line.out[0])]
 
@@ -381,7 +374,7 @@ class Payee:
             return []
         upto = end if want is None else want.upto
         line.counting = (self._desk.numbers(), key, after)
-        line.retry_at = now + COUNT_S
+        line.retry_at = now + self._timing.count_s
         return [Count(line.counting[0], standing.deal, after, upto)]
 
     def _propose(
@@ -402,7 +395,7 @@ class Payee:
         if bill.due is None:
             bill.due = upto
         line.out = (propose(desk.identity.private_key, receipt), receipt)
-        line.retry_s, line.retry_at = RETRY_S, now + RETRY_S
+        line.retry_s, line.retry_at = self._timing.retry_s, now + self._timing.retry_s
         return [Send(deal.payer, line.out[0])]
 
     def _paid(self, line: _Line, standing: Standing, now: float) -> list[Effect]:
@@ -416,7 +409,7 @@ class Payee:
 
     def _later(self, bill: _Bill, now: float) -> None:
         bill.at = now + bill.delay_s
-        bill.delay_s = min(2 * bill.delay_s, MAX_RETRY_S)
+        bill.delay_s = min(2 * bill.delay_s, self._timing.retry_most_s)
 
 
 def disputed_effects(receipt: Receipt, counted: int) -> list[Effect]:

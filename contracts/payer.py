@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from contracts.config import MarketTiming
 from contracts.deals import Account, ContentRate, DealKey
 from contracts.desk import MICROS, Count, Counted, Desk, Effect, Note, Send, described
 from contracts.ledger import Standing
-from contracts.payee import COUNT_S, Payee, disputed_effects
+from contracts.payee import Payee, disputed_effects
 from contracts.receipts import (
     Dispute,
     Proposal,
@@ -67,8 +68,9 @@ def _shorter(receipt: Receipt, upto: int) -> int | None:
 
 
 class Payer:
-    def __init__(self, desk: Desk, payee: Payee) -> None:
+    def __init__(self, desk: Desk, payee: Payee, timing: MarketTiming) -> None:
         self._desk = desk
+        self._timing = timing
         self._payee = payee
         self._checking: dict[Account, _Checking] = {}
         self._waiting: dict[DealKey, Proposal] = {}
@@ -101,7 +103,7 @@ class Payer:
         if upstream is not None:
             return self._pass_on(proposal, receipt, upstream, now)
         busy = self._checking.get(receipt.account)
-        if busy is not None and now < busy.since + COUNT_S:
+        if busy is not None and now < busy.since + self._timing.count_s:
             if busy.proposal == proposal:
                 return []
             raise _RefusedError("another receipt of this account is being counted")

@@ -1,7 +1,7 @@
 """Settlement of work between peers: receipts are proposed, counted and countersigned. Sans IO.
 
-How to drive it. One for each peer: `Settlement(Desk(identity, ledger, agreements, key_of))`, and
-then
+How to drive it. One for each peer: `Settlement(Desk(identity, ledger, agreements, key_of),
+config)`, and then
 
 * `agree(deal, now)` on both sides before a move is committed (at a peer that passes a task on, for
   both of its deals); an exception stops the move.
@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from contracts.config import ContractsConfig
 from contracts.deals import Account, Deal, DealKey, check_rate
 from contracts.desk import (
     MICROS,
@@ -69,9 +70,6 @@ __all__ = [
     "Tick",
 ]
 
-SETTLE_S: Final = 30.0
-"""Seconds between receipts of a task."""
-
 CLAIM_S: Final = 7 * 86_400.0
 """Seconds after its end in which a deal can be billed: a peer may be away for a holiday."""
 
@@ -82,15 +80,15 @@ PURGE_S: Final = 3_600.0
 class Settlement:
     """Both sides of all deals of one peer."""
 
-    def __init__(self, desk: Desk, settle_s: float = SETTLE_S) -> None:
+    def __init__(self, desk: Desk, config: ContractsConfig) -> None:
         self._desk = desk
-        self._settle_s = settle_s
+        self._config = config
         self.restart()
 
     def restart(self) -> None:
         """Drop all plans and continue from the ledger: the plans' times are another clock's."""
-        self._payee = Payee(self._desk, self._settle_s)
-        self._payer = Payer(self._desk, self._payee)
+        self._payee = Payee(self._desk, self._config)
+        self._payer = Payer(self._desk, self._payee, self._config.timing)
         self._purge_at = 0.0
 
     @property
@@ -118,7 +116,7 @@ class Settlement:
         """
         check_rate(deal.rate, self._desk.agreements.terms(*deal.account, now), deal.task)
         standing = self._desk.ledger.open_deal(deal)
-        self._payee.start(standing, now + self._settle_s)
+        self._payee.start(standing, now + self._config.settle_s)
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """The effects of an event. No message, nor a full disk, makes this raise."""

@@ -56,7 +56,7 @@ TRADING: Final = 0.4
 """Share of the seeds with several participants in which they have contracts: a quarter of all."""
 
 TRADING_SETTLE_S: Final = 180.0
-"""A bill that was refused during the faults is sent again after `contracts.payee.MAX_RETRY_S`."""
+"""A bill that was refused during the faults is sent again after `MarketTiming.retry_most_s`."""
 
 
 def generate(seed: int) -> Manifest:

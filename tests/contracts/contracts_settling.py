@@ -14,6 +14,7 @@ from typing import Literal
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from contracts.config import ContractsConfig
 from contracts.deals import Account, Deal, LoadRate, Rate
 from contracts.ledger import Ledger
 from contracts.ledger_file import prepare
@@ -200,7 +201,7 @@ class Node:
         path = Path("ledger")
         self.ledger = Ledger(self.connection, path, self.own, FEDERATION, key_of)
         desk = Desk(self.identity, self.ledger, self.world.contracts, key_of)
-        self.settlement = Settlement(desk)
+        self.settlement = Settlement(desk, ContractsConfig())
 
     def crash_soon(self, transactions: int, *, after: bool = False) -> None:
         """Die at that transaction from now, before or after its commit. 0: not at all."""

@@ -21,6 +21,7 @@ from owner import owner_clients
 from watched import Watched
 
 from contracts.book import MAX_WAITING, Book
+from contracts.config import MarketTiming
 from contracts.contract import Contract, State
 from contracts.delivery import (
     DELIVER,
@@ -111,7 +112,7 @@ class Peer:
             open_overlay(
                 self.identity, self.membership, self.folder, config, service, events=events
             ) as overlay,
-            open_contracts(overlay, self.folder, rng=random.Random(1)) as contracts,
+            open_contracts(overlay, self.folder, MarketTiming(), rng=random.Random(1)) as contracts,
             open_client_listener(
                 self.identity, owner_clients(TOKEN), service, ("127.0.0.1", 0), events
             ) as address,
@@ -272,7 +273,7 @@ async def test_time_and_membership_change_what_is_in_force(
     )
     Book(tmp_path, members, "mit.edu").merge(accept(UTAH, from_mit(valid_from=NOW + 60)), NOW)
     changes: list[int] = []
-    async with open_contracts(cast("Overlay", alone), tmp_path) as contracts:
+    async with open_contracts(cast("Overlay", alone), tmp_path, MarketTiming()) as contracts:
         contracts.changed.add(lambda: changes.append(len(contracts.in_force())))
         await trio.testing.wait_all_tasks_blocked()
         assert contracts.in_force() == ()

@@ -20,6 +20,7 @@ from watched import Watched
 
 from contracts.balances import Balance, BalanceQuery, Balances
 from contracts.book import FOLDER, SUFFIX
+from contracts.config import MarketTiming
 from contracts.delivery import open_contracts
 from contracts.ledger import LEDGER_FILE
 from overlay.clients import open_client_listener
@@ -294,7 +295,7 @@ def running(home: Home, join: tuple[Overlay, ...] = ()) -> Iterator[Overlay]:
                 open_overlay(
                     identity, membership, home.folder, config, service, events=events
                 ) as overlay,
-                open_contracts(overlay, home.folder),
+                open_contracts(overlay, home.folder, MarketTiming()),
                 open_client_listener(
                     identity,
                     owner_clients(read_secret(home.token)),

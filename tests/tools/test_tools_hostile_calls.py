@@ -79,14 +79,18 @@ class Stage:
     samples: list[Struct]
 
 
+PATIENT = dataclasses.replace(QUICK, reserve_s=1e6)
+"""What was accepted stays so for as long as the test takes."""
+
+
 @asynccontextmanager
 async def staged(folder: Path) -> AsyncIterator[Stage]:
     async with open_market_town(folder) as town:
-        mit = await settle(town, "mit.edu", 80)
-        sibling = await settle(town, "mit.edu", 80, sibling=True)
-        third = await settle(town, "mit.edu", 80, sibling=True)
-        utah = await settle(town, "utah.edu", 80, trade=False)
-        brown = await settle(town, "brown.edu", 80, trade=False)
+        mit = await settle(town, "mit.edu", 80, market=PATIENT)
+        sibling = await settle(town, "mit.edu", 80, market=PATIENT, sibling=True)
+        third = await settle(town, "mit.edu", 80, market=PATIENT, sibling=True)
+        utah = await settle(town, "utah.edu", 80, market=PATIENT, trade=False)
+        brown = await settle(town, "brown.edu", 80, market=PATIENT, trade=False)
         await town.acquainted(mit, sibling, third, utah, brown)
         contract = await contracted(mit, brown)
         async with mit.client() as client:
@@ -212,24 +216,17 @@ def under_way(place: Place) -> int:
     return sum(each._handling for each in others)
 
 
-@pytest.fixture
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was accepted stays so for as long as the test takes."""
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     set_up(monkeypatch)
-    patient = dataclasses.replace(QUICK, reserve_s=1e6)
-    monkeypatch.setattr(
-        "tools.market.trader.MarketConfig", lambda **own: dataclasses.replace(patient, **own)
-    )
 
 
-@pytest.mark.usefixtures("patience")
 async def test_random_calls_are_answered(tmp_path: Path) -> None:
     async with staged(tmp_path) as stage:
         await check(stage, seed=1, count=500)
 
 
 @pytest.mark.soak
-@pytest.mark.usefixtures("patience")
 @pytest.mark.parametrize("seed", range(2, 6))
 async def test_ten_thousand_random_calls_are_answered(tmp_path: Path, seed: int) -> None:
     async with staged(tmp_path) as stage:

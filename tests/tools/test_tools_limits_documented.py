@@ -18,7 +18,6 @@ PACKAGES = ("overlay", "dht", "engine", "contracts", "tools")
 
 NOT_FROM_OUTSIDE = {
     "contracts.delivery.MAX_HURRIED",  # calls of our own
-    "contracts.payee.MAX_RETRY_S",
     "dht.node.MAX_WAIT_S",
     "engine.replication.digests.MAX_DIGEST",  # what we say ourselves
     "engine.replication.digests.MAX_VERSIONS",

@@ -47,8 +47,6 @@ from tools.market.meters import StreamMeter
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     set_up(monkeypatch)
-    monkeypatch.setattr("tools.market.content.LOOK_S", 0.05)
-    monkeypatch.setattr("tools.market.content_receiver.RETRY_S", (0.05, 0.1))
 
 
 async def test_the_status_has_the_price_of_a_stream(tmp_path: Path) -> None:

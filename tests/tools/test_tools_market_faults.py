@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from engine_peers import Place, until
 from tools_market_town import (
     CHEAP,
     COST_NS,
+    SHORT_WAITS,
     Loads,
     Work,
     away,
@@ -27,6 +29,7 @@ from tools_market_town import (
     trader,
 )
 
+from contracts.config import MarketTiming
 from engine.objects.query import Query, QueryStatus
 from engine.replication.moves.messages import Assignment, Deal, MoveRecord, PassOn, Progress
 from engine.replication.moves.returning import Returning
@@ -64,10 +67,12 @@ class Trade:
 
 
 @asynccontextmanager
-async def trade(tmp_path: Path, loads: Loads) -> AsyncIterator[Trade]:
+async def trade(
+    tmp_path: Path, loads: Loads, timing: MarketTiming = SHORT_WAITS
+) -> AsyncIterator[Trade]:
     async with open_market_town(tmp_path) as town:
-        mit = await settle(town, "mit.edu", 80, trade=False)
-        utah = await settle(town, "utah.edu", 80, trade=False)
+        mit = await settle(town, "mit.edu", 80, trade=False, timing=timing)
+        utah = await settle(town, "utah.edu", 80, trade=False, timing=timing)
         await town.acquainted(mit, utah)
         contract = await contracted(mit, utah)
         utah.up.engine.assignments.expect = lambda *_: None
@@ -130,9 +135,9 @@ async def test_who_never_pays_fills_no_disk(
     async def lost(*_: Any) -> None:
         return None
 
-    monkeypatch.setattr("tools.market.open_deals.KEEP_S", 0.3)
     monkeypatch.setattr(Settler, "_send", lost)
-    async with trade(tmp_path, loads) as town:
+    forgetful = dataclasses.replace(SHORT_WAITS, keep_s=0.3)
+    async with trade(tmp_path, loads, forgetful) as town:
         await town.move()
         (guest,) = town.utah.up.engine.assignments.all()
         (placed,) = town.mit.up.engine.queries.tasks()

@@ -3,6 +3,7 @@ for long, nobody pays what it has not counted, and the answers stay right."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from tools_market_town import (
     CHEAP,
     COST_NS,
     PRICE,
+    SHORT_WAITS,
     TERMS,
     Loads,
     Work,
@@ -60,13 +62,13 @@ from overlay.signing import signed
 from tools.market.settler import PASSED, SETTLE, Passed
 from tools.market.trader import TELL, Tell
 
+IMPATIENT = dataclasses.replace(SHORT_WAITS, arrears_s=1.0, arrears_again_s=0.1)
+
 Lie = Callable[[Proposal, Receipt], list[Message]]
 
 
 @pytest.fixture
 def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
-    monkeypatch.setattr("tools.market.arrears.ARREARS_S", 1.0)
-    monkeypatch.setattr("tools.market.arrears.AGAIN_S", 0.1)
     return set_up(monkeypatch)
 
 
@@ -91,7 +93,8 @@ class Trade:
 @asynccontextmanager
 async def trade(tmp_path: Path, loads: Loads) -> AsyncIterator[Trade]:
     async with open_market_town(tmp_path) as town:
-        mit, utah = await settle(town, "mit.edu", 30), await settle(town, "utah.edu", 80)
+        mit = await settle(town, "mit.edu", 30, timing=IMPATIENT)
+        utah = await settle(town, "utah.edu", 80, timing=IMPATIENT)
         await town.acquainted(mit, utah)
         contract = await contracted(mit, utah)
         async with open_work(mit, loads) as work:
@@ -358,7 +361,8 @@ async def test_a_guest_whose_inputs_fill_the_disk_goes_home(
 async def test_an_altered_contract_binds_nobody(tmp_path: Path, loads: Loads) -> None:
     """utah signs another document than the one mit proposed, and delivers it as the contract."""
     async with open_market_town(tmp_path) as town:
-        mit, utah = await settle(town, "mit.edu", 80), await settle(town, "utah.edu", 80)
+        mit = await settle(town, "mit.edu", 80, timing=IMPATIENT)
+        utah = await settle(town, "utah.edu", 80, timing=IMPATIENT)
         await town.acquainted(mit, utah)
         proposal, _ = proposed(mit, utah)
         document = open_document(proposal)

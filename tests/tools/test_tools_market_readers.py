@@ -18,8 +18,6 @@ from tools.client.async_client import Subscription
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     set_up(monkeypatch)
-    monkeypatch.setattr("tools.market.content.LOOK_S", 0.05)
-    monkeypatch.setattr("tools.market.content_receiver.RETRY_S", (0.05, 0.1))
 
 
 async def three_places(town: Town) -> tuple[Place, Place, Place]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import trio
 from engine_peers import DEADLINE_S, Place, Row, Town, make_stream, pairs_of, rows, until
 from msgspec.structs import replace
 from tools_market_town import (
+    SHORT_WAITS,
     balances,
     deliver,
     notes,
@@ -26,19 +28,17 @@ from tools_market_town import (
 )
 
 from contracts.balances import Balance
+from contracts.config import MarketTiming
 from contracts.documents import contract_id
 from contracts.terms import ContentTerms, SuggestedTerms, Terms
 from engine.objects.query import Filter, Map, Query
 from engine.replication.moves.messages import Deal
 from tools.client.async_client import AsyncMedusaClient
-from tools.market.suggestions import Suggestions
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     set_up(monkeypatch)
-    monkeypatch.setattr("tools.market.suggestions.LOOK_S", 0.05)
-    monkeypatch.setattr("tools.market.content.LOOK_S", 0.05)
 
 
 def copy_of(place: Place, source: str, path: str) -> Query:
@@ -105,10 +105,12 @@ class Scene:
 
 
 @asynccontextmanager
-async def open_scene(folder: Path) -> AsyncIterator[Scene]:
+async def open_scene(folder: Path, timing: MarketTiming = SHORT_WAITS) -> AsyncIterator[Scene]:
     async with open_market_town(folder) as town:
-        mit = await settle(town, "mit.edu", 100)
-        utah, brown = await settle(town, "utah.edu", 100), await settle(town, "brown.edu", 100)
+        mit, utah, brown = [
+            await settle(town, name, 100, timing=timing)
+            for name in ("mit.edu", "utah.edu", "brown.edu")
+        ]
         await town.acquainted(mit, utah, brown)
         async with mit.client() as sends, utah.client() as reads, brown.client() as copies:
             source = await make_stream(sends, mit, "s")
@@ -149,19 +151,16 @@ async def test_a_suggestion_that_is_not_accepted_or_not_to_us_changes_nothing(
         assert not scene.read_at(scene.brown, scene.same)
 
 
-async def test_where_it_fails_the_producer_is_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with open_scene(tmp_path) as scene:
+async def test_where_it_fails_the_producer_is_asked(tmp_path: Path) -> None:
+    trying = dataclasses.replace(SHORT_WAITS, aside_s=1.0)
+    async with open_scene(tmp_path, trying) as scene:
         await scene.suggest(SuggestedTerms(scene.out, alternative=scene.same))
         await until(lambda: scene.read_at(scene.brown, scene.same), "the alternative is read")
         await scene.town.stop(scene.brown)
         await scene.post(range(100, 250))
-        assert scene.read_at(scene.mit, scene.out)
+        await until(lambda: scene.read_at(scene.mit, scene.out), "the producer is read")
         assert "as suggested for" in notes(scene.utah)
         # it is tried again after a while
-        monkeypatch.setattr("tools.market.suggestions.ASIDE_S", 0.2)
-        suggestions(scene.utah)._aside.clear()
         await scene.town.start(scene.brown)
         await until(lambda: scene.read_at(scene.brown, scene.same), "the alternative again")
         await scene.post(range(250, 400))
@@ -195,18 +194,9 @@ async def test_each_sender_is_paid_for_what_it_sent(tmp_path: Path) -> None:
         await scene.check(400)
 
 
-def suggestions(place: Place) -> Suggestions:
-    (failed,) = place.up.engine.followers.reach.failed._listeners
-    found = failed.__self__  # type: ignore[attr-defined]
-    assert isinstance(found, Suggestions)
-    return found
-
-
-async def test_a_place_that_stands_still_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tools.market.suggestions.STILL_S", 0.3)
-    async with open_scene(tmp_path) as scene:
+async def test_a_place_that_stands_still_is_left(tmp_path: Path) -> None:
+    watching = dataclasses.replace(SHORT_WAITS, still_s=0.3)
+    async with open_scene(tmp_path, watching) as scene:
         await scene.suggest(SuggestedTerms(scene.out, alternative=scene.same))
         await until(lambda: scene.read_at(scene.brown, scene.same), "the alternative is read")
         async with scene.brown.client() as client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from engine_peers import make_stream, rows, until
 from tools_market_town import (
     CHEAP,
     DAY_S,
+    SHORT_WAITS,
     Loads,
     away,
     balances,
@@ -187,13 +189,13 @@ async def test_who_restarts_goes_on_working_and_paying(
 
 
 async def test_what_the_inputs_let_go_of_at_once_is_billed_all_the_same(
-    tmp_path: Path, loads: Loads, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, loads: Loads
 ) -> None:
     """A filter needs nothing of the past, and the stream keeps none; the bill does."""
-    monkeypatch.setattr("tools.market.settler.LOOK_S", 1.0)
+    slow = dataclasses.replace(SHORT_WAITS, settle_look_s=1.0)
     async with open_market_town(tmp_path) as town:
-        mit = await settle(town, "mit.edu", 30)
-        utah = await settle(town, "utah.edu", 80)
+        mit = await settle(town, "mit.edu", 30, timing=slow)
+        utah = await settle(town, "utah.edu", 80, timing=slow)
         await town.acquainted(mit, utah)
         async with mit.client() as client:
             source = await make_stream(client, mit, "s", history_us=0)

@@ -20,7 +20,7 @@ from engine_interpreted import interpret
 from engine_peers import DEADLINE_S, Place, Town, make_stream, open_town, rows, until
 
 from contracts.balances import Balance, BalanceQuery, Balances
-from contracts.config import ContractsConfig
+from contracts.config import ContractsConfig, MarketTiming
 from contracts.delivery import DELIVER, Deliver, Delivered
 from contracts.documents import Proposal, accept, contract_id, propose, revoke
 from contracts.market.config import MarketConfig
@@ -61,19 +61,27 @@ QUICK = MarketConfig(
 )
 """The market's waits; those of a peer's config come on top."""
 
-FIXED = ContractsConfig(price=PRICE, settle_s=0.2, confirm_s=0.1, stay_s=0.1)
+SHORT_WAITS = MarketTiming(
+    review_s=0.05,
+    sample_s=0.05,
+    settle_look_s=0.05,
+    retry_s=0.3,
+    retry_most_s=0.5,
+    count_s=2.0,
+    passed_tries_s=(0.1, 0.2, 0.5, 1.0),
+    content_look_s=0.05,
+    content_again_s=(0.05, 0.1),
+    suggestions_look_s=0.05,
+)
+
+FIXED = ContractsConfig(
+    price=PRICE, settle_s=0.2, confirm_s=0.1, stay_s=0.1, market=QUICK, timing=SHORT_WAITS
+)
 
 SHORT = {
     "engine.replication.moves.mover.TEND_S": 0.05,
     "engine.replication.moves.assignments.CONFIRM_S": 0.05,
     "engine.replication.moves.returning.LOOK_S": 0.05,
-    "tools.market.settler.LOOK_S": 0.05,
-    "tools.market.settler.TRIES": (0.1, 0.2, 0.5, 1.0),
-    "tools.market.trader.SAMPLE_S": 0.05,
-    "contracts.delivery.REVIEW_S": 0.05,
-    "contracts.payee.RETRY_S": 0.3,
-    "contracts.payee.MAX_RETRY_S": 0.5,
-    "contracts.payee.COUNT_S": 2.0,
 }
 
 Sum = tuple[int, int]
@@ -93,9 +101,6 @@ def set_up(monkeypatch: pytest.MonkeyPatch) -> Loads:
     interpret(monkeypatch)
     for name, value in SHORT.items():
         monkeypatch.setattr(name, value)
-    monkeypatch.setattr(
-        "tools.market.trader.MarketConfig", lambda **own: dataclasses.replace(QUICK, **own)
-    )
     loads, real = Loads(), TaskRunner.status
 
     def status(runner: TaskRunner, **options: Any) -> TaskStatus:

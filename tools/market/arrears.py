@@ -12,6 +12,7 @@ from typing import Final
 
 import trio
 
+from contracts.config import MarketTiming
 from contracts.deals import Account, DealKey
 from contracts.ledger import Ledger
 from contracts.settlement import Settlement
@@ -22,16 +23,9 @@ from overlay.identity import parse_peer_id
 from overlay.node import Overlay
 from tools.market.tasks import Tasks
 
-ARREARS_S: Final = 300.0
-"""Seconds for which a partner that is there may leave a receipt unsigned: more than two of the
-payee's longest waits (`contracts.payee.MAX_RETRY_S`), so that an honest one has answered."""
-
 DISTRUST_S: Final = 86_400.0
 """Seconds for which nothing is run under the contract of a partner that counted much less than we:
 time for a person to look."""
-
-AGAIN_S: Final = 10.0
-"""Between two tries to give a task back, seconds."""
 
 
 class Arrears:
@@ -43,16 +37,19 @@ class Arrears:
 
     def __init__(
         self,
+        *,
         overlay: Overlay,
         tasks: Tasks,
         settlement: Settlement,
         ledger: Ledger,
+        timing: MarketTiming,
         nursery: trio.Nursery,
     ) -> None:
         self._overlay = overlay
         self._tasks = tasks
         self._settlement = settlement
         self._ledger = ledger
+        self._timing = timing
         self._nursery = nursery
         self._own = overlay.identity.peer_id
         self._since: dict[Hashable, float] = {}
@@ -74,14 +71,15 @@ class Arrears:
         unpaid = {(key, upto): key.account.contract for key, upto in self._unpaid()}
         unbilled = [task.stored.key for task in running if not self._is_billed(task)]
         self._since = {what: self._since.get(what, now) for what in (*unpaid, *unbilled)}
-        late = {what for what, since in self._since.items() if now - since >= ARREARS_S}
+        begun = now - self._timing.arrears_s
+        late = {what for what, since in self._since.items() if since <= begun}
         self._note_owing(frozenset(unpaid[what] for what in unpaid if what in late))
         self._asked = {key: at for key, at in self._asked.items() if at > now}
         for task in running:
             key = task.stored.key
             owes = key in late or self.owing(task.stored.assignment.deal.contract)
             if owes and key not in self._asked:
-                self._asked[key] = now + AGAIN_S
+                self._asked[key] = now + self._timing.arrears_again_s
                 self._nursery.start_soon(self._give_back, task.task.name)
 
     def _unpaid(self) -> Iterator[tuple[DealKey, int]]:

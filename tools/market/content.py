@@ -3,10 +3,9 @@ load."""
 
 from __future__ import annotations
 
-from typing import Final
-
 import trio
 
+from contracts.config import MarketTiming
 from contracts.delivery import Contracts
 from engine.objects.readers import Readers
 from engine.replication.following.book import Followers
@@ -16,9 +15,6 @@ from tools.market.content_deals import content_contracts
 from tools.market.content_receiver import ContentReceiver
 from tools.market.content_sender import ContentSender
 from tools.market.meters import PaidStreams
-
-LOOK_S: Final = 1.0
-"""How often it is looked what is read and what is in force, seconds."""
 
 
 class Content:
@@ -33,6 +29,7 @@ class Content:
         streams: PaidStreams,
         sender: ContentSender,
         receiver: ContentReceiver,
+        timing: MarketTiming,
     ) -> None:
         self._contracts = contracts
         self._readers = readers
@@ -40,6 +37,7 @@ class Content:
         self._streams = streams
         self._sender = sender
         self._receiver = receiver
+        self._timing = timing
         self._changed = Bell()
         self._in_force: set[str] | None = None
 
@@ -65,7 +63,7 @@ class Content:
             self._sender.look(in_force)
             await self._receiver.look(in_force)
             self._streams.hold_for_bills()
-            with trio.move_on_after(LOOK_S):
+            with trio.move_on_after(self._timing.content_look_s):
                 await self._changed.wait()
 
     def pays(self, participant: str, stream: str) -> bool:

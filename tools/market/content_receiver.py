@@ -14,6 +14,7 @@ from typing import Final
 import trio
 from msgspec import Struct
 
+from contracts.config import MarketTiming
 from contracts.contract import Contract
 from contracts.deals import Account, DealKey, content_rate
 from contracts.delivery import Contracts
@@ -51,9 +52,6 @@ from tools.market.standstill import Standstills
 CALL_S: Final = 5.0
 """Patience with the sender, seconds: a subscription waits for it."""
 
-RETRY_S: Final = (2.0, 60.0)
-"""Shortest and longest wait before a sender is told again, seconds; doubled in between."""
-
 
 @dataclass(slots=True)
 class _Try:
@@ -66,8 +64,8 @@ class _Try:
     """
 
     start: int
+    wait_s: float
     at: float = 0.0
-    wait_s: float = RETRY_S[0]
     told: int | None = None
 
 
@@ -86,6 +84,7 @@ class ContentReceiver:
         contracts: Contracts,
         settler: Settler,
         streams: PaidStreams,
+        timing: MarketTiming,
         nursery: trio.Nursery,
     ) -> None:
         self._overlay = overlay
@@ -93,6 +92,7 @@ class ContentReceiver:
         self._contracts = contracts
         self._settler = settler
         self._streams = streams
+        self._shortest_s, self._longest_s = timing.content_again_s
         self._nursery = nursery
         self._own = overlay.identity.peer_id
         self._participant = overlay.identity.participant
@@ -147,7 +147,7 @@ class ContentReceiver:
     ) -> None:
         """Let there be a deal from that boundary on, and the sender know of it."""
         async with self._one_at_a_time:
-            attempt = self._tries.setdefault(contract.id, _Try(start))
+            attempt = self._tries.setdefault(contract.id, _Try(start, self._shortest_s))
             standing = self._deal_under(contract)
             known = standing is not None and standing.deal.term_number == attempt.told
             if not hurry and (known or trio.current_time() < attempt.at):
@@ -158,11 +158,11 @@ class ContentReceiver:
                 await self._tell(standing)
             except MedusaError as error:
                 attempt.at = trio.current_time() + attempt.wait_s
-                attempt.wait_s = min(2 * attempt.wait_s, RETRY_S[1])
+                attempt.wait_s = min(2 * attempt.wait_s, self._longest_s)
                 text = f"cannot pay for {terms.stream} (contract {contract.short_id}): {error}"
                 self._overlay.events.note("warning", text)
             else:
-                attempt.told, attempt.wait_s = standing.deal.term_number, RETRY_S[0]
+                attempt.told, attempt.wait_s = standing.deal.term_number, self._shortest_s
 
     async def _begin(self, contract: Contract, terms: ContentTerms, start: int) -> Standing:
         account = Account(contract.id, self._own, await self._payee(terms))
@@ -232,7 +232,7 @@ class ContentReceiver:
         """The sender hears where its deal has ended, now and again until it says so."""
         deal = standing.deal
         if standing.end is not None and self._over.get(deal.key, 0.0) <= trio.current_time():
-            self._over[deal.key] = trio.current_time() + RETRY_S[1]
+            self._over[deal.key] = trio.current_time() + self._longest_s
             over = Over(deal.contract, deal.task, deal.term_number, standing.end)
             self._nursery.start_soon(self._carry_over, deal.key, over)
 

@@ -7,8 +7,8 @@ left open is over when the owner's record of placements says so.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
+from contracts.config import MarketTiming
 from contracts.deals import DealKey, LoadRate
 from contracts.ledger import Ledger, Standing
 from contracts.settlement import Ended
@@ -18,10 +18,6 @@ from overlay.errors import NotFoundError
 from tools.market.boundaries import clamped, stime_of
 from tools.market.tasks import Tasks
 
-KEEP_S: Final = 3600.0
-"""How long inputs are kept for a deal whose bills do not get on, seconds: whoever does not bill, or
-does not pay, must not fill the other's disk."""
-
 
 class OpenDeals:
     """The open deals for load.
@@ -30,10 +26,11 @@ class OpenDeals:
         own: this peer's id.
     """
 
-    def __init__(self, tasks: Tasks, ledger: Ledger, own: bytes) -> None:
+    def __init__(self, tasks: Tasks, ledger: Ledger, own: bytes, timing: MarketTiming) -> None:
         self._tasks = tasks
         self._ledger = ledger
         self._own = own
+        self._timing = timing
         self._progress: dict[DealKey, tuple[int, float]] = {}
 
     def hold_inputs(self, now: float) -> None:
@@ -68,7 +65,7 @@ class OpenDeals:
         key, billed = standing.deal.key, standing.billed
         known = self._progress.get(key)
         progress[key] = known if known is not None and known[0] == billed else (billed, now)
-        return now <= progress[key][1] + KEEP_S
+        return now <= progress[key][1] + self._timing.keep_s
 
     def over(self) -> Iterator[Ended]:
         """The deals of tasks of ours that have ended without being told."""

@@ -44,7 +44,10 @@ async def open_market(engine: Engine, home: Path, config: ContractsConfig) -> As
     own = overlay.identity
     path = home / LEDGER_FILE
     with open_ledger(path, own.peer_id, overlay.membership.federation, members.key_of) as ledger:
-        async with open_contracts(overlay, home) as contracts, trio.open_nursery() as nursery:
+        async with (
+            open_contracts(overlay, home, config.timing) as contracts,
+            trio.open_nursery() as nursery,
+        ):
             agreements = BookAgreements(contracts.book, members.participant_of)
             desk = Desk(own, ledger, agreements, members.key_of)
             tasks = Tasks(
@@ -65,10 +68,11 @@ async def open_market(engine: Engine, home: Path, config: ContractsConfig) -> As
             settler = Settler(
                 overlay=overlay,
                 tasks=tasks,
-                settlement=Settlement(desk, config.settle_s),
+                settlement=Settlement(desk, config),
                 ledger=ledger,
                 path=path,
                 content_meter=streams.meter,
+                timing=config.timing,
                 nursery=nursery,
             )
             trader = Trader(
@@ -87,6 +91,7 @@ async def open_market(engine: Engine, home: Path, config: ContractsConfig) -> As
                 contracts=contracts,
                 settler=settler,
                 streams=streams,
+                timing=config.timing,
                 nursery=nursery,
             )
             content = Content(
@@ -96,9 +101,15 @@ async def open_market(engine: Engine, home: Path, config: ContractsConfig) -> As
                 streams=streams,
                 sender=ContentSender(overlay, contracts, settler, streams),
                 receiver=receiver,
+                timing=config.timing,
             )
             suggestions = Suggestions(
-                overlay, engine.store, engine.directory, engine.followers, contracts
+                overlay=overlay,
+                store=engine.store,
+                directory=engine.directory,
+                followers=engine.followers,
+                contracts=contracts,
+                timing=config.timing,
             )
             _let_decide(tasks, trader)
             _let_bill(tasks, settler)

@@ -15,6 +15,7 @@ import trio
 from msgspec import Struct
 
 from contracts.balances import BalanceQuery, Balances
+from contracts.config import MarketTiming
 from contracts.deals import Account, ContentRate, LoadRate, Rate
 from contracts.deals import Deal as Agreement
 from contracts.desk import MICROS
@@ -55,12 +56,6 @@ PASSED: Final = "contract.passed"
 CALL_S: Final = 10.0
 """Patience with one call, seconds: what is lost is said again."""
 
-LOOK_S: Final = 1.0
-"""How often it is looked whether a receipt is due, seconds."""
-
-TRIES: Final = (0.5, 2.0, 10.0, 30.0)
-"""Waits between tries to tell who passed a task on that it has moved again, seconds."""
-
 
 class Passed(Struct, frozen=True, rename={"term_number": "fence"}):
     """The request of "contract.passed", sent by the peer that pays: a task that you passed on has a
@@ -98,6 +93,7 @@ class Settler:
         ledger: Ledger,
         path: Path,
         content_meter: Callable[[Agreement], Meter],
+        timing: MarketTiming,
         nursery: trio.Nursery,
     ) -> None:
         self._overlay = overlay
@@ -105,12 +101,20 @@ class Settler:
         self._settlement = settlement
         self.ledger = ledger
         self._path = path
+        self._timing = timing
         self._nursery = nursery
         self._own = overlay.identity.peer_id
         self._passing: dict[str, PassOn] = {}
         self._followed: dict[tuple[str, int], int | None] = {}
-        self._open_deals = OpenDeals(tasks, ledger, self._own)
-        self._arrears = Arrears(overlay, tasks, settlement, ledger, nursery)
+        self._open_deals = OpenDeals(tasks, ledger, self._own, timing)
+        self._arrears = Arrears(
+            overlay=overlay,
+            tasks=tasks,
+            settlement=settlement,
+            ledger=ledger,
+            timing=timing,
+            nursery=nursery,
+        )
         self._content_meter = content_meter
 
     def register(self) -> None:
@@ -134,7 +138,7 @@ class Settler:
                     self.handle(ended)
                 self._open_deals.hold_inputs(trio.current_time())
                 self._arrears.look(trio.current_time())
-                await trio.sleep(LOOK_S)
+                await trio.sleep(self._timing.settle_look_s)
 
     # -- placements ---------------------------------------------------------------------------
 
@@ -293,7 +297,7 @@ class Settler:
         await trio.lowlevel.checkpoint()
 
     async def _tell(self, peer: str, news: Passed) -> None:
-        for wait_s in (*TRIES, 0.0):
+        for wait_s in (*self._timing.passed_tries_s, 0.0):
             try:
                 await self._call(parse_peer_id(peer), PASSED, news)
             except NotAuthorisedError:

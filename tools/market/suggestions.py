@@ -8,10 +8,10 @@ and the place again after a while.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 import trio
 
+from contracts.config import MarketTiming
 from contracts.delivery import Contracts
 from contracts.terms import SuggestedTerms
 from engine.objects.schema import END
@@ -26,32 +26,26 @@ from overlay.identity import parse_peer_id
 from overlay.names import NO_PEER
 from overlay.node import Overlay
 
-LOOK_S: Final = 1.0
-"""How often it is looked where streams are read and should be, seconds."""
-
-STILL_S: Final = 60.0
-"""Standstill of a stream after which it is tried whether it comes from elsewhere, seconds."""
-
-ASIDE_S: Final = 300.0
-"""How long a place is left alone after it failed, seconds."""
-
 
 class Suggestions:
     """Chooses, for each stream that is read here, the place that an accepted suggestion names."""
 
     def __init__(
         self,
+        *,
         overlay: Overlay,
         store: StreamStore,
         directory: Directory,
         followers: Followers,
         contracts: Contracts,
+        timing: MarketTiming,
     ) -> None:
         self._overlay = overlay
         self._store = store
         self._directory = directory
         self._followers = followers
         self._contracts = contracts
+        self._timing = timing
         self._participant = overlay.identity.participant
         self._own = overlay.identity.peer_id
         self._aside: dict[tuple[str, Place], float] = {}
@@ -70,7 +64,7 @@ class Suggestions:
         while True:
             self._changed.clear()
             self.look()
-            with trio.move_on_after(LOOK_S):
+            with trio.move_on_after(self._timing.suggestions_look_s):
                 await self._changed.wait()
 
     def look(self) -> None:
@@ -104,9 +98,9 @@ class Suggestions:
         self._put_aside(stream, place, str(error))
 
     def _put_aside(self, stream: str, place: Place, why: str) -> None:
-        self._aside[stream, place] = trio.current_time() + ASIDE_S
+        self._aside[stream, place] = trio.current_time() + self._timing.aside_s
         if place in self._suggested(stream):
-            text = f"does not read {stream} as suggested for {ASIDE_S:.0f} s: {why}"
+            text = f"does not read {stream} as suggested for {self._timing.aside_s:.0f} s: {why}"
             self._overlay.events.note("warning", text)
 
     def _note_chosen(self, stream: str, place: Place | None) -> None:
@@ -121,7 +115,7 @@ class Suggestions:
         self._overlay.events.note("info", f"reads {stream} {where} from now on")
 
     def _stands_still(self, state: StreamState, since: float, now: float) -> bool:
-        return state.log.boundary < END and now - max(since, state.moved_at) > STILL_S
+        return state.log.boundary < END and now - max(since, state.moved_at) > self._timing.still_s
 
     async def _check(self, stream: str, place: Place) -> None:
         """

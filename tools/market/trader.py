@@ -15,7 +15,6 @@ from msgspec import Struct
 from contracts.config import ContractsConfig
 from contracts.delivery import Contracts
 from contracts.market.brain import Brain
-from contracts.market.config import MarketConfig
 from contracts.market.cost import QueueingCost
 from contracts.market.events import (
     Effect,
@@ -59,8 +58,6 @@ TELL: Final = "market.tell"
 CALL_S: Final = 5.0
 """Patience with a message to a partner, seconds: it has only to take it."""
 
-SAMPLE_S: Final = 1.0
-"""How often the Brain hears of loads, seconds."""
 
 LEAST_S: Final = 0.02
 """Between two looks of the Brain, seconds, whatever happens."""
@@ -103,12 +100,13 @@ class Trader:
         self._contracts = contracts
         self._settler = settler
         self._trade = config.trade
+        self._sample_s = config.timing.sample_s
         self._nursery = nursery
         self._participant = overlay.identity.participant
         self._here = overlay.identity.peer_id.hex()
         self.capacity = capacity_cores * UNITS_PER_CORE
         self.cost = QueueingCost(self.capacity, config.price)
-        market = MarketConfig(confirm_s=config.confirm_s, stay_s=config.stay_s)
+        market = replace(config.market, confirm_s=config.confirm_s, stay_s=config.stay_s)
         self._admission = Admission(self._participant, contracts, market.reserve_s)
         self.brain = Brain(
             self._here,
@@ -134,17 +132,17 @@ class Trader:
 
     async def run(self) -> None:
         """Look at the loads, and wake the Brain when it wants it; for ever."""
-        sampled_at = -SAMPLE_S
+        sampled_at = -self._sample_s
         while True:
             now = trio.current_time()
-            if now >= sampled_at + SAMPLE_S:
+            if now >= sampled_at + self._sample_s:
                 sampled_at = now
                 self._find_partners()
                 self.sample()
             if now >= self.brain.wake_at:
                 self._handle(Tick())
             await trio.sleep(LEAST_S)
-            with trio.move_on_at(min(sampled_at + SAMPLE_S, self.brain.wake_at)):
+            with trio.move_on_at(min(sampled_at + self._sample_s, self.brain.wake_at)):
                 await self._changed.wait()
             self._changed.clear()
 
