@@ -14,11 +14,11 @@ from rich.text import Text
 from tools.monitor.tables import add_row
 
 PIPE_COLUMNS: Final = 4096
-"""Columns of a file or pipe: no line is folded there, so that other programs find names whole."""
+"""Columns of a file or pipe: no line is wrapped there, so that other programs find names whole."""
 
 
 def lines_table(*headers: str) -> Table:
-    """A table of one thing a line; the columns of the first are folded, where they must be."""
+    """A table with one line for each object; the first column is wrapped if necessary."""
     table = Table(
         box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold cyan underline"
     )
@@ -28,7 +28,7 @@ def lines_table(*headers: str) -> Table:
 
 
 def details_table(rows: Iterable[tuple[str, str | Text]]) -> Table:
-    """All about one thing: names of facts, and the facts."""
+    """A table about one object: names of facts, and the facts."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(overflow="fold")
@@ -38,10 +38,9 @@ def details_table(rows: Iterable[tuple[str, str | Text]]) -> Table:
 
 
 def show(table: Table) -> None:
-    """Print for a person, without blanks at line ends. A file or pipe has no width, also where
-    $COLUMNS names one: a program that has loaded readline hands its terminal's width to all
-    programs that it starts.
-    """
+    """Print a table without blanks at line ends. A file or pipe has no width, even if $COLUMNS has
+    one: a program that has loaded readline passes its terminal's width to all programs that it
+    starts."""
     width = None if sys.stdout.isatty() else PIPE_COLUMNS
     console = Console(markup=False, highlight=False, width=width)
     with console.capture() as captured:

@@ -59,12 +59,12 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 DISTRIBUTION: Final = "medusa-federation"
 
 LOOK_S: Final = 1.0
-"""Seconds between two looks at what a person must mend: who has just started the peer still watches
-its terminal, and may not read the log or the monitor."""
+"""Seconds between two checks for faults that people must mend. A user who has just started the peer
+still watches its terminal, and may not read the log or the monitor."""
 
 SWITCH_S: Final = 0.0005
-"""How long a thread that works in Python keeps the interpreter from others that want it, seconds.
-The event loop wants it back some twenty times a post. Measured, while threads read documents: the
+"""Seconds for which a thread that runs Python keeps the interpreter from other threads. The event
+loop needs it back some twenty times for each post. Measured, while threads read documents: the
 slowest hundredth of posts took 270 to 370 ms with Python's 5 ms, and takes 95 to 130 ms."""
 
 
@@ -78,8 +78,8 @@ async def run_peer(
 
     Args:
         load: reads the settings.
-        on_ready: told where it answers, once it does.
-        warn: told, at the terminal, what a person must mend.
+        on_ready: called with the peer's addresses once it answers.
+        warn: called, for the terminal, with each fault that people must mend.
 
     Raises:
         MedusaError: it cannot start: the message names the thing and the mend.
@@ -96,12 +96,11 @@ async def run_peer(
             open_peer(home, config) as peer,
             telling(peer.engine.overlay.warnings, warn),
         ):
-            # A signal that comes as soon as anybody is told that it runs is heard.
+            # signals are received before anybody is told that the peer runs
             with trio.open_signal_receiver(*SIGNALS) as signals:
                 on_ready(peer.running)
-                # What was loaded by now stays: the collector need not look through it for every
-                # few thousand messages that pass. Measured: a fifth of the CPU of a peer that
-                # streams.
+                # The objects loaded so far stay, so the collector need not scan them for every few
+                # thousand messages. Measured: a fifth of the CPU of a peer that streams.
                 gc.collect()
                 gc.freeze()
                 sys.setswitchinterval(SWITCH_S)
@@ -118,10 +117,10 @@ async def run_peer(
 async def telling(
     warnings: Callable[[], tuple[str, ...]], tell: Callable[[str], None]
 ) -> AsyncIterator[None]:
-    """While the block lasts, tell each warning when it begins to hold, once.
+    """During the block, tell each warning once when it begins.
 
     Args:
-        warnings: those that hold now.
+        warnings: the present warnings.
     """
 
     async def watch() -> None:
@@ -142,7 +141,7 @@ async def telling(
 
 @contextmanager
 def _end_noted() -> Iterator[None]:
-    """Note in the log what ends the process."""
+    """Log the exception that ends the process."""
     about = f"medusa {version(DISTRIBUTION)}, Python {platform.python_version()}, pid {os.getpid()}"
     LOGGER.info("starts: %s", about)
     try:
@@ -158,7 +157,7 @@ def _end_noted() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Peer:
-    """A peer that runs. running: where it answers."""
+    """A running peer. running: its process and addresses."""
 
     engine: Engine
     running: Running
@@ -174,7 +173,7 @@ async def open_peer(
     """Run the peer of `home` until the block ends.
 
     Args:
-        execution: what computes its tasks; its own Spark unless said.
+        execution: the engine of its tasks; by default its own Spark.
         wall: its machine's clock, seconds since the epoch.
 
     Raises:
@@ -192,7 +191,7 @@ async def open_peer(
 
 @asynccontextmanager
 async def _begun_again(home: Home, overlay: Overlay, timing: Timing) -> AsyncIterator[None]:
-    """A restored home has done what it must before it says anything."""
+    """Let a restored home catch up with other peers before the engine starts."""
     await begin_again(home.data, overlay, timing)
     yield
 
@@ -204,7 +203,7 @@ async def _open(
     identity = Identity.load(home.folder)
     membership = load_federation(home)
     service = PeerService(SCOPES)
-    home.client_token()  # one that cannot be read is said before anything starts
+    home.client_token()  # so that an unreadable token is reported before anything starts
     async with (
         open_overlay(
             identity, membership, home.folder, config.overlay, service, wall=wall
@@ -251,7 +250,7 @@ async def _open(
 
 
 def register_calls(engine: Engine, clients: Clients, home: Home) -> None:
-    """Put every call of this peer on its service. clients: who is told of in its status."""
+    """Register every call of this peer on its service. clients: listed in its status."""
     calls.register_calls(engine, clients)
     overlay = engine.overlay
 
@@ -267,7 +266,7 @@ def register_calls(engine: Engine, clients: Clients, home: Home) -> None:
 
     async def freeze_data(_caller: Caller, _request: Freeze, _: bytes) -> Frozen:
         folder = home.frozen(secrets.token_hex(4))
-        await overlay.save()  # a restored peer asks the peers in its file how far they have read
+        await overlay.save()  # a restored peer asks the peers in its file for their boundaries
         await freeze(engine.store, home.data, folder)
         return Frozen(str(folder))
 

@@ -14,12 +14,12 @@ from overlay.events import Events
 from tools.home.config import Config
 
 Take = Callable[[Config], None]
-"""Goes by new settings from now on."""
+"""Puts new settings in force."""
 
 
 def live_settings(engine: Engine) -> dict[str, Take]:
-    """Settings that take a new value while the peer runs, by `section.key`. Further ones are added
-    here; tokens, certificates and membership are no settings: they are taken in by themselves."""
+    """Settings that take a new value while the peer runs, by `section.key`. Add further ones here.
+    Tokens, certificates and membership are no settings: they are read again by themselves."""
     store, mover = engine.store, engine.mover
     return {
         "engine.disk_bytes": lambda new: store.quota.allow(new.engine.disk_bytes),
@@ -29,10 +29,11 @@ def live_settings(engine: Engine) -> dict[str, Take]:
 
 
 class Reloading:
-    """Compares the settings as they are read again with those that count now.
+    """Compares the settings in medusa.toml with those in force.
 
     Args:
-        load: reads them. live: who takes which; the others count after a restart.
+        load: reads them. live: the functions that put a setting in force; the others wait for a
+            restart.
     """
 
     def __init__(
@@ -44,8 +45,8 @@ class Reloading:
         self._events = events
 
     async def reload(self) -> None:
-        """Read them, take what can be taken, and note what has changed and what waits for a
-        restart. A file that is none changes nothing."""
+        """Read the settings, put the live ones in force, and note the changes and those that wait
+        for a restart. An invalid file changes nothing."""
         try:
             config = await trio.to_thread.run_sync(self._load)
         except (MedusaError, OSError) as error:

@@ -1,7 +1,8 @@
-"""Renews a peer's certificate before it ends: by itself where its root is, else by a person.
+"""Renews a peer's certificate before it ends: automatically if the root's key is in its home, else
+by a command.
 
-A peer looks at its home now and then. A certificate that a command has put there is shown from the
-next handshake on, and connections that stand are not touched.
+The peer checks its home regularly. It shows a certificate that a command has put there from the
+next handshake on; existing connections are not touched.
 """
 
 from __future__ import annotations
@@ -47,20 +48,20 @@ from tools.home.folder import Home
 from tools.home.root_key import SAY_WHERE, load_root
 
 RENEW_S: Final = 60 * 86_400.0
-"""Seconds before its end from which on a certificate is renewed: twice what a person is warned."""
+"""Seconds before its end at which a certificate is renewed: twice the time of the warning."""
 
 LOOK_S: Final = 5.0
-"""Seconds between two looks at the home: a person who has renewed by hand waits for it."""
+"""Seconds between two checks of the home: a user who has renewed by a command waits for it."""
 
 TELL_S: Final = 86_400.0
-"""Seconds between two events that say that the certificate will end."""
+"""Seconds between two events about the end of the certificate."""
 
 
 class Renewal:
     """Keeps the certificate of a running peer in force.
 
     Args:
-        home: where it is, and where the root's key is if this peer renews it itself.
+        home: has the certificate, and the root's key if this peer renews it itself.
     """
 
     def __init__(self, home: Home, overlay: Overlay) -> None:
@@ -70,14 +71,14 @@ class Renewal:
         self._seen = 0
 
     async def run(self) -> None:
-        """Look at the home, for ever."""
+        """Check the home, for ever."""
         while True:
             self.look()
             await trio.sleep(LOOK_S)
 
     def look(self) -> None:
-        """Renew the certificate if it is time and the root is here, show the one that lies in the
-        home, and say so if it will not last."""
+        """Renew the certificate if it is due and the root's key is here, show the certificate in
+        the home, and warn if it ends soon."""
         now = self._overlay.clock()
         self._renew_if_due(now)
         self._show()
@@ -103,7 +104,7 @@ class Renewal:
 
     def _renew_if_due(self, now: float) -> None:
         is_due = self._overlay.identity.expires - now <= RENEW_S
-        # a clock that nobody confirms would make a certificate of another time
+        # with an unconfirmed clock the certificate could get wrong dates
         if is_due and self._overlay.clock.is_confirmed and self._home.root_key.exists():
             try:
                 renew(self._home, self._home, now)
@@ -119,7 +120,7 @@ class Renewal:
 
 @asynccontextmanager
 async def renewing(home: Home, overlay: Overlay) -> AsyncIterator[None]:
-    """Keep the certificate of that peer in force while the block lasts."""
+    """Keep the peer's certificate in force during the block."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(Renewal(home, overlay).run)
         yield
@@ -127,14 +128,14 @@ async def renewing(home: Home, overlay: Overlay) -> AsyncIterator[None]:
 
 
 def renew_at_start(home: Home, now: float) -> None:
-    """A certificate that has ended meanwhile is renewed before its peer starts, if it can be."""
+    """Before the peer starts, renew a certificate that has ended meanwhile, if possible."""
     identity = Identity.load(home.folder)
     if identity.expires <= now and home.root_key.exists():
         renew(home, home, now)
 
 
 def renew(home: Home, root_home: Home, now: float | None = None) -> Identity:
-    """Give the peer of `home` another certificate of the same key; it counts from now on.
+    """Give the peer of `home` a new certificate of the same key, in force from now on.
 
     Raises:
         NotFoundError: the root's key is not in `root_home`.
@@ -151,12 +152,13 @@ def renew(home: Home, root_home: Home, now: float | None = None) -> Identity:
 
 
 def request(home: Home) -> bytes:
-    """The request that the holder of the root signs; nothing in it is secret."""
+    """The request for the holder of the root to sign; nothing in it is secret."""
     return make_request(_identity(home))
 
 
 def sign(home: Home, path: Path) -> tuple[PeerName, bytes]:
-    """Sign the request in a file, at the home that holds the root; the peer and its certificate.
+    """Sign the request in a file, at the home with the root's key; returns the peer and its
+    certificate.
 
     Raises:
         InvalidInputError: no request, or of another participant's peer.
@@ -181,7 +183,7 @@ def sign(home: Home, path: Path) -> tuple[PeerName, bytes]:
 
 
 def install(home: Home, path: Path) -> Identity:
-    """Take the certificate that the root's holder has signed; the peer with it.
+    """Install a certificate that the root's holder has signed; returns the identity with it.
 
     Raises:
         NotFoundError, InvalidInputError: no such file, or no certificate.
@@ -229,4 +231,4 @@ def _membership(home: Home) -> Membership | None:
     try:
         return load_membership(home.folder)
     except NotFoundError:
-        return None  # a root may be kept apart from any federation
+        return None  # a root may be stored outside of any federation's home

@@ -1,4 +1,4 @@
-"""Which scope a client's token must have, for every call that clients may make of a peer."""
+"""The scopes that a client's token must have, for every call that clients may make."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _DEFINE: Final = frozenset({Scope.DEFINE})
 _OPERATE: Final = frozenset({Scope.OPERATE})
 
 SCOPES: Final[Mapping[str, frozenset[Scope]]] = {
-    # Names, owners and schemas: who posts, defines or moves needs them, too.
+    # names, owners and schemas: clients that post, define or move need them too
     "lookup_object": EVERY_SCOPE,
     "list_objects": EVERY_SCOPE,
     # Tuples.
     "subscribe": _READ,
     "receive_events": _READ,
     "post_event": _POST,
-    # What there is.
+    # objects
     "create_schema": _DEFINE,
     "create_stream": _DEFINE,
     "alter_stream": _DEFINE,
@@ -35,7 +35,7 @@ SCOPES: Final[Mapping[str, frozenset[Scope]]] = {
     "set_query_status": _DEFINE,
     "create_view": _DEFINE,
     "delete_view": _DEFINE,
-    # Where it runs, how it is, and with whom.
+    # operation
     "status": _READ | _DEFINE | _OPERATE,
     MARKET_STATUS: _READ | _OPERATE,
     BALANCE: _READ | _OPERATE,
@@ -45,4 +45,4 @@ SCOPES: Final[Mapping[str, frozenset[Scope]]] = {
     DELIVER: _OPERATE,
     FREEZE: _OPERATE,
 }
-"""By method, the scopes of which one is enough."""
+"""By method: a token with any one of these scopes may call it."""

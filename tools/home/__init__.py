@@ -1,1 +1,1 @@
-"""A peer's home folder: its settings, keys, tokens and log, and where its daemon answers."""
+"""A peer's home folder: its settings, keys, tokens and log, and the addresses of its daemon."""

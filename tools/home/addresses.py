@@ -11,7 +11,7 @@ MAX_PORT = 65_535
 
 
 def parse_address(text: str) -> Address:
-    """`host:port` as a pair; an IPv6 host stands in brackets. Port 0 is any free one.
+    """Parse `host:port`; an IPv6 host stands in brackets. Port 0 is any free one.
 
     Raises:
         InvalidInputError: it is not of that form.
@@ -32,6 +32,7 @@ def format_address(address: Address) -> str:
 
 
 def dialable(address: Address) -> Address:
-    """The address; for 0.0.0.0, which nobody can dial, the one on the interface that leads out."""
+    """Return an address that others can dial; 0.0.0.0 is replaced by the address of the interface
+    that leads out."""
     host, port = address
     return (outward_host() or "127.0.0.1", port) if is_unspecified(host) else address

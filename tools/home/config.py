@@ -31,19 +31,19 @@ T = TypeVar("T")
 SECTIONS: Final = ("overlay", "dht", "engine", "contracts", "spark", "client", "log")
 
 MAX_CONFIG_BYTES: Final = 1024 * 1024
-"""A config is a page; a megabyte is a mistaken file."""
+"""Bytes: settings take a page; a megabyte is a mistaken file."""
 
 DEFAULT_LISTEN: Final[Address] = ("0.0.0.0", 7654)  # noqa: S104 - every connection is mutual TLS
 DEFAULT_CLIENT_LISTEN: Final[Address] = ("127.0.0.1", 0)
-"""Loopback; the port that was free is in run.json."""
+"""Loopback; run.json has the port that was chosen."""
 
 HOME_SILENCE_S: Final[Mapping[str, float]] = {"local": 1.0, "lan": 3.0, "wan": 10.0}
-"""The default of `engine.home_silence_s`, by overlay.preset: some times as long as a peer that is
-slow, or a link that loses, keeps another waiting there."""
+"""The default of `engine.home_silence_s`, by overlay.preset: some times the delay that a slow peer
+or a lossy link causes there."""
 
 KEEP_ALIVE_S: Final[Mapping[str, float]] = {"local": 0.1, "lan": 0.25, "wan": 1.0}
-"""The default of `engine.keep_alive_s`, by overlay.preset: some round trips, and those of Borealis
-(100 ms, 250 ms, and a second unless said)."""
+"""The default of `engine.keep_alive_s`, by overlay.preset: some round trips; Borealis's are 100 ms,
+250 ms, and a second by default."""
 
 TEMPLATE: Final = Path(__file__).with_name("medusa.toml")
 """The medusa.toml that `medusa-peer init` writes: every key with its default, commented out."""
@@ -54,7 +54,7 @@ class ClientConfig:
     """The settings of the listener for clients.
 
     Attributes:
-        listen: where this participant's clients connect.
+        listen: the address for this participant's clients.
     """
 
     listen: Address = DEFAULT_CLIENT_LISTEN
@@ -80,13 +80,13 @@ def load_config(
     log_level: str | None = None,
     log_format: str | None = None,
 ) -> Config:
-    """The settings in medusa.toml, with defaults for what it does not say.
+    """Read the settings in medusa.toml, with defaults for missing ones.
 
     Args:
-        listen, log_level, log_format: take the place of overlay.listen, log.level, log.format.
+        listen, log_level, log_format: override overlay.listen, log.level, log.format.
 
     Raises:
-        InvalidInputError: naming the file, the key and what is wrong.
+        InvalidInputError: names the file, the key and the mistake.
     """
     # Late: a client reads no config, and these modules are slow to import.
     from contracts.config import ContractsConfig
@@ -146,7 +146,7 @@ def _sections(home: Home) -> dict[str, object]:
 
 
 def read_document(path: Path) -> dict[str, object]:
-    """A TOML file as a dictionary; a missing file is an empty one.
+    """Read a TOML file as a dictionary; a missing file counts as empty.
 
     Raises:
         InvalidInputError: it is too long, or not TOML (with the line).
@@ -162,7 +162,7 @@ def read_document(path: Path) -> dict[str, object]:
 
 
 def read_bootstrap(home: Home) -> tuple[Address, ...]:
-    """The addresses that the invitation named; none for a founder."""
+    """The addresses in the invitation; none for a founder."""
     mend = 'write into it where peers can be reached: ["HOST:PORT"]'
     try:
         with mended_by(home.bootstrap, mend):
@@ -182,10 +182,10 @@ def read_section(
     where: str,
     defaults: Mapping[str, object] | None = None,
 ) -> T:
-    """A TOML table as the dataclass `section`.
+    """Convert a TOML table to the dataclass `section`.
 
     Raises:
-        InvalidInputError: an unknown key, a wrong type, or what the dataclass itself refuses.
+        InvalidInputError: an unknown key, a wrong type, or a value that the dataclass refuses.
     """
     assert dataclasses.is_dataclass(section)
     assert isinstance(table, dict)
@@ -208,7 +208,7 @@ def read_section(
 
 
 def _is_setting(field: dataclasses.Field[object]) -> bool:
-    """Whether medusa.toml may have it."""
+    """Whether the field is a setting of medusa.toml."""
     return bool(field.metadata.get("setting", True))
 
 
@@ -217,7 +217,7 @@ def _known(names: Iterable[str]) -> str:
 
 
 def _convert(value: object, hint: object) -> object:
-    """A TOML value as the type of a dataclass field; addresses are written host:port."""
+    """Convert a TOML value to the type of a dataclass field; addresses are written host:port."""
     if typing.get_origin(hint) in {types.UnionType, typing.Union}:
         (hint,) = [part for part in typing.get_args(hint) if part is not types.NoneType]
     if hint == Address:
@@ -234,7 +234,8 @@ def _text(value: object) -> str:
 
 
 def _options(table: Mapping[str, object], prefix: str) -> list[tuple[str, str]]:
-    """`spark.ui.enabled = false` is nested tables to TOML, and one option with a text to Spark."""
+    """Flatten nested tables: `spark.ui.enabled = false` is nested tables to TOML, and one option
+    with a text to Spark."""
     found: list[tuple[str, str]] = []
     for key, value in table.items():
         match value:

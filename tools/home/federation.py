@@ -1,4 +1,4 @@
-"""The federation of a home: its members as stored, and a newcomer's first call to them."""
+"""The federation of a home: its stored members, and a new peer's first call to them."""
 
 from __future__ import annotations
 
@@ -30,11 +30,10 @@ def load_federation(home: Home) -> Membership:
 
 
 async def enter(home: Home, membership: Membership, addresses: Sequence[Address]) -> None:
-    """Before its peer runs, a newcomer that no member has met yet calls them.
+    """Call the members before a new peer runs, if none has met it yet.
 
     Raises:
-        RefusedError: those that answer do not take its participant for a member: it would run
-            alone.
+        RefusedError: all that answer refuse its participant: it would run alone.
     """
     identity = Identity.load(home.folder)
     own = membership.holder(identity.participant)
@@ -45,7 +44,7 @@ async def enter(home: Home, membership: Membership, addresses: Sequence[Address]
 async def meet_members(
     identity: Identity, membership: Membership, addresses: Sequence[Address]
 ) -> Meeting:
-    """Call the members at these addresses: which of them know us, refuse us, or are silent.
+    """Call the members at these addresses: some accept us, refuse us, or are silent.
 
     Raises:
         RefusedError: all members that answered refuse this peer.

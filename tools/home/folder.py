@@ -1,4 +1,4 @@
-"""The home folder of a peer: where each file is, who holds it, and where its daemon answers."""
+"""The home folder of a peer: its files, its lock, and the addresses of its daemon."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from tools.home.addresses import Address
 HOME_VARIABLE: Final = "MEDUSA_HOME"
 DEFAULT_FOLDER: Final = "~/.medusa"
 MAX_RUN_BYTES: Final = 64 * 1024
-"""A run.json is a few hundred bytes; anything longer is not ours."""
+"""Bytes: a run.json has a few hundred; a longer file is not ours."""
 
 FROZEN: Final = "frozen-"
-"""How the names of folders begin that a backup makes, and removes."""
+"""The prefix of the folders that a backup makes, and removes."""
 
 TOKEN_BYTES: Final = 32
-"""Random bytes of a client token, written in hex: nobody guesses it."""
+"""Random bytes of a client token, written in hex: too many to guess."""
 
 LOCK_TRIES: Final = 10
 LOCK_PAUSE_S: Final = 0.02
-"""A client that asks `is_locked` holds the lock for microseconds; a daemon waits that out."""
+"""Seconds that a daemon waits for the lock: a client that calls `is_locked` holds it for
+microseconds."""
 
 
 class Running(Struct, frozen=True):
@@ -39,7 +40,7 @@ class Running(Struct, frozen=True):
 
     Attributes:
         peer: its peer id, hex.
-        overlay: where other peers reach it. client: where this participant's clients reach it.
+        overlay: its address for other peers. client: its address for this participant's clients.
     """
 
     pid: int
@@ -51,13 +52,13 @@ class Running(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Home:
-    """The folder of one peer: its files, its lock, and where its daemon answers."""
+    """The folder of one peer: its files, its lock, and the addresses of its daemon."""
 
     folder: Path
 
     @staticmethod
     def locate(given: str | Path | None, environment: Mapping[str, str] = os.environ) -> Home:
-        """The home that a command means: `--home`, else $MEDUSA_HOME, else ~/.medusa."""
+        """The home for a command: `--home`, else $MEDUSA_HOME, else ~/.medusa."""
         chosen = given or environment.get(HOME_VARIABLE) or DEFAULT_FOLDER
         return Home(Path(chosen).expanduser().absolute())
 
@@ -106,7 +107,7 @@ class Home:
         return self.folder / "data"
 
     def frozen(self, name: str) -> Path:
-        """Where the data is as it was at one moment, while it is backed up."""
+        """The folder of the data as it was at one moment, during a backup."""
         return self.folder / f"{FROZEN}{name}"
 
     @property
@@ -135,7 +136,7 @@ class Home:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the home for this process; the kernel lets go when it dies, however it dies.
+        """Hold the home for this process; the kernel releases it when the process dies in any way.
 
         Raises:
             ConflictError: another process holds it.
@@ -153,7 +154,7 @@ class Home:
             file.truncate(0)
             file.write(f"{os.getpid()}\n")
             file.flush()
-            for left in self.folder.glob(f"{FROZEN}*"):  # of a backup that was cut off
+            for left in self.folder.glob(f"{FROZEN}*"):  # left by an interrupted backup
                 shutil.rmtree(left, ignore_errors=True)
             yield
 
@@ -169,15 +170,16 @@ class Home:
         return False
 
     def write_run(self, running: Running) -> None:
-        """Say where this daemon answers; a reader never sees half of it."""
+        """Write this daemon's addresses; a reader never sees half of them."""
         save_json(self.run, running)
 
     def clear_run(self) -> None:
-        with contextlib.suppress(OSError):  # it says of no daemon that it runs
+        # a left-over file makes no reader believe that a daemon runs
+        with contextlib.suppress(OSError):
             self.run.unlink(missing_ok=True)
 
     def running(self) -> Running:
-        """Where the daemon of this home answers.
+        """The addresses of the daemon of this home.
 
         Raises:
             NotFoundError: no peer was made here.

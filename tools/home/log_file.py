@@ -1,8 +1,8 @@
-"""A peer's log: files of bounded size in `logs/`, one line a note, a traceback below its line.
+"""A peer's log: files of bounded size in `logs/`, one line for each note, its traceback below.
 
-It is not written to the terminal: a daemon whose output nobody reads would stand still at it.
-Lines hold what strangers have said, so nothing in one begins another, and no kind of line is
-written for ever.
+* The log is not written to the terminal: a daemon would block if nobody read its output.
+* Lines hold strangers' texts, so no text can begin a new line, and no kind of line is written
+  without limit.
 """
 
 from __future__ import annotations
@@ -32,35 +32,38 @@ FOLDER_MODE: Final = 0o700
 """The mode of `logs/`: a log names queries, streams and their readers."""
 
 MAX_FILE_BYTES: Final = 16 * 2**20
-"""Bytes of the file before it is put aside; with `OLD_FILES` some weeks of an orderly peer."""
+"""Bytes of the file before it is put aside; with `OLD_FILES` some weeks of a healthy peer."""
 
 OLD_FILES: Final = 7
 """Files put aside: medusa.log.1, the newest, to medusa.log.7."""
 
 MAX_TRACEBACK: Final = 16 * 2**10
-"""Characters of a traceback: a deep one is told by its ends."""
+"""Characters of a traceback; the middle of a longer one is left out."""
 
 MAX_FIELD: Final = 300
-"""Characters of a field: the longest name, and a little."""
+"""Characters of a field: somewhat more than the longest name."""
 
 MAX_KINDS: Final = 4096
-"""Kinds of lines that are counted, by line of code and participant; the one unused longest goes."""
+"""Kinds of lines that are counted, by line of code and participant; the one unused longest is
+dropped."""
 
 BURST: Final = 1000
-"""Lines of one kind written as they come: a peer that restarts tells of all its queries."""
+"""Lines of one kind that are written at once: a restarting peer writes one for each of its
+queries."""
 
 PER_LINE_S: Final = 10.0
-"""After a burst, a line of its kind in so many seconds: 3 MB a day of what a stranger can cause."""
+"""Seconds for each further line of a kind after a burst: 3 MB a day that a stranger can cause."""
 
 _Kind: TypeAlias = tuple[str, int, object]
 
 
 @dataclass(frozen=True)
 class LogConfig:
-    """
+    """The settings of the log.
+
     Attributes:
-        level: the least that is written: debug, info, warning or error.
-        format: console, for people and grep, or json, a line an object.
+        level: the lowest level that is written: debug, info, warning or error.
+        format: console, for people and grep, or json, an object on each line.
     """
 
     level: str = "info"
@@ -77,11 +80,11 @@ class LogConfig:
 
 @contextmanager
 def open_log(file: Path, config: LogConfig) -> Iterator[Callable[[LogConfig], None]]:
-    """Write what this process notes to `file`, until the block ends; at warning, also what the
-    libraries under it say, and what they warn of.
+    """Write this process's notes to `file`, until the block ends; also the libraries' notes and
+    warnings, from level warning on.
 
     Yields:
-        what has it written otherwise from then on.
+        a function that changes the settings.
 
     Raises:
         StorageError: the file cannot be written.
@@ -116,7 +119,7 @@ def _lines(config: LogConfig) -> logging.Formatter:
 
 
 class ConsoleLines(logging.Formatter):
-    """Time, level, fields, text: a stranger's words come last. A traceback is indented."""
+    """Time, level, fields, text: a stranger's text comes last. A traceback is indented."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = " ".join(f"{name}={_quoted(value)}" for name, value in _fields_of(record).items())
@@ -150,7 +153,8 @@ def _text_of(record: logging.LogRecord) -> str:
 
 
 def _fields_of(record: logging.LogRecord) -> dict[str, str | int]:
-    """The fields of a line of ours; a library's line has the context's and its logger's name."""
+    """The fields of a line of ours; a library's line has the context's fields and its logger's
+    name."""
     library = "" if record.name == LOGGER.name else record.name
     fields = getattr(record, "fields", {**bound_fields(), "library": library})
     return {
@@ -177,7 +181,7 @@ def _traceback_of(record: logging.LogRecord) -> list[str]:
 
 @dataclass(slots=True)
 class _Count:
-    """left: lines that may be written now. more: those that were not, since the last."""
+    """left: lines that may be written now. more: lines left out since the last one."""
 
     left: float
     at: float
@@ -186,14 +190,15 @@ class _Count:
 
 @dataclass
 class FloodGate:
-    """How many lines of each kind are written: `BURST`, then one in `PER_LINE_S`; the rest is
-    counted. A kind is a line of code, and the participant at the other end: what one of them has
-    written does not keep another's out."""
+    """Limits the lines of each kind: `BURST`, then one in `PER_LINE_S`; the others are counted. A
+    kind is a line of code and the participant at the other end, so one participant's lines do not
+    suppress another's."""
 
     _counts: OrderedDict[_Kind, _Count] = field(default_factory=OrderedDict)
 
     def admit(self, kind: _Kind, now: float) -> int | None:
-        """How many more like it were left out since the last; None: so is this one.
+        """The number of lines of that kind left out since the last one; None: leave this one out
+        too.
 
         Args:
             now: seconds, on a steady clock.
@@ -212,13 +217,13 @@ class FloodGate:
         return more
 
     def left_out(self) -> int:
-        """Lines of any kind that nothing has told of yet."""
+        """Lines of any kind left out that no line has reported yet."""
         return sum(count.more for count in self._counts.values())
 
 
 class _LogFile(RotatingFileHandler):
-    """The file, readable by its owner alone. A disk that refuses it stops nobody: how many lines
-    it did not take is told once it takes one again."""
+    """The file, readable by its owner alone. If the disk refuses it, the process goes on; a later
+    line has the number of lost ones."""
 
     def __init__(
         self, file: Path, lines: logging.Formatter, clock: Callable[[], float] = monotonic

@@ -13,7 +13,7 @@ BALANCE: Final = "contract.balance"
 
 
 class Admit(Struct, frozen=True):
-    """Membership statements made at this home: check them, keep them, spread them.
+    """Gives membership statements made at this home to the daemon: to check, keep and spread.
 
     Attributes:
         statements: signed admissions or revocations, as overlay.membership encodes them.
@@ -23,7 +23,7 @@ class Admit(Struct, frozen=True):
 
 
 class Admitted(Struct, frozen=True):
-    """The statements that were new, in words."""
+    """The news in the statements, in words."""
 
     news: tuple[str, ...]
 
@@ -32,7 +32,8 @@ LEAVE: Final = "leave"
 
 
 class Leave(Struct, frozen=True):
-    """This peer, or its participant, leaves: tell the others now, while they still listen.
+    """Announces that this peer, or its participant, leaves: the daemon tells the others now, while
+    they still listen.
 
     Attributes:
         statements: signed revocations of it, as overlay.membership encodes them.
@@ -51,12 +52,12 @@ FREEZE: Final = "freeze"
 
 
 class Freeze(Struct, frozen=True):
-    """Ask for the peer's data as it is at one moment, in a folder of its own; see
+    """Asks for the peer's data as it is at one moment, in a folder of its own; see
     `engine.streams.freezing`."""
 
 
 class Frozen(Struct, frozen=True):
-    """The data is frozen in that folder. folder: who asked removes it."""
+    """The data is frozen in that folder. folder: the caller removes it."""
 
     folder: str
 
@@ -65,12 +66,12 @@ MARKET_STATUS: Final = "market_status"
 
 
 class AskMarket(Struct, frozen=True):
-    """Ask for the status of the market, which this peer tells its own clients alone: contracts are
+    """Asks for the status of the market, which this peer tells only its own clients: contracts are
     private."""
 
 
 class ContractStatus(Struct, frozen=True):
-    """One contract, or (id "") what is shared with a peer of our own participant.
+    """One contract, or (id "") the load shared with a peer of our own participant.
 
     Attributes:
         partner: participant. id: the contract's (hex).
@@ -78,7 +79,7 @@ class ContractStatus(Struct, frozen=True):
         min_price, max_price, last_price: micros per unit and second; last: of the latest deal.
         given, taken: units of load that run there for us, and here for them.
         balance: micros earned less micros spent.
-        per_message, per_period: of a stream, micros a tuple, and for each `period_s` seconds.
+        per_message, per_period: of a stream, micros for a tuple, and for each `period_s` seconds.
     """
 
     partner: str
@@ -115,7 +116,7 @@ class TradedTask(Struct, frozen=True):
     """A task that runs here for another peer, or there for us.
 
     Attributes:
-        peer: whom it runs for, or who runs it: id (hex).
+        peer: the other peer, which runs it or for which it runs: id (hex).
         load: units. price: micros per unit and second; 0 between peers of one participant.
     """
 
@@ -131,7 +132,7 @@ class MoveStatus(Struct, frozen=True):
 
     Attributes:
         at: seconds since the epoch. source, target: peer ids (hex).
-        stall_ms: how much longer than usual its consumers waited. carry_bytes: input taken over.
+        stall_ms: additional wait of its consumers. carry_bytes: input taken over.
     """
 
     at: float
@@ -148,9 +149,9 @@ class MarketStatus(Struct, frozen=True):
 
     Attributes:
         peer: id (hex). capacity, load: units.
-        marginal_cost: micros per unit and second that one more unit costs here; null: it cannot
-            take more at any price.
-        offer: what is outstanding, if anything is.
+        marginal_cost: cost of one more unit here, micros per unit and second; null: it cannot take
+            more at any price.
+        offer: the unanswered offer, if there is one.
         taken, given: tasks run here for others, and elsewhere for us.
         moves: the latest, oldest first.
     """

@@ -1,4 +1,4 @@
-"""The key of a participant's root; the home that has it signs for the participant."""
+"""The key of a participant's root; the home with that key signs for the participant."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from overlay.identity import Identity, Root
 from tools.home.folder import Home
 
 SAY_WHERE: Final = "say where it is with --root HOME"
-"""The mend, where a command takes that option."""
+"""The mend, for commands with that option."""
 
 
 def load_root(
@@ -18,10 +18,10 @@ def load_root(
     of: Identity | None = None,
     mend: str = "use the home where `medusa-peer init --participant` ran",
 ) -> Root:
-    """The participant's root, key included.
+    """Load the participant's root, key included.
 
     Args:
-        of: a peer whose root it must be. mend: what a person does where the key is elsewhere.
+        of: a peer whose root it must be. mend: the mend if the key is elsewhere.
 
     Raises:
         NotFoundError: there is no such home, or it does not have the key.

@@ -1,4 +1,4 @@
-"""The tokens of a home: the owner's in client.token, what is kept of the others in tokens.json."""
+"""The tokens of a home: the owner's in client.token, records of the others in tokens.json."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from overlay.files import load_json, save_json, storing, write_secret
 from tools.home.folder import TOKEN_BYTES, Home
 
 MAX_TOKENS: Final = 256
-"""Tokens of a peer, those that were revoked included: every client that connects is compared with
-each."""
+"""Tokens of a peer, revoked ones included: every connecting client is compared with each."""
 
 MAX_TOKEN_NAME: Final = 64
-"""Characters of a token's name: it stands in lists and events."""
+"""Characters of a token's name, which appears in lists and events."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True)
 class TokenFile:
-    """Changes of the tokens of a home, by commands; its peer takes them in by itself."""
+    """The tokens of a home, for commands that change them; its running peer reads the files
+    again."""
 
     home: Home
 
@@ -45,18 +45,18 @@ class TokenFile:
         """All tokens, the owner's first.
 
         Raises:
-            NotFoundError, NotAuthorisedError, DamagedError: one of the two files is not as it must
-                be.
+            NotFoundError, NotAuthorisedError, DamagedError: one of the two files is missing,
+                readable by others, or damaged.
         """
         return (ClientToken.of(OWNER, self.home.client_token()), *self._named())
 
     def add(
         self, name: str, scopes: frozenset[Scope], expires_at: float | None, now: float
     ) -> bytes:
-        """Make a token; gives it, for the only time.
+        """Make a token; returns it, for the only time.
 
         Raises:
-            InvalidInputError: no name or scopes, or it has expired before it begins.
+            InvalidInputError: no name or scopes, or it would have expired already.
             ConflictError: there is one of that name.
             BusyError: there are as many as may be.
         """
@@ -81,11 +81,11 @@ class TokenFile:
         return token
 
     def rotate(self, name: str, now: float) -> bytes:
-        """Give a token another secret; who holds the one before is sent away. The owner's new one
-        is in client.token.
+        """Give a token another secret; clients with the old one are disconnected. The owner's new
+        one is in client.token.
 
         Raises:
-            NotFoundError: there is none of that name, or it counts no more.
+            NotFoundError: there is no such token, or it no longer counts.
         """
         token = _random()
         if name == OWNER:
@@ -97,10 +97,10 @@ class TokenFile:
         return token
 
     def revoke(self, name: str, now: float) -> None:
-        """Nobody is let in with that token any more, and who is in is sent away.
+        """Revoke a token; clients with it are disconnected, and no longer admitted.
 
         Raises:
-            NotFoundError: there is none of that name, or it counts no more.
+            NotFoundError: there is no such token, or it no longer counts.
             InvalidInputError: it is the owner's.
         """
         if name == OWNER:
@@ -144,10 +144,11 @@ class TokenFile:
 
 
 class LiveTokens:
-    """The tokens of a home as they are now: its files are read again when they have changed.
+    """The present tokens of a home: its files are read again after changes.
 
     Args:
-        events: where it says that a file cannot be read. Until it can, what it last said counts.
+        events: gets errors about unreadable files. Until a file is readable again, its last content
+            counts.
 
     Raises:
         As `TokenFile.tokens`, when it is made.
@@ -174,7 +175,8 @@ class LiveTokens:
 
 
 def _identity(path: Path) -> tuple[int, int, int, int] | None:
-    """Changes whenever a file is written: by us, by rename; by a person, in place."""
+    """A value that changes whenever a file is written: by us with a rename, by a person in
+    place."""
     try:
         found = path.stat()
     except OSError:

@@ -1,4 +1,5 @@
-"""A client token as it is handed over: one line that says whose peer, where, and the secret."""
+"""A client token as text for its holder: one line with the participant, the address and the
+secret."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from overlay.names import check_participant
 from tools.home.addresses import Address
 
 PREFIX: Final = "medusa-client1-"
-"""Tells a token from other text, and its version."""
+"""The beginning of a token, with its version."""
 
 MAX_TOKEN_TEXT: Final = 8 * 2**10
 """Characters of a token: a root certificate of some 400 bytes, a name, an address, 64 digits."""
@@ -28,12 +29,12 @@ _WHAT: Final = "client token"
 
 
 class TokenText(Struct, frozen=True, array_like=True):
-    """The text of a token, as its holder has it.
+    """The content of a token's text.
 
     Attributes:
-        participant: whose peer it is for. root: DER of its root certificate.
-        secret: what the client shows.
-        address: where the peer takes clients; None where that changes with every start.
+        participant: the peer's participant. root: DER of its root certificate.
+        secret: the client's secret.
+        address: the peer's address for clients; None if it changes with every start.
     """
 
     participant: str
@@ -55,10 +56,10 @@ class TokenText(Struct, frozen=True, array_like=True):
 
 
 def parse_token(text: str) -> TokenText:
-    """The token in a text; white space around and inside it does not matter.
+    """Parse a token; white space around and inside it is ignored.
 
     Raises:
-        InvalidInputError: it is none, or is damaged; nothing else, whatever the text.
+        InvalidInputError: it is none, or is damaged. No text raises another error.
     """
     line = "".join(text.split())
     if len(line) > MAX_TOKEN_TEXT:

@@ -17,7 +17,7 @@ from tools.market.tasks import item_of
 
 @dataclass(frozen=True)
 class Accepted:
-    """A task that we said we would take, from whom and on what terms. until: seconds."""
+    """A task that we accepted, with its giver and terms. until: seconds."""
 
     giver: str
     contract: str
@@ -30,7 +30,7 @@ class Admission:
     """The tasks that our Brain has accepted and their owners have not yet placed here.
 
     Args:
-        keep_s: how long what was accepted is waited for, seconds: as long as room is kept for it.
+        keep_s: how long an accepted task is awaited, seconds: as long as room is kept for it.
     """
 
     def __init__(self, participant: str, contracts: Contracts, keep_s: float) -> None:
@@ -42,15 +42,15 @@ class Admission:
         self._answered: dict[str, int] = {}
 
     def offered(self, peer: str, offer: Offer) -> None:
-        """Take note of an offer of a peer (hex). Under each contract our Brain answers the latest,
-        as it was first made; what was answered is not accepted a second time."""
+        """Note an offer of a peer (hex). Under each contract our Brain answers the latest offer, in
+        its first form; an answered one is not accepted again."""
         known = self._offers.get((peer, offer.contract))
         heard = self._answered.get(peer, -1) if known is None else known.number
         if offer.number > heard:
             self._offers[peer, offer.contract] = offer
 
     def answered(self, peer: str, answer: Answer, now: float) -> None:
-        """Take note of our Brain's answer to an offer."""
+        """Note our Brain's answer to an offer."""
         offer = next((o for o in self._offers_of(peer) if o.number == answer.number), None)
         if offer is not None:
             del self._offers[peer, offer.contract]
@@ -81,11 +81,11 @@ class Admission:
     def admit(
         self, owner: str, participant: str, request: Assignment, task: Task, now: float
     ) -> None:
-        """Whether that task may run here for that peer. What we took from a peer of our own comes
-        on the terms of the contract that it ran it under. What was accepted comes once.
+        """Check that the task may run here for that peer, and use up its acceptance. A task taken
+        from another peer of ours comes on the terms of the contract under which that peer ran it.
 
         Raises:
-            NotAuthorisedError: why not.
+            NotAuthorisedError: it may not; the message has the reason.
         """
         deal = request.deal
         accepted = self.expected(owner, participant, request, now)
@@ -97,7 +97,7 @@ class Admission:
         if not deal.contract:
             raise NotAuthorisedError(f"{task.name}: there is no contract to run it under")
         contract = self._in_force(deal.contract)
-        # who gave it may be a peer of the owner's participant, for which the owner pays
+        # the giver may be a peer of the owner's participant, for which the owner pays
         theirs = contract.counterparty(self._participant) == participant and deal.giver == owner
         if accepted.contract and not theirs and deal.giver != accepted.giver:
             raise NotAuthorisedError(f"{task.name}: not accepted from whom it is to be billed to")
@@ -109,10 +109,10 @@ class Admission:
         del self._accepted[task.name]
 
     def check_pass_on(self, placement: Placement) -> None:
-        """Whether who runs a task of ours may pass it on.
+        """Check that the worker of a task of ours may pass it on.
 
         Raises:
-            NotAuthorisedError: why not.
+            NotAuthorisedError: it may not; the message has the reason.
         """
         if not placement.owed.contract:
             return

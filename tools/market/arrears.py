@@ -1,8 +1,8 @@
-"""Gives back the tasks of partners that do not pay, and takes no others of them.
+"""Gives back the tasks of partners that do not pay, and takes no more tasks from them.
 
-A debt is billed again and again whatever happens (`contracts.payee`). This module decides only for
-how long a peer works for a partner that does not sign. A partner that is away is not in arrears: in
-a partition its tasks go on.
+A debt is billed again and again in any case (`contracts.payee`). This module only limits how long a
+peer works for a partner that does not sign. A partner that is away is not in arrears: in a
+partition its tasks go on.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from overlay.node import Overlay
 from tools.market.tasks import Tasks
 
 DISTRUST_S: Final = 86_400.0
-"""Seconds for which nothing is run under the contract of a partner that counted much less than we:
-time for a person to look."""
+"""Seconds for which no task is run under the contract of a partner whose count was much lower than
+ours: time for a person to look."""
 
 
 class Arrears:
@@ -57,12 +57,12 @@ class Arrears:
         self._owing: frozenset[str] = frozenset()
 
     def owing(self, contract: str) -> bool:
-        """Whether that contract is in arrears, or its counts are disputed: then no more tasks are
-        taken under it."""
+        """Whether that contract is in arrears, or its counts are disputed: no more tasks are taken
+        under it then."""
         return contract in self._owing
 
     def look(self, now: float) -> None:
-        """Give back the tasks that run unpaid. To be called now and then.
+        """Give back the tasks that run unpaid. To be called regularly.
 
         Args:
             now: seconds, of a clock that never goes back.
@@ -83,7 +83,8 @@ class Arrears:
                 self._nursery.start_soon(self._give_back, task.task.name)
 
     def _unpaid(self) -> Iterator[tuple[DealKey, int]]:
-        """Deals that a payer which is there leaves unsigned, and up to which boundary."""
+        """Deals with unsigned receipts whose payer is alive, each with the boundary of the oldest
+        one."""
         health = self._overlay.gossip.health
         for standing in self._ledger.deals():
             key = standing.deal.key
@@ -92,8 +93,8 @@ class Arrears:
                 yield key, upto
 
     def _is_billed(self, task: Guest) -> bool:
-        """Whether its deal still goes on: an owner may say that the deal is over, and let the task
-        run."""
+        """Whether the task's deal is still open: an owner may declare the deal ended, and let the
+        task run."""
         deal, key = task.stored.assignment.deal, task.stored.key
         account = Account(deal.contract, parse_peer_id(deal.giver), self._own)
         standing = self._ledger.deal(DealKey(account, *key))

@@ -1,4 +1,4 @@
-"""Boundaries as receipts write them: the beginning and the end of all time are within 62 bits."""
+"""Boundaries in receipts: the beginning and the end of all time are clamped to 62 bits."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ def clamped(boundary: int) -> int:
 
 
 def stime_of(written: int) -> int:
-    """The boundary of which `clamped` made that number."""
+    """The boundary that `clamped` has turned into that number."""
     return BEGINNING if written <= -MAX_TIME else END if written >= MAX_TIME else written

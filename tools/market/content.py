@@ -18,7 +18,7 @@ from tools.market.meters import PaidStreams
 
 
 class Content:
-    """Begins and ends the deals for streams, at both sides, as contracts come and go."""
+    """Begins and ends the deals for streams, on both sides, as contracts come and go."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Content:
         self._in_force: set[str] | None = None
 
     def register(self) -> None:
-        """Serve receivers, and hear of contracts."""
+        """Serve receivers, and listen to changes of contracts."""
         self._sender.register()
         self._contracts.changed.add(self._wake)
         self._streams.hold_for_bills()  # before the first look at what retention may drop
@@ -67,8 +67,8 @@ class Content:
                 await self._changed.wait()
 
     def pays(self, participant: str, stream: str) -> bool:
-        """Whether that participant has a contract in force with the owner of a stream, for it. One
-        between two others is not known here."""
+        """Whether that participant has a contract in force with the owner of a stream, for it.
+        Contracts between two others are not known here."""
         owner = ObjectName.parse(stream).participant
         return any(
             (terms.stream, terms.sender) == (stream, owner)

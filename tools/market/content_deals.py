@@ -1,4 +1,4 @@
-"""Deals for streams: the messages of receiver to sender, and the deals in the ledger."""
+"""Deals for streams: the receiver's messages to the sender, and the deals in the ledger."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from contracts.terms import ContentTerms
 
 
 class Begin(Struct, frozen=True, rename={"term_number": "fence"}):
-    """The request of "content.begin": we receive a stream from you, and pay.
+    """The request of "content.begin": the caller receives a stream, and pays.
 
     Attributes:
-        start: the boundary from which on. since: where periods are counted from. Both microseconds
-            of stime.
+        start: the boundary from which on. since: the begin of the first counted period. Both
+            microseconds of stime.
     """
 
     contract: ContractId
@@ -29,7 +29,8 @@ class Begin(Struct, frozen=True, rename={"term_number": "fence"}):
 
 
 class Over(Struct, frozen=True, rename={"term_number": "fence"}):
-    """The request of "content.over": we do so no more, from that boundary on."""
+    """The request of "content.over": the caller no longer receives the stream, from that boundary
+    on."""
 
     contract: ContractId
     stream: TaskName
@@ -49,7 +50,7 @@ def rate_of(standing: Standing) -> ContentRate:
 
 
 def ended(standing: Standing, upto: int) -> Ended:
-    """The event that ends a deal; the deal is paid for up to `billed` already."""
+    """The event that ends a deal, which is paid up to `billed` already."""
     return Ended(standing.deal.task, standing.deal.term_number, max(upto, standing.billed))
 
 
@@ -63,10 +64,10 @@ def content_contracts(contracts: Contracts) -> list[tuple[Contract, ContentTerms
 
 
 def period_start(contract: Contract, terms: ContentTerms, at: int) -> int:
-    """When the period began that `at` is in. at, result: microseconds UTC, and of stime.
+    """The start of the period that contains `at`. at, result: microseconds UTC, and of stime.
 
     Periods follow one another from the contract's beginning, so that leaving a stream and coming
-    back makes none of them longer, nor is one paid twice.
+    back makes none of them longer, and none is paid twice.
     """
     begin = int(contract.proposal.valid_from * MICROS)
     period_us = terms.period_s * MICROS

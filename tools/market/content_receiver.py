@@ -1,8 +1,9 @@
-"""The side that pays for a stream: it declares what its queries read, and from when to when.
+"""The payer's side of content contracts: declares the streams that its queries read, and the
+intervals.
 
-A deal begins before the subscription does, at the boundary that is asked for, and ends when no
-query of ours reads the stream any more, or the contract has ended. Paid is the peer that keeps the
-stream, whoever computes it for that peer just now.
+A deal begins before its subscription does, at the requested boundary. It ends when no query of ours
+reads the stream any more, or the contract has ended. The payee is the peer that keeps the stream,
+even while another peer computes it.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ from tools.market.settler import Settler
 from tools.market.standstill import Standstills
 
 CALL_S: Final = 5.0
-"""Patience with the sender, seconds: a subscription waits for it."""
+"""Seconds for a call to the sender: a subscription waits for it."""
 
 
 @dataclass(slots=True)
@@ -60,7 +61,7 @@ class _Try:
     Attributes:
         start: the boundary from which on to pay.
         at: when to try again, on trio's clock, seconds.
-        told: the term of the deal that the sender knows of.
+        told: the term of the deal that the sender knows.
     """
 
     start: int
@@ -73,7 +74,7 @@ class ContentReceiver:
     """Begins and ends the deals for the streams that this peer reads under content contracts.
 
     Args:
-        nursery: carries words to senders.
+        nursery: runs the calls to senders.
     """
 
     def __init__(
@@ -102,14 +103,14 @@ class ContentReceiver:
         self._standstills = Standstills(overlay.events)
 
     def resume(self) -> None:
-        """End the deals for what is not read any more since the last run."""
+        """End the deals of the last run whose streams are no longer read."""
         for standing in self._paying():
             task = standing.deal.task
             if self._streams.received(task) is None:
                 self._end(standing, self._streams.state(task))
 
     async def look(self, in_force: set[str]) -> None:
-        """Begin and end deals as the contracts want it. in_force: their ids."""
+        """Begin and end deals as contracts come and go. in_force: their ids."""
         ours = self._ours()
         for standing in ours:
             self._say_over(standing)
@@ -125,9 +126,10 @@ class ContentReceiver:
         self._over = {key: at for key, at in self._over.items() if key in kept_deals}
 
     async def opening(self, mirror: str, read_as: str, after: int) -> None:
-        """A mirror is about to be read by that name, from that boundary on."""
+        """A local copy is about to be read under that name, from that boundary on: begin its
+        deal."""
         if after == END:
-            return  # it only takes leave
+            return  # only the final acknowledgement follows
         before = self._streams.name_of(mirror)
         if before != read_as:
             self._end_all(before, self._streams.state(mirror))
@@ -137,7 +139,7 @@ class ContentReceiver:
                 await self._ensure(contract, terms, after, hurry=True)
 
     def left(self, state: StreamState) -> None:
-        """None of our queries reads that mirror any more; it goes."""
+        """No query of ours reads that copy any more: end its deal."""
         self._end_all(self._streams.read_no_more(state.name), state)
 
     # -- deals ----------------------------------------------------------------------------------
@@ -145,7 +147,7 @@ class ContentReceiver:
     async def _ensure(
         self, contract: Contract, terms: ContentTerms, start: int, *, hurry: bool = False
     ) -> None:
-        """Let there be a deal from that boundary on, and the sender know of it."""
+        """Make sure that there is a deal from that boundary on, and that the sender knows it."""
         async with self._one_at_a_time:
             attempt = self._tries.setdefault(contract.id, _Try(start, self._shortest_s))
             standing = self._deal_under(contract)
@@ -167,7 +169,7 @@ class ContentReceiver:
     async def _begin(self, contract: Contract, terms: ContentTerms, start: int) -> Standing:
         account = Account(contract.id, self._own, await self._payee(terms))
         now = self._settler.now_us()
-        # greater than any before, whatever the clock does
+        # greater than any before, whatever the clock says
         term_number = max(
             [now, *(1 + each.deal.term_number for each in deals_in(self._settler.ledger))]
         )
@@ -199,7 +201,7 @@ class ContentReceiver:
         try:
             await self._call(deal.payee, BEGIN, request)
         except (NotFoundError, InvalidInputError, ConflictError):
-            # it cannot have this deal any more: the next one goes on where this one is paid
+            # the sender cannot have this deal: the next one begins where this one is paid
             self._tries[deal.contract].start = standing.billed
             self._settler.ledger.forget_deal(standing)
             raise
@@ -213,10 +215,10 @@ class ContentReceiver:
                 self._tries.pop(contract.id, None)
 
     def _end(self, standing: Standing, state: StreamState | None) -> None:
-        """We receive no more of it: count what is not billed yet while it is there.
+        """End a deal: count the unbilled tuples while they are here.
 
         Args:
-            state: where it was read into; None: that is gone.
+            state: the local copy of the stream; None: it is gone.
         """
         billed = standing.billed
         upto, rows = billed, 0
@@ -229,7 +231,7 @@ class ContentReceiver:
         self._say_over(standing)
 
     def _say_over(self, standing: Standing) -> None:
-        """The sender hears where its deal has ended, now and again until it says so."""
+        """Tell the sender the end of its deal, repeatedly until it answers."""
         deal = standing.deal
         if standing.end is not None and self._over.get(deal.key, 0.0) <= trio.current_time():
             self._over[deal.key] = trio.current_time() + self._longest_s
@@ -242,22 +244,22 @@ class ContentReceiver:
         except (UnavailableError, BusyError):
             return
         except MedusaError:
-            pass  # it knows of no such deal
+            pass  # the sender knows no such deal
         self._over[key] = inf
 
     def _ours(self) -> list[Standing]:
-        """The deals by which we pay, ended ones too."""
+        """The deals that we pay, ended ones too."""
         return [each for each in deals_in(self._settler.ledger) if each.deal.payer == self._own]
 
     def _paying(self) -> list[Standing]:
-        """The deals by which we pay that have not ended."""
+        """The deals that we pay and that have not ended."""
         return [each for each in self._ours() if each.end is None]
 
     def _deal_under(self, contract: Contract) -> Standing | None:
         return next((each for each in self._paying() if each.deal.contract == contract.id), None)
 
     def _receiving(self) -> list[tuple[Contract, ContentTerms]]:
-        """The contracts in force by which we pay."""
+        """The contracts in force under which we pay."""
         return [
             (contract, terms)
             for contract, terms in content_contracts(self._contracts)

@@ -1,7 +1,7 @@
-"""The side that is paid for a stream: it takes a receiver's word for when that reads.
+"""The payee's side of content contracts: it believes a receiver's declarations of its reading.
 
-What a receiver does not declare it does not pay for; it signed the contract, and who reads a stream
-the sender sees in the stream's subscribers.
+A receiver does not pay for undeclared reading; but it signed the contract, and the sender sees all
+readers among the stream's subscribers.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ BEGIN: Final = "content.begin"
 OVER: Final = "content.over"
 
 MAX_KEPT: Final = 64
-"""Deals of one receiving peer under one contract, ended ones too that are not settled: it begins
-one when it begins to read, so more are a mistake, or meant to fill the ledger."""
+"""Unsettled deals of one receiving peer under one contract, ended ones too. A receiver begins one
+when it begins to read, so more are a mistake, or meant to fill the ledger."""
 
 
 class ContentSender:
@@ -68,7 +68,7 @@ class ContentSender:
         service.unary(OVER, Over, self._on_over)
 
     def look(self, in_force: set[str]) -> None:
-        """End the deals whose contract or stream is no more. in_force: ids of contracts."""
+        """End the deals whose contract or stream no longer exists. in_force: ids of contracts."""
         for standing in deals_in(self._settler.ledger):
             deal = standing.deal
             if deal.payee != self._own or standing.end is not None:
@@ -98,7 +98,7 @@ class ContentSender:
         self._settler.agree_on(
             account, rate, request.stream, term_number=request.term_number, since=request.start
         )
-        for earlier in mine:  # whose end was not heard
+        for earlier in mine:  # the message about its end was lost
             if earlier.end is None and earlier.deal.term_number < request.term_number:
                 self._settler.handle(ended(earlier, request.start))
         if new:
@@ -110,7 +110,7 @@ class ContentSender:
     def _contract(self, request: Begin) -> tuple[Contract, ContentTerms]:
         """
         Raises:
-            NotAuthorisedError: no such contract is in force, or it is we who pay.
+            NotAuthorisedError: no such contract is in force, or we are its payer.
         """
         own = self._overlay.identity.participant
         for contract, terms in content_contracts(self._contracts):
@@ -122,7 +122,7 @@ class ContentSender:
         """
         Raises:
             NotFoundError: the stream is not here.
-            InvalidInputError: it does not begin where it may.
+            InvalidInputError: the start, or the first period, is not allowed.
         """
         state = self._streams.sold(request.stream)
         if state is None:

@@ -1,4 +1,4 @@
-"""Streams that a peer sells or pays for: their logs here, and what counts the tuples in them."""
+"""Streams that a peer sells or pays for: their local logs, and meters that count their tuples."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ class Meter(Protocol):
 
     @property
     def boundary(self) -> int:
-        """Up to where it can be billed, microseconds of stime."""
+        """The boundary up to which the deal can be billed, microseconds of stime."""
 
     def count(self, after: int, upto: int) -> int:
-        """Tuples with after < stime <= upto, as far as they are still kept.
+        """Tuples with after < stime <= upto that are still kept.
 
         Raises:
-            MedusaError: that cannot be said.
+            MedusaError: they cannot be counted.
         """
 
 
 @dataclass(frozen=True)
 class StreamMeter:
-    """Counts in a stream's log. now: microseconds UTC. bills: for the side that is paid; else for
-    the side that checks the bill."""
+    """Counts in a stream's log. now: microseconds UTC. bills: True for the payee; False for the
+    payer, which checks the bill."""
 
     state: StreamState
     rate: ContentRate
@@ -51,8 +51,9 @@ class StreamMeter:
 
     @property
     def boundary(self) -> int:
-        """Up to where it can be billed. The end of an ended stream is its last tuple, as the rest
-        of all time has no periods; nor does a boundary promised beyond the present."""
+        """The boundary up to which the deal can be billed. For the payee an ended stream ends at
+        its last tuple, because the time after it has no periods. With periods, a boundary in the
+        future does not count."""
         log = self.state.log
         boundary = log.boundary
         if boundary == END and self.bills:
@@ -62,7 +63,7 @@ class StreamMeter:
         return boundary
 
     def count(self, after: int, upto: int) -> int:
-        """Tuples with after < stime <= upto, as far as they are still kept."""
+        """Tuples with after < stime <= upto that are still kept."""
         log = self.state.log
         after = max(after, log.start)
         return log.count(after, upto) if after < upto else 0
@@ -70,7 +71,7 @@ class StreamMeter:
 
 @dataclass(frozen=True)
 class Tail:
-    """The receiver's count when its deal ended: its mirror is gone, or goes on unpaid."""
+    """The receiver's count at the end of its deal: its copy is gone, or is read on unpaid."""
 
     standing: Standing
     ledger: Ledger
@@ -81,7 +82,7 @@ class Tail:
         return self.standing.end
 
     def count(self, after: int, upto: int) -> int:
-        """All that is still to be paid, and no part of it.
+        """The count of all unpaid tuples; parts of it cannot be counted.
 
         Raises:
             NotFoundError: another interval is asked for.
@@ -94,10 +95,11 @@ class Tail:
 
 
 class PaidStreams:
-    """The logs of the streams that this peer sells, or pays for, and how far they are billed.
+    """The logs of the streams that this peer sells, or pays for, and the boundaries up to which
+    they are billed.
 
     Args:
-        own: this peer's id. lease_s: how long a reader that went away is waited for.
+        own: this peer's id. lease_s: how long tuples are kept for a reader that went away.
         clock: seconds since the epoch.
     """
 
@@ -121,12 +123,12 @@ class PaidStreams:
         self._billed: dict[DealKey, tuple[int, float]] = {}
 
     def sold(self, stream: str) -> StreamState | None:
-        """The stream, if it is this peer's."""
+        """The stream, if this peer makes it."""
         state = self._store.get(stream)
         return None if state is None or state.role is Role.MIRROR else state
 
     def received(self, stream: str) -> StreamState | None:
-        """The mirror of our own queries that is read by that name."""
+        """The copy that our queries read under that name."""
         for state in self._followers.followed():
             if self.name_of(state.name) == stream:
                 return state
@@ -137,15 +139,15 @@ class PaidStreams:
         return self._store.get(name)
 
     def name_of(self, mirror: str) -> str:
-        """The name by which a mirror is read: another one's, if that stream stands in for it."""
+        """The name under which a copy is read: another stream's, if the copy stands in for that."""
         return self._read_as.get(mirror, mirror)
 
     def read_as(self, mirror: str, name: str) -> None:
-        """From now on that mirror is read by that name."""
+        """Read that copy under that name from now on."""
         self._read_as[mirror] = name
 
     def read_no_more(self, mirror: str) -> str:
-        """None of our queries reads that mirror any more; the name by which it was read."""
+        """No query of ours reads that copy any more; returns the name under which it was read."""
         return self._read_as.pop(mirror, mirror)
 
     def meter(self, deal: Deal) -> Meter:
@@ -164,7 +166,7 @@ class PaidStreams:
         return StreamMeter(state, rate_of(standing), now, bills=deal.payee == self._own)
 
     def hold_for_bills(self) -> None:
-        """Keep what is still to be counted, as long as a reader that went away is waited for."""
+        """Keep the uncounted tuples, as long as for a reader that went away."""
         for standing in deals_in(self._ledger):
             deal, state = standing.deal, self._log_of(standing.deal)
             if state is None:
@@ -185,5 +187,5 @@ class PaidStreams:
 
 
 def _counted(standing: Standing) -> bool:
-    """Whether no more of it will be."""
+    """Whether nothing more of the deal has to be counted."""
     return standing.end is not None and (standing.paid or standing.tail is not None)

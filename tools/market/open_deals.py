@@ -1,7 +1,7 @@
-"""Compares the open deals of the ledger with the placements that the engine has.
+"""Compares the open deals of the ledger with the placements of the engine.
 
-The inputs of what is not billed yet are kept, for a while; and a deal that a crash, or a full disk,
-left open is over when the owner's record of placements says so.
+* The inputs of unbilled intervals are kept, for a while.
+* A deal that a crash, or a full disk, left open is over if the owner's placements say so.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class OpenDeals:
         self._progress: dict[DealKey, tuple[int, float]] = {}
 
     def hold_inputs(self, now: float) -> None:
-        """Keep the inputs of tasks as far as they are not billed yet.
+        """Keep the unbilled inputs of tasks.
 
         Args:
             now: on trio's clock, seconds.
@@ -68,7 +68,7 @@ class OpenDeals:
         return now <= progress[key][1] + self._timing.keep_s
 
     def over(self) -> Iterator[Ended]:
-        """The deals of tasks of ours that have ended without being told."""
+        """The deals of our tasks whose placement has ended although no event said so."""
         for standing in self._ledger.deals():
             deal = standing.deal
             if standing.end is None and deal.payer == self._own and isinstance(deal.rate, LoadRate):
@@ -82,7 +82,7 @@ class OpenDeals:
 
 
 def _end_of(placed: Copy, standing: Standing) -> int | None:
-    """Where that placement ended; None: it lasts."""
+    """The boundary at which the placement ended; None: it lasts."""
     for placement in placed.placements:
         if placement.term.number == standing.deal.term_number:
             return None if placement.until is None else clamped(placement.until)

@@ -1,4 +1,4 @@
-"""The market of a running peer, opened and closed."""
+"""Opens and closes the market of a running peer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tools.market.trader import Trader
 
 @asynccontextmanager
 async def open_market(engine: Engine, home: Path, config: ContractsConfig) -> AsyncIterator[Trader]:
-    """Contracts, ledger and Brain of the peer in `home`, at work until the block ends.
+    """Run contracts, ledger and Brain of the peer in `home` until the block ends.
 
     Raises:
         InvalidInputError: the contracts' folder or the ledger cannot be read.
@@ -125,7 +125,7 @@ async def open_market(engine: Engine, home: Path, config: ContractsConfig) -> As
 
 
 def _let_decide(tasks: Tasks, trader: Trader) -> None:
-    """The trader decides which tasks of others run here, and who may pass ours on."""
+    """The trader decides which tasks of others run here, and which workers may pass ours on."""
     tasks.assignments.expect.made_by(trader.expect)
     tasks.assignments.admit.made_by(trader.admit)
     tasks.mover.may_pass_on.made_by(trader.check_pass_on)
@@ -133,7 +133,7 @@ def _let_decide(tasks: Tasks, trader: Trader) -> None:
 
 
 def _let_bill(tasks: Tasks, settler: Settler) -> None:
-    """The settler hears where tasks run, and for whom."""
+    """The settler hears of the placements of tasks."""
     tasks.mover.agree.made_by(settler.agree)
     tasks.queries.changed.add(settler.changed)
     tasks.assignments.activated.add(settler.activated)
@@ -143,7 +143,8 @@ def _let_bill(tasks: Tasks, settler: Settler) -> None:
 def _let_read(
     engine: Engine, content: Content, receiver: ContentReceiver, suggestions: Suggestions
 ) -> None:
-    """The contracts decide who may read streams that are paid for, and where ours are read."""
+    """The contracts decide which participants may read paid streams, and from which peers ours are
+    read."""
     engine.readers.pays.made_by(content.pays)
     engine.followers.reach.opening.made_by(receiver.opening)
     engine.followers.left.add(receiver.left)

@@ -1,7 +1,7 @@
-"""Drives the settlement: both sides count what ran for whom, and sign receipts for it.
+"""Drives the settlement: both sides count the work of a task, and sign receipts for it.
 
-A deal begins with a placement and ends with it, at boundaries that the owner decides; here both
-sides, and whoever passed a task on in between, are told of them.
+A deal begins and ends with a placement, at boundaries that the owner decides. This module tells
+both sides of them, and peers in between that passed the task on.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ SETTLE: Final = "contract.settle"
 PASSED: Final = "contract.passed"
 
 CALL_S: Final = 10.0
-"""Patience with one call, seconds: what is lost is said again."""
+"""Seconds for one call; a lost message is sent again."""
 
 
 class Passed(Struct, frozen=True, rename={"term_number": "fence"}):
-    """The request of "contract.passed", sent by the peer that pays: a task that you passed on has a
-    new placement, on the same terms.
+    """The request of "contract.passed", sent by the paying peer: a task that the receiver passed on
+    has a new placement, on the same terms.
 
     Attributes:
         before: the term of the placement that ended at `since`.
-        term_number: of the new one; None: it is over, and nothing of it is yours.
-        worker: peer id (hex) that runs it now; "" with term None.
+        term_number: of the new one; None: the task has left the receiver and its workers.
+        worker: peer id (hex) of the present worker; "" with term None.
     """
 
     task: str
@@ -75,13 +75,12 @@ class Passed(Struct, frozen=True, rename={"term_number": "fence"}):
 
 
 class Settler:
-    """The driver of a peer's settlement: it begins and ends deals as tasks are placed, counts what
-    ran, and exchanges receipts with partners.
+    """The driver of a peer's settlement: it begins and ends deals as tasks are placed, counts work,
+    and exchanges receipts with partners.
 
     Args:
-        path: of the ledger's file. nursery: sends what is to be said.
-        content_meter: counts the streams that are paid for as such; raises NotFoundError where a
-            stream is not here.
+        path: of the ledger's file. nursery: sends the messages.
+        content_meter: the meter of a paid stream; raises NotFoundError if the stream is not here.
     """
 
     def __init__(
@@ -118,7 +117,7 @@ class Settler:
         self._content_meter = content_meter
 
     def register(self) -> None:
-        """Serve partners, and our own clients' questions."""
+        """Serve partners, and our own clients' requests."""
         service = self._overlay.service
         service.unary(SETTLE, Letter, self._on_letter)
         service.unary(PASSED, Passed, self._on_passed)
@@ -143,10 +142,10 @@ class Settler:
     # -- placements ---------------------------------------------------------------------------
 
     def agree(self, task: str, placement: Placement) -> None:
-        """The owner is about to place a task.
+        """Agree to a deal because the owner is about to place a task.
 
         Raises:
-            MedusaError: the contract does not allow it (any more).
+            MedusaError: the contract does not (or no longer) allow it.
         """
         if placement.owed.contract:
             owed = placement.owed
@@ -156,7 +155,7 @@ class Settler:
             self._open_deals.hold_inputs(trio.current_time())  # before the output goes on
 
     def changed(self, task: str, before: Placement, now: Placement) -> None:
-        """The owner has placed a task: the deal before is over."""
+        """End the former deal because the owner has placed the task anew."""
         if not before.owed.contract:
             return
         self.handle(Ended(task, before.term.number, clamped(now.term.since)))
@@ -167,7 +166,7 @@ class Settler:
             self._nursery.start_soon(self._tell, before.payee, news)
 
     def activated(self, stored: StoredAssignment, since: int) -> None:
-        """A task that we run for another is ours from that boundary on."""
+        """Begin the deal of a task that we run for another peer, from that boundary on."""
         deal = stored.assignment.deal
         if not deal.contract:
             return
@@ -179,19 +178,21 @@ class Settler:
             self._overlay.events.note("warning", f"runs {task} without pay: {error}")
 
     def ended(self, stored: StoredAssignment, until: int) -> None:
-        """A task is no longer ours, from that boundary on; the last of it is counted now."""
+        """End the deal of a task that no longer runs here, at that boundary; its last tuples are
+        counted now."""
         if stored.assignment.deal.contract:
             self.handle(Ended(*stored.key, clamped(until)))
 
     def passing_on(self, request: PassOn) -> None:
-        """We ask for it now: the answer may be lost, and then the owner's news say that it was."""
+        """Remember our request to pass a task on: if its answer is lost, the owner's message shows
+        that it was granted."""
         self._passing[request.task] = request
 
     def passed_on(self, stored: StoredAssignment, record: MoveRecord, deal: Deal) -> None:
-        """A task that we ran for one peer another peer runs for us now: we are paid, and pay.
+        """Begin both deals of a task that another peer now runs for us: we are paid, and pay.
 
         Raises:
-            MedusaError: one of the contracts does not allow it any more.
+            MedusaError: one of the contracts no longer allows it.
         """
         ours = stored.assignment.deal
         if not ours.contract:
@@ -213,7 +214,7 @@ class Settler:
     def agree_on(
         self, account: Account, rate: Rate, task: str, *, term_number: int, since: int
     ) -> None:
-        """Keep a deal from that boundary on.
+        """Store a deal from that boundary on.
 
         Raises:
             MedusaError: see `Settlement.agree`.
@@ -234,7 +235,7 @@ class Settler:
         return self._arrears.owing(contract)
 
     def passes_on(self, task: str) -> bool:
-        """Whether we pay another peer for a task that we are paid for."""
+        """Whether we pay another peer for a task for which we are paid."""
         return any(
             standing.end is None
             and standing.deal.task == task
@@ -267,8 +268,8 @@ class Settler:
         return Done()
 
     def _is_news(self, standing: Standing, news: Passed) -> bool:
-        """Whether it is the first to say what follows. As the worker we may have heard before that
-        the placement ended there."""
+        """Whether the message is the first about the next placement. As the worker we may know
+        already that the placement ended there."""
         key = news.task, news.before
         if standing.end not in {None, clamped(news.since)}:
             return False
@@ -280,7 +281,7 @@ class Settler:
         return self._followed.setdefault(key, news.term_number) == news.term_number
 
     def _pay_next(self, news: Passed) -> None:
-        """Agree with the peer that we passed the task on to, and that runs it now."""
+        """Agree with the present worker, to which we passed the task on."""
         asked = self._passing.pop(news.task, None)
         if asked is None or news.term_number is None or not asked.deal.contract:
             return
@@ -290,7 +291,8 @@ class Settler:
             self.agree_on(account, rate, news.task, term_number=news.term_number, since=news.since)
 
     async def _forward(self, standing: Standing, news: Passed) -> None:
-        """To the peer that we pay for it, unless it is the worker and knows from the owner."""
+        """Send the message on to the peer that we pay, unless that is the worker, which knows it
+        from the owner."""
         payee = standing.deal.payee.hex()
         if news.worker != payee:
             self._nursery.start_soon(self._tell, payee, news)
@@ -352,7 +354,7 @@ class Settler:
         await connection.call(method, request, Done, timeout_s=CALL_S)
 
     def _count(self, effect: Count) -> Counted:
-        """Count as far as our own output is: only computed tuples are paid."""
+        """Count up to our own output's boundary: only computed tuples are paid."""
         deal = effect.deal
         nothing = Counted(effect.number, effect.after if effect.upto is None else effect.upto, None)
         try:
@@ -370,7 +372,7 @@ class Settler:
     def _meter(self, deal: Agreement) -> Meter:
         """
         Raises:
-            NotFoundError: what the deal is about is not here.
+            NotFoundError: the deal's task or stream is not here.
         """
         if isinstance(deal.rate, ContentRate):
             return self._content_meter(deal)

@@ -1,5 +1,5 @@
-"""Watches the availability clause of a content contract, at the side that pays: it notes a stream
-that stands still for longer than was promised."""
+"""Watches the availability clause of a content contract, at the payer: notes a stream that stands
+still for longer than promised."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Standstills:
     def look(
         self, contract: Contract, terms: ContentTerms, state: StreamState | None, now: float
     ) -> None:
-        """Note where a standstill begins to be too long, and how long it was.
+        """Note when a standstill becomes too long, and its length afterwards.
 
         Args:
-            state: the mirror; None where the stream is not read.
+            state: the local copy; None if the stream is not read.
         """
         if state is None or terms.availability_s == 0 or state.log.boundary == END:
             self._still.pop(contract.id, None)

@@ -89,7 +89,7 @@ class MarketCalls:
         )
 
     def _moves(self) -> list[MoveRecord]:
-        """The moves of our own tasks, and of others' that we passed on."""
+        """The moves of our own tasks, and of others' tasks that we passed on."""
         moves = [*self._mover.records, *self._trader.passed]
         return sorted(moves, key=lambda record: record.at)[-SHOWN_MOVES:]
 

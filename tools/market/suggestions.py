@@ -1,8 +1,8 @@
-"""Suggested contracts: our queries read a stream from where an accepted suggestion says.
+"""Suggested contracts: our queries read a stream from the place in an accepted suggestion.
 
-A suggestion counts where it was made to us and we have signed it, and as long as it is in force. It
-is no more than a better place: where reading there fails, who produces the stream is asked as ever,
-and the place again after a while.
+A suggestion counts if it was made to us, we have signed it, and it is in force. The place is only
+preferred: if reading there fails, the stream's producer is used as usual, and the place again after
+a while.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from overlay.node import Overlay
 
 
 class Suggestions:
-    """Chooses, for each stream that is read here, the place that an accepted suggestion names."""
+    """Chooses, for each stream that is read here, the place in an accepted suggestion."""
 
     def __init__(
         self,
@@ -53,14 +53,14 @@ class Suggestions:
         self._changed = Bell()
 
     def register(self) -> None:
-        """Hear of contracts."""
+        """Listen to changes of contracts."""
         self._contracts.changed.add(self._wake)
 
     def _wake(self) -> None:
         self._changed.ring()
 
     async def run(self) -> None:
-        """Let streams be read elsewhere as suggestions come and go, for ever."""
+        """Move readers between places as suggestions come and go, for ever."""
         while True:
             self._changed.clear()
             self.look()
@@ -68,7 +68,7 @@ class Suggestions:
                 await self._changed.wait()
 
     def look(self) -> None:
-        """Have streams read anew that are not read where they should be."""
+        """Restart the reading of streams that are not read from their best place."""
         now = trio.current_time()
         followed = self._followers.followed()
         for state in followed:
@@ -81,7 +81,7 @@ class Suggestions:
             del self._chosen[name]
 
     async def choose(self, stream: str) -> Place | None:
-        """Where a stream is to be read; None: as the catalog says."""
+        """The place from which to read a stream; None: the catalog's."""
         for place in tuple(self._places(stream)):
             try:
                 await self._check(stream, place)
@@ -94,7 +94,7 @@ class Suggestions:
         return None
 
     def failed(self, stream: str, place: Place, error: MedusaError) -> None:
-        """Reading it there did not work."""
+        """Avoid a place for a while, because reading there failed."""
         self._put_aside(stream, place, str(error))
 
     def _put_aside(self, stream: str, place: Place, why: str) -> None:
@@ -120,8 +120,8 @@ class Suggestions:
     async def _check(self, stream: str, place: Place) -> None:
         """
         Raises:
-            InvalidInputError: the alternative has other fields, or is not for all who may read the
-                stream: what is made from that would become theirs.
+            InvalidInputError: the alternative has other fields, or some readers of the stream may
+                not read it; they could read outputs made from it.
             NotFoundError: it cannot be looked up.
         """
         if place.stream == stream:
@@ -144,7 +144,7 @@ class Suggestions:
                 yield place
 
     def _suggested(self, stream: str) -> list[Place]:
-        """Where it may be read, what was suggested last first."""
+        """The suggested places, the latest suggestion first."""
         places = []
         for contract in reversed(self._contracts.in_force()):
             terms = contract.proposal.terms

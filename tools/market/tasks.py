@@ -1,4 +1,4 @@
-"""The tasks that a peer trades in: its own, and those that it runs for others."""
+"""The tasks that a peer trades: its own, and those that it runs for others."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ KINDS: Final = {FilterStep: "filter", MapStep: "map", AggregateStep: "aggregate"
 
 @dataclass(frozen=True)
 class Tasks:
-    """The parts of the engine that the market of a peer trades with.
+    """The parts of the engine that the market of a peer uses.
 
     Attributes:
-        queries: have its own tasks. mover: lets other peers run these.
-        assignments: the tasks that it runs for others. returning: has their owners take them.
-        readers: who may read what they read.
+        queries: its own tasks. mover: moves them to other peers.
+        assignments: the tasks that it runs for others. returning: gives them back to their owners.
+        readers: the readers of the tasks' inputs.
     """
 
     queries: QueryHost
@@ -39,7 +39,7 @@ class Tasks:
     readers: Readers
 
     def own(self, here: str) -> Iterator[TaskHere | TaskOut]:
-        """Its own tasks that have not ended, and where they run. here: this peer's id (hex)."""
+        """Its own tasks that have not ended, each with its place. here: this peer's id (hex)."""
         for placed in self.queries.tasks():
             if placed.boundary == END:
                 continue
@@ -67,8 +67,8 @@ class Tasks:
             yield TaskHere(item, deal.giver, deal.contract, deal.price)
 
     def may_work(self, item: Item, participant: str) -> bool:
-        """Whether that participant may read what it takes to run a task of ours, or of an owner
-        that we run it for."""
+        """Whether that participant may read the inputs of a task of ours, or of a task that we run
+        for its owner."""
         try:
             stored, placed = self.queries.find(item.task)
             task, network = placed.task, stored.network
@@ -86,7 +86,7 @@ class Tasks:
 
 
 def kinds_of(task: Task) -> tuple[str, ...]:
-    """The kinds of boxes that a task is made of, as contracts name them."""
+    """The kinds of a task's boxes, as contracts name them."""
     kinds = {KINDS[type(step)] for step in task.steps}
     if len(task.inputs) > 1:
         kinds.add("union")
@@ -94,7 +94,7 @@ def kinds_of(task: Task) -> tuple[str, ...]:
 
 
 def item_of(task: Task, *, owner: str, load: float, cost_ns: int) -> Item:
-    """A task as partners trade in it.
+    """The market's description of a task.
 
     Args:
         owner: peer id (hex). load: cores. cost_ns: CPU nanoseconds an input tuple.

@@ -1,4 +1,4 @@
-"""Drives the Brain: tells it of the tasks here and their loads, and does what it decides."""
+"""Drives the Brain: reports the tasks here and their loads, and carries out its decisions."""
 
 from __future__ import annotations
 
@@ -56,18 +56,18 @@ from tools.market.tasks import Tasks
 TELL: Final = "market.tell"
 
 CALL_S: Final = 5.0
-"""Patience with a message to a partner, seconds: it has only to take it."""
+"""Seconds for a message to a partner, which has only to take it."""
 
 
 LEAST_S: Final = 0.02
-"""Between two looks of the Brain, seconds, whatever happens."""
+"""Least seconds between two runs of the Brain."""
 
 SAME: Final = 0.01
-"""Share of a load by which it may differ and be the same: less is noise."""
+"""Share of a load below which a difference is noise."""
 
 
 class Tell(Struct, frozen=True):
-    """The request of "market.tell": what one Brain says to another."""
+    """The request of "market.tell": one Brain's message to another."""
 
     message: Message
 
@@ -76,10 +76,10 @@ class Trader:
     """The driver of a peer's Brain.
 
     Args:
-        nursery: carries out what the Brain decides.
+        nursery: carries out the Brain's decisions.
 
     Attributes:
-        brain: decides. cost, capacity: what it knows of this peer; units.
+        brain: decides. cost, capacity: of this peer; capacity in units.
         offered_at: when it last sent an offer, on trio's clock, seconds.
         passed: the last tasks of others that it passed on, each at the price that it pays.
     """
@@ -123,7 +123,7 @@ class Trader:
         self.passed: deque[MoveRecord] = deque(maxlen=KEPT_RECORDS)
 
     def register(self) -> None:
-        """Serve partners, and hear which contracts are in force."""
+        """Serve partners, and listen to changes of contracts."""
         self._overlay.service.unary(TELL, Tell, self._on_tell, limit=MAX_STRUCT_BYTES)
         self._contracts.changed.add(self._find_partners)
 
@@ -131,7 +131,7 @@ class Trader:
         self._changed.ring()
 
     async def run(self) -> None:
-        """Look at the loads, and wake the Brain when it wants it; for ever."""
+        """Report loads, and wake the Brain when it is due; for ever."""
         sampled_at = -self._sample_s
         while True:
             now = trio.current_time()
@@ -161,7 +161,8 @@ class Trader:
     def _check_number(self, peer: str, offer: Offer) -> None:
         """
         Raises:
-            InvalidInputError: it is a partner's and of the future: no later one would be looked at.
+            InvalidInputError: a partner's offer number is from the future: no later one would
+                count.
         """
         if (peer, offer.contract) not in self.brain.partners:
             return
@@ -170,8 +171,8 @@ class Trader:
 
     def _check_partner(self, peer: str, contract: str) -> None:
         """Check that a peer may offer under that contract. An offer may overtake the contract, or
-        come from a peer that we have not heard of. Such an offer is refused, and not answered that
-        there is no room: the other would remember that, and pay more to get round.
+        come from an unknown peer. It is refused as unauthorised, not for lack of room: the other
+        peer would remember that, and pay more to get round.
 
         Raises:
             NotAuthorisedError: it may not, yet or any more.
@@ -214,7 +215,7 @@ class Trader:
                 yield Partner(record.peer_id.hex(), "", 0, MAX_PRICE)
 
     def sample(self) -> None:
-        """Tell the Brain of every task that is new, gone, or takes another load than it did."""
+        """Report every task that is new, gone, or whose load has changed to the Brain."""
         seen: dict[str, TaskHere | TaskOut] = {}
         for event in (*self._tasks.own(self._here), *self._tasks.guests()):
             seen[event.item.task] = event
@@ -311,10 +312,10 @@ class Trader:
         self._admission.expected(owner, participant, request, trio.current_time())
 
     def admit(self, owner: str, participant: str, request: Assignment, task: Task) -> None:
-        """Whether that task may run here for that peer.
+        """Check that the task may run here for that peer.
 
         Raises:
-            NotAuthorisedError: why not.
+            NotAuthorisedError: it may not; the message has the reason.
         """
         self._admission.admit(owner, participant, request, task, trio.current_time())
 
@@ -323,13 +324,14 @@ class Trader:
         self._admission.check_pass_on(placement)
 
     def missed(self, worker: str, _task: str) -> None:
-        """A worker of ours does not answer."""
+        """A worker of ours does not answer: the Brain treats it as unreachable."""
         self._handle(Unreachable(worker))
 
 
 @dataclass(frozen=True)
 class Gives:
-    """Tells whether a partner may be given a task: its menu has it, and it may read the inputs."""
+    """Whether a partner may be given a task: its menu covers the task, and it may read the
+    inputs."""
 
     menu: Callable[[Item], bool]
     participant: str
@@ -341,8 +343,8 @@ class Gives:
 
 @dataclass(frozen=True)
 class Takes:
-    """Tells whether we run a task for a partner: our menu has it, and we have not passed it on
-    ourselves, which would be paid for in a circle."""
+    """Whether we run a task for a partner: our menu covers it, and we have not passed it on
+    ourselves, which would be paid in a circle."""
 
     menu: Callable[[Item], bool]
     passed_on: Callable[[str], bool]
@@ -352,7 +354,7 @@ class Takes:
 
 
 def _same(before: TaskHere | TaskOut | None, now: TaskHere | TaskOut) -> bool:
-    """Whether nothing worth telling has changed; a load and a cost always move a little."""
+    """Whether two reports of a task are equal but for noise in load and cost."""
     if before is None or type(before) is not type(now):
         return False
     close = abs(before.item.load - now.item.load) <= SAME * max(before.item.load, now.item.load)

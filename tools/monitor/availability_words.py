@@ -17,7 +17,7 @@ MODE_NAMES: Final = {
 
 
 def in_words(availability: Availability) -> str:
-    """One line for a person."""
+    """A query's availability in one line for people."""
     if availability.mode is Mode.NONE:
         return "no standby"
     told = [f"{availability.mode}, {availability.recovery} recovery"]

@@ -1,4 +1,4 @@
-"""Reads the keys of a terminal one by one while trio does other things."""
+"""Reads the keys of a terminal one by one, without blocking trio."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ _CONTROLS: Final = {
 
 @contextmanager
 def one_by_one(terminal: int) -> Iterator[None]:
-    """Until the block ends, the terminal of that descriptor gives each key when it is pressed, and
-    does not show it. Ctrl-C is a signal as ever."""
+    """During the block, the terminal of that descriptor passes each key when it is pressed, without
+    echo. Ctrl-C stays a signal."""
     before = termios.tcgetattr(terminal)
     tty.setcbreak(terminal, termios.TCSADRAIN)
     try:
         yield
     finally:
-        with suppress(termios.error):  # it is gone
+        with suppress(termios.error):  # the terminal is gone
             termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
 
 async def pressed_keys(terminal: int) -> AsyncIterator[str]:
-    """The keys, by their characters or names; "eof" once nobody can press any more."""
+    """The keys, by their characters or names; "eof" when the terminal is gone."""
     while True:
         await trio.lowlevel.wait_readable(terminal)
         try:
@@ -76,7 +76,7 @@ async def pressed_keys(terminal: int) -> AsyncIterator[str]:
 
 
 def keys_in(data: bytes) -> list[str]:
-    """The keys in what a terminal has sent. Sequences that mean none here are left out."""
+    """The keys in bytes from a terminal. Unknown sequences are left out."""
     found: list[str] = []
     for part in _SEQUENCE.findall(data):
         if part.startswith(b"\x1b"):

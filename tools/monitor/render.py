@@ -1,4 +1,4 @@
-"""A snapshot of the federation as a screen. Pure: the same snapshot and size, the same screen."""
+"""A snapshot of the federation as a screen. Pure: equal snapshots and sizes give equal screens."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tools.monitor.tables import (
 )
 
 WIDE: Final = 108
-"""Columns from which the less important figures are shown as well."""
+"""Columns from which on less important figures are shown as well."""
 
 HEADER_LINES: Final = 1
 
@@ -44,13 +44,13 @@ _BORDER_CELLS: Final = 2
 """Left and right of a table."""
 
 _NARROWEST: Final = 20
-"""Columns in which a reason is wrapped at least."""
+"""Least columns to which a reason is wrapped."""
 
 WAIT_S: Final = 5.0
-"""How long a task waits for an input before the screen says so, seconds: epochs are shorter."""
+"""Seconds that a task waits for an input before the screen says so: epochs are shorter."""
 
 UNSETTLED: Final = {"up_failure": "tentative", "stabilization": "correcting"}
-"""States of a stream that a person should see, in words."""
+"""States of a stream that people should see, in words."""
 
 
 def render(
@@ -59,10 +59,10 @@ def render(
     height: int | None = None,
     market: MarketStatus | None = None,
 ) -> RenderableType:
-    """All of it on one screen.
+    """The whole screen.
 
     Args:
-        width: columns. height: lines, or None for as many as it takes.
+        width: columns. height: lines, or None for as many as needed.
         market: of the peer that was asked, if it has one.
     """
     left = None if height is None else height - HEADER_LINES
@@ -70,7 +70,7 @@ def render(
 
 
 def sections(snapshot: Snapshot, width: int, market: MarketStatus | None = None) -> list[Section]:
-    """The tables of a screen of so many columns, those with anything in them, in their order."""
+    """The non-empty tables of a screen of so many columns, in order."""
     wide = width >= WIDE
     snapshot, market = plain(snapshot), plain(market)
     found = [_to_mend(snapshot, width), _peers(snapshot, wide=wide)]
@@ -83,7 +83,7 @@ def sections(snapshot: Snapshot, width: int, market: MarketStatus | None = None)
 
 
 def header(snapshot: Snapshot, width: int) -> Text:
-    """Which federation it is, seen by whom and when."""
+    """The federation, the asked peer and the time."""
     wide, snapshot = width >= WIDE, plain(snapshot)
     asked = next((peer for peer in snapshot.peers if peer.peer == snapshot.by), None)
     up = sum(peer.state == "running" for peer in snapshot.peers)
@@ -101,7 +101,7 @@ def header(snapshot: Snapshot, width: int) -> Text:
 
 
 def _to_mend(snapshot: Snapshot, width: int) -> Section:
-    """The faults that need a person, at full length and first: all below may be wrong for them."""
+    """The faults that people must mend, at full length and first: they may make all below wrong."""
     items: list[list[Line]] = []
     for peer in snapshot.peers:
         for warning in peer.warnings:
@@ -116,7 +116,7 @@ def _peers(snapshot: Snapshot, *, wide: bool) -> Section:
     columns += words("address", "health") if wide else []
     columns += [*words("state", "spark", "load"), *figures("memory", "links")]
     columns += figures("up") if wide else []
-    # What needs a person comes first.
+    # peers with faults come first
     peers = sorted(
         snapshot.peers, key=lambda peer: (_worse(peer) == "running", peer.participant, peer.peer)
     )
@@ -181,7 +181,7 @@ def _tasks(snapshot: Snapshot, width: int) -> Section:
 
 
 def _why(task: TaskStatus, width: int) -> list[Line]:
-    """Why it does not go on, below its name. A task that waits for a moment goes on."""
+    """Why the task does not run, below its name. A task that waits only for a moment runs."""
     if task.reason:
         text, style = shortened(task.reason), "red"
     elif task.waits_for and task.waits_s >= WAIT_S:
@@ -194,8 +194,8 @@ def _why(task: TaskStatus, width: int) -> list[Line]:
 
 
 def _ours(snapshot: Snapshot) -> str:
-    """The participant whose peer was asked. Its own rows come first: what others say of theirs
-    pushes none of them out."""
+    """The participant whose peer was asked. Its own rows come first, so that others' reports push
+    none of them out."""
     return next((peer.participant for peer in snapshot.peers if peer.peer == snapshot.by), "")
 
 
@@ -223,7 +223,7 @@ def _ordered_tasks(snapshot: Snapshot) -> list[tuple[PeerStatus, TaskStatus]]:
 
 
 def _worse(peer: PeerStatus) -> str:
-    """A peer's state by its own word, or by the failure detector's where that is worse."""
+    """A peer's state by its own report, or by the failure detector's if that is worse."""
     return peer.state if peer.health in {"", "alive"} else peer.health
 
 
@@ -235,7 +235,7 @@ def _load(peer: PeerStatus) -> Text:
 
 
 def _lag(stream: StreamStatus) -> Text:
-    """The lag of a stream. Where no tuples come it is the time for which none came, and no lag."""
+    """The lag of a stream; if no tuples come, the time without tuples instead."""
     if show_time(stream.boundary) == "ended":
         return Text("-", "dim")
     idle = stream.rate == 0
@@ -243,6 +243,6 @@ def _lag(stream: StreamStatus) -> Text:
 
 
 def _boundary(microseconds: int, at: float) -> Text:
-    """Without the day where that is today's."""
+    """A boundary, without the day if that is today."""
     text, today = show_time(microseconds), show_time(int(at * 1e6)).partition(" ")[0]
     return Text(text.removeprefix(f"{today} "), "dim" if text in {"-", "ended"} else "")

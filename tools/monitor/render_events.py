@@ -1,4 +1,4 @@
-"""Events on the monitor's screen: the latest first, and none twice."""
+"""Events on the monitor's screen: the latest first, without repetitions."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _BORDER_CELLS: Final = 4
 """Left and right of a table's text."""
 
 _NARROWEST: Final = 20
-"""Columns in which an event is wrapped at least."""
+"""Least columns to which an event is wrapped."""
 
 _ID: Final = re.compile(r"\b([0-9a-f]{40})\b")
 
 _FIGURE: Final = re.compile(r"(?<![\w.:/-])\d[\d.,]*(?![\w:/-])")
-"""A number that stands alone; one in a name, an address or a time does not."""
+"""A number by itself, not one in a name, an address or a time."""
 
 _Kind = tuple[str, str]
 
 
 def events_section(snapshot: Snapshot, width: int) -> Section:
-    """A line an event, and as many as it takes for a warning or an error, which ends with what to
-    do about it. Those of one participant that differ in figures alone are one, and counted."""
+    """One line for each event; as many as needed for a warning or an error, which ends with its
+    mend. Events of one participant that differ only in numbers are merged and counted."""
     latest: dict[tuple[str, _Kind], EventRecord] = {}
     events = [(peer.participant, event) for peer in snapshot.peers for event in peer.events]
     for participant, event in sorted(events, key=lambda both: both[1].at):
@@ -62,5 +62,5 @@ def _lines(participant: str, event: EventRecord, width: int) -> list[Line]:
 
 
 def shortened(text: str) -> str:
-    """Names without the scheme that all share, and ids of peers by their beginnings."""
+    """The text without the common scheme of names, and with shortened ids of peers."""
     return _ID.sub(lambda found: found[1][:SHORT_ID], text).replace(PREFIX, "")

@@ -26,12 +26,12 @@ from tools.monitor.tables import (
 )
 
 Peers = Mapping[str, str]
-"""How peers are called on the screen, by id (hex)."""
+"""Names of peers on the screen, by id (hex)."""
 
 
 def market_sections(market: MarketStatus, snapshot: Snapshot, *, wide: bool) -> list[Section]:
-    """The tables of a market; those without rows are left out, and all where it has no contracts
-    and has traded nothing."""
+    """The non-empty tables of a market; none if the market has no contracts and has traded
+    nothing."""
     peers = _called(snapshot)
     sections = []
     if market.contracts:
@@ -83,7 +83,7 @@ def _contracts(market: MarketStatus, *, wide: bool) -> Section:
 
 
 def _prices(contract: ContractStatus) -> str:
-    """A range, of a unit of load and second; or what a stream is paid by."""
+    """The price range of a unit of load and second; or a stream's prices."""
     if not contract.id:
         return "-"
     if contract.max_price:
@@ -95,7 +95,7 @@ def _prices(contract: ContractStatus) -> str:
 
 
 def _contract_order(contract: ContractStatus) -> tuple[bool, float, str]:
-    """The order of contracts: those that need a person, then those that are used most."""
+    """Sort key: contracts that need a person first, then the most used ones."""
     return contract.state == "in force", -contract.given - contract.taken, contract.partner
 
 
@@ -116,7 +116,7 @@ def _traded(market: MarketStatus, peers: Peers, *, wide: bool) -> Section:
 
 
 def _moves(market: MarketStatus, peers: Peers, *, wide: bool) -> Section:
-    """The latest first."""
+    """The moves, the latest first."""
     columns = [titled("Moves"), names("from, to"), *figures("price", "stall")]
     columns += figures("carried") if wide else []
     items: list[list[Line]] = []
@@ -130,7 +130,7 @@ def _moves(market: MarketStatus, peers: Peers, *, wide: bool) -> Section:
 
 
 def _called(snapshot: Snapshot) -> Peers:
-    """By the participant, with the id where it has several peers."""
+    """A peer's name: its participant, with the id if the participant has several peers."""
     owners = [peer.participant for peer in snapshot.peers]
     return {
         peer.peer: peer.participant

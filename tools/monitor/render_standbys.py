@@ -1,4 +1,4 @@
-"""Queries that have a standby, on the monitor's screen: who has them, and how far behind it is."""
+"""Queries with a standby, on the monitor's screen: primary, secondary, and the secondary's lag."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tools.monitor.tables import (
 PRIMARY: Final = "primary"
 
 SUPERSEDED: Final = "superseded"
-"""The state of a primary that has not heard yet that another one took over."""
+"""The state of a primary that does not know yet that another one took over."""
 
 _GOOD: Final = "caught up"
 
@@ -40,23 +40,23 @@ _STATE_WIDTH: Final = 20
 
 @dataclass(frozen=True)
 class Standby:
-    """One row. state: as the peer says that knows best, unless what the others say is worse."""
+    """One row. state: as the best-informed peer reports it, unless the others' reports are
+    worse."""
 
     replica: ReplicaStatus
     state: str
 
 
 def standby_sections(snapshot: Snapshot, *, wide: bool) -> list[Section]:
-    """The table, if there is anything in it."""
+    """The table, unless it is empty."""
     rows = standbys(snapshot)
     return [_table(rows, wide=wide)] if rows else []
 
 
 def standbys(snapshot: Snapshot) -> list[Standby]:
-    """A row a query, and one more for each primary of it that was superseded; worst first.
+    """A row for each query, and one more for each superseded primary of it; worst first.
 
-    A peer is believed about itself alone, and to be a primary only if it is of the query's
-    participant.
+    A peer is believed only about itself, and as a primary only if it is of the query's participant.
     """
     reports: dict[str, list[ReplicaStatus]] = {}
     for peer in snapshot.peers:

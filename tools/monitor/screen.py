@@ -1,4 +1,4 @@
-"""The screen of `medusa monitor` for a snapshot, as a person has chosen. Pure."""
+"""The screen of `medusa monitor` for a snapshot and the user's choices. Pure."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tools.monitor.tables import SECTION_LINES, SHORT_ID, Section, drawn, fittin
 from tools.monitor.view import HELP, Shown, View
 
 TAB_LINES: Final = 2
-"""Lines that name the tables: one and a blank one or, where that is too narrow, two."""
+"""Lines with the names of the tables: one and a blank one or, if the screen is narrow, two."""
 
 FOOT_LINES: Final = 1
 
 
 @dataclass(frozen=True)
 class Seen:
-    """The answers of the peer. market: None where it has none."""
+    """The peer's answers. market: None if it has none."""
 
     snapshot: Snapshot
     market: MarketStatus | None
@@ -35,7 +35,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Screen:
-    """A screen, and what a key that is pressed now refers to."""
+    """A screen, and the state to which the next key applies."""
 
     drawn: RenderableType
     shown: Shown
@@ -48,7 +48,8 @@ def screen(
     height: int,
     view: View | None = None,
 ) -> Screen:
-    """The snapshot, as the view says, under a line that says why it is old if it is."""
+    """Draw the snapshot with the user's choices. If the snapshot is old, a line above it gives the
+    reason."""
     view = view or View()
     told = [Text(printable(f" no answer: {failure}"), "bold red", no_wrap=True)] if failure else []
     if seen is None:
@@ -62,8 +63,7 @@ def screen(
 
 
 def _chosen(seen: Seen, view: View, width: int) -> list[Section]:
-    """The tables, with what the view leaves of them: of one peer, the rows that have its id or come
-    from it."""
+    """The tables, filtered by the view; for one peer, only rows with its id or from it."""
     snapshot, market = seen.snapshot, seen.market
     if view.peer:
         of_peer = tuple(peer for peer in snapshot.peers if peer.peer == view.peer)
@@ -94,7 +94,7 @@ def _body(
 
 
 def _tabs(tables: list[Section], view: View, width: int) -> RenderableType:
-    """Which tables there are, how much is in each, and which is shown."""
+    """A line with all tables, the number of their items, and a mark at the present one."""
     lines = [Text(" ", no_wrap=True, overflow="ellipsis")]
     entries = [
         ("", "All"),
@@ -110,7 +110,7 @@ def _tabs(tables: list[Section], view: View, width: int) -> RenderableType:
 
 
 def _foot(snapshot: Snapshot, view: View, shown: Shown) -> Text:
-    """Where one is, what is left out, and the most needed keys."""
+    """The footer: position, number of hidden items, and the most needed keys."""
     text = Text(" ", no_wrap=True, overflow="ellipsis")
     if view.typing:
         return text.append("filter: ", "bold").append(view.needle + "\N{FULL BLOCK}")

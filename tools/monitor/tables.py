@@ -16,7 +16,8 @@ from rich.text import Text
 from overlay.errors import printable
 
 SHORT_ID: Final = 8
-"""Hex digits of a peer's or contract's id on the screen: enough to tell a federation's apart."""
+"""Hex digits of a peer's or contract's id on the screen: enough to distinguish those of a
+federation."""
 
 PREFIX: Final = "medusa://"
 
@@ -55,28 +56,30 @@ SECTION_LINES: Final = 2
 """The header of each table and the blank line below it."""
 
 LEAST_LINES: Final = 3
-"""Lines of a table that is longer: with fewer it tells nothing, and others have the room."""
+"""Least lines of a longer table: with fewer it is useless, and others get the room."""
 
 BAR_CELLS: Final = 8
 
 WORD_CELLS: Final = 22
-"""Columns of a word or figure: above an address, so that no stranger's word takes all the room."""
+"""Columns of a word or figure: more than an address, and few enough that no stranger's text takes
+all the room."""
 
 
 Line: TypeAlias = Sequence["str | Text"]
-"""The cells of one line; a single one is as wide as the table."""
+"""The cells of one line; a single cell is as wide as the table."""
 
 Item: TypeAlias = Sequence[Line]
-"""Lines of an item that are shown whole: most items have one."""
+"""The lines of an item, which are shown together: most items have one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """
+    """One column of a table.
+
     Attributes:
-        ratio: the share of spare room of a column of names, which is cut where there is too little;
-            None: as wide as what is in it.
-        right: figures stand at the right.
+        ratio: the share of spare room for a column of names, which is cut if there is too little;
+            None: as wide as its content.
+        right: whether its cells are right-aligned, as figures are.
     """
 
     header: str
@@ -102,15 +105,15 @@ class Section:
         return sum(map(len, self.items))
 
     def matching(self, words: str) -> Section:
-        """The section with the items that have all these words, in whatever case."""
+        """The section with only the items that have all these words, in any case."""
         wanted = words.lower().split()
         return replace(
             self, items=[item for item in self.items if all(w in _said(item) for w in wanted)]
         )
 
     def draw(self, room: int, top: int = 0) -> RenderableType:
-        """The section with the items from number `top` on that have room in so many lines; one that
-        is longer than all the room is cut."""
+        """The section with the items from number `top` on that fit into so many lines; an item
+        longer than the room is cut."""
         shown = fitting(self.items[top:], room)
         hidden = len(self.items) - len(shown)
         table = Table(
@@ -143,10 +146,11 @@ class Section:
 
 @dataclass(frozen=True)
 class _Interleaved:
-    """A table of one header line and one line a row, and between its rows texts as wide as it is.
+    """A table of one header line and one line for each row, with texts of its full width between
+    rows.
 
     Attributes:
-        texts: for each line below the header the text that it is; None: the table's next row.
+        texts: for each line below the header: its text; None: the table's next row.
     """
 
     table: Table
@@ -163,7 +167,7 @@ class _Interleaved:
 
 
 def fitting(items: Sequence[Item], room: int) -> list[Item]:
-    """The first of these that have room in so many lines."""
+    """The first of these items that fit into so many lines."""
     shown: list[Item] = []
     left = room
     for item in items:
@@ -177,7 +181,7 @@ def fitting(items: Sequence[Item], room: int) -> list[Item]:
 
 
 def _cut(line: Line) -> Line:
-    """A line that others would follow says so, if it is no row of cells."""
+    """Mark a line after which lines were cut, unless it is a row of cells."""
     if len(line) > 1:
         return line
     (text,) = line
@@ -189,20 +193,20 @@ def _said(item: Item) -> str:
 
 
 def drawn(sections: Sequence[Section], height: int | None) -> list[RenderableType]:
-    """The sections in so many lines; where there is too little room, the last ones are left out."""
+    """The sections in so many lines; if there is too little room, the last ones are left out."""
     rooms = share(height, [section.lines for section in sections], LEAST_LINES)
     return [section.draw(room) for section, room in zip(sections, rooms, strict=False)]
 
 
 def share(height: int | None, wanted: Sequence[int], least: int = 1) -> list[int]:
-    """Rows for each table: what all need if it fits, else the shortest needs are met first.
+    """Divide the lines between tables: if not all fit, the shortest needs are met first.
 
     Args:
         height: lines, or None for any number. wanted: rows, of the more important tables first.
         least: rows for which a table is worth its header, if it has as many.
 
     Returns:
-        Rows of as many of them, from the first on, as have room for so many rows at least.
+        Rows of the first tables, as many as have room for `least` rows each.
     """
     if height is None:
         return list(wanted)
@@ -227,7 +231,7 @@ def titled(title: str, ratio: int | None = 1) -> Column:
 
 
 def names(header: str, ratio: int | None = 1) -> Column:
-    """A column that is cut where there is no room for it."""
+    """A column that is cut if there is too little room."""
     return Column(header, ratio)
 
 
@@ -252,7 +256,7 @@ def styled(word: str) -> Text:
 
 
 def bar(used: float, whole: float, text: str) -> Text:
-    """How much of a capacity is in use, and the same in words."""
+    """A bar of the used part of a capacity, with a text."""
     share_used = min(1.0, max(0.0, used / whole)) if whole > 0 else 0.0
     cells = round(share_used * BAR_CELLS)
     colour = "green" if share_used < 0.6 else "yellow" if share_used < 0.85 else "red"
@@ -271,7 +275,7 @@ def money(micros: int) -> str:
 
 
 def short(name: str) -> str:
-    """An object name without the scheme that all share."""
+    """An object name without the common scheme."""
     return name.removeprefix(PREFIX)
 
 
@@ -287,7 +291,7 @@ def number(value: float) -> str:
 
 
 def size(value: int) -> str:
-    """Bytes."""
+    """A number of bytes for people."""
     if not value:
         return "0"
     for limit, unit in ((2**20, "K"), (2**30, "M"), (2**40, "G")):

@@ -1,4 +1,4 @@
-"""The part of a snapshot that the monitor shows, and how keys change it. Sans IO."""
+"""The user's view of a snapshot in the monitor, and its changes by keys. Sans IO."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ QUIT: Final = frozenset({"q", "eof"})
 
 @dataclass(frozen=True)
 class View:
-    """
+    """The choices of the user.
+
     Attributes:
-        table: the title of the one that has the screen; empty: all that have room.
-        top: number of the first item shown of it.
-        needle: the words of a filter. typing: whether it is being typed.
-        peer: id (hex) of the only one that is looked at; empty: all.
+        table: the title of the one table on the screen; empty: all that fit.
+        top: number of its first visible item.
+        needle: the words of a filter. typing: whether the user is typing it.
+        peer: id (hex) of the only peer shown; empty: all.
         help: whether the keys are explained.
     """
 
@@ -44,11 +45,11 @@ class View:
 
 @dataclass(frozen=True)
 class Shown:
-    """The screen when a key was pressed.
+    """The screen at the time of a key.
 
     Attributes:
-        tables: the titles of those that have anything in them. peers: ids (hex), in their order.
-        items: how many the table on the screen has. page: how many of them have room.
+        tables: the titles of the non-empty tables. peers: ids (hex), in order.
+        items: number of items in the table on the screen. page: number of visible items.
     """
 
     tables: Sequence[str]
@@ -132,7 +133,7 @@ def _scrolled(view: View, key: str, shown: Shown) -> View:
 
 
 def _next_peer(peer: str, peers: Sequence[str]) -> str:
-    """Each in turn, then none."""
+    """The next peer in turn; after the last one none."""
     order = ["", *peers]
     place = order.index(peer) if peer in order else 0
     return order[(place + 1) % len(order)]

@@ -1,4 +1,4 @@
-"""`medusa monitor`: asks the peer and draws its answer once, as JSON, or again and again."""
+"""`medusa monitor`: asks the peer and shows its answer once, as JSON, or repeatedly."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tools.monitor.screen import Screen, Seen, screen
 from tools.monitor.view import View, pressed
 
 PATIENCE_S: Final = 2.0
-"""A screen says soon that its peer is gone, and goes on trying."""
+"""Seconds until the screen says that its peer is gone; it goes on trying."""
 
 
 async def look(client: AsyncMedusaClient) -> Seen:
-    """Ask the peer for all that a screen shows."""
+    """Ask the peer for all data of a screen."""
     return Seen(await client.status(), await client.market_status())
 
 
@@ -41,15 +41,15 @@ def snapshot(home: str | None) -> dict[str, object]:
 
 
 def print_once(home: str | None) -> None:
-    """One screen, as long as it takes."""
+    """Print one screen of full length."""
     seen = ask(home, look)
     console = Console()
     console.print(render(seen.snapshot, console.width, market=seen.market))
 
 
 def watch(home: str | None, interval_s: float) -> None:
-    """Screens until `q`, Ctrl-C or a signal that ends it. Where keys cannot be read, as from a
-    pipe, there are none."""
+    """Show screens until `q`, Ctrl-C or a signal. If keys cannot be read, as from a pipe, there are
+    none."""
     terminal = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
 
     async def main() -> None:
@@ -57,7 +57,7 @@ def watch(home: str | None, interval_s: float) -> None:
             console = Console()
             with (
                 one_by_one(terminal) if terminal is not None else nullcontext(),
-                # No refresh thread: a screen is drawn when there is something new to draw.
+                # no refresh thread: a screen is drawn when something has changed
                 Live(console=console, auto_refresh=False, screen=True) as live,
             ):
                 keys = None if terminal is None else pressed_keys(terminal)
@@ -67,7 +67,7 @@ def watch(home: str | None, interval_s: float) -> None:
 
 
 class Monitor:
-    """The last answer of a peer and the view of it, drawn whenever one of them changes."""
+    """The last answer of a peer and the user's view, drawn whenever one of them changes."""
 
     def __init__(
         self, client: AsyncMedusaClient, live: Live, console: Console, interval_s: float
@@ -81,10 +81,10 @@ class Monitor:
         self._view = View()
 
     async def run(self, keys: AsyncIterator[str] | None = None) -> None:
-        """Until a key or a signal says that it is enough.
+        """Run until a key or a signal ends it.
 
         Args:
-            keys: see `tools.monitor.keys`; none: nobody presses any.
+            keys: see `tools.monitor.keys`; None: there are no keys.
         """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._ask)
@@ -94,7 +94,8 @@ class Monitor:
                 nursery.cancel_scope.cancel()
 
     async def _ask(self) -> None:
-        """While the peer does not answer, its last answer stays, with why."""
+        """Ask the peer repeatedly. While it does not answer, its last answer stays, with the
+        reason."""
         while True:
             try:
                 self._seen, self._failure = await look(self._client), None
@@ -112,7 +113,7 @@ class Monitor:
             self._draw()
 
     async def _heed_signals(self, scope: trio.CancelScope) -> None:
-        """Act on signals of the terminal: it is gone, or has another size."""
+        """Handle signals of the terminal: it is gone, or has another size."""
         with trio.open_signal_receiver(signal.SIGHUP, signal.SIGWINCH) as signals:
             async for number in signals:
                 if number == signal.SIGHUP:

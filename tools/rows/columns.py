@@ -1,4 +1,4 @@
-"""Makes columns of a schema from columns of strangers' files; errors name row and field."""
+"""Converts columns of strangers' files to a schema's types; errors name row and field."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ SHOWN_NAMES: Final = 30
 
 
 class Columns:
-    """Which columns of a file become which fields of a schema.
+    """Assigns a file's columns to the fields of a schema.
 
     Attributes:
-        dropped: columns that are none, in the order in which they were found.
+        dropped: columns that are no fields, in the order in which they were found.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Columns:
         self._columns = {field: column for column, field in self._names.items()}
 
     def column_of(self, field: str) -> str:
-        """The name that a field has in the file."""
+        """The name of a field's column in the file."""
         return self._columns.get(field, field)
 
     def wanted(self, columns: Sequence[str]) -> list[str]:
@@ -62,7 +62,7 @@ class Columns:
         return _said_of(extra, self.schema, flags=True)
 
     def drop(self, columns: Iterable[str]) -> None:
-        """Note those that the schema does not have."""
+        """Note the columns that the schema does not have."""
         self.dropped |= dict.fromkeys(name for name in columns if not self._is_field(name))
 
     def _is_field(self, column: str) -> bool:
@@ -72,15 +72,16 @@ class Columns:
 def to_payload(
     table: pa.Table, schema: Schema, first_row: int, *, ignore_extra: bool | None
 ) -> pa.Table:
-    """The table as the schema's payload: its columns by name, its types, nulls only where allowed.
+    """Convert a table to the schema's payload: its columns by name, its types, nulls only where
+    allowed.
 
     Args:
         first_row: the number of its first row in the file, from 1; errors count from it.
         ignore_extra: drop columns the schema does not have, instead of refusing them; None: as
-            False, for a program, which has no flag to be told of.
+            False, for a program, whose errors mention no flag.
 
     Raises:
-        InvalidInputError: naming the row, the field and what is wrong.
+        InvalidInputError: names the row, the field and the mistake.
     """
     check_names(table.column_names, schema, ignore_extra=ignore_extra)
     columns = []
@@ -131,7 +132,7 @@ def _said_of(extra: Sequence[str], schema: Schema, *, flags: bool) -> str:
 
 
 def few(names: Sequence[str]) -> str:
-    """Enough of some columns' names to recognise them."""
+    """The first of some columns' names, for a message."""
     if not names:
         return "no column"
     shown = ", ".join(repr(name[:SHOWN_CHARACTERS]) for name in names[:SHOWN_NAMES])
@@ -140,10 +141,10 @@ def few(names: Sequence[str]) -> str:
 
 
 def to_field(column: pa.ChunkedArray, field: Field, first_row: int) -> pa.ChunkedArray:
-    """One column as the field's type.
+    """Convert one column to the field's type.
 
     Raises:
-        InvalidInputError: naming the row, the field and what is wrong.
+        InvalidInputError: names the row, the field and the mistake.
     """
     source = column.type
     if pa.types.is_dictionary(source):
@@ -156,7 +157,7 @@ def to_field(column: pa.ChunkedArray, field: Field, first_row: int) -> pa.Chunke
         converted = _cast(column, field, first_row)
     if not field.nullable:
         if _is_text(column.type) and field.type is FieldType.STRING:
-            # CSV cannot tell an empty text from a missing one where nothing may be missing.
+            # CSV cannot distinguish an empty text from a missing one; here none may be missing
             converted = pc.fill_null(converted, "")
         if converted.null_count:
             row = first_row + pc.index(pc.is_null(converted), True).as_py()
@@ -166,9 +167,9 @@ def to_field(column: pa.ChunkedArray, field: Field, first_row: int) -> pa.Chunke
 
 
 def _of_values(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column of a dictionary's numbers as one of its values."""
+    """A dictionary-encoded column as a column of its values."""
     kind = column.type.value_type
-    if pa.types.is_string_view(kind):  # of polars; Arrow does not cast it whole
+    if pa.types.is_string_view(kind):  # from polars; Arrow does not cast it whole
         texts = [chunk.dictionary.cast(pa.string()).take(chunk.indices) for chunk in column.chunks]
         return pa.chunked_array(texts, pa.string())
     return column.cast(kind)
@@ -201,7 +202,7 @@ Cast = Callable[[pa.ChunkedArray], pa.ChunkedArray]
 
 
 def _casts(source: pa.DataType, kind: FieldType) -> tuple[Cast, ...]:
-    """The ways to read a column of this Arrow type as the field's; the first that works counts."""
+    """The ways to read a column of this Arrow type as the field's; the first that works is used."""
     target = kind.arrow
     numeric = pa.types.is_integer(source) or pa.types.is_floating(source)
     if kind is FieldType.TIMESTAMP:
@@ -213,7 +214,7 @@ def _casts(source: pa.DataType, kind: FieldType) -> tuple[Cast, ...]:
             (lambda c: c.cast(target),) if _is_text(source) or pa.types.is_boolean(source) else ()
         )
     if kind in {FieldType.SINGLE, FieldType.DOUBLE}:
-        # Rounding to the nearest float is what a float is for; only texts can fail.
+        # rounding to the nearest float is right; only texts can fail
         allowed = numeric or _is_text(source) or pa.types.is_decimal(source)
         return (lambda c: c.cast(target, safe=False),) if allowed else ()
     allowed = numeric or _is_text(source)
@@ -228,7 +229,7 @@ def _timestamp_casts(source: pa.DataType, *, numeric: bool) -> tuple[Cast, ...]:
     if numeric:
         return (_from_seconds,)
     if _is_text(source):
-        # With a zone; without one, which means UTC; seconds since the epoch.
+        # with a zone; without one, which means UTC; seconds since the epoch
         return (
             lambda c: c.cast(utc),
             lambda c: c.cast(pa.timestamp("us")).cast(utc),

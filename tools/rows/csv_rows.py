@@ -15,10 +15,11 @@ from overlay.errors import InvalidInputError
 from tools.rows.row_input import end_of_first_line
 
 MAX_COLUMNS: Final = 4096
-"""Columns of a file: well above any schema's fields. Each costs memory before its name is known."""
+"""Columns of a file: far more than any schema's fields. Each takes memory before its name is
+known."""
 
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
-"""The first characters of such a text."""
+"""The first bytes of a text in UTF-16."""
 
 _OTHER_COUNT: Final = re.compile(r"Row #(\d+): Expected \d+ columns, got (\d+)")
 _NOT_UTF_8: Final = re.compile(r"CSV column #(\d+): Row #(\d+): .*invalid UTF8")
@@ -26,10 +27,11 @@ _NOT_UTF_8: Final = re.compile(r"CSV column #(\d+): Row #(\d+): .*invalid UTF8")
 
 @dataclass(frozen=True)
 class Dialect:
-    """
+    """The syntax of a file of separated values.
+
     Attributes:
         separator: between values. quoted: whether values may stand in quotation marks.
-        null: what means that there is no value. what: names the columns, for messages.
+        null: the text that means that there is no value. what: names the columns, for messages.
     """
 
     separator: str = ","
@@ -43,8 +45,8 @@ class Lines:
     """Parses blocks of whole lines.
 
     Attributes:
-        names: of the columns, in order. wanted: of those that are read.
-        rows: so many came before.
+        names: of the columns, in order. wanted: those that are read.
+        rows: number of rows parsed so far.
     """
 
     names: Sequence[str]
@@ -94,10 +96,10 @@ class Lines:
 
 
 def csv_tables(blocks: Iterator[bytes]) -> Iterator[pa.Table]:
-    """The first line names the columns. The first table is empty, and has their names.
+    """Parse CSV whose first line names the columns. The first table is empty, and has their names.
 
     Raises:
-        InvalidInputError: naming the row, and the field where there is one.
+        InvalidInputError: names the row, and the field if there is one.
     """
     first = next(blocks, b"")
     if first.startswith(_UTF_16):

@@ -1,6 +1,7 @@
-"""Rows of a schema in files and pipes: CSV, JSON, Zeek's logs, Parquet and Arrow, read in batches.
+"""Reads rows of a schema from files and pipes in batches: CSV, JSON, Zeek's logs, Parquet and
+Arrow.
 
-What a file may make this take is bounded by `tools.rows.row_process`, which runs it.
+`tools.rows.row_process` runs this module, and limits the memory that a file can make it take.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from tools.rows.row_input import RowInput, end_of_lines, end_of_quoted_lines, wh
 from tools.rows.zeek_rows import zeek_tables
 
 BATCH_ROWS: Final = 65_536
-"""Rows of a batch: large enough for vectors, small enough for one message."""
+"""Rows of a batch: enough for vectorised work, few enough for one message."""
 
 BATCH_BYTES: Final = 32 * 2**20
-"""Bytes of a batch's columns, where rows are long: as much as a poster has on its way."""
+"""Bytes of a batch's columns, if rows are long: as much as a poster has under way."""
 
 PARQUET_ROWS: Final = 8192
-"""Read at once from Parquet, which does not tell before how long its rows are."""
+"""Rows read at once from Parquet, which does not tell the length of its rows before."""
 
 ARROW_FILE_MAGIC: Final = b"ARROW1"
 
@@ -71,14 +72,14 @@ _BEGINNINGS: Final = {
 
 
 class Reading(Struct, frozen=True):
-    """How rows are to be read.
+    """The way to read rows.
 
     Attributes:
-        schema: whose they are.
-        kind: None: what they begin with tells it; else they are CSV.
+        schema: the schema of the stream.
+        kind: None: recognised by the first bytes; else CSV.
         ignore_extra: drop columns that the schema does not have, instead of refusing them. Zeek's
-            logs have dozens, and it is always done for them.
-        names: fields by the names of columns that are called otherwise.
+            logs have dozens, and are always read so.
+        names: fields by column name, for columns with other names than their fields.
     """
 
     schema: Schema
@@ -88,7 +89,7 @@ class Reading(Struct, frozen=True):
 
 
 def format_of(path: Path) -> Format | None:
-    """The format that a file's name says, whether it is compressed or not."""
+    """The format by a file's name, compressed or not; None if the name does not tell."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     while suffixes and suffixes[-1] in _PACKED_SUFFIXES:
         suffixes.pop()
@@ -100,8 +101,8 @@ class RowFile:
 
     Attributes:
         name: for messages.
-        columns: of the file; what was dropped of them so far.
-        rows: how many there are, where the format says so.
+        columns: of the file; has the columns dropped so far.
+        rows: their number, if the format tells it.
     """
 
     def __init__(self, name: str, columns: Columns) -> None:
@@ -115,7 +116,7 @@ class RowFile:
         The same file gives the same tables.
 
         Raises:
-            InvalidInputError: naming the file, the row (from 1, after any header) and the field.
+            InvalidInputError: names the file, the row (from 1, after any header) and the field.
         """
         row = 1
         try:
@@ -136,7 +137,7 @@ class RowFile:
 
 
 def read_rows(source: RowInput, name: str, reading: Reading) -> RowFile:
-    """Rows of an open file or pipe.
+    """Read the rows of an open file or pipe.
 
     Raises:
         InvalidInputError: it is not of that format, or its columns are not the schema's.

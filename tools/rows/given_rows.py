@@ -1,4 +1,4 @@
-"""Rows that a program hands to the client, in whatever form it has them, as a table of Arrow."""
+"""Converts rows that a program gives to the client, in any supported form, to an Arrow table."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class ArrowArray(Protocol):
 Rows: TypeAlias = (
     ArrowStream | ArrowArray | Sequence[Mapping[str, object]] | Mapping[str, Sequence[object]]
 )
-"""Rows as the client takes them: whatever has Arrow's C stream or data (tables of pyarrow, pandas,
-polars, DuckDB), a list of dictionaries, one a row, or a dictionary of columns."""
+"""Rows for the client: anything with Arrow's C stream or data (tables of pyarrow, pandas, polars,
+DuckDB), a list of dictionaries (one for each row), or a dictionary of columns."""
 
 FORMS: Final = (
     "a table of pyarrow, pandas (2.2 or later) or polars, a list of dictionaries, one a row, or a "
@@ -37,21 +37,21 @@ FORMS: Final = (
 )
 
 PANDAS_INDEX: Final = "__index_level_"
-"""The first characters of the column that pandas makes of an index without a name."""
+"""The prefix of the column that pandas makes from an unnamed index."""
 
 _FAILURES: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
 """The errors of pyarrow for values that make no column."""
 
 
 def to_table(rows: Rows, schema: Schema) -> pa.Table:
-    """The rows as one table, whose columns have the names and types that they were given with.
+    """The rows as one table, with the given column names and types.
 
     Args:
-        schema: of the stream, for what a column of plain values is taken as.
+        schema: of the stream, which decides the type of columns of plain values.
 
     Raises:
-        InvalidInputError: about the argument `rows`: it has none of the forms, or a value that fits
-            in no column, by its row (from 1) and its field.
+        InvalidInputError: the argument `rows` has none of the forms, or a value that fits in no
+            column (names its row, from 1, and its field).
     """
     given: Any = rows
     if isinstance(given, pa.Table):
@@ -73,7 +73,7 @@ def _made(make: Callable[[], pa.Table]) -> pa.Table:
 
 
 def _without_index(table: pa.Table, schema: Schema) -> pa.Table:
-    """Without the numbers that pandas gave to the rows; an index that has a name is a column."""
+    """The table without pandas's automatic row numbers; a named index is a column."""
     numbers = [
         name
         for name in table.column_names
@@ -107,7 +107,7 @@ def _of_columns(columns: Mapping[object, Any], schema: Schema) -> pa.Table:
 
 
 def _column(name: str, values: Any, schema: Schema) -> pa.ChunkedArray | pa.Array:  # noqa: ANN401 - anyone's
-    """By the types of the values themselves: `to_payload` casts them to the field's."""
+    """A column of plain values, by their own types: `to_payload` casts it to the field's."""
     if hasattr(values, "__arrow_c_stream__"):
         return _made(lambda: pa.chunked_array(values))
     if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):

@@ -17,10 +17,10 @@ from overlay.errors import InvalidInputError
 from tools.rows.columns import Columns
 
 MAX_ARRAY_BYTES: Final = 64 * 2**20
-"""Bytes of an array, which is read as a whole: its rows take several times that as objects."""
+"""Bytes of an array, which is read as a whole: as objects its rows take several times that."""
 
 MAX_SECONDS: Final = 9.2e12
-"""From the epoch: what int64 microseconds can hold."""
+"""Seconds from the epoch that fit into int64 microseconds."""
 
 
 def _integer(bits: int) -> object:
@@ -36,7 +36,7 @@ _TYPES: Final[dict[FieldType, object]] = {
     FieldType.SINGLE: float,
     FieldType.DOUBLE: float,
     FieldType.STRING: str,
-    # RFC 3339, or seconds since the epoch.
+    # RFC 3339, or seconds since the epoch
     FieldType.TIMESTAMP: datetime.datetime
     | Annotated[float, msgspec.Meta(ge=-MAX_SECONDS, le=MAX_SECONDS)],
 }
@@ -63,7 +63,7 @@ class JsonRows:
         """The rows of blocks of lines with an object each; empty lines are skipped.
 
         Raises:
-            InvalidInputError: naming the row (lines that are not empty, from 1) and the field.
+            InvalidInputError: names the row (counting non-empty lines from 1) and the field.
         """
         done = 0
         for block in blocks:
@@ -81,7 +81,7 @@ class JsonRows:
         """The rows of an array of objects, which is read as a whole.
 
         Raises:
-            InvalidInputError: naming the row, from 1, and the field; or it is too long.
+            InvalidInputError: names the row, from 1, and the field; or the array is too long.
         """
         whole = b""
         for piece in pieces:
@@ -107,7 +107,7 @@ class JsonRows:
     def _find_fault(self, block: bytes, row: int) -> None:
         """
         Raises:
-            InvalidInputError: naming the first row that cannot be decoded.
+            InvalidInputError: names the first row that cannot be decoded.
         """
         for line in block.splitlines():
             if line.isspace() or not line:
@@ -155,7 +155,7 @@ _KEYS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ARRAY_KEYS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 _ELEMENT: Final = re.compile(r"`\$\[(\d+)\]")
-"""How msgspec names an element of an array."""
+"""An element of an array in msgspec's errors."""
 
 
 def _from_one(match: re.Match[str]) -> str:

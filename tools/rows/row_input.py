@@ -1,7 +1,7 @@
-"""Reads a file or pipe that is posted: looks at its beginning, unpacks it, cuts it at line ends.
+"""Reads a posted file or pipe: inspects its beginning, decompresses it, and cuts it at line ends.
 
-A file gives full blocks. A pipe or a terminal is live: after a moment its block has the lines that
-have come; a line that is not whole waits for its end.
+A file gives full blocks. A pipe or a terminal is live: its block has the lines that arrived within
+a moment; an incomplete line waits for its end.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ import pyarrow as pa
 from overlay.errors import InvalidInputError
 
 BLOCK_BYTES: Final = 8 * 2**20
-"""Read at once; the longest line there can be: one tuple is no longer than a message."""
+"""Bytes read at once, and of the longest line: no tuple is longer than a message."""
 
 LIVE_S: Final = 0.5
-"""Seconds that a line which came in live waits for others to be posted with it."""
+"""Seconds that a line from a live source waits for others to be posted with it."""
 
 GROWN_S: Final = 0.2
-"""How often it is looked whether a file that is followed has grown, seconds."""
+"""Seconds between checks whether a followed file has grown."""
 
 _PACKED: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 """The first bytes of compressed files, and the compression."""
 
 _LOOKED_AT: Final = 16
-"""Bytes from the beginning, that tell a format."""
+"""First bytes by which a format is recognised."""
 
 
 class RowInput(io.RawIOBase):
-    """A file or pipe, opened without a buffer, whose first bytes can be looked at.
+    """A file or pipe, opened without a buffer, whose first bytes can be inspected.
 
     Args:
-        until: of a file that grows: a pipe. Once that is closed, or has a byte, the file does not
-            grow any more.
+        until: of a growing file: a pipe. Once that is closed, or has a byte, the file no longer
+            grows.
 
     Attributes:
-        live: whether it gives what there is, by and by.
-        growing: whether it is a file that is followed.
-        torn: whether its last line is not to be taken for a whole one: the pipe had a byte.
+        live: whether its bytes arrive over time.
+        growing: whether it is a followed file.
+        torn: whether its last line may be incomplete: the pipe had a byte.
     """
 
     def __init__(self, file: IO[bytes], until: int | None = None) -> None:
@@ -59,12 +59,12 @@ class RowInput(io.RawIOBase):
 
     @cached_property
     def packed(self) -> str | None:
-        """How it is compressed; asked for before anything is taken."""
+        """The compression; to be called before any byte is taken."""
         head = self.look()
         return next((codec for magic, codec in _PACKED.items() if head.startswith(magic)), None)
 
     def look(self) -> bytes:
-        """The first bytes, of which nothing is taken; from a pipe, once they are there."""
+        """The first bytes, without taking them; from a pipe, once they have arrived."""
         while not self._looked and (data := self._read(_LOOKED_AT)):
             self._head += data
             line = self.live and b"\n" in self._head
@@ -73,7 +73,7 @@ class RowInput(io.RawIOBase):
         return self._head
 
     def whole(self) -> IO[bytes]:
-        """The whole file, from the beginning, for a reader that seeks in it."""
+        """The whole file from the beginning, for a reader that seeks."""
         if self.live:
             return io.BufferedReader(self)
         self._file.seek(0)
@@ -88,14 +88,14 @@ class RowInput(io.RawIOBase):
         return len(data)
 
     def take(self, size: int) -> bytes:
-        """The bytes that are there, at most so many; waits while there are none; b"": the end."""
+        """The available bytes, at most so many; waits while there are none; b"": the end."""
         if self._head:
             data, self._head = self._head[:size], self._head[size:]
             return data
         return self._read(size)
 
     def wait(self, seconds: float) -> bool:
-        """Whether something is there, or the end, within so long."""
+        """Whether bytes, or the end, arrive within so many seconds."""
         if self._head or not self.growing:
             return bool(self._head) or bool(select.select([self._file], [], [], seconds)[0])
         self._head = self._read_within(_LOOKED_AT, seconds)
@@ -108,20 +108,20 @@ class RowInput(io.RawIOBase):
         return data
 
     def _read_within(self, size: int, seconds: float) -> bytes:
-        """The bytes that a file has grown by, soon or within that time."""
+        """The bytes by which a file grows within that time."""
         until = time.monotonic() + seconds
         while not (data := self._file.read(size)) and not self._ended:
             left = until - time.monotonic()
             assert self._until is not None
             if select.select([self._until], [], [], max(0.0, min(left, GROWN_S)))[0]:
                 self.torn, self._ended = bool(os.read(self._until, 1)), True
-                return self._file.read(size)  # what came just before
+                return self._file.read(size)  # bytes written just before the end
             if left <= 0:
                 break
         return data
 
     def unpacked(self) -> Callable[[], bytes]:
-        """Reads the next block, decompressed where it is compressed."""
+        """A function that reads the next block, decompressed if necessary."""
         if self.packed:
             file = pa.PythonFile(io.BufferedReader(self), "r")
             stream = pa.CompressedInputStream(file, self.packed)
@@ -132,7 +132,7 @@ class RowInput(io.RawIOBase):
         return lambda: buffered.read(BLOCK_BYTES)
 
     def _gather(self) -> bytes:
-        """The bytes that come within a moment of the first ones."""
+        """The bytes that arrive within a moment after the first ones."""
         gathered = [data := self.take(BLOCK_BYTES)]
         until, size = time.monotonic() + LIVE_S, len(data)
         while data and size < BLOCK_BYTES and self.wait(max(0.0, until - time.monotonic())):
@@ -148,7 +148,7 @@ def whole_lines(
 
     Args:
         pieces: the bytes of the source, cut anywhere.
-        end: how many bytes of some are whole lines; see `end_of_lines`.
+        end: the number of bytes in whole lines; see `end_of_lines`.
 
     Raises:
         InvalidInputError: a line is too long.
@@ -169,7 +169,7 @@ def whole_lines(
 
 
 def end_of_lines(data: bytes) -> int:
-    """The end of the last whole line."""
+    """The end of the last whole line, as an offset."""
     return data.rfind(b"\n") + 1
 
 
@@ -188,7 +188,7 @@ def end_of_quoted_lines(data: bytes) -> int:
 
 
 def end_of_first_line(data: bytes) -> int:
-    """The end of the first line of CSV; 0: it is not whole."""
+    """The end of the first line of CSV, as an offset; 0: it is incomplete."""
     start = marks = 0
     while end := data.find(b"\n", start) + 1:
         marks += data.count(b'"', start, end)

@@ -17,28 +17,28 @@ from overlay.errors import InvalidInputError
 from tools.rows.formats import Format
 
 ISO_UTC: Final = "%Y-%m-%dT%H:%M:%SZ"
-"""Arrow's %S has the fraction of the column's unit."""
+"""Arrow's %S includes the fraction, in the column's unit."""
 
 PIECE_ROWS: Final = 8192
-"""Rows that are made into text at once."""
+"""Rows converted to text at once."""
 
 STEERING: Final = r"[\p{C}\p{Zl}\p{Zp}]"
-"""Characters of other people's texts that a terminal obeys, or that hide what stands beside them:
-controls, escapes, overrides of direction, line ends. RE2's classes."""
+"""Characters of strangers' texts that steer a terminal, or hide neighbouring text: controls,
+escapes, overrides of direction, line ends. RE2's classes."""
 
 
 GROUP_ROWS: Final = 131_072
-"""Rows of a row group of Parquet, which are in memory until it is written."""
+"""Rows of a Parquet row group, which are in memory until it is written."""
 
 GROUP_BYTES: Final = 32 * 2**20
-"""Bytes of such rows, where they are long."""
+"""Bytes of such rows, if they are long."""
 
 FINISH_S: Final = 2.0
-"""A reader of our pipe that takes nothing for so long is not told that the rows have ended."""
+"""Seconds after which a reader of our pipe that takes nothing is not told the end of the rows."""
 
 
 class RowWriter(Protocol):
-    """Writes tables of one schema; but for Parquet, what was written is flushed before `write`
+    """Writes tables of one schema. Except for Parquet, a written table is flushed before `write`
     returns. `finish` may be called while another thread writes."""
 
     def write(self, table: pa.Table) -> None: ...
@@ -47,10 +47,10 @@ class RowWriter(Protocol):
 
 
 def open_writer(file: IO[bytes], kind: Format, schema: pa.Schema) -> RowWriter:
-    """A writer of that format; all but JSON have the schema, even if no row follows.
+    """A writer of that format; all but JSON write the schema even without rows.
 
     Raises:
-        InvalidInputError: a terminal shows no Arrow, and no Parquet.
+        InvalidInputError: the output is a terminal, which cannot show Arrow or Parquet.
     """
     if file.isatty():
         if kind in {Format.ARROW, Format.PARQUET}:
@@ -76,17 +76,17 @@ def _writer(file: IO[bytes], kind: Format, schema: pa.Schema) -> RowWriter:
 
 
 def readable(table: pa.Table) -> pa.Table:
-    """Timestamps as RFC 3339 texts; the rest as it is."""
+    """The table with timestamps as RFC 3339 texts."""
     for index, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type):
-            # Without the zone: its values are UTC, and no time-zone database is needed.
+            # without the zone: the values are UTC, and no time-zone database is needed
             naive = table.column(index).cast(pa.timestamp("us"))
             table = table.set_column(index, field.name, pc.strftime(naive, format=ISO_UTC))
     return table
 
 
 def harmless(table: pa.Table) -> pa.Table:
-    """The table with `?` for each character that would steer a terminal, as `ls` writes it."""
+    """The table with `?` in place of each character that would steer a terminal, as `ls` does."""
     for index, field in enumerate(table.schema):
         if pa.types.is_string(field.type):
             texts = pc.replace_substring_regex(table.column(index), STEERING, "?")
@@ -95,7 +95,8 @@ def harmless(table: pa.Table) -> pa.Table:
 
 
 def _pieces(table: pa.Table) -> Iterator[pa.Table]:
-    """An epoch may be large, and its text, or Python's objects, are many times as large."""
+    """Pieces of an epoch, which may be large: its text, or Python objects, are many times
+    larger."""
     return (table.slice(start, PIECE_ROWS) for start in range(0, table.num_rows, PIECE_ROWS))
 
 
@@ -159,7 +160,7 @@ class _Arrow:
 
 
 class _Parquet:
-    """Row groups of some size; the index, without which it is no Parquet, comes with `finish`."""
+    """Row groups of limited size; `finish` writes the index, without which it is no Parquet."""
 
     def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
         self._file = file
@@ -188,7 +189,7 @@ class _Parquet:
 
 
 class _Counted(io.RawIOBase):
-    """A file that need not seek, for a writer that asks how far it is."""
+    """A file without seeking, for a writer that asks for its position."""
 
     def __init__(self, file: IO[bytes]) -> None:
         super().__init__()
@@ -209,7 +210,7 @@ class _Counted(io.RawIOBase):
 
 
 class _Ended:
-    """A writer whose end is part of the format: it is written once, after the last table."""
+    """A writer whose format has an end, written once, after the last table."""
 
     def __init__(self, writer: RowWriter) -> None:
         self._writer = writer
@@ -220,6 +221,6 @@ class _Ended:
             self._writer.write(table)
 
     def finish(self) -> None:
-        # Ctrl-C may have left a thread that writes to a pipe which nobody empties.
+        # Ctrl-C may have left a thread that writes to a full pipe
         if self._writing.acquire(timeout=FINISH_S):
             self._writer.finish()

@@ -1,8 +1,8 @@
-"""Reads a stranger's file in a process of its own, of bounded memory.
+"""Reads a stranger's file in a process of its own, with limited memory.
 
-A few kilobytes can claim gigabytes, in every format, and a file that breaks the library that reads
-it ends the process. Here that process does nothing else: the user is told, in one line, and what
-was posted before stays. The rows come back as an Arrow stream of the schema's payload.
+In every format a few kilobytes can claim gigabytes, and a file that crashes its library ends the
+process. This process does nothing else: the user gets one line of error, and the rows posted before
+stay. The rows come back as an Arrow stream of the schema's payload.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from tools.rows.formats import Reading, RowFile, format_of, read_rows
 from tools.rows.row_input import RowInput
 
 MEMORY_BYTES: Final = 2**30
-"""Most that the process may allocate: a few times the memory of a batch of long rows."""
+"""Bytes that the process may allocate: a few times the memory of a batch of long rows."""
 
 _FAILED: Final = 3
-"""The exit code when standard error has the one line that says why; Python's own faults exit with
+"""The exit code when standard error has the one line with the reason; Python's own errors exit with
 1."""
 
 _ROWS: Final = b"rows"
-"""In the schema's metadata: how many rows there are."""
+"""Key of the schema's metadata: the number of rows."""
 
 _DROPPED: Final = b"dropped"
-"""In a batch's metadata: columns that were dropped, JSON."""
+"""Key of a batch's metadata: the dropped columns, JSON."""
 
 _MAX_LINE: Final = 2000
-"""Bytes of that line."""
+"""Bytes of the line of error."""
 
 
 class Asked(Struct, frozen=True):
-    """How the file on standard input is to be read.
+    """The request to read the file on standard input.
 
     Attributes:
         name: for messages. memory: bytes.
@@ -64,9 +64,9 @@ class Rows:
     """Rows being read.
 
     Attributes:
-        total: bytes of the file, or None where it cannot be known (a pipe).
-        rows: of the file, where its format says so, once the first have been read.
-        dropped: columns that the schema does not have, as far as it was read.
+        total: bytes of the file, or None if not known (a pipe).
+        rows: of the file, if its format tells, once the first have been read.
+        dropped: columns that the schema does not have, found so far.
     """
 
     asked: Asked
@@ -89,11 +89,11 @@ class Rows:
         """The rows as payload tables; see `RowFile.batches`.
 
         Raises:
-            InvalidInputError: naming the file, and the row (from 1, after any header) and the field
-                where there is one.
+            InvalidInputError: names the file, and the row (from 1, after any header) and the field
+                if there is one.
         """
         assert self._process.stdout is not None
-        # a process that has ended early says why below
+        # the reason of a process that has ended early follows below
         with suppress(pa.ArrowInvalid, OSError, StopIteration):
             stream = pa.ipc.open_stream(self._process.stdout)
             if (rows := (stream.schema.metadata or {}).get(_ROWS)) is not None:
@@ -105,7 +105,7 @@ class Rows:
                     self.dropped += msgspec.json.decode(dropped[_DROPPED], type=list[str])
                 yield pa.Table.from_arrays(batch.columns, schema=payload)
         code = self._process.wait()
-        self._position = self.position  # it is asked for when the file is closed as well
+        self._position = self.position  # callers ask for it after the file is closed
         if code == _FAILED:
             self._said.seek(0)
             raise InvalidInputError(self._said.read(_MAX_LINE).decode(errors="replace"))
@@ -119,7 +119,7 @@ class Rows:
 
 @contextmanager
 def open_rows(path: Path, reading: Reading) -> Iterator[Rows]:
-    """A file's rows, to be posted to a stream.
+    """Open a file's rows, to be posted to a stream.
 
     Raises:
         NotFoundError: no such file. InvalidInputError: it cannot be opened.
@@ -132,7 +132,7 @@ def open_rows(path: Path, reading: Reading) -> Iterator[Rows]:
 
 
 def open_to_read(path: Path) -> IO[bytes]:
-    """Without a buffer.
+    """Open a file without a buffer.
 
     Raises:
         NotFoundError: no such file. InvalidInputError: it cannot be opened.
@@ -148,13 +148,13 @@ def open_to_read(path: Path) -> IO[bytes]:
 
 
 def reading_of(path: Path, reading: Reading) -> Reading:
-    """The reading with the format that the file's name says, unless another was asked for."""
+    """The reading with the format of the file's name, unless another is requested."""
     return reading if reading.kind else replace(reading, kind=format_of(path))
 
 
 @contextmanager
 def read_apart(file: IO[bytes], asked: Asked, total: int | None = None) -> Iterator[Rows]:
-    """The rows of an open file of which nothing has been read; Parquet needs one that can seek."""
+    """The rows of an unread open file; Parquet needs one that can seek."""
     question = msgspec.json.encode(asked).decode()
     command = [sys.executable, "-P", "-m", "tools.rows.row_process", question]
     with (
@@ -179,7 +179,7 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_DATA, (asked.memory, asked.memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
-        # Not closed: a thread of Arrow's may be reading ahead in it, from a pipe that is silent.
+        # Not closed: a thread of Arrow's may be reading ahead from a silent pipe.
         file = open(0, "rb", buffering=0)  # noqa: SIM115 - see above
         rows = read_rows(RowInput(file, asked.until), asked.name, asked.reading)
         _write(rows, asked.reading.schema.payload)
@@ -188,12 +188,12 @@ def main() -> int:
         sys.stderr.flush()
         return _FAILED
     except (BrokenPipeError, KeyboardInterrupt):
-        return 0  # nobody reads on
+        return 0  # the reader has left
     return 0
 
 
 def _write(rows: RowFile, payload: pa.Schema) -> None:
-    """To standard output, with what the other side wants to know of the file."""
+    """Write the rows to standard output, with the file's metadata for the other side."""
     schema = payload if rows.rows is None else payload.with_metadata({_ROWS: str(rows.rows)})
     told = 0
     with pa.ipc.new_stream(sys.stdout.buffer, schema) as sink:
@@ -208,5 +208,5 @@ def _write(rows: RowFile, payload: pa.Schema) -> None:
 
 
 if __name__ == "__main__":
-    # At once: a thread of Arrow's that reads ahead would end the process with an abort.
+    # at once, because a thread of Arrow's that reads ahead would end the process with an abort
     os._exit(main())

@@ -1,8 +1,8 @@
 r"""Parses Zeek's logs of separated values into Arrow, each column as text.
 
-Lines that begin with `#` say what the others are: the separator, what stands for no value, names
-and types of the fields. A log that was put together of several says it anew in the middle. What
-would break a line is written as `\xHH`.
+Lines that begin with `#` describe the others: the separator, the text of a missing value, names and
+types of the fields. A concatenation of several logs has such lines in the middle too. Characters
+that would break a line are written as `\xHH`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SHOWN: Final = 60
 """Characters of a line in a message."""
 
 Choose = Callable[[Sequence[str]], Sequence[str]]
-"""Which of a log's fields are read."""
+"""Chooses the fields of a log that are read."""
 
 
 class _Header:
@@ -51,7 +51,7 @@ class _Header:
             case "#types":
                 self.types = value.split(self.separator)
             case _:
-                pass  # what it was made of, and when
+                pass  # origin and time of the log
 
     def lines(self, rows: int, choose: Choose) -> Lines:
         dialect = Dialect(self.separator, quoted=False, null=self.unset, what="#fields")
@@ -73,11 +73,11 @@ def _separator(value: str) -> str:
 
 
 def zeek_tables(blocks: Iterator[bytes], choose: Choose) -> Iterator[pa.Table]:
-    """The log's rows: columns by field, as text. For each `#fields` line an empty table comes
-    first, with all its names.
+    """The log's rows: columns by field, as text. Before the rows of each `#fields` line comes an
+    empty table with all its names.
 
     Raises:
-        InvalidInputError: naming the row; or no line names the fields.
+        InvalidInputError: names the row; or no line names the fields.
     """
     header, rows = _Header(), 0
     lines: Lines | None = None
@@ -104,7 +104,7 @@ def zeek_tables(blocks: Iterator[bytes], choose: Choose) -> Iterator[pa.Table]:
 
 
 def _runs(block: bytes) -> Iterator[tuple[bytes, bool]]:
-    """The block as runs of lines, and whether a run is a comment, which is one line."""
+    """The block as runs of lines, each with whether it is a comment, which is one line."""
     if block[:1] != b"#" and b"\n#" not in block:
         yield block, False
         return
@@ -125,7 +125,7 @@ def _runs(block: bytes) -> Iterator[tuple[bytes, bool]]:
 
 
 def _plain(table: pa.Table, header: _Header) -> pa.Table:
-    """The values themselves, where Zeek writes something else for them."""
+    """The plain values, where Zeek writes them encoded."""
     for index, name in enumerate(table.column_names):
         column = table.column(index)
         if header.type_of(name) == "bool":
@@ -146,7 +146,7 @@ def _unescaped(text: str | None) -> str | None:
     if text is None or "\\x" not in text:
         return text
     raw = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
-    try:  # what were the bytes of one character
+    try:  # the bytes of one character
         return raw.encode("latin-1").decode("utf-8")
     except UnicodeError:
         return raw

@@ -122,7 +122,7 @@ class BallotLine(Struct, frozen=True):
     """The peer's vote on the leader of a source stream with replicas.
 
     Attributes:
-        promised: the highest term that it heard of. voted: for whom in that term.
+        promised: the highest term that it knows. voted: its vote in that term.
         term, leader, replicas: the latest that it knows to be installed; 0: none.
         joined: the term whose leader gave the peer its journal; 0: it has none.
     """
@@ -143,7 +143,7 @@ class CatalogLine(Struct, frozen=True):
 
     Attributes:
         published: names that the peer itself publishes.
-        records: how many are kept that have not expired, whoever published them.
+        records: number of kept records that have not expired, its own included.
     """
 
     published: dict[str, tuple[str, ...]] = {}
@@ -151,7 +151,8 @@ class CatalogLine(Struct, frozen=True):
 
 
 class LedgerLine(Struct, frozen=True):
-    """The ledger: sums in micros. fault: the first entry that does not hold; "": all do."""
+    """The ledger: sums in micros. fault: the first invalid entry and its fault; "": all are
+    valid."""
 
     contracts: tuple[Balance, ...]
     entries: int
@@ -159,14 +160,14 @@ class LedgerLine(Struct, frozen=True):
 
 
 class Inspection(Struct, frozen=True):
-    """A home that nobody runs.
+    """The content of a home whose peer does not run.
 
     Attributes:
         restored: the next start is the first one after a restore from a backup.
         frozen: folders with second names of the data, which a backup left behind.
         incarnation: the highest of gossip that the peer may have used; 0: not known.
-        abstains: streams on which the peer has no vote any more.
-        damaged: what could not be read, and what to do about it.
+        abstains: streams on which the peer no longer has a vote.
+        damaged: the files that could not be read, each with its mend.
     """
 
     home: str
@@ -188,7 +189,7 @@ class Inspection(Struct, frozen=True):
 
 
 class Findings:
-    """Collects what is damaged while the rest is read."""
+    """Collects damaged files while the others are read."""
 
     def __init__(self) -> None:
         self.damaged: list[str] = []
@@ -198,7 +199,7 @@ class Findings:
         self.damaged.append(str(error))
 
     def read(self, load: Callable[[], T], otherwise: T) -> T:
-        """What `load` gives; `otherwise` where it is not there, or damaged."""
+        """The result of `load`; `otherwise` if the file is missing or damaged."""
         try:
             return load()
         except NotFoundError:
@@ -209,7 +210,7 @@ class Findings:
 
 
 def inspect_home(home: Home) -> Inspection:
-    """All that is in a home. Blocking.
+    """Read a home. Blocking.
 
     Raises:
         NotFoundError: no peer was made there. ConflictError: its peer runs.
@@ -334,7 +335,8 @@ def _ledger(home: Home, identity: Identity | None, federation: str) -> LedgerLin
 
 @contextmanager
 def _copied(folder: Path, name: str) -> Iterator[Path]:
-    """A copy of an SQLite file with what is beside it: to read it writes to its folder."""
+    """A copy of an SQLite file with the files beside it, because reading it writes to its
+    folder."""
     with tempfile.TemporaryDirectory() as place:
         for path in sorted(folder.glob(f"{name}*")):
             with storing(path):

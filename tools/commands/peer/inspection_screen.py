@@ -1,4 +1,4 @@
-"""The home of a stopped peer as a person reads it: a table for each kind of thing in it."""
+"""The home of a stopped peer as text for people: a table for each kind of object."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tools.monitor.tables import SHORT_ID, add_row, size
 
 
 def tables(seen: Inspection) -> Iterator[Table]:
-    """The home in short, then what it has of each kind."""
+    """A summary of the home, then a table for each kind."""
     yield _home(seen)
     if seen.streams:
         yield _streams(seen)

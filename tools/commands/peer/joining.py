@@ -1,4 +1,4 @@
-"""A newcomer joins a federation by the token of an invitation, at its home."""
+"""Joins a federation with an invitation token, at the new participant's home."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Joined:
     """A federation that was joined.
 
     Attributes:
-        federation: its id. name: what people call it.
+        federation: its id. name: its name for people.
         addresses: of peers to join by.
     """
 
@@ -34,13 +34,13 @@ class Joined:
 
 
 def knock(home: Home, token: str) -> str:
-    """Call the members that a token names, before its participant joins; what to warn of.
+    """Call the members that a token names, before its participant joins; returns warnings.
 
     Raises:
-        RefusedError: those that answered do not take us for a member. As `join`.
+        RefusedError: the members that answered refuse this peer. As `join`.
     """
     identity, invitation, membership = _open(home, token)
-    if home.is_locked():  # its daemon is in touch with the others
+    if home.is_locked():  # its daemon is connected to other peers
         return ""
     meeting = trio.run(meet_members, identity, membership, invitation.addresses)
     if meeting.met:
@@ -68,7 +68,8 @@ def join(home: Home, token: str) -> Joined:
 
 
 def addresses_of(home: Home) -> tuple[Address, ...]:
-    """Where a new peer can dial the federation: this peer, and those that it joined by itself.
+    """Addresses at which a new peer can reach the federation: this peer's, and those by which it
+    joined.
 
     Raises:
         InvalidInputError: nobody could dial any of them.
@@ -89,7 +90,7 @@ def addresses_of(home: Home) -> tuple[Address, ...]:
 
 
 def _open(home: Home, token: str) -> tuple[Identity, Invite, Membership]:
-    """The identity that a token is for, its invitation, and the federation that it describes."""
+    """The identity for which a token is, its invitation, and the federation that it describes."""
     home.require()
     identity = Identity.load(home.folder)
     invitation = decode_invite(token)

@@ -32,7 +32,7 @@ LOOK_S: Final = 0.1
 
 @dataclass(frozen=True)
 class Departure:
-    """A peer that has left. told: the participants that have heard of it."""
+    """A peer that has left. told: the participants that were told."""
 
     participant: str
     peer: str
@@ -43,13 +43,14 @@ def leave(home: Home, root_home: Home, agreed: Agreed, *, whole: bool) -> Depart
     """Have the peer of `home` tell the others that it leaves, for good, and stop it.
 
     Args:
-        root_home: where the participant's root key is, which signs that.
+        root_home: the home with the participant's root key, which signs the revocation.
         agreed: see `tools.commands.peer.admission.Agreed`.
         whole: all its participant's peers leave.
 
     Raises:
-        UntrustedError: it is out already, as it knows itself; RefusedError: as the others say.
-        UnavailableError: the peer does not run: nobody would hear of it.
+        UntrustedError: it is no member any more, by its own statements. RefusedError: by the
+            others'.
+        UnavailableError: the peer does not run, so it cannot tell the others.
         NotFoundError: no root key there. InvalidInputError: it is another participant's.
         DeadlineError: it has left, and does not stop.
     """

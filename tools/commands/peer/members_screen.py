@@ -27,7 +27,7 @@ _STYLES: Final = {
 
 
 def show(roll: Roll) -> None:
-    """Print the members, and who admits others."""
+    """Print the members, and the admission policy."""
     table = lines_table("participant", "standing", "admitted by", "since", "root", "note")
     for column in table.columns:
         column.no_wrap = column.header in {"standing", "since", "root"}

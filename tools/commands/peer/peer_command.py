@@ -166,7 +166,7 @@ def reload(home: str | None, as_json: bool) -> None:
 
     place = Home.locate(home)
     pid = place.running().pid
-    load_config(place)  # a mistake is told here, and not in the log alone
+    load_config(place)  # so that a mistake is shown here, and not only in the log
     os.kill(pid, signal.SIGHUP)
     say(as_json, {"pid": pid}, f"the peer in {place.folder} (pid {pid}) reads {place.config} again")
 

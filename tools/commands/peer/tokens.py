@@ -26,7 +26,7 @@ from tools.monitor.tables import add_row
 
 @dataclass(frozen=True)
 class Line:
-    """A token in the list. connected: the clients that show it now; None: the peer does not say."""
+    """A token in the list. connected: number of clients that show it now; None: not known."""
 
     token: ClientToken
     state: str
@@ -46,13 +46,14 @@ class Line:
 
 
 def add(home: Home, name: str, scopes: str, expires: str | None, address: str | None) -> str:
-    """Make a token; gives the text that is handed over.
+    """Make a token; returns the text for its holder.
 
     Args:
-        scopes: with commas. expires: a duration from now. address: where the peer takes clients.
+        scopes: separated by commas. expires: a duration from now.
+        address: the address at which the peer serves clients.
 
     Raises:
-        InvalidInputError: a name, scope, duration or address that is none.
+        InvalidInputError: a malformed name, scope, duration or address.
         ConflictError, BusyError: see `TokenFile.add`.
     """
     home.require()
@@ -64,10 +65,10 @@ def add(home: Home, name: str, scopes: str, expires: str | None, address: str | 
 
 
 def rotate(home: Home, name: str, address: str | None) -> str | None:
-    """Give a token another secret; gives the text that is handed over, None for the owner's.
+    """Give a token another secret; returns the text for its holder, None for the owner's.
 
     Raises:
-        NotFoundError: there is none of that name, or it counts no more.
+        NotFoundError: there is no such token, or it no longer counts.
     """
     home.require()
     where = _address(home, address)
@@ -76,10 +77,10 @@ def rotate(home: Home, name: str, address: str | None) -> str | None:
 
 
 def revoke(home: Home, name: str) -> None:
-    """End a token.
+    """Revoke a token.
 
     Raises:
-        NotFoundError: there is none of that name, or it counts no more.
+        NotFoundError: there is no such token, or it no longer counts.
         InvalidInputError: it is the owner's.
     """
     home.require()
@@ -87,7 +88,7 @@ def revoke(home: Home, name: str) -> None:
 
 
 def shown(home: Home) -> list[Line]:
-    """The tokens of a home, with how many clients show each to its peer, where that runs."""
+    """The tokens of a home, with the number of clients that show each to its running peer."""
     home.require()
     now, counts = time.time(), _connected(home)
     return [
@@ -97,7 +98,7 @@ def shown(home: Home) -> list[Line]:
 
 
 def table(lines: list[Line]) -> Table:
-    """The list for a person."""
+    """The list as a table."""
     table = lines_table("name", "scopes", "made", "expires", "state", "connected")
     for line in lines:
         token = line.token
@@ -114,10 +115,10 @@ def table(lines: list[Line]) -> Table:
 
 
 def parse_scopes(text: str) -> frozenset[Scope]:
-    """Scopes from words with commas between them.
+    """Parse scopes separated by commas.
 
     Raises:
-        InvalidInputError: one of them is none.
+        InvalidInputError: one of them is no scope.
     """
     scopes = set()
     for word in text.split(","):
@@ -136,7 +137,7 @@ def _state(token: ClientToken, now: float) -> str:
 
 
 def _address(home: Home, given: str | None) -> Address | None:
-    """Where a token's holder finds the peer; None where that changes with every start."""
+    """The address for a token's holder; None if it changes with every start."""
     host, port = load_client(home).listen if given is None else parse_address(given)
     if given is not None and port == 0:
         raise InvalidInputError(f"address {given}: nobody can dial port 0")
@@ -152,7 +153,7 @@ def _text(home: Home, secret: bytes, address: Address | None) -> str:
 
 
 def _connected(home: Home) -> Counter[str] | None:
-    """How many clients show each token to the peer; this command's own call is not counted."""
+    """The number of clients that show each token to the peer, without this command's own call."""
     if not home.is_locked():
         return None
 
