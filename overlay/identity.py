@@ -35,7 +35,7 @@ from overlay.certificates import (
 )
 from overlay.errors import DecodeError, InvalidInputError, UntrustedError
 from overlay.files import mended_by, read_public, read_secret, write_atomically, write_secret
-from overlay.names import PEER_ID_BYTES, PeerId, check_participant
+from overlay.names import NO_PEER, PEER_ID_BYTES, PeerId, check_participant
 
 __all__ = ["Identity", "PeerName", "Root", "check_certificate", "parse_peer_id", "peer_id_of"]
 
@@ -163,6 +163,11 @@ def parse_peer_id(text: str) -> PeerId:
             f"peer id {text[:80]!a}: must be {2 * PEER_ID_BYTES} lower-case hexadecimal digits"
         )
     return PeerId(bytes.fromhex(text))
+
+
+def parse_optional_peer_id(text: str) -> PeerId:
+    """As `parse_peer_id`; NO_PEER for an empty text."""
+    return parse_peer_id(text) if text else NO_PEER
 
 
 def certificate_pem(certificate: x509.Certificate) -> bytes:

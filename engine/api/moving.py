@@ -30,7 +30,9 @@ from engine.streams.delivery import Delivery
 from engine.streams.feed import Feed
 from engine.streams.messages import Acknowledge, Done, Tuples
 from overlay.errors import NotAuthorisedError, NotFoundError
+from overlay.identity import parse_optional_peer_id
 from overlay.killpoints import KillPoint, kill_point
+from overlay.names import PeerId
 from overlay.node import Overlay
 from overlay.rpc import MAX_STRUCT_BYTES, Caller, Duplex
 
@@ -115,11 +117,11 @@ class MovingCalls:
     async def move_task(self, caller: Caller, request: MoveTask, _: bytes) -> MoveRecord:
         if caller.participant != self._participant:
             raise NotAuthorisedError(f"only clients of {self._participant} move its tasks")
-        here = self._overlay.identity.peer_id.hex()
-        return await self._mover.move(request.task, request.to, Deal(giver=here))
+        to, here = parse_optional_peer_id(request.to), self._overlay.identity.peer_id
+        return await self._mover.move(request.task, to, Deal(giver=here.hex()))
 
 
-def _peer(caller: Caller) -> str:
+def _peer(caller: Caller) -> PeerId:
     if caller.peer_id is None:
         raise NotAuthorisedError("only peers work for each other")
-    return caller.peer_id.hex()
+    return caller.peer_id

@@ -43,8 +43,8 @@ def _of_primary(running: QueryCopy, secondary_state: SecondaryState) -> ReplicaS
         availability.mode,
         availability.recovery,
         term.number,
-        term.holder,
-        term.secondary,
+        term.holder.hex(),
+        term.secondary.hex(),
         max(0, *gaps) if gaps else UNKNOWN,
         _state(running, secondary_state),
     )
@@ -77,8 +77,8 @@ def _of_standby(standby: Standby) -> ReplicaStatus:
         availability.mode,
         availability.recovery,
         term.number,
-        term.holder,
-        term.secondary,
+        term.holder.hex(),
+        term.secondary.hex(),
         standby.behind_us if standby.boundaries else UNKNOWN,
         "standing by",
     )

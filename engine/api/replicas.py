@@ -27,6 +27,7 @@ from engine.streams.feed import Feed, at_once
 from engine.streams.log import StreamLog
 from engine.streams.messages import Acknowledge, Done, Tuples
 from overlay.errors import NotAuthorisedError
+from overlay.names import PeerId
 from overlay.node import Overlay
 from overlay.rpc import MAX_STRUCT_BYTES, Caller, Duplex
 
@@ -117,7 +118,7 @@ class _Checkpoints:
         self._upto = self._log.boundary
 
 
-def _peer(caller: Caller) -> str:
+def _peer(caller: Caller) -> PeerId:
     if caller.peer_id is None:
         raise NotAuthorisedError("only peers stand by for each other")
-    return caller.peer_id.hex()
+    return caller.peer_id

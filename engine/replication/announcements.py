@@ -18,7 +18,7 @@ from engine.streams.config import Timing
 from overlay.errors import ConflictError, MedusaError, NotFoundError, UnavailableError
 from overlay.events import Events
 from overlay.killpoints import KillPoint, kill_point
-from overlay.names import ObjectName
+from overlay.names import NO_PEER, ObjectName, PeerId
 
 PATIENCE_S: Final = 2.0
 """Patience with the nodes that should hear of a change, seconds; those that do not hear it now are
@@ -78,14 +78,14 @@ class Announcements:
         await self._catalog.publish(STREAM, ObjectName.parse(entry.stream.name), entry)
 
     @kill_point(KillPoint.CATALOG_NAME_PRODUCER)
-    async def publish_term(self, term: Term, *, worker: str = "", edition: int = 0) -> None:
+    async def publish_term(self, term: Term, *, worker: PeerId = NO_PEER, edition: int = 0) -> None:
         """Publish that this peer holds a stream's term.
 
         Args:
-            worker, edition: see `Producer`.
+            worker: computes it for this peer; NO_PEER: this peer does. edition: see `Producer`.
         """
         self._directory.believe(Term(term.subject, term.number))
-        producer = Producer(term.subject, worker, term.secondary, term.number, edition)
+        producer = Producer(term.subject, worker.hex(), term.secondary.hex(), term.number, edition)
         await self._catalog.publish(PRODUCER, ObjectName.parse(term.subject), producer)
 
     @kill_point(KillPoint.CATALOG_WITHDRAW)

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import Final, NamedTuple, TypeVar
 
 from engine.replication.deciders import HIGHEST_NUMBER
 from engine.replication.term import Term
-from overlay.errors import InvalidInputError
-from overlay.identity import parse_peer_id
-from overlay.names import PeerId
+from overlay.names import NO_PEER, PeerId
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -36,12 +33,12 @@ class Rendition(NamedTuple):
     """What the catalog says of one peer's part in a stream.
 
     Attributes:
-        term: its holder published this. worker: peer id (hex) of the peer that computes the stream
-            for the holder; "": the holder does. edition: of the query that makes it.
+        term: its holder published this. worker: computes the stream for the holder; NO_PEER: the
+            holder does. edition: of the query that makes it.
     """
 
     term: Term
-    worker: str = ""
+    worker: PeerId = NO_PEER
     edition: int = 0
 
 
@@ -63,7 +60,7 @@ class Book:
     def holder(self, subject: str) -> PeerId | None:
         """The peer that says of itself that it holds the latest term, if one has said so."""
         term = self._terms.get(subject)
-        return parse_peer_id(term.holder) if term is not None and term.holder else None
+        return None if term is None else term.holder or None
 
     def named(self, key: bytes) -> str | None:
         """The subject of that key (`key_of`), if anything of it is known."""
@@ -149,14 +146,11 @@ def in_order(
     peers: list[PeerId] = []
     secondaries: list[PeerId] = []
     for term, worker, _ in renditions:
-        current = [parse_peer_id(term.holder)] if term.number >= number else []
-        with suppress(InvalidInputError):  # a stranger's slip costs only the first choice
-            if current and worker:
-                current.insert(0, parse_peer_id(worker))
-        with suppress(InvalidInputError):
-            if term.secondary:
-                secondaries.append(parse_peer_id(term.secondary))
+        current = [term.holder] if term.number >= number else []
+        if current and worker:
+            current.insert(0, worker)
         peers += current
+        secondaries += term.members
     if oldest:
         peers.reverse()
     said = [] if holder is None else [holder]

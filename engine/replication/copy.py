@@ -35,7 +35,7 @@ from engine.tasks.tentative.fork import Fork
 from engine.tasks.windows import needed_after
 from overlay.concurrency import until_one_ends
 from overlay.errors import ClosedError, NotRetainedError
-from overlay.identity import parse_peer_id
+from overlay.names import PeerId
 from overlay.node import Overlay
 
 OWNER = "owner"
@@ -67,9 +67,9 @@ class Workshop:
         return self.followers.reach.directory
 
     @property
-    def here(self) -> str:
-        """This peer's id, hex."""
-        return self.overlay.identity.peer_id.hex()
+    def here(self) -> PeerId:
+        """This peer."""
+        return self.overlay.identity.peer_id
 
 
 class Copy:
@@ -159,7 +159,7 @@ class Copy:
     def current(self) -> Placement:
         return self.placements[-1]
 
-    def next_term(self, worker: str, *, since: int = BEGINNING) -> Term:
+    def next_term(self, worker: PeerId, *, since: int = BEGINNING) -> Term:
         """The term of the next placement, see `OwnersWord.next`. Receipts name a placement by its
         number."""
         now, tried = self._clock(), self.tried
@@ -227,7 +227,7 @@ class Copy:
             tentative=True,
         )
         term = self.current.term
-        worker = (Place(parse_peer_id(term.holder)),)  # if it lost it, the task is taken back
+        worker = (Place(term.holder),)  # if it lost it, the task is taken back
         await Follower(self.state, worker, self._reach, f"{OWNER} {term.number}", course).run()
 
     @asynccontextmanager
@@ -281,5 +281,5 @@ class Copy:
 
     def status(self, *, stopped: bool = False, owner: str = "") -> TaskStatus:
         """As the monitor shows it. owner: peer id (hex) of the one that it is computed for."""
-        worker = self.current.term.holder
+        worker = self.current.term.holder.hex()
         return self.runner.status(stopped=stopped, worker=worker, owner=owner)

@@ -21,6 +21,7 @@ from engine.objects.schema import BEGINNING
 from engine.replication.term import Term
 from overlay.clock import MILLIS, latest_number
 from overlay.errors import InvalidInputError
+from overlay.names import NO_PEER, PeerId
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,25 +54,24 @@ class Decider:
                 f"{subject[:256]}: term {number} is of the future: check the clock of who says so"
             )
 
-    def _next_number(self, known: Iterable[int], now: float, taker: str = "0") -> int:
+    def _next_number(self, known: Iterable[int], now: float, taker: PeerId = NO_PEER) -> int:
         """A number that is greater than all known ones which can be believed, and than those of a
-        subject of that name which was deleted before now. taker: peer id (hex)."""
+        subject of that name which was deleted before now."""
         highest = max((number for number in known if self.believes(number, now)), default=0)
         moment = max(highest // self.takers + 1, int(now * MILLIS))
-        return moment * self.takers + int(taker, 16) % self.takers
+        return moment * self.takers + int.from_bytes(taker) % self.takers
 
 
 class OwnersWord(Decider):
     """Of a task: the peer that keeps its query decides alone."""
 
     def next(
-        self, current: Term, worker: str, now: float, *, since: int = BEGINNING, tried: int = 0
+        self, current: Term, worker: PeerId, now: float, *, since: int = BEGINNING, tried: int = 0
     ) -> Term:
         """The term in which another peer computes the task.
 
         Args:
-            worker: peer id (hex); "": the owner.
-            now: seconds since the epoch.
+            worker: NO_PEER: the owner. now: seconds since the epoch.
             since: the output's boundary after which the worker's output counts, microseconds.
             tried: number of the last move, which may have failed: no two workers hear of one.
         """
@@ -82,12 +82,12 @@ class OwnersWord(Decider):
 class HighestNumber(Decider):
     """Of a query: any peer of its participant takes it, and the highest number counts."""
 
-    def next(self, query: str, known: Iterable[int], taker: str, now: float) -> Term:
+    def next(self, query: str, known: Iterable[int], taker: PeerId, now: float) -> Term:
         """The term in which a peer has the query, and nobody stands by yet.
 
         Args:
             known: the numbers of earlier terms that the taker knows of.
-            taker: peer id (hex). now: seconds since the epoch.
+            now: seconds since the epoch.
         """
         return Term(query, self._next_number(known, now, taker), taker)
 

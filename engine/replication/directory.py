@@ -19,7 +19,14 @@ from engine.replication.deciders import HIGHEST_NUMBER
 from engine.replication.term import Term
 from overlay.concurrency import Watched
 from overlay.connection import Connection
-from overlay.errors import MedusaError, NotAuthorisedError, NotFoundError, UnavailableError
+from overlay.errors import (
+    InvalidInputError,
+    MedusaError,
+    NotAuthorisedError,
+    NotFoundError,
+    UnavailableError,
+)
+from overlay.identity import parse_optional_peer_id
 from overlay.listeners import Listeners
 from overlay.names import NO_PEER, ObjectName, PeerId
 from overlay.node import Overlay
@@ -90,10 +97,10 @@ class Directory:
         if stream is None or record is None:
             return
         if record.participant == ObjectName.parse(stream).participant:
-            self.believe(Term(stream, number, peer.hex()))
+            self.believe(Term(stream, number, peer))
 
     def _note_future(self, term: Term) -> None:
-        whose = f"its producer {term.holder[:8]}" if term.holder else "its producer"
+        whose = f"its producer {term.holder.hex()[:8]}" if term.holder else "its producer"
         text = f"disbelieves a term of the future of {term.subject}; check the clock of {whose}"
         self._overlay.events.note("warning", text)
 
@@ -299,6 +306,14 @@ class Directory:
 
 def _rendition(stream: str, published: Published[Producer]) -> Rendition:
     producer = published.value
-    members = (producer.secondary,) if producer.secondary else ()
-    term = Term(stream, producer.term_number, published.publisher.hex(), members)
-    return Rendition(term, producer.worker, producer.edition)
+    secondary = _named(producer.secondary)
+    members = (secondary,) if secondary else ()
+    term = Term(stream, producer.term_number, published.publisher, members)
+    return Rendition(term, _named(producer.worker), producer.edition)
+
+
+def _named(text: str) -> PeerId:
+    """NO_PEER also for a text that is no peer id: a stranger's slip costs only the first choice."""
+    with suppress(InvalidInputError):
+        return parse_optional_peer_id(text)
+    return NO_PEER

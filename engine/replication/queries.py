@@ -38,6 +38,7 @@ from overlay.errors import (
 )
 from overlay.killpoints import KillPoint, kill_point
 from overlay.listeners import Decision, Listeners
+from overlay.names import NO_PEER
 
 _DONE: Final = {QueryStatus.RUNNING: "started", QueryStatus.STOPPED: "stopped"}
 
@@ -338,7 +339,7 @@ class QueryHost:
 
     def appoint(self, running: QueryCopy, term: Term) -> None:
         """Another term, written down and then announced. Blocking. Raises: as `write`."""
-        parted = tuple(peer for peer in running.stored.parted if peer != term.secondary)
+        parted = tuple(peer for peer in running.stored.parted if peer != term.secondary.hex())
         self.write(running, written_term=written(term), parted=parted)
         self.publish_soon(running)
         self.appointed.tell()
@@ -407,7 +408,7 @@ class QueryHost:
     def _place_back(self, running: QueryCopy) -> list[Copy]:
         away = [task for task in running.tasks if task.current.term.holder]
         for task in away:
-            self.place(task, Placement(task.next_term("", since=task.boundary)))
+            self.place(task, Placement(task.next_term(NO_PEER, since=task.boundary)))
         return away
 
     def _check_unread(self, running: QueryCopy) -> None:

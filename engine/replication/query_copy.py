@@ -141,7 +141,7 @@ class QueryCopy:
 
     def entries(self, stored: StoredQuery, plan: Iterable[Task]) -> list[StreamEntry]:
         """What the catalog holds of the outputs, with this peer as their leader."""
-        network, here = stored.network, self._shop.here
+        network, here = stored.network, self._shop.here.hex()
         return [network.entry_of(task.output, task.output_schema, here) for task in plan]
 
     async def define_outputs(self, stored: StoredQuery, plan: Iterable[Task]) -> None:

@@ -9,6 +9,7 @@ from engine.replication.queries import QueryHost
 from engine.replication.query_copy import tidy_logs
 from engine.replication.stored_query import StoredQuery
 from overlay.errors import InvalidInputError, StorageError
+from overlay.names import NO_PEER
 
 
 class Resuming:
@@ -49,7 +50,7 @@ class Resuming:
         if HIGHEST_NUMBER.believes(term.number, now):
             return stored
         number = 0
-        if term.holder in {"", self._peer}:
+        if term.holder in {NO_PEER, self._peer}:
             known = map(self._directory.number, stored.entry.outputs)
             number = HIGHEST_NUMBER.next(stored.name, known, self._peer, now).number
         text = f"goes on with {stored.name} in term {number}: its term {term.number} is of"
@@ -58,7 +59,7 @@ class Resuming:
 
     async def _resume(self, stored: StoredQuery) -> None:
         queries = self._queries
-        if stored.term.holder not in {"", self._peer}:
+        if stored.term.holder not in {NO_PEER, self._peer}:
             queries.pending[stored.name] = stored
             return
         try:

@@ -15,6 +15,8 @@ from engine.replication.moves.placements import Placements, WrittenPlacement, at
 from engine.replication.term import Term
 from engine.tasks.former import Former
 from engine.tasks.network import Network
+from overlay.identity import parse_optional_peer_id, parse_peer_id
+from overlay.names import PeerId
 
 
 class WrittenTerm(Struct, frozen=True, rename={"term_number": "fence"}):
@@ -32,13 +34,13 @@ class WrittenTerm(Struct, frozen=True, rename={"term_number": "fence"}):
 
     def of(self, query: str) -> Term:
         """The term. query: its name."""
-        members = (self.secondary,) if self.secondary else ()
-        return Term(query, self.term_number, self.primary, members)
+        members = (parse_peer_id(self.secondary),) if self.secondary else ()
+        return Term(query, self.term_number, parse_optional_peer_id(self.primary), members)
 
 
 def written(term: Term) -> WrittenTerm:
     """The form of a query's term for files and messages."""
-    return WrittenTerm(term.number, term.holder, term.secondary)
+    return WrittenTerm(term.number, term.holder.hex(), term.secondary.hex())
 
 
 class StoredQuery(Struct, frozen=True):
@@ -97,9 +99,9 @@ class StoredQuery(Struct, frozen=True):
             entry.query, self.inputs, self.kept, self.former, entry.readers, entry.altered
         )
 
-    def parted_from(self, peer: str) -> tuple[str, ...]:
-        """`parted`, with that peer (hex) besides."""
-        return tuple(sorted({*self.parted, peer} - {""}))
+    def parted_from(self, peer: PeerId) -> tuple[str, ...]:
+        """`parted`, with that peer besides."""
+        return tuple(sorted({*self.parted, peer.hex()} - {""}))
 
     def placements(self, task: str) -> Placements:
         """Who worked and works on a task."""

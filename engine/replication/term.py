@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from engine.objects.schema import BEGINNING
+from overlay.names import NO_PEER, PeerId
 
 
 class Term(Struct, frozen=True):
@@ -15,25 +16,25 @@ class Term(Struct, frozen=True):
         subject: the name of a query, of a task's output or of a source stream.
         number: grows with every term of the subject; the holder of a lower number is not to be
             believed any more.
-        holder: peer id (hex) of the peer whose word counts; "": not written down yet or, of a task,
-            the peer that keeps its query.
-        members: peer ids (hex) of the others that have a part: a secondary, replicas.
+        holder: the peer whose word counts; NO_PEER: not written down yet or, of a task, the peer
+            that keeps its query.
+        members: the other peers that have a part: a secondary, replicas.
         since: the boundary after which the holder's output counts, microseconds.
     """
 
     subject: str = ""
     number: int = 0
-    holder: str = ""
-    members: tuple[str, ...] = ()
+    holder: PeerId = NO_PEER
+    members: tuple[PeerId, ...] = ()
     since: int = BEGINNING
 
     @property
-    def secondary(self) -> str:
-        """The member that takes over when the holder dies; "": none."""
-        return self.members[0] if self.members else ""
+    def secondary(self) -> PeerId:
+        """The member that takes over when the holder dies; NO_PEER: none."""
+        return self.members[0] if self.members else NO_PEER
 
     @property
-    def rank(self) -> tuple[int, str]:
+    def rank(self) -> tuple[int, PeerId]:
         """A total order, so that all peers believe the same of two terms that have one number."""
         return self.number, self.holder
 

@@ -122,7 +122,7 @@ def view_of(name: str, life: int, peer: Peer, now: float) -> PeerView:
             if each.stored.since is not None
         ),
         gives=tuple(
-            WorkView(task.name, task.current.term.number, task.current.term.holder)
+            WorkView(task.name, task.current.term.number, task.current.term.holder.hex())
             for task in engine.queries.tasks()
             if task.current.term.holder
         ),
@@ -180,7 +180,7 @@ def covered(
             kept = engine.primaries.secondary_state(running.name)
             if not (asked and kept.caught_up and standby is not None):
                 continue
-            if (standby.term, term.secondary) != (term, _id(secondary)):
+            if (standby.term, term.secondary) != (term, secondary.engine.overlay.identity.peer_id):
                 continue
             if sum(running.name in _replicated(peer) for peer in peers.values()) > 1:
                 continue  # who has been taken over and does not know it yet waits for nobody

@@ -21,6 +21,8 @@ from engine.streams.stream_state import StreamState
 from overlay.config import OverlayTiming
 from overlay.events import wall_clock
 from overlay.gossip.config import Preset
+from overlay.identity import parse_peer_id
+from overlay.names import PeerId
 from tools.client.async_client import AsyncMedusaClient, Subscription, open_medusa
 from tools.commands.peer.admission import invite
 from tools.commands.peer.founding import make_peer, make_sibling
@@ -120,6 +122,10 @@ class Place:
     @property
     def id(self) -> str:
         return self.up.running.peer
+
+    @property
+    def peer_id(self) -> PeerId:
+        return parse_peer_id(self.id)
 
     def wall(self) -> float:
         return wall_clock() + self.clock_off_s

@@ -36,7 +36,7 @@ def secondary_of(place: Place, query: str) -> str:
     """Of a query that it has, or is about to take over."""
     with suppress(NotFoundError):
         running = place.up.engine.queries.get(place.name(query))
-        return running.stored.term.secondary
+        return running.stored.term.secondary.hex()
     return ""
 
 

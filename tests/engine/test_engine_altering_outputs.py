@@ -53,7 +53,7 @@ async def test_a_restart_and_workers_know_it(tmp_path: Path) -> None:
             await client.create_query(windows(one, source))
             await client.start_query(one.name("q/out"))
             await post(client, source, range(250))
-            await one.up.engine.mover.move(out, two.id, Deal(giver=one.id))
+            await one.up.engine.mover.move(out, two.peer_id, Deal(giver=one.id))
             assert at_worker(two, out).readers == ("*",)
             await far.alter_stream(out, UTAH)
             assert says_utah((await far.stream_entry(out)).stream)
@@ -75,7 +75,7 @@ async def test_a_restart_and_workers_know_it(tmp_path: Path) -> None:
             now = one.state("out").entry.stream
             assert (now.readers, now.history_us) == (("*",), 123)
             assert now.edition > edition
-            await one.up.engine.mover.move(out, two.id, Deal(giver=one.id))
+            await one.up.engine.mover.move(out, two.peer_id, Deal(giver=one.id))
             assert at_worker(two, out) == now
 
 

@@ -25,7 +25,7 @@ from engine.replication.term import Term
 from engine.streams.config import Timing
 from overlay.errors import ConflictError
 from overlay.events import Events
-from overlay.names import ObjectName
+from overlay.names import NO_PEER, ObjectName, PeerId
 
 STREAM = "medusa://mit.edu/out"
 
@@ -47,7 +47,7 @@ class SlowCatalog:
             self.named.append(value)
 
 
-def placed_at(worker: str) -> SimpleNamespace:
+def placed_at(worker: PeerId) -> SimpleNamespace:
     return SimpleNamespace(term=Term(STREAM, 1, worker))
 
 
@@ -55,12 +55,12 @@ async def test_a_task_that_moves_while_its_query_is_published_is_published_where
     catalog, believed = SlowCatalog(), list[Term]()
     entry = SimpleNamespace(stream=SimpleNamespace(name=STREAM))
     placed: Any = SimpleNamespace(
-        name=STREAM, state=SimpleNamespace(entry=entry), current=placed_at("")
+        name=STREAM, state=SimpleNamespace(entry=entry), current=placed_at(NO_PEER)
     )
     query = SimpleNamespace(edition=0)
     name = "medusa://mit.edu/q"
     stored = SimpleNamespace(
-        name=name, term=Term(name, 7, "aa", ("bb",)), entry=query, published=query
+        name=name, term=Term(name, 7, PeerId(b"a"), (PeerId(b"b"),)), entry=query, published=query
     )
     running = QueryCopy(cast("Workshop", None), cast("StoredQuery", stored), ())
     running.tasks.append(placed)
@@ -75,10 +75,10 @@ async def test_a_task_that_moves_while_its_query_is_published_is_published_where
         )
         nursery.start_soon(running.publish, announcements)
         await catalog.publishing.wait()
-        placed.current = placed_at("cc")
+        placed.current = placed_at(PeerId(b"c"))
         await running.publish_term(placed, announcements)
         catalog.published.set()
-    assert catalog.named == [Producer(STREAM, worker="cc", secondary="bb", term_number=7)] * 2
+    assert catalog.named == [Producer(STREAM, worker="63", secondary="62", term_number=7)] * 2
     assert believed == [Term(STREAM, 7)] * 2
 
 

@@ -340,7 +340,7 @@ async def test_documents_are_read_and_planned_beside_the_event_loop(
             query = passing(one, "q", source, one.name("out"))
             await client.create_query_xml(write_query(query))
             await client.start_query(query.name)
-            await one.up.engine.mover.move(one.name("out"), two.id, Deal(giver=one.id))
+            await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
             await town.restart(one)
     assert {name for name, _ in beside} == {"read", "plan"}
     assert all(aside for _, aside in beside), beside

@@ -17,21 +17,23 @@ from engine.replication.deciders import (
 )
 from engine.replication.term import Term
 from overlay.errors import InvalidInputError
+from overlay.names import NO_PEER, PeerId
 
 QUERY = "medusa://mit.edu/q"
 TASK = "medusa://mit.edu/t"
 NOWS = st.floats(0, 4e9)
-PEERS = st.binary(min_size=20, max_size=20).map(bytes.hex)
+PEERS = st.binary(min_size=20, max_size=20).map(PeerId)
+HOLDERS = st.sampled_from([PeerId(b"a"), PeerId(b"b")])
 BOUNDARIES = st.integers(BEGINNING, END)
 
-Next = Callable[[Sequence[int], str, float], Term]
+Next = Callable[[Sequence[int], PeerId, float], Term]
 
 
-def next_of_a_query(known: Sequence[int], taker: str, now: float) -> Term:
+def next_of_a_query(known: Sequence[int], taker: PeerId, now: float) -> Term:
     return HIGHEST_NUMBER.next(QUERY, known, taker, now)
 
 
-def next_of_a_task(known: Sequence[int], taker: str, now: float) -> Term:
+def next_of_a_task(known: Sequence[int], taker: PeerId, now: float) -> Term:
     current, tried = ([*known, 0, 0])[:2]
     return OWNERS_WORD.next(Term(TASK, current), taker, now, tried=tried)
 
@@ -46,7 +48,7 @@ CLOCKED = pytest.mark.parametrize(
 @CLOCKED
 @given(st.data(), NOWS, PEERS)
 def test_a_number_only_grows(
-    decider: Decider, next_term: Next, data: st.DataObject, now: float, taker: str
+    decider: Decider, next_term: Next, data: st.DataObject, now: float, taker: PeerId
 ) -> None:
     known = data.draw(st.lists(st.integers(0, decider.latest(now)), max_size=2))
     term = next_term(known, taker, now)
@@ -57,7 +59,7 @@ def test_a_number_only_grows(
 @CLOCKED
 @given(st.lists(st.integers(0, 2**62), max_size=2), NOWS, PEERS)
 def test_a_number_that_is_taken_is_believed_whatever_was_claimed_before(
-    decider: Decider, next_term: Next, claimed: list[int], now: float, taker: str
+    decider: Decider, next_term: Next, claimed: list[int], now: float, taker: PeerId
 ) -> None:
     """By the time that others hear of it: two milliseconds, and their clocks may be behind."""
     decider.check("q", next_term(claimed, taker, now).number, now + 0.002)
@@ -71,13 +73,13 @@ def test_a_number_that_is_taken_is_believed_whatever_was_claimed_before(
 @CLOCKED
 @given(NOWS, st.floats(0, 600), PEERS)
 def test_what_a_clock_makes_within_the_margin_is_believed(
-    decider: Decider, next_term: Next, now: float, ahead_s: float, taker: str
+    decider: Decider, next_term: Next, now: float, ahead_s: float, taker: PeerId
 ) -> None:
     assert decider.believes(next_term([], taker, now + ahead_s).number, now)
 
 
-@given(st.lists(PEERS, min_size=2, max_size=8, unique_by=lambda peer: int(peer, 16) % 1024))
-def test_peers_that_take_over_in_one_moment_have_numbers_of_their_own(takers: list[str]) -> None:
+@given(st.lists(PEERS, min_size=2, max_size=8, unique_by=lambda peer: int.from_bytes(peer) % 1024))
+def test_peers_that_take_over_in_one_moment_have_numbers_of_their_own(takers: list[PeerId]) -> None:
     now = 1767225608.026
     numbers = [next_of_a_query([7], taker, now).number for taker in takers]
     assert len(set(numbers)) == len(numbers)
@@ -86,7 +88,7 @@ def test_peers_that_take_over_in_one_moment_have_numbers_of_their_own(takers: li
 
 @given(st.lists(st.tuples(PEERS, st.floats(0, 10)), min_size=1, max_size=8))
 def test_of_all_that_took_a_query_one_counts_wherever_they_meet(
-    takeovers: list[tuple[str, float]],
+    takeovers: list[tuple[PeerId, float]],
 ) -> None:
     """On any side of a split each takes it over from the first term that all know of."""
     terms = [next_of_a_query([5], taker, 1767225608.0 + at) for taker, at in takeovers]
@@ -96,9 +98,9 @@ def test_of_all_that_took_a_query_one_counts_wherever_they_meet(
     assert best.rank == max(term.rank for term in terms)
 
 
-@given(st.integers(0, 3), st.integers(0, 3), st.sampled_from("ab"), st.sampled_from("ab"))
+@given(st.integers(0, 3), st.integers(0, 3), HOLDERS, HOLDERS)
 def test_a_secondary_lets_go_by_the_word_of_its_primary_or_of_a_later_one(
-    number: int, own: int, holder: str, primary: str
+    number: int, own: int, holder: PeerId, primary: PeerId
 ) -> None:
     released = HIGHEST_NUMBER.releases(Term(QUERY, number, holder), Term(QUERY, own, primary))
     assert released is (number > own or (number == own and holder == primary))
@@ -113,13 +115,13 @@ def test_a_query_of_a_name_that_was_deleted_has_a_greater_number_than_any_before
     before, now = 1767225608.0, 1767225609.0
     number = 0
     for _ in range(100):  # all within that second
-        number = next_of_a_query([number], "ff" * 20, before).number
-    assert next_of_a_query([], "00" * 20, now).number > number
+        number = next_of_a_query([number], PeerId(b"\xff" * 20), before).number
+    assert next_of_a_query([], PeerId(bytes(20)), now).number > number
 
 
-@given(st.lists(st.tuples(PEERS | st.just(""), NOWS, BOUNDARIES, st.booleans()), max_size=8))
+@given(st.lists(st.tuples(PEERS | st.just(NO_PEER), NOWS, BOUNDARIES, st.booleans()), max_size=8))
 def test_no_two_workers_hear_of_one_term_of_a_task(
-    moves: list[tuple[str, float, int, bool]],
+    moves: list[tuple[PeerId, float, int, bool]],
 ) -> None:
     """Some moves fail after their worker has heard of them; the owner's clock may go back."""
     current, tried, heard = Term(TASK), 0, [0]

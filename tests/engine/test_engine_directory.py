@@ -21,8 +21,7 @@ from engine.replication.term import Term
 from overlay.errors import NotFoundError, UnavailableError
 from overlay.events import Events
 from overlay.gossip.events import Health
-from overlay.identity import parse_peer_id
-from overlay.names import ObjectName
+from overlay.names import NO_PEER, ObjectName, PeerId
 from overlay.node import Overlay
 
 STREAM = "medusa://mit.edu/out"
@@ -30,7 +29,7 @@ ENTRY = StreamEntry(
     StreamDefinition(STREAM, "medusa://mit.edu/t"),
     Schema("medusa://mit.edu/t", (Field("a", FieldType.LONG),)),
 )
-PRIMARY, SECONDARY, READER = b"p" * 20, b"s" * 20, b"r" * 20
+PRIMARY, SECONDARY, READER = (PeerId(20 * letter) for letter in (b"p", b"s", b"r"))
 
 
 class SlowCatalog:
@@ -115,7 +114,7 @@ async def test_who_takes_over_is_asked_at_its_own_word_though_the_catalog_is_slo
     network.up.remove(PRIMARY)
     catalog.after_s = 3600.0
     began = trio.current_time()
-    assert directory.believe(Term(STREAM, 6, SECONDARY.hex()))
+    assert directory.believe(Term(STREAM, 6, SECONDARY))
     assert await reached(directory) == SECONDARY
     assert trio.current_time() == began
     assert catalog.asked == 1
@@ -130,7 +129,7 @@ async def test_a_call_that_finds_nobody_waits_for_who_takes_over(
 
     async def take_over() -> None:
         await trio.sleep(HANDOVER_S / 2)
-        directory.believe(Term(STREAM, 6, SECONDARY.hex()))
+        directory.believe(Term(STREAM, 6, SECONDARY))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(take_over)
@@ -212,15 +211,13 @@ async def test_what_is_withdrawn_is_not_remembered(
 
 
 async def test_only_news_counts_as_news(directory: Directory) -> None:
-    assert not directory.believe(
-        Term(STREAM, 0, PRIMARY.hex())
-    )  # without a number it has no successor
+    assert not directory.believe(Term(STREAM, 0, PRIMARY))  # without a number it has no successor
     assert directory.believe(Term(STREAM, 5))
     assert not directory.believe(Term(STREAM, 5))
-    assert directory.believe(Term(STREAM, 5, PRIMARY.hex()))
-    assert not directory.believe(Term(STREAM, 5, PRIMARY.hex()))
-    assert not directory.believe(Term(STREAM, 4, SECONDARY.hex()))
-    assert directory.believe(Term(STREAM, 6, SECONDARY.hex()))
+    assert directory.believe(Term(STREAM, 5, PRIMARY))
+    assert not directory.believe(Term(STREAM, 5, PRIMARY))
+    assert not directory.believe(Term(STREAM, 4, SECONDARY))
+    assert directory.believe(Term(STREAM, 6, SECONDARY))
     assert directory.number(STREAM) == 6
 
 
@@ -236,38 +233,45 @@ def test_streams_are_known_by_their_keys_and_not_without_bound() -> None:
 
 
 def test_a_word_of_a_producer_counts_beside_records_of_its_term_and_against_older_ones() -> None:
-    old = Rendition(Term(STREAM, 5, PRIMARY.hex()))
+    old = Rendition(Term(STREAM, 5, PRIMARY))
     assert in_order([old], 6, oldest=False, holder=SECONDARY) == [SECONDARY]
     assert in_order([old], 5, oldest=False, holder=SECONDARY) == [PRIMARY, SECONDARY]
     assert in_order([old], 5, oldest=False) == [PRIMARY]
 
 
 def test_workers_come_before_those_they_work_for_and_secondaries_last() -> None:
-    primary, secondary, worker = PRIMARY.hex(), SECONDARY.hex(), READER.hex()
-    term = Term(STREAM, 5, primary, (secondary,))
-    assert in_order([Rendition(term, worker)], 5, oldest=False) == [READER, PRIMARY, SECONDARY]
-    assert in_order([Rendition(term, worker)], 5, oldest=True) == [PRIMARY, READER, SECONDARY]
-    assert in_order([Rendition(term, worker)], 6, oldest=False) == [SECONDARY]
-    strange = Rendition(Term(STREAM, 5, primary, ("nobody",)), "nothing")
-    assert in_order([strange], 5, oldest=False) == [PRIMARY]
+    term = Term(STREAM, 5, PRIMARY, (SECONDARY,))
+    assert in_order([Rendition(term, READER)], 5, oldest=False) == [READER, PRIMARY, SECONDARY]
+    assert in_order([Rendition(term, READER)], 5, oldest=True) == [PRIMARY, READER, SECONDARY]
+    assert in_order([Rendition(term, READER)], 6, oldest=False) == [SECONDARY]
+
+
+async def test_names_of_peers_that_are_none_cost_only_themselves(
+    directory: Directory, catalog: SlowCatalog
+) -> None:
+    catalog.producers = [
+        Published(ObjectName.parse(STREAM), Producer(STREAM, "nothing", "nobody", 5), PRIMARY, 1)
+    ]
+    await directory.learn(STREAM)
+    assert directory.versions(STREAM) == [PRIMARY]
 
 
 NUMBERS = st.integers(0, 4)
-HOLDERS = st.sampled_from(["", PRIMARY.hex(), SECONDARY.hex()])
+HOLDERS = st.sampled_from([NO_PEER, PRIMARY, SECONDARY])
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), NUMBERS, HOLDERS), max_size=30))
 def test_of_all_words_the_highest_number_counts_and_of_its_holders_the_last(
-    words: list[tuple[str, int, str]],
+    words: list[tuple[str, int, PeerId]],
 ) -> None:
     """Whatever is heard in between, and twice: compared with looking at all that was ever said."""
-    book, now, said = Book(), 1_800_000_000.0, dict[str, list[tuple[int, str]]]()
+    book, now, said = Book(), 1_800_000_000.0, dict[str, list[tuple[int, PeerId]]]()
 
-    def believed(subject: str) -> tuple[int, str]:
+    def believed(subject: str) -> tuple[int, PeerId]:
         heard = said.get(subject, [])
         number = max((number for number, _ in heard), default=0)
         holders = [holder for each, holder in heard if each == number and holder]
-        return number, holders[-1] if number and holders else ""
+        return number, holders[-1] if number and holders else NO_PEER
 
     for subject, number, holder in words:
         before = believed(subject)
@@ -275,16 +279,16 @@ def test_of_all_words_the_highest_number_counts_and_of_its_holders_the_last(
         after = believed(subject)
         assert book.believe(Term(subject, number, holder), now) is (after != before)
         assert book.number(subject, now) == after[0]
-        assert book.holder(subject) == (parse_peer_id(after[1]) if after[1] else None)
+        assert book.holder(subject) == (after[1] or None)
         assert book.named(key_of(subject)) == (subject if after[0] else None)
 
 
-@given(st.permutations([(1, "a" * 40), (2, "b" * 40), (3, "c" * 40), (3, "c" * 40), (2, "")]))
-def test_the_order_in_which_words_come_does_not_matter(words: list[tuple[int, str]]) -> None:
+@given(st.permutations([(1, READER), (2, SECONDARY), (3, PRIMARY), (3, PRIMARY), (2, NO_PEER)]))
+def test_the_order_in_which_words_come_does_not_matter(words: list[tuple[int, PeerId]]) -> None:
     book, now = Book(), 1_800_000_000.0
     for number, holder in words:
         book.believe(Term(STREAM, number, holder), now)
-    assert (book.number(STREAM, now), book.holder(STREAM)) == (3, bytes.fromhex("c" * 40))
+    assert (book.number(STREAM, now), book.holder(STREAM)) == (3, PRIMARY)
 
 
 def test_an_empty_answer_of_the_catalog_takes_nothing_back() -> None:
@@ -292,12 +296,12 @@ def test_an_empty_answer_of_the_catalog_takes_nothing_back() -> None:
     assert book.learned(STREAM) is None
     book.learn(STREAM, [])
     assert book.learned(STREAM) == []
-    known = [Rendition(Term(STREAM, 5, PRIMARY.hex(), (SECONDARY.hex(),)))]
+    known = [Rendition(Term(STREAM, 5, PRIMARY, (SECONDARY,)))]
     book.learn(STREAM, known)
     book.learn(STREAM, [])
     assert book.learned(STREAM) == known
     assert not book.is_ahead(STREAM, now)
-    book.believe(Term(STREAM, 6, SECONDARY.hex()), now)
+    book.believe(Term(STREAM, 6, SECONDARY), now)
     assert book.is_ahead(STREAM, now)
     assert book.in_order(STREAM, now) == [SECONDARY]
 
@@ -307,10 +311,10 @@ async def test_only_the_word_of_a_holder_itself_is_told_on(directory: Directory)
     directory.changed.add(told.append)
     directory.believe(Term(STREAM, 5))
     assert told == []
-    term = Term(STREAM, 5, PRIMARY.hex())
+    term = Term(STREAM, 5, PRIMARY)
     directory.believe(term)
     directory.believe(term)
-    directory.believe(Term(STREAM, 4, SECONDARY.hex()))
+    directory.believe(Term(STREAM, 4, SECONDARY))
     assert told == [term]
 
 
@@ -323,15 +327,15 @@ async def test_a_term_of_the_future_is_not_believed_and_can_be_outdone(
     for claimed in (2**62, HIGHEST_NUMBER.latest(network.now) + 1):
         catalog.say(SECONDARY, claimed)
         await directory.learn(STREAM)
-        assert not directory.believe(Term(STREAM, claimed, SECONDARY.hex()))
+        assert not directory.believe(Term(STREAM, claimed, SECONDARY))
         assert directory.number(STREAM) == 5
         assert await directory.publishers(STREAM) == []
         assert await directory.successor(STREAM, PRIMARY) is None
     assert any("term of the future" in event.text for event in network.events.recent())
     # the greatest that is believed is outdone by the next that somebody takes
-    assert directory.believe(Term(STREAM, HIGHEST_NUMBER.latest(network.now), SECONDARY.hex()))
+    assert directory.believe(Term(STREAM, HIGHEST_NUMBER.latest(network.now), SECONDARY))
     known = [directory.number(STREAM)]
-    taken = HIGHEST_NUMBER.next(STREAM, known, PRIMARY.hex(), network.now)
+    taken = HIGHEST_NUMBER.next(STREAM, known, PRIMARY, network.now)
     network.now += 0.002
     assert directory.believe(taken)
 
@@ -340,9 +344,9 @@ async def test_a_term_believed_while_our_clock_was_ahead_counts_no_more(
     directory: Directory, network: Network
 ) -> None:
     network.now += 100 * 86_400
-    assert directory.believe(HIGHEST_NUMBER.next(STREAM, [], SECONDARY.hex(), network.now))
+    assert directory.believe(HIGHEST_NUMBER.next(STREAM, [], SECONDARY, network.now))
     network.now -= 100 * 86_400
     assert directory.number(STREAM) == 0
-    term = HIGHEST_NUMBER.next(STREAM, [], PRIMARY.hex(), network.now)
+    term = HIGHEST_NUMBER.next(STREAM, [], PRIMARY, network.now)
     assert directory.believe(term)
     assert directory.number(STREAM) == term.number

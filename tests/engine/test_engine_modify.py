@@ -113,7 +113,7 @@ async def test_a_task_that_runs_elsewhere_is_taken_home_and_may_leave_again(
             mover = one.up.engine.mover
             await post(client, source, range(250))
             await sums.take(249)
-            await mover.move(one.name("sums"), two.id, Deal(giver=one.id))
+            await mover.move(one.name("sums"), two.peer_id, Deal(giver=one.id))
             await post(client, source, range(250, 530))
             await sums.take(529)
             done = await modify(client, query.name, LONGER)
@@ -123,12 +123,12 @@ async def test_a_task_that_runs_elsewhere_is_taken_home_and_may_leave_again(
             await post(client, source, range(530, 1000))
             await sums.take(999)
             later = await modify(client, query.name, SHORTER, at=1333)
-            await mover.move(one.name("sums"), two.id, Deal(giver=one.id))
+            await mover.move(one.name("sums"), two.peer_id, Deal(giver=one.id))
             await post(client, source, range(1000, 1100))
             await town.restart(two)  # which plans the task with both editions again
             await post(client, source, range(1100, 1700))
             await sums.take(1699)
-            assert placed.current.term.holder == two.id
+            assert placed.current.term.holder == two.peer_id
             await client.post_event(source, rows((t, t) for t in range(1700, 2000)), end=True)
             await sums.take(END)
         editions = [Edition(query), edition(query, done.since, LONGER)]

@@ -18,6 +18,7 @@ from engine.replication.moves.mover import Mover
 from engine.replication.moves.notifications import Notifier
 from engine.streams.config import Timing
 from overlay.errors import ConflictError, MedusaError, NotAuthorisedError, NotFoundError
+from overlay.names import PeerId
 from tools.commands.medusa import calls
 
 QUICK = Timing(tend_s=0.05)
@@ -41,7 +42,7 @@ async def test_there_and_back_under_traffic(tmp_path: Path) -> None:
             mover = one.up.engine.mover
             await post(client, source, range(250))
             await sums.take(249)
-            record = await mover.move(one.name("out"), two.id, Deal(giver=one.id))
+            record = await mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
             assert (record.source, record.target) == (one.id, two.id)
             first = record.term_number
             await post(client, source, range(250, 520))
@@ -67,7 +68,7 @@ async def test_a_subscriber_elsewhere_follows_the_task(tmp_path: Path) -> None:
             sums = Sums(reader, one.name("out"))
             await post(client, source, range(250))
             await sums.take(249)
-            await one.up.engine.mover.move(one.name("out"), two.id, Deal(giver=one.id))
+            await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
             served = two.up.engine.store.serving
             await post(client, source, range(250, 520))
             await sums.take(519)
@@ -75,7 +76,7 @@ async def test_a_subscriber_elsewhere_follows_the_task(tmp_path: Path) -> None:
                 lambda: (out := served(one.name("out"))) is not None and out.subscribers == 2,
                 "the owner and the relay read from the worker",
             )
-            await one.up.engine.mover.move(one.name("out"), three.id, Deal(giver=one.id))
+            await one.up.engine.mover.move(one.name("out"), three.peer_id, Deal(giver=one.id))
             await post(client, source, range(520, 777))
             await sums.take(776)
             late = Sums(reader, one.name("out"))
@@ -131,7 +132,7 @@ async def test_either_side_restarts_at_any_step(
 
 async def _move(one: Place, two: Place) -> None:
     try:
-        await one.up.engine.mover.move(one.name("out"), two.id, Deal(giver=one.id))
+        await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
         await one.up.engine.mover.take_back(one.name("out"))
     except MedusaError:
         pass
@@ -175,12 +176,12 @@ async def test_a_worker_that_never_comes_back_loses_nothing(tmp_path: Path) -> N
             sums = Sums(client, one.name("out"))
             await post(client, source, range(250))
             await sums.take(249)
-            missed: list[str] = []
+            missed: list[PeerId] = []
             one.up.engine.mover.missed.add(lambda worker, _task: missed.append(worker))
-            await one.up.engine.mover.move(one.name("out"), two.id, Deal(giver=one.id))
+            await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
             await post(client, source, range(250, 380))
             await sums.take(379)
-            gone = two.id
+            gone = two.peer_id
             await town.stop(two)
             await post(client, source, range(380, 520))
             await sums.take(519)
@@ -206,20 +207,20 @@ async def test_what_is_refused(tmp_path: Path) -> None:
             await client.create_query(windows(one, source))
             mover = one.up.engine.mover
             with pytest.raises(NotFoundError, match="no task"):
-                await mover.move(one.name("none"), two.id, Deal())
+                await mover.move(one.name("none"), two.peer_id, Deal())
             with pytest.raises(MedusaError, match="does not run"):
-                await mover.move(one.name("out"), two.id, Deal())
+                await mover.move(one.name("out"), two.peer_id, Deal())
             await client.start_query(one.name("q/out"))
             with pytest.raises(ConflictError, match="there already"):
-                await mover.move(one.name("out"), one.id, Deal())
+                await mover.move(one.name("out"), one.peer_id, Deal())
             with pytest.raises(NotAuthorisedError, match="not accepted"):
-                await mover.move(one.name("out"), other.id, Deal())
+                await mover.move(one.name("out"), other.peer_id, Deal())
             private = await make_stream(client, one, "private", readers=("mit.edu",))
             await client.create_query(windows(one, private, "hidden"))
             await client.start_query(one.name("q/hidden"))
             other.up.engine.assignments.admit = lambda *_: None
             with pytest.raises(NotAuthorisedError, match="may not read"):
-                await mover.move(one.name("hidden"), other.id, Deal())
+                await mover.move(one.name("hidden"), other.peer_id, Deal())
             await until(lambda: not other.up.engine.assignments.all())
 
 
@@ -231,7 +232,7 @@ async def test_stopping_a_query_frees_its_worker(tmp_path: Path) -> None:
             await client.create_query(windows(one, source))
             await client.start_query(one.name("q/out"))
             await post(client, source, range(250))
-            await one.up.engine.mover.move(one.name("out"), two.id, Deal(giver=one.id))
+            await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
             await client.set_query_status(one.name("q/out"), QueryStatus.STOPPED)
             await until(lambda: not two.up.engine.assignments.all())
             await client.start_query(one.name("q/out"))
@@ -256,7 +257,7 @@ async def test_a_suffix_that_the_producer_let_go_comes_from_the_owner(tmp_path: 
                 await post(poster, source, range(start, start + 20))
                 await sums.take(start + 19)
             await until(lambda: three.state("s").log.start > 200, "the home has let go")
-            await one.up.engine.mover.move(one.name("out"), two.id, Deal(giver=one.id))
+            await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
             await poster.post_event(source, rows([(260, 7)]), end=True)
             await sums.take(END)
             assert sums.rows == [*expected(range(260))[:-1], (299, sum(range(200, 260)) + 7)]

@@ -41,6 +41,7 @@ from overlay.errors import (
     StorageFullError,
 )
 from overlay.identity import parse_peer_id
+from overlay.names import PeerId
 from tools.client.async_client import AsyncMedusaClient
 
 QUICK = Timing(tend_s=0.05)
@@ -111,7 +112,7 @@ async def test_nobody_stops_what_runs_here_for_another(tmp_path: Path) -> None:
         await town.acquainted(one, two, stranger)
         async with one.client() as client:
             source, sums = await running(client, one)
-            await one.up.engine.mover.move(one.name("out"), two.id, Deal(giver=one.id))
+            await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
             entry = one.state("s").entry
             request = assignment(stranger, windows(stranger, source), [entry], task=one.name("out"))
             for forged in (
@@ -212,7 +213,7 @@ async def test_a_call_that_is_left_leaves_a_task_that_works(
 
                 @nursery.start_soon
                 async def _() -> None:
-                    await one.up.engine.mover.move(one.name("out"), two.id, Deal(giver=one.id))
+                    await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
 
                 await until(lambda: len(calls) > 1, "the first call was left")
                 go_on.set()
@@ -252,7 +253,7 @@ async def test_an_output_is_never_ahead_of_its_inputs(tmp_path: Path, boundary: 
         one, two = await siblings(town)
         async with one.client() as client:
             source, sums = await running(client, one)
-            await one.up.engine.mover.move(one.name("out"), two.id, Deal(giver=one.id))
+            await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
             (lying,) = two.up.engine.assignments.all()
             assert lying.copy is not None
             lying.work.cancel()
@@ -281,17 +282,17 @@ async def test_a_task_is_not_passed_on_to_its_owner(tmp_path: Path) -> None:
             mover.may_pass_on = lambda _placement: None
             owed = Deal("c" * 32, one.id, 5, 5)
             welcome(two)
-            term_number = (await mover.move(task, two.id, owed)).term_number
+            term_number = (await mover.move(task, two.peer_id, owed)).term_number
             for to in (one.id, ""):
                 with pytest.raises(NotAuthorisedError, match="give it back"):
                     await mover.pass_on(
-                        two.id, PassOn(task, term_number, to, Deal("d", two.id, 1, 1))
+                        two.peer_id, PassOn(task, term_number, to, Deal("d", two.id, 1, 1))
                     )
             with pytest.raises(NotAuthorisedError, match="you pay for"):
                 await mover.pass_on(
-                    two.id, PassOn(task, term_number, three.id, Deal("d", one.id, 1, 1))
+                    two.peer_id, PassOn(task, term_number, three.id, Deal("d", one.id, 1, 1))
                 )
-            assert placed(one).current.term.holder == two.id
+            assert placed(one).current.term.holder == two.peer_id
 
 
 async def test_a_task_goes_only_where_its_inputs_may_be_read(tmp_path: Path) -> None:
@@ -307,13 +308,13 @@ async def test_a_task_goes_only_where_its_inputs_may_be_read(tmp_path: Path) -> 
             mover = one.up.engine.mover
             await post(client, private, range(250))
             term_number = (
-                await mover.move(one.name("out"), two.id, Deal(giver=one.id))
+                await mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
             ).term_number
             welcome(other)
             onwards = PassOn(one.name("out"), term_number, other.id, Deal("d", two.id, 1, 1))
             for going in (
-                mover.move(one.name("out"), other.id, Deal(giver=one.id)),
-                mover.pass_on(two.id, onwards),
+                mover.move(one.name("out"), other.peer_id, Deal(giver=one.id)),
+                mover.pass_on(two.peer_id, onwards),
             ):
                 with pytest.raises(NotAuthorisedError, match=r"utah\.edu may not read"):
                     await going
@@ -326,8 +327,8 @@ async def test_who_only_prepares_gives_nothing_back(tmp_path: Path) -> None:
         async with one.client() as client:
             await running(client, one)
             mover = one.up.engine.mover
-            await mover.move(one.name("out"), two.id, Deal(giver=one.id))
-            with mover._prepared_for(one.name("out"), three.id, 2):
+            await mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
+            with mover._prepared_for(one.name("out"), three.peer_id, 2):
                 connection = await three.up.engine.overlay.connect(parse_peer_id(one.id))
                 with pytest.raises(NotAuthorisedError, match="not its worker"):
                     await connection.call(
@@ -336,7 +337,7 @@ async def test_who_only_prepares_gives_nothing_back(tmp_path: Path) -> None:
                         MoveRecord,
                         timeout_s=DEADLINE_S,
                     )
-            assert placed(one).current.term.holder == two.id
+            assert placed(one).current.term.holder == two.peer_id
 
 
 # -- two things at once ----------------------------------------------------------------------------
@@ -347,7 +348,7 @@ async def test_deleting_a_query_whose_task_is_away(tmp_path: Path) -> None:
         one, two = await siblings(town)
         async with one.client() as client:
             await running(client, one)
-            await one.up.engine.mover.move(one.name("out"), two.id, Deal(giver=one.id))
+            await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
             await client.set_query_status(one.name("q/out"), QueryStatus.DELETED)
             await until(lambda: not two.up.engine.assignments.all())
             with pytest.raises(NotFoundError):
@@ -379,7 +380,7 @@ async def test_a_query_stopped_at_the_moment_of_a_switch(
 
             monkeypatch.setattr(Mover, "_prepare", stop_then)
             with pytest.raises(MedusaError, match="does not run"):
-                await mover.move(one.name("out"), two.id, Deal(giver=one.id))
+                await mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
             await until(lambda: not two.up.engine.assignments.all())
 
 
@@ -389,13 +390,13 @@ async def test_a_move_decided_on_old_knowledge_is_off(tmp_path: Path) -> None:
         async with one.client() as client:
             source, sums = await running(client, one)
             mover, task = one.up.engine.mover, one.name("out")
-            term_number = (await mover.move(task, two.id, Deal(giver=one.id))).term_number
+            term_number = (await mover.move(task, two.peer_id, Deal(giver=one.id))).term_number
             outcomes: list[str] = []
 
             async def pass_on() -> None:
                 try:
                     await mover.pass_on(
-                        two.id, PassOn(task, term_number, three.id, Deal(giver=two.id))
+                        two.peer_id, PassOn(task, term_number, three.id, Deal(giver=two.id))
                     )
                 except MedusaError as error:
                     outcomes.append(type(error).__name__)
@@ -430,7 +431,7 @@ async def test_a_fence_is_never_used_twice(tmp_path: Path) -> None:
             asked: list[int] = []
             original = two.up.engine.assignments.assign
 
-            async def remember(owner: str, participant: str, request: Assignment) -> Progress:
+            async def remember(owner: PeerId, participant: str, request: Assignment) -> Progress:
                 asked.append(request.term_number)
                 return await original(owner, participant, request)
 
@@ -438,8 +439,8 @@ async def test_a_fence_is_never_used_twice(tmp_path: Path) -> None:
             two.up.engine.assignments.admit = refuse
             for _ in range(2):
                 with pytest.raises(BusyError):
-                    await mover.move(task, two.id, Deal(giver=one.id))
-            record = await mover.move(task, three.id, Deal(giver=one.id))
+                    await mover.move(task, two.peer_id, Deal(giver=one.id))
+            record = await mover.move(task, three.peer_id, Deal(giver=one.id))
             assert asked[0] < asked[1] < record.term_number
 
 
@@ -451,7 +452,7 @@ async def test_a_task_whose_output_has_ended_leaves_its_worker(tmp_path: Path) -
         one, two = await siblings(town)
         async with one.client() as client:
             source, sums = await running(client, one)
-            await one.up.engine.mover.move(one.name("out"), two.id, Deal(giver=one.id))
+            await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
             await client.post_event(source, rows([(300, 1)]), end=True)
             await sums.take(END)
             assert sums.rows == [*expected(range(250)), (399, 1)]
@@ -473,7 +474,7 @@ async def test_a_worker_restarts_where_it_was_not_where_it_began(tmp_path: Path)
             sums = Sums(client, one.name("out"))
             await post(poster, source, range(250))
             await sums.take(249)
-            await one.up.engine.mover.move(one.name("out"), two.id, Deal(giver=one.id))
+            await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
             for hours in range(1, 6):
                 at = hours * HOUR_US
                 await poster.post_event(source, rows([(at, hours)]), boundary=at + 9)
@@ -488,7 +489,7 @@ async def test_a_worker_restarts_where_it_was_not_where_it_began(tmp_path: Path)
             at = 6 * HOUR_US
             await poster.post_event(source, rows([(at, 6)]), boundary=at + SIZE_US)
             await sums.take(at + SIZE_US)
-            assert placed(one).current.term.holder == two.id, "it went on there"
+            assert placed(one).current.term.holder == two.peer_id, "it went on there"
             late = [(hours * HOUR_US + SIZE_US - 1, hours) for hours in range(1, 7)]
             assert sums.rows == [*expected(range(250)), *late]
 
@@ -511,7 +512,7 @@ async def test_a_full_disk_at_the_worker_ends_no_peer(
                 await original(self, *arguments)
 
             monkeypatch.setattr(Assignments, method, full)
-            await one.up.engine.mover.move(one.name("out"), two.id, Deal(giver=one.id))
+            await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
             if method == "release":
                 await one.up.engine.mover.take_back(one.name("out"))
             await until(lambda: len(failed) == 3)
@@ -527,7 +528,7 @@ async def test_a_query_that_a_crash_stopped_half_way_has_no_worker(tmp_path: Pat
         one, two = await siblings(town)
         async with one.client() as client:
             await running(client, one)
-            await one.up.engine.mover.move(one.name("out"), two.id, Deal(giver=one.id))
+            await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
             queries = one.up.engine.queries
 
             async def crash(_: Any) -> None:
@@ -550,7 +551,7 @@ async def test_a_worker_may_leave_an_owner_that_never_takes_its_task_back(
         async with one.client() as client:
             source, sums = await running(client, one)
             mover = one.up.engine.mover
-            await mover.move(one.name("out"), two.id, Deal(giver=one.id))
+            await mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
             monkeypatch.setattr(mover, "give_back", refuse_all)
             guests, returning = two.up.engine.assignments, two.up.engine.returning
             with pytest.raises(NotAuthorisedError):
@@ -575,7 +576,7 @@ async def test_inputs_that_nobody_counts_are_let_go(tmp_path: Path) -> None:
         one, two = await siblings(town)
         async with one.client() as client:
             source, sums = await running(client, one)
-            await one.up.engine.mover.move(one.name("out"), two.id, Deal(giver=one.id))
+            await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
             since = placed(one).current.term.since
             for start in range(250, 750, 100):
                 await post(client, source, range(start, start + 100))
@@ -606,4 +607,4 @@ async def test_a_placement_of_the_future_is_refused_and_never_made_after(tmp_pat
             record = await client.move_task(home.name("out"), worker.id)
             assert record.term_number <= home.wall() * 1000
             await post(poster, source, range(520))
-            await until(lambda: placed.current.term.holder == worker.id)
+            await until(lambda: placed.current.term.holder == worker.peer_id)

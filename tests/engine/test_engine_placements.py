@@ -20,8 +20,10 @@ from engine.replication.moves.placements import (
 )
 from engine.replication.term import Term
 from overlay.encoding import decode, encode
+from overlay.names import NO_PEER, PeerId
 
 TASK = "medusa://mit.edu/out"
+ONE, TWO, THREE = (PeerId(20 * letter) for letter in (b"a", b"b", b"c"))
 DEALS = st.builds(Deal, st.sampled_from(["", "c1"]), st.sampled_from(["", "aa"]), st.integers(0, 9))
 PLACEMENTS = st.builds(
     Placement,
@@ -29,21 +31,21 @@ PLACEMENTS = st.builds(
         Term,
         st.just(TASK),
         st.integers(0, 2**62),
-        st.sampled_from(["", "aa", "bb"]),
+        st.sampled_from([NO_PEER, ONE, TWO]),
         since=st.integers(BEGINNING, 2**62),
     ),
     st.none() | st.integers(BEGINNING, 2**62),
     DEALS,
-    st.sampled_from(["", "aa"]),
+    st.sampled_from([NO_PEER, ONE]),
     DEALS,
     st.floats(0, 9),
     st.floats(0, 9),
 )
 
 
-@given(st.lists(st.tuples(st.sampled_from(["", "aa", "bb"]), st.integers(0, 50)), max_size=40))
+@given(st.lists(st.tuples(st.sampled_from([NO_PEER, ONE, TWO]), st.integers(0, 50)), max_size=40))
 def test_each_worker_is_paid_from_its_first_boundary_to_the_next_ones(
-    moves: list[tuple[str, int]],
+    moves: list[tuple[PeerId, int]],
 ) -> None:
     record, boundary = at_owner(TASK), 0
     paid: dict[int, list[int]] = {}
@@ -66,7 +68,7 @@ def test_each_worker_is_paid_from_its_first_boundary_to_the_next_ones(
         )
         first = 0 if term.since == BEGINNING else term.since
         assert list(range(first, before.until)) == paid[term.number]
-    assert status_of(record, "cc", record[-1].term.number).since is None
+    assert status_of(record, THREE, record[-1].term.number).since is None
 
 
 @given(PLACEMENTS)
@@ -80,7 +82,7 @@ def test_the_file_of_a_query_holds_placements_in_the_form_of_the_first_release(
     ]
     assert (plain["fence"], plain["worker"], plain["since"]) == (
         term.number,
-        term.holder,
+        term.holder.hex(),
         term.since,
     )
     assert plain["until"] == placement.until

@@ -176,7 +176,7 @@ async def test_who_runs_a_task_for_its_owner_gives_it_to_no_one_else(tmp_path: P
         here.utah.up.engine.assignments.expect = lambda *_: None
         here.utah.up.engine.assignments.admit = lambda *_: None
         mover = here.mit.up.engine.mover
-        await mover.move(out, here.utah.id, Deal(giver=here.mit.id))
+        await mover.move(out, here.utah.peer_id, Deal(giver=here.mit.id))
         assert here.utah.up.engine.copies.rendition(out) is not None
         for place in (here.mit, here.utah):
             await here.refused(out, place)

@@ -182,7 +182,7 @@ async def test_a_worker_that_may_not_read_goes_home_and_so_does_its_owners_task(
         assignments = here.brown.up.engine.assignments
         assignments.expect = assignments.admit = lambda *_: None
         mover = here.utah.up.engine.mover
-        await mover.move(out, here.brown.id, Deal(giver=here.utah.id))
+        await mover.move(out, here.brown.peer_id, Deal(giver=here.utah.id))
         reader = here.clients["mit.edu"].subscribe(out)
         assert await received(reader, 1) == [(stime, stime)]
         await here.readers("utah.edu")
@@ -192,7 +192,7 @@ async def test_a_worker_that_may_not_read_goes_home_and_so_does_its_owners_task(
         await here.readers(*ALL)
         running = here.utah.up.engine.queries.get(here.utah.name("q"))
         await until(lambda: running.stored.inputs[here.stream].stream.readers == ALL)
-        await mover.move(out, here.brown.id, Deal(giver=here.utah.id))
+        await mover.move(out, here.brown.peer_id, Deal(giver=here.utah.id))
         before = here.posted
         await here.readers("brown.edu")
         await until(lambda: not assignments.all(), "brown.edu is rid of it")

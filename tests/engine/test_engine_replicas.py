@@ -36,7 +36,7 @@ async def test_a_dead_primary_is_succeeded_without_loss_or_repetition(
             await post(poster, source, range(520, 777))
             await sums.take(776)
             running = secondary.up.engine.queries.get(home.name("q/out"))
-            assert running.stored.term.holder == secondary.id
+            assert running.stored.term.holder == secondary.peer_id
             await poster.post_event(source, rows((at, at) for at in range(777, 900)), end=True)
             await sums.take(END)
             assert sums.rows == expected(range(900))

@@ -170,7 +170,7 @@ async def test_who_takes_over_what_it_has_worked_on_gives_consumers_all_of_it(
             boundary = await read_up_to(client, home.name("out"), -(2**63), 249)
             await post(poster, source, range(250, 520))
             await until(lambda: primary.state("out").log.boundary == 519, "it is computed")
-            await primary.up.engine.mover.move(home.name("out"), secondary.id, Deal())
+            await primary.up.engine.mover.move(home.name("out"), secondary.peer_id, Deal())
             await die(made, primary, town, home, secondary, reader)
             sums = Sums(client, home.name("out"))
             sums._subscription = client.subscribe(home.name("out"), boundary, NAME)

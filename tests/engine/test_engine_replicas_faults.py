@@ -43,7 +43,7 @@ def query_file(place: Place, query: str) -> Path:
 def query_primary(place: Place, query: Query) -> str:
     standby = place.up.engine.standbys.get(query.name)
     assert standby is not None
-    return standby.term.holder
+    return standby.term.holder.hex()
 
 
 async def test_a_query_made_again_is_not_deposed_by_the_fence_of_its_namesake(

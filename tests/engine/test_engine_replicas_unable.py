@@ -154,7 +154,9 @@ async def test_the_worker_of_a_dead_primary_is_released_by_its_successor(
             await post(poster, source, range(250))
             await sums.take(249)
             await stands_by(primary, secondary, "q/out")
-            await primary.up.engine.mover.move(home.name("out"), worker.id, Deal(giver=primary.id))
+            await primary.up.engine.mover.move(
+                home.name("out"), worker.peer_id, Deal(giver=primary.id)
+            )
             await post(poster, source, range(250, 520))
             await sums.take(519)
             await die(made, primary, town, home, secondary, worker)

@@ -12,13 +12,15 @@ from engine.replication.replicas.messages import KeptUp
 from engine.replication.stored_query import WrittenTerm, written
 from engine.replication.term import Term
 from overlay.encoding import decode, encode
+from overlay.names import NO_PEER, PeerId
 
 QUERY = "medusa://mit.edu/q"
 STREAM = "medusa://mit.edu/s"
+ONE, TWO, THREE = (PeerId(20 * letter) for letter in (b"a", b"b", b"c"))
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["", "a", "b"])), min_size=2))
-def test_of_two_terms_all_believe_the_same(ranks: list[tuple[int, str]]) -> None:
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([NO_PEER, ONE, TWO])), min_size=2))
+def test_of_two_terms_all_believe_the_same(ranks: list[tuple[int, PeerId]]) -> None:
     terms = [Term(QUERY, number, holder) for number, holder in ranks]
     best = terms[0]
     for term in terms:
@@ -26,14 +28,14 @@ def test_of_two_terms_all_believe_the_same(ranks: list[tuple[int, str]]) -> None
     assert best.rank == max(ranks)
 
 
-@given(st.integers(0, 2**62), st.sampled_from(["", "a" * 40]), st.sampled_from(["", "b" * 40]))
+@given(st.integers(0, 2**62), st.sampled_from([NO_PEER, ONE]), st.sampled_from([NO_PEER, TWO]))
 def test_files_and_messages_hold_a_term_in_the_form_of_the_first_release(
-    number: int, primary: str, secondary: str
+    number: int, primary: PeerId, secondary: PeerId
 ) -> None:
     members = (secondary,) if secondary else ()
     term = Term(QUERY, number, primary, members, BEGINNING)
     assert term.secondary == secondary
-    plain = {"fence": number, "primary": primary, "secondary": secondary}
+    plain = {"fence": number, "primary": primary.hex(), "secondary": secondary.hex()}
     assert decode(encode(written(term)), dict, limit=1024, what="term") == plain
     kept_up = decode(
         encode({"tenure": plain, "boundaries": {}}), KeptUp, limit=1024, what="an answer"
@@ -47,9 +49,10 @@ def test_files_and_messages_hold_a_term_in_the_form_of_the_first_release(
 def test_ballots_and_votes_hold_a_term_in_the_form_of_the_first_release(
     number: int, deleted: bool
 ) -> None:
-    term = SourceTerm(number, "a", ("b", "c"), deleted)
-    plain = {"fence": number, "home": "a", "replicas": ["b", "c"], "deleted": deleted}
-    assert term.of(STREAM) == Term(STREAM, number, "a", ("b", "c"))
+    one, two, three = (peer.hex() for peer in (ONE, TWO, THREE))
+    term = SourceTerm(number, one, (two, three), deleted)
+    plain = {"fence": number, "home": one, "replicas": [two, three], "deleted": deleted}
+    assert term.of(STREAM) == Term(STREAM, number, ONE, (TWO, THREE))
     for message, tag in (
         (View(number, term, True), "view"),
         (Vote(number, True, number, term), "vote"),

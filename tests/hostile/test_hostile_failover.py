@@ -206,7 +206,7 @@ async def test_a_task_moves_there_and_back_during_an_attack(
                         lambda: not two.up.engine.assignments.all(), "dropped by the worker"
                     )
                 else:
-                    await mover.move(one.name("out"), two.id, Deal(giver=one.id))
+                    await mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
             await client.post_event(source, rows((at, at) for at in range(2_500, 2_777)), end=True)
             await sums.take(END)
             assert sums.rows == expected(range(2_777))

@@ -222,7 +222,7 @@ async def _define(scene: Scene) -> None:
     everywhere = [mit.state("out"), mit.state("held"), mit.state("away"), utah.state("out")]
     await until(lambda: all(kept.log.boundary == STIMES[1] for kept in everywhere))
     utah.up.engine.assignments.expect = utah.up.engine.assignments.admit = lambda *_: None
-    await mit.up.engine.mover.move(mit.name("away"), utah.id, Deal(giver=mit.id))
+    await mit.up.engine.mover.move(mit.name("away"), utah.peer_id, Deal(giver=mit.id))
     held = mit.name("held")
     await until(lambda: scene.sibling.up.engine.standbys.rendition(held) is not None)
 

@@ -41,7 +41,7 @@ def secondary_of(world: World, peer: str) -> str | None:
     running = world.peers[peer].peer
     assert running is not None
     for each in running.engine.queries.all():
-        return each.stored.term.secondary
+        return each.stored.term.secondary.hex()
     return None
 
 

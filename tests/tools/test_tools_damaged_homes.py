@@ -134,7 +134,7 @@ async def build(folder: Path) -> Place:
             ):
                 await asked.create_query(windows(place, source, path))
                 await asked.start_query(place.name(f"q/{path}"))
-            await two.up.engine.mover.move(two.name("out3"), one.id, Deal(giver=two.id))
+            await two.up.engine.mover.move(two.name("out3"), one.peer_id, Deal(giver=two.id))
             reader = other.subscribe(stream, subscriber="me")
             for start in range(0, 300, 100):
                 await post(client, stream, range(start, start + 90))

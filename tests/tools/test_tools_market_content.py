@@ -235,7 +235,7 @@ async def test_a_stream_that_another_peer_computes_is_paid_to_its_owner(tmp_path
             await reading(reads, utah, out)
             await post(sends, source, range(100))
             await arrived(utah, 99)
-            await mit.up.engine.mover.move(out, two.id, Deal(giver=mit.id))
+            await mit.up.engine.mover.move(out, two.peer_id, Deal(giver=mit.id))
             await post(sends, source, range(100, 200))
             await arrived(utah, 199)
             await mit.up.engine.mover.take_back(out)

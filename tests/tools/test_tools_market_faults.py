@@ -60,7 +60,7 @@ class Trade:
 
     async def move(self) -> None:
         deal = Deal(self.contract, self.mit.id, CHEAP, COST_NS)
-        await self.mit.up.engine.mover.move(self.task, self.utah.id, deal)
+        await self.mit.up.engine.mover.move(self.task, self.utah.peer_id, deal)
 
     def ends(self, place: Place) -> list[int | None]:
         return [standing.end for standing in settler(place).ledger.deals()]
@@ -179,7 +179,7 @@ async def test_who_is_passed_a_task_is_paid_though_the_answer_was_lost(
             await work.post(250)
             task = mit.name("out")
             deal = Deal(first, mit.id, CHEAP, COST_NS)
-            await mit.up.engine.mover.move(task, utah.id, deal)
+            await mit.up.engine.mover.move(task, utah.peer_id, deal)
             await until(lambda: bool(settler(utah).ledger.deals()), "it has heard")
             onwards = Deal(second, utah.id, CHEAP, COST_NS)
             with pytest.raises(BrokenError):

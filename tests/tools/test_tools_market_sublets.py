@@ -232,7 +232,7 @@ async def test_what_a_sibling_passes_on_its_owner_pays(tmp_path: Path, loads: Lo
         async with open_work(one, loads) as work:
             await work.run("a", "b", "c", units=8)
             (task, *_) = work.tasks
-            await one.up.engine.mover.move(task, two.id, Deal(giver=one.id))
+            await one.up.engine.mover.move(task, two.peer_id, Deal(giver=one.id))
             await work.post(250)
             contract = await contracted(one, utah)
             await until(lambda: contract in binding(two), "known to the sibling")

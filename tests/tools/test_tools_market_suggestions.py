@@ -236,7 +236,7 @@ async def test_a_peer_may_be_suggested_and_a_restart_keeps_to_it(tmp_path: Path)
     async with open_scene(tmp_path) as scene:
         two = await settle(scene.town, "mit.edu", 100, sibling=True)
         await scene.town.acquainted(scene.mit, scene.utah, two)
-        await scene.mit.up.engine.mover.move(scene.out, two.id, Deal(giver=scene.mit.id))
+        await scene.mit.up.engine.mover.move(scene.out, two.peer_id, Deal(giver=scene.mit.id))
         await scene.post(range(100, 150))
         await until(lambda: not scene.read_at(scene.mit, scene.out), "the worker is read")
         await scene.suggest(SuggestedTerms(scene.out, peer=scene.mit.id), by=scene.mit)

@@ -239,7 +239,7 @@ def working_at(place: Place) -> set[str]:
 def away(place: Place) -> dict[str, str]:
     """Its tasks that run elsewhere, and where."""
     tasks = place.up.engine.queries.tasks()
-    return {task.name: task.current.term.holder for task in tasks if task.current.term.holder}
+    return {task.name: task.current.term.holder.hex() for task in tasks if task.current.term.holder}
 
 
 # -- work ------------------------------------------------------------------------------------------
@@ -304,7 +304,7 @@ class Work:
         return sum(
             len(range(max(0, p.term.since + 1), min(self.posted, (p.until or self.posted) + 1)))
             for p in placed.placements
-            if p.term.holder == place.id
+            if p.term.holder == place.peer_id
         )
 
 

@@ -149,7 +149,7 @@ class Settler:
         """
         if placement.owed.contract:
             owed = placement.owed
-            account = Account(owed.contract, self._own, parse_peer_id(placement.payee))
+            account = Account(owed.contract, self._own, placement.payee)
             term = placement.term
             self.agree_on(account, _rate(owed), task, term_number=term.number, since=term.since)
             self._open_deals.hold_inputs(trio.current_time())  # before the output goes on
@@ -161,7 +161,7 @@ class Settler:
         self.handle(Ended(task, before.term.number, clamped(now.term.since)))
         stays = now.payee == before.payee
         if before.payee != before.term.holder or (stays and now.term.holder != now.payee):
-            number, worker = (now.term.number, now.term.holder) if stays else (None, "")
+            number, worker = (now.term.number, now.term.holder.hex()) if stays else (None, "")
             news = Passed(task, before.term.number, now.term.since, number, worker)
             self._nursery.start_soon(self._tell, before.payee, news)
 
@@ -293,22 +293,22 @@ class Settler:
     async def _forward(self, standing: Standing, news: Passed) -> None:
         """Send the message on to the peer that we pay, unless that is the worker, which knows it
         from the owner."""
-        payee = standing.deal.payee.hex()
-        if news.worker != payee:
+        payee = standing.deal.payee
+        if news.worker != payee.hex():
             self._nursery.start_soon(self._tell, payee, news)
         await trio.lowlevel.checkpoint()
 
-    async def _tell(self, peer: str, news: Passed) -> None:
+    async def _tell(self, peer: PeerId, news: Passed) -> None:
         for wait_s in (*self._timing.passed_tries_s, 0.0):
             try:
-                await self._call(parse_peer_id(peer), PASSED, news)
+                await self._call(peer, PASSED, news)
             except NotAuthorisedError:
                 return  # the worker itself, which has heard it from the owner
             except MedusaError:
                 await trio.sleep(wait_s)
             else:
                 return
-        self._overlay.events.note("warning", f"could not tell {peer[:8]} of {news.task}")
+        self._overlay.events.note("warning", f"could not tell {peer.hex()[:8]} of {news.task}")
 
     # -- the settlement -----------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ class Tasks:
             item = item_of(placed.task, owner=here, load=placed.load, cost_ns=placed.cost_ns)
             current = placed.current
             if current.term.holder:
-                yield TaskOut(item, current.payee, current.owed.contract, current.owed.price)
+                yield TaskOut(item, current.payee.hex(), current.owed.contract, current.owed.price)
             else:
                 yield TaskHere(item)
 

@@ -47,6 +47,7 @@ from overlay.clock import MILLIS, latest_number
 from overlay.concurrency import Bell
 from overlay.errors import InvalidInputError, MedusaError, NotAuthorisedError, NotFoundError
 from overlay.identity import parse_peer_id
+from overlay.names import PeerId
 from overlay.node import Overlay
 from overlay.rpc import MAX_STRUCT_BYTES, Caller
 from tools.market.admission import Admission
@@ -265,7 +266,7 @@ class Trader:
         )
         try:
             if item.owner == self._here:
-                await self._tasks.mover.move(item.task, effect.to, deal)
+                await self._tasks.mover.move(item.task, parse_peer_id(effect.to), deal)
             else:
                 await self._pass_on(item.task, effect.to, deal)
         except MedusaError as error:
@@ -307,25 +308,26 @@ class Trader:
 
     # -- what the engine asks -----------------------------------------------------------------
 
-    def expect(self, owner: str, participant: str, request: Assignment) -> None:
+    def expect(self, owner: PeerId, participant: str, request: Assignment) -> None:
         """See `Admission.expected`."""
-        self._admission.expected(owner, participant, request, trio.current_time())
+        self._admission.expected(owner.hex(), participant, request, trio.current_time())
 
-    def admit(self, owner: str, participant: str, request: Assignment, task: Task) -> None:
+    def admit(self, owner: PeerId, participant: str, request: Assignment, task: Task) -> None:
         """Check that the task may run here for that peer.
 
         Raises:
             NotAuthorisedError: it may not; the message has the reason.
         """
-        self._admission.admit(owner, participant, request, task, trio.current_time())
+        now = trio.current_time()
+        self._admission.admit(owner.hex(), participant, request, task, now)
 
     def check_pass_on(self, placement: Placement) -> None:
         """See `Admission.check_pass_on`."""
         self._admission.check_pass_on(placement)
 
-    def missed(self, worker: str, _task: str) -> None:
+    def missed(self, worker: PeerId, _task: str) -> None:
         """A worker of ours does not answer: the Brain treats it as unreachable."""
-        self._handle(Unreachable(worker))
+        self._handle(Unreachable(worker.hex()))
 
 
 @dataclass(frozen=True)

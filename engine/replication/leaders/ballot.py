@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct, field
 
 from engine.replication.term import Term
+from overlay.identity import parse_peer_id
 
 MAX_TOLD: Final = 16
 """Readers in `Ballot.told`: one is enough for a refusal, and people want to know which."""
@@ -52,7 +53,8 @@ class SourceTerm(Struct, frozen=True, rename={"number": "fence", "leader": "home
 
     def of(self, stream: str) -> Term:
         """The term. stream: its name."""
-        return Term(stream, self.number, self.leader, self.replicas)
+        replicas = tuple(map(parse_peer_id, self.replicas))
+        return Term(stream, self.number, parse_peer_id(self.leader), replicas)
 
 
 class Ballot(Struct, frozen=True, rename={"voters": "electors"}):

@@ -55,6 +55,7 @@ from overlay.errors import (
 )
 from overlay.killpoints import KillPoint, kill_point
 from overlay.listeners import Decision, Listeners
+from overlay.names import PeerId
 
 CONFIRM_S: Final = 2.0
 """How often the owner is asked whether it still counts on us, seconds."""
@@ -73,7 +74,7 @@ class Assignments:
 
     Attributes:
         expect: as `admit`, of what has not been planned yet: a definition costs seconds to look at.
-        admit: decides whether a peer (hex) of a participant may have that task run here; raises
+        admit: decides whether a peer of a participant may have that task run here; raises
             NotAuthorisedError or BusyError where not. The market decides it.
         activated: told when a task has become ours, from which boundary on; at least once.
         ended: told when it no longer is, from which boundary on; its inputs can still be counted.
@@ -89,11 +90,11 @@ class Assignments:
         self._followers = shop.followers
         self._nursery = shop.nursery
         self._tasks: dict[tuple[str, int], Guest] = {}
-        self._released: dict[tuple[str, str, int], int] = {}
+        self._released: dict[tuple[PeerId, str, int], int] = {}
         # its owner may take its time with any of this, and others have tasks here as well
         self._changing = Locks()
-        self.expect: Decision[[str, str, Assignment], None] = Decision(lambda *_: None)
-        self.admit: Decision[[str, str, Assignment, Task], None] = Decision(self._only_siblings)
+        self.expect: Decision[[PeerId, str, Assignment], None] = Decision(lambda *_: None)
+        self.admit: Decision[[PeerId, str, Assignment, Task], None] = Decision(self._only_siblings)
         self.activated: Listeners[[StoredAssignment, int]] = Listeners()
         self.ended: Listeners[[StoredAssignment, int]] = Listeners()
 
@@ -107,11 +108,11 @@ class Assignments:
             if each.copy is not None
         )
 
-    async def assign(self, owner: str, participant: str, request: Assignment) -> Progress:
+    async def assign(self, owner: PeerId, participant: str, request: Assignment) -> Progress:
         """Run a task from a boundary on; the same again only asks how far it is.
 
         Args:
-            owner: peer id (hex) of the caller. participant: its participant.
+            owner: the caller. participant: its participant.
 
         Raises:
             NotAuthorisedError: it is not theirs, we may not read its inputs, or `admit` says so.
@@ -122,11 +123,14 @@ class Assignments:
         check_owner(request, participant)
         async with self._changing.of(request.task):
             known = self._tasks.get((request.task, request.term_number))
-            if known is None or (known.stored.owner, known.stored.assignment) != (owner, request):
+            if known is None or (known.stored.owner_id, known.stored.assignment) != (
+                owner,
+                request,
+            ):
                 known = await self._take(owner, participant, request)
             return known.progress
 
-    async def _take(self, owner: str, participant: str, request: Assignment) -> Guest:
+    async def _take(self, owner: PeerId, participant: str, request: Assignment) -> Guest:
         earlier = [each for each in self.all() if each.task.name == request.task]
         if any(each.stored.assignment.term_number > request.term_number for each in earlier):
             raise ConflictError(f"{request.task}: term {request.term_number} is over")
@@ -138,7 +142,7 @@ class Assignments:
         self.admit(owner, participant, request, task)
         for each in earlier:
             await self._settle(each)
-        assigned = Guest(StoredAssignment(request, owner), task)
+        assigned = Guest(StoredAssignment(request, owner.hex()), task)
         self._files.save(assigned.stored)
         self._tasks[assigned.stored.key] = assigned
         # not here: who calls may leave while the disk is slow, and come again
@@ -224,7 +228,7 @@ class Assignments:
             state.log.begin(request.after)
         return state
 
-    async def activate(self, owner: str, request: Activate) -> None:
+    async def activate(self, owner: PeerId, request: Activate) -> None:
         """What follows `since` is ours.
 
         Raises:
@@ -253,7 +257,7 @@ class Assignments:
             check_stream(entry.stream)
             await self._store.define(state, entry)
 
-    async def release(self, owner: str, request: Release) -> Released:
+    async def release(self, owner: PeerId, request: Release) -> Released:
         """Run it no more. What we do not run is released already."""
         with suppress(NotFoundError):
             self._theirs(owner, request.task, request.term_number)
@@ -303,10 +307,12 @@ class Assignments:
             raise NotFoundError(f"{task} with term {term_number} is not run here")
         return assigned
 
-    def _theirs(self, owner: str, task: str, term_number: int) -> Guest:
+    def _theirs(self, owner: PeerId, task: str, term_number: int) -> Guest:
         assigned = self.find(task, term_number)
-        if assigned.stored.owner != owner:
-            raise NotFoundError(f"{task} with term {term_number} is not run here for {owner[:8]}")
+        if assigned.stored.owner_id != owner:
+            raise NotFoundError(
+                f"{task} with term {term_number} is not run here for {owner.hex()[:8]}"
+            )
         return assigned
 
     # -- over time ----------------------------------------------------------------------------
@@ -345,7 +351,7 @@ class Assignments:
             except MedusaError:
                 # in a partition a task goes on; what was never ours waits for its owner for a while
                 if stored.since is None and known_s > ORPHAN_S:
-                    await self.release(stored.owner, Release(*stored.key))
+                    await self.release(stored.owner_id, Release(*stored.key))
             else:
                 await self._heed(stored, answer)
         except MedusaError as error:  # a full disk, say: it is asked again
@@ -358,15 +364,15 @@ class Assignments:
 
     async def _heed(self, stored: StoredAssignment, answer: Confirmed) -> None:
         if answer.status is PlacementStatus.RELEASED:
-            await self.release(stored.owner, Release(*stored.key, answer.until, answer.since))
+            await self.release(stored.owner_id, Release(*stored.key, answer.until, answer.since))
         elif answer.since is not None and answer.since != stored.since:
             with suppress(NotFoundError):
                 known = stored.assignment.altered
-                await self.activate(stored.owner, Activate(*stored.key, answer.since, known))
+                await self.activate(stored.owner_id, Activate(*stored.key, answer.since, known))
 
     def _remember(self, stored: StoredAssignment, reached: int) -> None:
         """Its owner may ask again, if our answer is lost."""
-        self._released[stored.owner, *stored.key] = reached
+        self._released[stored.owner_id, *stored.key] = reached
         if len(self._released) > MAX_ASSIGNMENTS:
             del self._released[next(iter(self._released))]
 
@@ -391,7 +397,9 @@ class Assignments:
                     nursery.start_soon(self._followers.leave, name, assigned.user)
             del self._tasks[assigned.stored.key]
 
-    def _only_siblings(self, _owner: str, participant: str, request: Assignment, _: Task) -> None:
+    def _only_siblings(
+        self, _owner: PeerId, participant: str, request: Assignment, _: Task
+    ) -> None:
         if participant != self._participant:
             raise NotAuthorisedError(
                 f"{self._participant} has no contract with {participant} to run {request.task}"

@@ -16,6 +16,7 @@ from engine.tasks.plan import Task
 from overlay.concurrency import Job
 from overlay.errors import NotRetainedError
 from overlay.identity import parse_peer_id
+from overlay.names import PeerId
 
 
 class StoredAssignment(Struct, frozen=True):
@@ -32,6 +33,11 @@ class StoredAssignment(Struct, frozen=True):
     @property
     def key(self) -> tuple[str, int]:
         return self.assignment.task, self.assignment.term_number
+
+    @property
+    def owner_id(self) -> PeerId:
+        """The peer that keeps the query, and has asked for this."""
+        return parse_peer_id(self.owner)
 
 
 class Guest:
@@ -71,7 +77,7 @@ class Guest:
     @property
     def origin(self) -> Origin:
         """Of an input: its producer, and the owner for the suffix that the producer let go of."""
-        owner = parse_peer_id(self.stored.owner)
+        owner = self.stored.owner_id
         return (PRODUCER, Place(owner, method=READ_INPUT, right=Right(*self.stored.key)))
 
     @property

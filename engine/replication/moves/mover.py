@@ -60,9 +60,10 @@ from overlay.errors import (
     StoppedError,
     UnavailableError,
 )
-from overlay.identity import parse_peer_id
+from overlay.identity import parse_optional_peer_id
 from overlay.killpoints import KillPoint, kill_point
 from overlay.listeners import Decision, Listeners
+from overlay.names import NO_PEER, PeerId
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -101,22 +102,22 @@ class Mover:
         self._patience_s = shop.config.patience_s
         self._nursery = shop.nursery
         self._here = shop.here
-        self._preparing: dict[tuple[str, str], int] = {}
+        self._preparing: dict[tuple[str, PeerId], int] = {}
         self.teller = Notifier(shop.overlay, self._altered)
         self.records: deque[MoveRecord] = deque(maxlen=KEPT_RECORDS)
         self.may_pass_on: Decision[[Placement], None] = Decision(_only_siblings)
-        self.missed: Listeners[[str, str]] = Listeners()
+        self.missed: Listeners[[PeerId, str]] = Listeners()
         self.agree: Decision[[str, Placement], None] = Decision(_nobody_minds)
 
     def be_patient(self, patience_s: float) -> None:
         """How long a task that runs elsewhere may stand still from now on, seconds."""
         self._patience_s = patience_s
 
-    async def move(self, task: str, to: str, deal: Deal) -> MoveRecord:
+    async def move(self, task: str, to: PeerId, deal: Deal) -> MoveRecord:
         """Let another peer work on a task, or ourselves again.
 
         Args:
-            to: peer id (hex); ours or "": home.
+            to: this peer or NO_PEER: home.
             deal: on what terms.
 
         Raises:
@@ -128,7 +129,7 @@ class Mover:
         """
         return await self._move(task, to, deal, payee=to, owed=deal)
 
-    async def pass_on(self, worker: str, request: PassOn) -> MoveRecord:
+    async def pass_on(self, worker: PeerId, request: PassOn) -> MoveRecord:
         """The worker gives the task to another one, and stays the one whom we pay.
 
         Raises:
@@ -136,23 +137,24 @@ class Mover:
             MedusaError: as `move`.
         """
         current = self._working(request.task, request.term_number, worker).current
-        if request.to in {"", self._here}:  # who passed it on would be paid for what we compute
+        to = parse_optional_peer_id(request.to)
+        if to in {NO_PEER, self._here}:  # who passed it on would be paid for what we compute
             raise NotAuthorisedError(f"{request.task}: give it back instead")
         self.may_pass_on(current)
         deal, payee = request.deal, current.payee
         if not deal.contract:  # to a peer of its own participant, which steps into its place
-            same = self.participant_of(worker) == self.participant_of(request.to)
+            same = self.participant_of(worker) == self.participant_of(to)
             if worker != payee or not same:
                 raise NotAuthorisedError(f"{request.task}: bill it yourself, or give it back")
-            deal, payee = current.deal, request.to
-        elif deal.giver != worker:
+            deal, payee = current.deal, to
+        elif deal.giver != worker.hex():
             raise NotAuthorisedError(f"{request.task}: you pay for what you pass on")
         elif not current.owed.contract:  # by a peer of ours, whom nobody pays: then we pay the next
-            deal = replace(deal, giver=self._here)
-            return await self._move(request.task, request.to, deal, payee=request.to, owed=deal)
-        return await self._move(request.task, request.to, deal, payee=payee, owed=current.owed)
+            deal = replace(deal, giver=self._here.hex())
+            return await self._move(request.task, to, deal, payee=to, owed=deal)
+        return await self._move(request.task, to, deal, payee=payee, owed=current.owed)
 
-    async def give_back(self, worker: str, request: GiveBackTask) -> MoveRecord:
+    async def give_back(self, worker: PeerId, request: GiveBackTask) -> MoveRecord:
         """The worker wants to be rid of it.
 
         Raises:
@@ -161,23 +163,23 @@ class Mover:
         """
         return await self.take_back(self._working(request.task, request.term_number, worker).name)
 
-    def _working(self, task: str, term_number: int, worker: str) -> Copy:
+    def _working(self, task: str, term_number: int, worker: PeerId) -> Copy:
         _, placed = self._queries.find(task)
         if (placed.current.term.holder, placed.current.term.number) != (worker, term_number):
             raise NotAuthorisedError(f"{task}: you are not its worker")
         return placed
 
-    def participant_of(self, peer: str) -> str:
-        record = self._overlay.peers.get(parse_peer_id(peer))
+    def participant_of(self, peer: PeerId) -> str:
+        record = self._overlay.peers.get(peer)
         if record is None:
-            raise UnavailableError(f"peer {peer[:8]} is unknown here, or revoked")
+            raise UnavailableError(f"peer {peer.hex()[:8]} is unknown here, or revoked")
         return record.participant
 
     async def take_back(self, task: str) -> MoveRecord:
         """`move`, home."""
-        return await self._move(task, "", Deal(), payee="", owed=Deal())
+        return await self._move(task, NO_PEER, Deal(), payee=NO_PEER, owed=Deal())
 
-    def confirm(self, worker: str, request: Confirm) -> Confirmed:
+    def confirm(self, worker: PeerId, request: Confirm) -> Confirmed:
         """What a peer is to a task that it believes to work on."""
         if self._preparing.get((request.task, worker)) == request.term_number:
             return Confirmed(PlacementStatus.ASSIGNED)
@@ -187,7 +189,7 @@ class Mover:
             return Confirmed(PlacementStatus.RELEASED)
         return status_of(placed.placements, worker, request.term_number)
 
-    def worker_of(self, task: str, term_number: int, peer: str) -> Copy:
+    def worker_of(self, task: str, term_number: int, peer: PeerId) -> Copy:
         """The task, if that peer works on it or prepares to.
 
         Raises:
@@ -203,8 +205,10 @@ class Mover:
         except NotFoundError:  # deleted meanwhile
             return {}
 
-    async def _move(self, task: str, to: str, deal: Deal, *, payee: str, owed: Deal) -> MoveRecord:
-        to = "" if to == self._here else to
+    async def _move(
+        self, task: str, to: PeerId, deal: Deal, *, payee: PeerId, owed: Deal
+    ) -> MoveRecord:
+        to = NO_PEER if to == self._here else to
         stored, placed = self._queries.find(task)
         self._check_movable(placed, to)
         if to:
@@ -238,8 +242,8 @@ class Mover:
             task=task,
             term_number=term.number,
             since=placement.term.since,
-            source=source,
-            target=to or self._here,
+            source=source.hex(),
+            target=(to or self._here).hex(),
             contract=owed.contract,
             price=owed.price,
             stall_ms=0.0,
@@ -249,7 +253,7 @@ class Mover:
         return record
 
     @contextmanager
-    def _prepared_for(self, task: str, to: str, term_number: int) -> Iterator[None]:
+    def _prepared_for(self, task: str, to: PeerId, term_number: int) -> Iterator[None]:
         """Within the block a worker that asks is to go on preparing; after it, what the placements
         say holds."""
         self._preparing[task, to] = term_number
@@ -258,15 +262,13 @@ class Mover:
         finally:
             del self._preparing[task, to]
 
-    def _check_movable(self, placed: Copy, to: str) -> None:
+    def _check_movable(self, placed: Copy, to: PeerId) -> None:
         if not placed.running:
             raise StoppedError(f"{placed.name} does not run: start its query first")
         if to and placed.runner.limit.value < END:
             raise ConflictError(f"{placed.name} is being modified: try again")
         if placed.current.term.holder == to:
             raise ConflictError(f"{placed.name} is there already")
-        if to:
-            parse_peer_id(to)
 
     @kill_point(KillPoint.MOVE_PREPARE)
     async def _prepare(self, stored: StoredQuery, placed: Copy, term: Term, deal: Deal) -> int:
@@ -287,7 +289,7 @@ class Mover:
         )
         return await self._until_there(placed, term.holder, assignment)
 
-    async def _until_there(self, placed: Copy, to: str, assignment: Assignment) -> int:
+    async def _until_there(self, placed: Copy, to: PeerId, assignment: Assignment) -> int:
         reason = "it said nothing"
         with trio.move_on_after(PREPARE_S):
             while True:
@@ -296,14 +298,14 @@ class Mover:
                     progress = await self._call(to, "task.assign", assignment, Progress)
                 except UnavailableError as error:
                     reason = str(error)
-                    if not self._overlay.peers.get(parse_peer_id(to)):
+                    if not self._overlay.peers.get(to):
                         raise
                 else:
                     if progress.ready and progress.boundary >= goal:
                         return progress.carry_bytes
                     reason = progress.reason or "it has not caught up"
                 await trio.sleep(POLL_S)
-        raise DeadlineError(f"{placed.name} was not moved to {to[:8]}: {reason}")
+        raise DeadlineError(f"{placed.name} was not moved to {to.hex()[:8]}: {reason}")
 
     def _announce(self, placed: Copy, record: MoveRecord, committed_at: float) -> None:
         self._overlay.events.note(
@@ -338,8 +340,8 @@ class Mover:
         if worker:
             placed.state.send_away()
 
-    async def _call(self, to: str, method: str, request: msgspec.Struct, response: type[T]) -> T:
-        connection = await self._overlay.connect(parse_peer_id(to))
+    async def _call(self, to: PeerId, method: str, request: msgspec.Struct, response: type[T]) -> T:
+        connection = await self._overlay.connect(to)
         return await connection.call(method, request, response, timeout_s=CALL_S)
 
     async def tend(self) -> None:
@@ -363,7 +365,7 @@ class Mover:
         async with placed.moving:
             if placed.running or not placed.current.term.holder:
                 return
-            at_home = Placement(placed.next_term("", since=END))
+            at_home = Placement(placed.next_term(NO_PEER, since=END))
             with suppress(MedusaError):  # a full disk: the next time
                 self._queries.place(placed, at_home)
                 await self._send_subscribers(placed)
@@ -372,7 +374,7 @@ class Mover:
         worker = placed.current.term.holder
         self._overlay.events.note(
             "warning",
-            f"takes {placed.name} home: it stands still at {worker[:8]}",
+            f"takes {placed.name} home: it stands still at {worker.hex()[:8]}",
             task=placed.name,
         )
         self.missed.tell(worker, placed.name)

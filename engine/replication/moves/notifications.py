@@ -15,7 +15,6 @@ from engine.replication.moves.messages import Activate, Release, Released
 from engine.replication.moves.placements import Placement
 from engine.streams.messages import Done
 from overlay.errors import MedusaError, UnavailableError
-from overlay.identity import parse_peer_id
 from overlay.killpoints import KillPoint, kill_point
 from overlay.node import Overlay
 
@@ -83,15 +82,16 @@ class Notifier:
         left = self._unheard(placed)
         if not left:
             return
+        worker = left[0].term.holder.hex()[:8]
         raise UnavailableError(
-            f"{placed.name}: peer {left[0].term.holder[:8]} has not heard yet that it does not "
-            "compute it any more; try again"
+            f"{placed.name}: peer {worker} has not heard yet that it does not compute it any more; "
+            "try again"
         )
 
     def _unheard(self, placed: Copy) -> list[Placement]:
         """Of those untold, the ones whose worker lives."""
         gossip, peers = self._overlay.gossip, self._overlay.peers
-        named = [(each, parse_peer_id(each.term.holder)) for each in self.untold(placed)]
+        named = [(each, each.term.holder) for each in self.untold(placed)]
         return [each for each, peer in named if peers.get(peer) and not gossip.health(peer).gone]
 
     def _news(self, placed: Copy, placement: Placement) -> News:
@@ -102,7 +102,7 @@ class Notifier:
     @kill_point(KillPoint.MOVE_TELL_PRODUCER)
     async def _tell_one(self, placed: Copy, placement: Placement) -> int:
         """How far a worker had come that is none any more."""
-        connection = await self._overlay.connect(parse_peer_id(placement.term.holder))
+        connection = await self._overlay.connect(placement.term.holder)
         if placement.until is None:
             activate = Activate(
                 placed.name, placement.term.number, placement.term.since, self._altered(placed)

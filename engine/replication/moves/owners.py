@@ -8,7 +8,6 @@ from engine.replication.directory import Directory
 from engine.replication.moves.guest import StoredAssignment
 from engine.replication.moves.messages import Confirm, Confirmed, PlacementStatus
 from overlay.errors import UnavailableError
-from overlay.identity import parse_peer_id
 from overlay.names import PeerId
 from overlay.node import Overlay
 
@@ -23,7 +22,7 @@ async def ask_owner(overlay: Overlay, directory: Directory, stored: StoredAssign
     Raises:
         MedusaError: nobody who could say so can be reached.
     """
-    owner = parse_peer_id(stored.owner)
+    owner = stored.owner_id
     try:
         return await _ask(overlay, owner, stored)
     except UnavailableError:

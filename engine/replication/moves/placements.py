@@ -10,6 +10,8 @@ from msgspec import Struct
 from engine.objects.schema import BEGINNING
 from engine.replication.moves.messages import Confirmed, Deal, PlacementStatus
 from engine.replication.term import Term
+from overlay.identity import parse_optional_peer_id
+from overlay.names import NO_PEER, PeerId
 
 REMEMBERED: Final = 16
 """Placements of a task that are kept, the current one included: those before are long settled."""
@@ -19,10 +21,10 @@ class Placement(Struct, frozen=True):
     """A term of a task, with the bargain that goes with it.
 
     Attributes:
-        term: its holder is the worker, "" for the owner itself.
+        term: its holder is the worker, NO_PEER for the owner itself.
         until: the boundary of the output at which it ended, microseconds; None while it lasts.
         deal: what the worker was told, that is its terms with whoever gave it the task.
-        payee, owed: whom the owner pays (hex), and on what terms: the worker, unless the task
+        payee, owed: whom the owner pays, and on what terms: the worker, unless the task
             was passed on; then the one that it was given to.
         load, rate: cores that it took at the owner, and rows per second that it read, by then: what
             a restart goes on from.
@@ -31,7 +33,7 @@ class Placement(Struct, frozen=True):
     term: Term
     until: int | None = None
     deal: Deal = Deal()
-    payee: str = ""
+    payee: PeerId = NO_PEER
     owed: Deal = Deal()
     load: float = 0.0
     rate: float = 0.0
@@ -52,7 +54,7 @@ def replaced(placements: Placements, new: Placement) -> Placements:
     return (*placements[:-1], ended, new)[-REMEMBERED:]
 
 
-def status_of(placements: Placements, worker: str, number: int) -> Confirmed:
+def status_of(placements: Placements, worker: PeerId, number: int) -> Confirmed:
     """What the owner says to a worker that asks whether it is the task's worker."""
     for placement in placements:
         term = placement.term
@@ -87,8 +89,9 @@ class WrittenPlacement(Struct, frozen=True, rename={"term_number": "fence"}):
 
     def of(self, task: str) -> Placement:
         """The placement. task: its name."""
-        term = Term(task, self.term_number, self.worker, since=self.since)
-        return Placement(term, self.until, self.deal, self.payee, self.owed, self.load, self.rate)
+        worker, payee = parse_optional_peer_id(self.worker), parse_optional_peer_id(self.payee)
+        term = Term(task, self.term_number, worker, since=self.since)
+        return Placement(term, self.until, self.deal, payee, self.owed, self.load, self.rate)
 
 
 def written(placement: Placement) -> WrittenPlacement:
@@ -96,11 +99,11 @@ def written(placement: Placement) -> WrittenPlacement:
     term = placement.term
     return WrittenPlacement(
         term.number,
-        term.holder,
+        term.holder.hex(),
         term.since,
         placement.until,
         placement.deal,
-        placement.payee,
+        placement.payee.hex(),
         placement.owed,
         placement.load,
         placement.rate,

@@ -21,7 +21,6 @@ from engine.replication.moves.messages import GiveBackTask, MoveRecord, PassOn, 
 from engine.streams.foreign import Held, to_let_go
 from engine.streams.retention import Hold
 from overlay.errors import MedusaError
-from overlay.identity import parse_peer_id
 from overlay.names import ObjectName
 
 LOOK_S: Final = 2.0
@@ -50,8 +49,8 @@ class Returning:
         Raises:
             MedusaError: it does not.
         """
-        owner = self._assignments.of_task(task).stored.owner
-        connection = await self._overlay.connect(parse_peer_id(owner))
+        owner = self._assignments.of_task(task).stored.owner_id
+        connection = await self._overlay.connect(owner)
         return await connection.call("task.pass_on", request, MoveRecord, timeout_s=PASS_ON_S)
 
     async def give_back(self, task: str) -> MoveRecord:
@@ -66,12 +65,12 @@ class Returning:
         asked_at = trio.current_time() if assigned.asked_at is None else assigned.asked_at
         request = GiveBackTask(task, stored.assignment.term_number)
         try:
-            connection = await self._overlay.connect(parse_peer_id(stored.owner))
+            connection = await self._overlay.connect(stored.owner_id)
             return await connection.call("task.give_back", request, MoveRecord, timeout_s=PASS_ON_S)
         except MedusaError:
             assigned.asked_at = asked_at
             if trio.current_time() - asked_at > LEAVE_S:
-                await self._assignments.release(stored.owner, Release(*stored.key))
+                await self._assignments.release(stored.owner_id, Release(*stored.key))
             raise
 
     def refuse(self, assigned: Guest, why: str) -> None:

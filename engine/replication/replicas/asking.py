@@ -10,7 +10,7 @@ import trio
 from engine.replication.deciders import HIGHEST_NUMBER
 from engine.replication.replicas.messages import Dismiss, Dismissed, KeptUp
 from overlay.errors import UnavailableError
-from overlay.identity import parse_peer_id
+from overlay.names import PeerId
 from overlay.node import Overlay
 
 CALL_S: Final = 2.0
@@ -19,27 +19,27 @@ replaced."""
 
 
 async def ask(
-    overlay: Overlay, peer: str, method: str, message: msgspec.Struct, timeout_s: float = CALL_S
+    overlay: Overlay, peer: PeerId, method: str, message: msgspec.Struct, timeout_s: float = CALL_S
 ) -> KeptUp:
     """What a peer that stands by, or has taken over, says of itself.
 
     Raises:
         MedusaError: it cannot be reached, or says that it does neither, or makes no sense.
     """
-    connection = await overlay.connect(parse_peer_id(peer))
+    connection = await overlay.connect(peer)
     answer = await connection.call(method, message, KeptUp, timeout_s=timeout_s)
     HIGHEST_NUMBER.check(method, answer.written_term.term_number, overlay.clock())
     return answer
 
 
-async def dismiss(overlay: Overlay, peer: str, query: str, term_number: int) -> Dismissed:
+async def dismiss(overlay: Overlay, peer: PeerId, query: str, term_number: int) -> Dismissed:
     """Have a peer stand by no more.
 
     Raises:
         MedusaError: it cannot be told, or has the query all the same.
     """
     with trio.move_on_after(CALL_S):
-        connection = await overlay.connect(parse_peer_id(peer))
+        connection = await overlay.connect(peer)
         message = Dismiss(query, term_number)
         return await connection.call("replica.dismiss", message, Dismissed, timeout_s=CALL_S)
     raise UnavailableError("it does not answer")

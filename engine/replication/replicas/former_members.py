@@ -13,6 +13,7 @@ from engine.replication.replicas.asking import dismiss
 from engine.replication.replicas.watch import PARTED_S
 from overlay.errors import MedusaError, UnavailableError
 from overlay.identity import parse_peer_id
+from overlay.names import PeerId
 
 
 class FormerMembers:
@@ -22,7 +23,7 @@ class FormerMembers:
         self._overlay = queries.shop.overlay
         self._queries = queries
 
-    def part_from(self, running: QueryCopy, peer: str) -> None:
+    def part_from(self, running: QueryCopy, peer: PeerId) -> None:
         """It may take itself for the secondary yet, or come to do so: written down."""
         parted = running.stored.parted_from(peer)
         if parted != running.stored.parted:
@@ -42,8 +43,8 @@ class FormerMembers:
             UnavailableError: one cannot be told, or may still give out results.
         """
         given: dict[str, int] = {}
-        left: list[str] = []
-        for peer in running.stored.parted:
+        left: list[PeerId] = []
+        for peer in map(parse_peer_id, running.stored.parted):
             try:
                 theirs = await self._dismiss(running, peer)
             except MedusaError:
@@ -64,15 +65,15 @@ class FormerMembers:
             )
         return given
 
-    async def _dismiss(self, running: QueryCopy, peer: str) -> dict[str, int]:
+    async def _dismiss(self, running: QueryCopy, peer: PeerId) -> dict[str, int]:
         """
         Raises:
             MedusaError: it cannot be told, or has the query all the same.
         """
-        if self._overlay.gossip.health(parse_peer_id(peer)).gone:
+        if self._overlay.gossip.health(peer).gone:
             raise UnavailableError("it is gone")
         return (await dismiss(self._overlay, peer, running.name, running.stored.term.number)).given
 
 
-def _listed(peers: list[str]) -> str:
-    return ", ".join(peer[:8] for peer in peers[:4])
+def _listed(peers: list[PeerId]) -> str:
+    return ", ".join(peer.hex()[:8] for peer in peers[:4])

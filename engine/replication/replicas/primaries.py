@@ -33,7 +33,6 @@ from engine.replication.term import Term
 from engine.streams.log import StreamLog
 from overlay.errors import ConflictError, MedusaError, NotFoundError, UnavailableError
 from overlay.gossip.events import Health
-from overlay.identity import parse_peer_id
 from overlay.killpoints import KillPoint, kill_point
 from overlay.listeners import Listeners
 from overlay.names import PeerId
@@ -78,7 +77,7 @@ class Primaries:
 
     # -- asked by a secondary -------------------------------------------------------------------
 
-    def incumbent(self, secondary: str, query: str, term_number: int) -> None:
+    def incumbent(self, secondary: PeerId, query: str, term_number: int) -> None:
         """
         Raises:
             NotFoundError, ConflictError: the caller is not its secondary, or no more.
@@ -91,7 +90,7 @@ class Primaries:
         if (term.secondary != secondary and not asked) or term.number != term_number:
             raise ConflictError(f"{query[:256]} has another secondary")
 
-    def replicated(self, secondary: str, query: str, stream: str) -> StreamLog:
+    def replicated(self, secondary: PeerId, query: str, stream: str) -> StreamLog:
         """A stream of the query, for its secondary to copy.
 
         Raises:
@@ -103,7 +102,7 @@ class Primaries:
             raise NotFoundError(f"{query}: you are not its secondary")
         return upkeep.log_of(running, stream)
 
-    def copied(self, secondary: str, query: str, stream: str, boundary: int) -> None:
+    def copied(self, secondary: PeerId, query: str, stream: str, boundary: int) -> None:
         """The secondary has a stream up to there, and keeps it."""
         with suppress(NotFoundError):  # or one that was it before the call began
             self.replicated(secondary, query, stream)
@@ -171,7 +170,7 @@ class Primaries:
     def _detected(self, peer: PeerId, health: Health) -> None:
         if health.gone:
             for running in self._queries.replicated():
-                if running.stored.term.secondary == peer.hex():
+                if running.stored.term.secondary == peer:
                     self._nursery.start_soon(self._look_after, running)
 
     async def _look_after(self, running: QueryCopy) -> None:
@@ -198,8 +197,8 @@ class Primaries:
             upkeep.let_go_upstream(running, secondary_state, self._followers)
             self._release(running, secondary_state)
 
-    def _lives(self, peer: str) -> bool:
-        return not self._overlay.gossip.health(parse_peer_id(peer)).gone
+    def _lives(self, peer: PeerId) -> bool:
+        return not self._overlay.gossip.health(peer).gone
 
     async def _recruit(self, running: QueryCopy, secondary_state: SecondaryState) -> None:
         """Find a secondary. Until there is one, nothing waits for it."""
@@ -213,9 +212,9 @@ class Primaries:
         siblings = self._overlay.living_siblings()
         for candidate in preferred(running.name, siblings, asked, self._digests.is_busy):
             secondary_state.reset()
-            term = msgspec.structs.replace(running.stored.term, members=(candidate.hex(),))
+            term = msgspec.structs.replace(running.stored.term, members=(candidate,))
             # Until it is known to be the secondary.
-            self._former_members.part_from(running, candidate.hex())
+            self._former_members.part_from(running, candidate)
             try:
                 agreed = await self._stand_by(running, secondary_state, term)
             except MedusaError:  # why ever it does not: the next one

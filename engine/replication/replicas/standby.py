@@ -41,7 +41,6 @@ from engine.tasks.plan import Task
 from engine.tasks.windows import needed_after
 from overlay.concurrency import Job
 from overlay.errors import ConflictError, MedusaError
-from overlay.identity import parse_peer_id
 from overlay.killpoints import KillPoint, kill_point
 
 SAVE_S: Final = 5.0
@@ -84,7 +83,7 @@ class Standby:
         self._queries = queries
         self._shop = queries.shop
         self._followers = queries.shop.followers
-        primary = parse_peer_id(stored.term.holder)
+        primary = stored.term.holder
         right = Right(self.name, stored.term.number)
         self._primary = Place(primary, method=READ_REPLICA, right=right)
         self._copying: list[Follower] = []

@@ -45,8 +45,7 @@ from overlay.errors import (
     WithdrawnError,
 )
 from overlay.gossip.events import Health
-from overlay.identity import parse_peer_id
-from overlay.names import ObjectName, PeerId
+from overlay.names import NO_PEER, ObjectName, PeerId
 
 TICK_S: Final = 0.25
 """How often silent primaries are looked at, seconds."""
@@ -97,11 +96,11 @@ class Standbys:
 
     # -- asked by a primary -----------------------------------------------------------------
 
-    async def stand_by(self, primary: str, participant: str, request: StandBy) -> KeptUp:
+    async def stand_by(self, primary: PeerId, participant: str, request: StandBy) -> KeptUp:
         """Be the secondary of a query, or hear what has changed of it.
 
         Args:
-            primary: peer id (hex) of the caller. participant: its participant.
+            primary: the caller. participant: its participant.
 
         Raises:
             NotAuthorisedError: the query is not of our participant, or not the caller's.
@@ -130,7 +129,7 @@ class Standbys:
             self._queries.pending.pop(stored.name, None)  # of the last run, and not opened yet
             return _kept_up(standby)
 
-    async def keep_up(self, primary: str, request: KeepUp) -> KeptUp:
+    async def keep_up(self, primary: PeerId, request: KeepUp) -> KeptUp:
         """The primary lives.
 
         Raises:
@@ -157,7 +156,7 @@ class Standbys:
                 with suppress(BusyError):  # of its consumers this peer keeps less than it might
                     self._store.adopt(lease)
 
-    async def dismiss(self, primary: str, participant: str, request: Dismiss) -> Dismissed:
+    async def dismiss(self, primary: PeerId, participant: str, request: Dismiss) -> Dismissed:
         """The primary has another secondary, or no such query any more.
 
         Raises:
@@ -192,7 +191,7 @@ class Standbys:
                 "at another peer"
             )
 
-    def _check_ours(self, primary: str, participant: str, stored: StoredQuery) -> None:
+    def _check_ours(self, primary: PeerId, participant: str, stored: StoredQuery) -> None:
         self._check_owner(participant, stored.name)
         HIGHEST_NUMBER.check(stored.name, stored.term.number, self._overlay.clock())
         if (stored.term.holder, stored.term.secondary) != (primary, self._here):
@@ -224,7 +223,7 @@ class Standbys:
     async def resume(self) -> None:
         """Take up what the last run stood by for."""
         for stored in list(self._queries.pending.values()):
-            if stored.term.holder in {"", self._here}:
+            if stored.term.holder in {NO_PEER, self._here}:
                 continue
             try:
                 await self._open(stored, again=True)
@@ -253,14 +252,14 @@ class Standbys:
             return
         standby.note_boundaries(trio.current_time())
         standby.heed_silence(trio.current_time())
-        self._tell(standby, self._overlay.gossip.health(_id(standby.term.holder)))
+        self._tell(standby, self._overlay.gossip.health(standby.term.holder))
         self._apply(standby, standby.watch.handle(Tick(), trio.current_time()))
         if standby.lost:
             self._nursery.start_soon(self._give_up, standby)  # its primary sees that, and asks anew
 
     def _detected(self, peer: PeerId, health: Health) -> None:
         for standby in self.all():
-            if standby.term.holder == peer.hex():
+            if standby.term.holder == peer:
                 self._tell(standby, health)
 
     def _tell(self, standby: Standby, health: Health) -> None:
@@ -270,7 +269,7 @@ class Standbys:
         for effect in effects:
             match effect:
                 case Doubt():
-                    self._overlay.gossip.doubt(_id(standby.term.holder))
+                    self._overlay.gossip.doubt(standby.term.holder)
                 case Ask():
                     self._nursery.start_soon(self._ask, standby)
                 case TakeOver(reason):
@@ -285,7 +284,7 @@ class Standbys:
         question = Incumbent(standby.name, standby.term.number)
         with suppress(MedusaError):
             try:
-                connection = await self._overlay.connect(_id(standby.term.holder))
+                connection = await self._overlay.connect(standby.term.holder)
                 await connection.call("replica.incumbent", question, Done, timeout_s=ASK_CALL_S)
             except (NotFoundError, ConflictError):
                 await self._give_up(standby)
@@ -331,7 +330,7 @@ class Standbys:
             standby.succeeding = False
         self._overlay.events.note(
             "warning",
-            f"took over {standby.name} from {primary[:8]}: {reason}",
+            f"took over {standby.name} from {primary.hex()[:8]}: {reason}",
             query=standby.name,
             term=term,
         )
@@ -368,7 +367,7 @@ class Standbys:
         with suppress(MedusaError):
             if over or edition > known.edition:
                 await self._give_up(standby)  # what we would go on with is over
-            elif (found.query, found.peer) == (known.query, standby.stored.term.holder):
+            elif (found.query, found.peer) == (known.query, standby.stored.term.holder.hex()):
                 async with self._changing:
                     if self._standbys.get(standby.name) is standby:
                         await standby.take_status(found)
@@ -387,9 +386,9 @@ class Standbys:
         known = (standby.term.number, *map(self._directory.number, _outputs(standby)))
         now = self._overlay.clock()
         term = HIGHEST_NUMBER.next(standby.name, known, self._here, now)
-        entry = msgspec.structs.replace(standby.stored.entry, peer=self._here)
+        entry = msgspec.structs.replace(standby.stored.entry, peer=self._here.hex())
         before_us = standby.stored.parted_from(standby.term.holder)
-        parted = tuple(peer for peer in before_us if peer != self._here)
+        parted = tuple(peer for peer in before_us if peer != self._here.hex())
         stored = msgspec.structs.replace(standby.stored, entry=entry, parted=parted).under(term)
         self._queries.files.save(stored)
         standby.decided = stored
@@ -422,7 +421,3 @@ def _outputs(standby: Standby) -> tuple[str, ...]:
 
 def _kept_up(standby: Standby, earliest: int = BEGINNING) -> KeptUp:
     return KeptUp(written(standby.term), standby.boundaries, standby.saved, earliest)
-
-
-def _id(peer: str) -> PeerId:
-    return parse_peer_id(peer)

@@ -23,6 +23,7 @@ from engine.replication.term import Term
 from overlay.errors import MedusaError, NotFoundError, UnavailableError
 from overlay.identity import parse_peer_id
 from overlay.listeners import Listeners
+from overlay.names import PeerId
 
 RECLAIM_S: Final = 3.0
 """How long a restarted primary tries to reach its secondary before it goes on alone, seconds."""
@@ -113,7 +114,7 @@ class Succession:
         self.stepped_down.tell(running)
         self._overlay.events.note("info", f"gave up {running.name}: it is another peer's now")
 
-    def _insist(self, running: QueryCopy, gone: str) -> None:
+    def _insist(self, running: QueryCopy, gone: PeerId) -> None:
         """Have it again, in a later term than that of the peer that is gone."""
         self._former_members.part_from(running, gone)
         known = (self._known_number(running.stored), running.stored.term.number)
@@ -122,7 +123,7 @@ class Succession:
         self._queries.appoint(running, term)
         self._overlay.events.note("warning", f"took back {running.name}: its successor is gone")
 
-    async def _asked(self, stored: StoredQuery, peer: str) -> Term | None:
+    async def _asked(self, stored: StoredQuery, peer: PeerId) -> Term | None:
         """The term that the peer which should have the query now knows of; None: it says none."""
         contested = self._known_number(stored) > stored.term.number
         with trio.move_on_after(CONTESTED_S if contested else RECLAIM_S):
@@ -137,18 +138,17 @@ class Succession:
                     return None
         return None
 
-    async def _successor(self, stored: StoredQuery) -> str:
-        """Who has the query if we have not: as the catalog says, or else its secondary (hex)."""
+    async def _successor(self, stored: StoredQuery) -> PeerId:
+        """Who has the query if we have not: as the catalog says, or else its secondary."""
         with suppress(MedusaError):
             for output in stored.entry.outputs:
                 await self._directory.learn(output)
-            peer = (await self._directory.query(stored.name)).peer
-            parse_peer_id(peer)
+            peer = parse_peer_id((await self._directory.query(stored.name)).peer)
             return stored.term.secondary if peer == self._here else peer
         return stored.term.secondary
 
     def _known_number(self, stored: StoredQuery) -> int:
         return max(map(self._directory.number, stored.entry.outputs), default=0)
 
-    def _lives(self, peer: str) -> bool:
-        return not self._overlay.gossip.health(parse_peer_id(peer)).gone
+    def _lives(self, peer: PeerId) -> bool:
+        return not self._overlay.gossip.health(peer).gone

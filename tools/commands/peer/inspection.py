@@ -273,11 +273,11 @@ def _queries(data: Path, found: Findings) -> Iterator[QueryLine]:
             stored.name,
             stored.entry.status.value.lower(),
             term.number,
-            term.holder,
-            term.secondary,
+            term.holder.hex(),
+            term.secondary.hex(),
             tuple(stored.entry.outputs),
             tuple(
-                PlacementLine(term.subject, term.number, term.holder, term.since)
+                PlacementLine(term.subject, term.number, term.holder.hex(), term.since)
                 for term in (stored.placements(task)[-1].term for task in stored.written_placements)
             ),
             len(stored.former),
