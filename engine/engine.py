@@ -50,27 +50,26 @@ from overlay.node import Overlay
 
 
 class Engine:
-    """What the API's calls act on.
+    """The streams, queries and tasks of one peer, on which the API's calls act.
 
     Attributes:
-        overlay, catalog: how other peers are reached and objects found.
-        store: every stream this peer keeps. subscriptions: who reads them. delivery: sends them.
-        readers: who may read them. relabelling: keeps up with that.
-        directory: the peers that produce the others. announcements: what the catalog is told of
-            ours. followers: our copies of the others.
-        queries: every query whose primary it is. resuming: takes up those of the last run.
-        primaries: finds them secondaries. standbys: the queries whose secondary it is.
-        mover: lets other peers work on their tasks.
-        modifier: gives running queries other parameters. outputs: other definitions to what they
-            make. sources: alters, deletes and reopens the source streams whose home it is.
-        copies: finds what this peer has of a stream or query.
-        assignments: the tasks that it runs for other peers. returning: has their owners take them.
-        locator: finds parts of streams' history. views: those of them that this peer keeps.
-        versions: has the best producer of what is read here read.
-        mending: has what is lost of its logs fetched again.
-        executor: its Spark, or what stands in for it.
-        schemas: those that were created here.
-        started_at: on trio's clock, seconds.
+        overlay, catalog: reach other peers, and find objects by name.
+        store: every stream here. subscriptions: their subscribers. delivery: sends them epochs.
+        readers: decides which participants may read a stream. relabelling: keeps labels in step.
+        directory: the holders of terms. announcements: publishes this peer's entries.
+        followers: local copies of other peers' streams.
+        queries: those whose primary this peer is. resuming: resumes those of the last run.
+        primaries: keeps their secondaries up to date. standbys: queries whose secondary it is.
+        mover: moves their tasks to workers and back.
+        modifier: modifies running queries. outputs: alters their outputs.
+        sources: alters, deletes and reopens the source streams whose leader this peer is.
+        copies: finds this peer's copy of a stream or query.
+        assignments: the tasks that it runs for other peers. returning: gives them back.
+        locator: finds parts of streams' history. views: the views that this peer keeps.
+        versions: chooses the producers that followed streams are read from.
+        mending: fetches lost parts of logs again.
+        executor: computes tasks, on Spark unless another one was given.
+        schemas: those that were created here. started_at: on trio's clock, seconds.
     """
 
     def __init__(
@@ -96,7 +95,7 @@ class Engine:
         guard(catalog, self.readers)
 
     def _keep_streams(self, home: Path) -> None:
-        """The logs of this peer, and what is said of streams and read of them."""
+        """Make the parts for streams: logs, subscriptions, directory, followers."""
         overlay, config, nursery = self.overlay, self.config, self._nursery
         leases = Leases(home / "leases.json", config.lease_s)
         self.subscriptions = Subscriptions(
@@ -124,7 +123,7 @@ class Engine:
         self.directory.changed.add(lambda term: self.followers.read_anew(term.subject))
 
     def _run_queries(self, home: Path) -> None:
-        """The queries whose primary or secondary this peer is, and the tasks of others."""
+        """Make the parts for queries: as primary, as secondary, and as worker for other peers."""
         overlay, config = self.overlay, self.config
         shop = Workshop(overlay, self.followers, self.readers, self.executor, config, self._nursery)
         self.queries = QueryHost(home / "queries", shop, self.catalog, self.announcements)
@@ -139,7 +138,7 @@ class Engine:
         self.returning = Returning(self.assignments, shop)
 
     def _look_after_streams(self, home: Path) -> None:
-        """What makes, changes, finds and mends streams."""
+        """Make the parts that lead, alter, find, mend and relabel streams."""
         overlay, nursery = self.overlay, self._nursery
         self.versions = VersionMonitor(
             overlay=overlay,
@@ -213,8 +212,8 @@ class Engine:
             self._nursery.start_soon(self._set_aside, state)
 
     async def _set_aside(self, state: StreamState) -> None:
-        """Another peer of ours has defined the stream as well, while we were apart, and later: one
-        of us must be its home."""
+        """Give up a source stream that another peer of ours has defined as well, and later, while
+        we were apart: it has one leader."""
         await self.announcements.withdraw_term(state.name)
         folder = await self.store.set_aside(state)
         for beside in entries_of(state.entry)[1:]:
@@ -226,8 +225,8 @@ class Engine:
         )
 
     async def resume(self) -> None:
-        """Open what the last run kept and go on with it. Mirrors that nobody follows any more stay
-        until they are dropped: what is paid for may still have to be counted."""
+        """Open the files of the last run and go on with them. Followers' logs without users stay
+        until they are dropped: tuples that are paid for may still have to be counted."""
         await self.store.load()
         self._declare_own()
         await self.leaders.resume()
@@ -241,10 +240,10 @@ class Engine:
         await self.assignments.resume()
 
     def _declare_own(self) -> None:
-        """What is here is this peer's, whether its catalog knows of it or not. Queries, views and
-        streams with replicas are declared by those that look after them."""
+        """Publish the schemas and streams here, whether the catalog knows of them or not. Queries,
+        views and streams with replicas are published by their own parts."""
         kept_schemas = {schema.name for schema in self.schemas.load()}
-        for published in self.catalog.own(SCHEMA):  # of a run before there were files of them
+        for published in self.catalog.own(SCHEMA):  # older releases had no files of schemas
             if published.value.name not in kept_schemas:
                 self.schemas.save(published.value)
         for schema in self.schemas.load():
@@ -255,8 +254,8 @@ class Engine:
                     self.announcements.announce_soon(entry)
 
     def tend(self) -> None:
-        """Look after streams and tasks from now on. Once only, and after everybody has come who
-        wants a say in it, or to hear of it: what was let go of, or taken home, stays so."""
+        """Start the loops that tend streams and tasks. Call it once, after all decisions and
+        listeners are set: a task that is taken back, or a consumer let go of, stays so."""
         for part in (
             self.store.tending,
             self.mover,
@@ -284,12 +283,12 @@ async def open_engine(
     logs: Path,
     execution: OpenExecutor | None = None,
 ) -> AsyncIterator[Engine]:
-    """A running engine, see `Engine.tend`; when the block ends, its tasks have stopped and the JVM
-    is gone.
+    """Open an engine, see `Engine.tend`; when the block ends, its tasks have stopped and the JVM is
+    gone.
 
     Args:
-        home: the folder of its data; made if it is not there. logs: of what its JVM says.
-        execution: what computes its tasks; its own Spark unless said.
+        home: the folder of its data; made if it is not there. logs: of its JVM's output.
+        execution: opens the executor of its tasks; Spark's unless given.
     """
     for folder in ("schemas", "streams", "queries", "assignments"):
         with storing(home / folder):

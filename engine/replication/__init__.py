@@ -1,1 +1,1 @@
-"""Who has what: the logs and tasks of a peer, at other peers, and the peers that lead."""
+"""Which peer has what: terms, followers, copies of tasks, moves, standbys, leaders, views."""

@@ -1,4 +1,4 @@
-"""What this peer has the catalog say: its streams and queries, and the terms that it holds."""
+"""Publishes this peer's streams, queries and terms in the catalog."""
 
 from __future__ import annotations
 
@@ -21,15 +21,12 @@ from overlay.killpoints import KillPoint, kill_point
 from overlay.names import NO_PEER, ObjectName, PeerId
 
 PATIENCE_S: Final = 2.0
-"""Patience with the nodes that should hear of a change, seconds; those that do not hear it now are
-told again."""
+"""The longest wait for the nodes that should hear of a change, seconds; the others are told again
+later."""
 
 
 class Announcements:
-    """
-    Args:
-        nursery: runs what is announced in the background.
-    """
+    """Publishes and withdraws this peer's catalog entries. nursery: runs this in the background."""
 
     def __init__(
         self,
@@ -49,17 +46,16 @@ class Announcements:
     # -- streams and their terms ------------------------------------------------------------------
 
     async def announce(self, entry: StreamEntry, term: Term) -> None:
-        """Publish a stream of ours, and that this peer holds its term.
+        """Publish a stream of ours, and this peer as the holder of its term.
 
         Raises:
-            MedusaError: that cannot be published.
+            MedusaError: they cannot be published.
         """
         await self.publish_entry(entry)
         await self.publish_term(term)
 
     def announce_soon(self, entry: StreamEntry) -> None:
-        """Publish a stream without terms that this peer's files say it has: others are told when
-        its turn comes."""
+        """Publish, in the background, a stream without terms that this peer's files have."""
         stream = entry.stream.name
         name = ObjectName.parse(stream)
         self._catalog.publish_soon(STREAM, name, entry)
@@ -67,19 +63,19 @@ class Announcements:
 
     @kill_point(KillPoint.CATALOG_ANNOUNCE_ALTERED)
     async def announce_altered(self, entries: Iterable[StreamEntry]) -> None:
-        """Publish what streams of ours are from now on: within moments, or later where that takes
-        longer."""
+        """Publish new definitions of our streams. Those that take longer than `PATIENCE_S` are
+        published later."""
         with trio.move_on_after(PATIENCE_S):
             for each in entries:
                 await self.publish_entry(each)
 
     async def publish_entry(self, entry: StreamEntry) -> None:
-        """Publish a stream alone."""
+        """Publish a stream without its term."""
         await self._catalog.publish(STREAM, ObjectName.parse(entry.stream.name), entry)
 
     @kill_point(KillPoint.CATALOG_NAME_PRODUCER)
     async def publish_term(self, term: Term, *, worker: PeerId = NO_PEER, edition: int = 0) -> None:
-        """Publish that this peer holds a stream's term.
+        """Publish this peer as the holder of a stream's term.
 
         Args:
             worker: computes it for this peer; NO_PEER: this peer does. edition: see `Producer`.
@@ -90,29 +86,29 @@ class Announcements:
 
     @kill_point(KillPoint.CATALOG_WITHDRAW)
     async def withdraw(self, stream: str) -> None:
-        """Take both back; what is not published here, or no more, or by another peer of ours by
-        now, is no error."""
+        """Withdraw a stream and its term. It is no error if they are not published here, or are
+        another peer's of ours by now."""
         name = ObjectName.parse(stream)
         with suppress(NotFoundError, UnavailableError, ConflictError):
             await self._catalog.withdraw(STREAM, name)
         await self.withdraw_term(stream)
 
     async def leave(self, stream: str) -> None:
-        """Another peer of ours holds the stream's term by now, and has published the stream."""
+        """Leave a stream to another peer of ours, which holds its term and has published it."""
         self._catalog.leave(STREAM, ObjectName.parse(stream))
         await self.withdraw_term(stream)
 
     async def withdraw_term(self, stream: str) -> None:
-        """This peer produces the stream no more."""
+        """Withdraw this peer as the producer of a stream."""
         with suppress(NotFoundError, UnavailableError):
             await self._catalog.withdraw(PRODUCER, ObjectName.parse(stream))
 
     async def withdraw_sources(self, peer: str, is_kept: Callable[[str], bool]) -> None:
-        """Of what the last run has published, the source streams that this peer has deleted: a
-        crash may have come to it. Comes once all that are kept are open.
+        """Withdraw the source streams that this peer deleted in the last run: a crash may have come
+        before. Call it once all kept streams are open.
 
         Args:
-            peer: ours, hex. is_kept: whether the stream of that name is here.
+            peer: this peer's id, hex. is_kept: whether the stream of that name is here.
         """
         for published in self._catalog.own(STREAM):
             stream, name = published.value.stream, str(published.name)
@@ -123,23 +119,23 @@ class Announcements:
     # -- queries --------------------------------------------------------------------------------
 
     async def publish_query(self, stored: StoredQuery) -> None:
-        """Publish a query alone.
+        """Publish a query without its outputs.
 
         Raises:
-            MedusaError: that cannot be published.
+            MedusaError: it cannot be published.
         """
         await self._catalog.publish(QUERY, ObjectName.parse(stored.name), stored.published)
 
     def leave_query(self, stored: StoredQuery) -> None:
-        """Another peer has the query, and has published it: what we have said of it is not to be
-        said again, nor taken back."""
+        """Leave a query to another peer, which has published it: our entries are neither repeated
+        nor withdrawn."""
         for output in stored.entry.outputs:
             self._catalog.leave(STREAM, ObjectName.parse(output))
         self._catalog.leave(QUERY, ObjectName.parse(stored.name))
 
     async def withdraw_terms(self, stored: StoredQuery) -> None:
-        """This peer makes a query's outputs no more. What cannot be said now is of a term that
-        nobody believes any more."""
+        """Withdraw this peer as the producer of a query's outputs. A failure does no harm: no peer
+        believes the old term any more."""
         for output in stored.entry.outputs:
             try:
                 await self.withdraw_term(output)
@@ -147,13 +143,13 @@ class Announcements:
                 self._events.note("warning", f"could not withdraw {output}: {error}")
 
     async def withdraw_query(self, stored: StoredQuery) -> None:
-        """There is no such query."""
+        """Withdraw a deleted query and its outputs."""
         for output in stored.entry.outputs:
             await self.withdraw(output)
         await self._withdraw_query(ObjectName.parse(stored.name))
 
     async def withdraw_all_but(self, known: set[str]) -> None:
-        """Of what the last run has published, what is of no query that is known."""
+        """Withdraw the entries that the last run published of queries that are not known."""
         for stream in self._catalog.own(STREAM):
             query = "" if stream.value.stream.view else stream.value.stream.query
             if query and query not in known:
@@ -163,16 +159,16 @@ class Announcements:
                 await self._withdraw_query(published.name)
 
     async def _withdraw_query(self, query: ObjectName) -> None:
-        # where another peer of ours goes on to publish it, it is that one's
+        # if another peer of ours publishes it from now on, it is that peer's
         with suppress(NotFoundError, UnavailableError, ConflictError):
             await self._catalog.withdraw(QUERY, query)
 
     # -- in the background ----------------------------------------------------------------------
 
     def tell_soon(self, name: str, tell: Callable[[], Awaitable[None]]) -> None:
-        """Call `tell`, which publishes the object of that name, in the background, until it
-        succeeds: the catalog is slow when peers die, and others wait for us then. What has changed
-        meanwhile is told as well."""
+        """Call `tell`, which publishes the object of that name, in the background until it
+        succeeds: the catalog is slow when peers die, and others wait for us then. Changes that come
+        meanwhile are published as well."""
         telling = self._telling.get(name)
         if telling is not None and not telling.scope.cancel_called:
             telling.again = True
@@ -199,19 +195,19 @@ class Announcements:
             telling.over.set()
 
     def stop_telling(self, name: str) -> None:
-        """End what publishes the object of that name in the background."""
+        """Stop publishing the object of that name in the background."""
         if (telling := self._telling.get(name)) is not None:
             telling.scope.cancel()
 
     async def silence(self, name: str) -> None:
-        """Nothing of that name is published any more in the background, on return."""
+        """Stop publishing the object of that name; on return nothing of it is under way."""
         self.stop_telling(name)
         if (telling := self._telling.get(name)) is not None:
             await telling.over.wait()
 
 
 class _Telling:
-    """again: something is to be told."""
+    """A publication in the background. again: it has to be repeated."""
 
     def __init__(self) -> None:
         self.scope = trio.CancelScope()

@@ -1,7 +1,7 @@
-"""The terms that a peer believes in, and what the catalog says of them. Sans-IO.
+"""The terms that a peer believes, and the catalog's entries of them. Sans-IO.
 
-Of one subject the highest number counts, whoever says it: the catalog, a holder by gossip, or a
-call. Numbers of the future count as none (ADR 17).
+Of one subject the highest number counts, whichever way it comes: from the catalog, from a holder by
+gossip, or in a call. Numbers of the future do not count (ADR 17).
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ MAX_REMEMBERED: Final = 10_000
 """Subjects whose terms are remembered: some hundred bytes each."""
 
 KEY_BYTES: Final = 8
-"""Of a subject's name: enough that two of one peer do not meet."""
+"""Bytes of a subject's key: enough that no two subjects of one peer have the same."""
 
 
 def key_of(subject: str) -> bytes:
-    """A subject in a digest."""
+    """The key of a subject in a digest."""
     return hashlib.sha256(subject.encode()).digest()[:KEY_BYTES]
 
 
 class Rendition(NamedTuple):
-    """What the catalog says of one peer's part in a stream.
+    """The catalog's entry of one peer's part in a stream.
 
     Attributes:
         term: its holder published this. worker: computes the stream for the holder; NO_PEER: the
@@ -43,8 +43,8 @@ class Rendition(NamedTuple):
 
 
 class Book:
-    """What is believed of each subject, bounded: the subjects of which nothing new was heard for
-    the longest time are forgotten first."""
+    """The believed term of each subject, bounded: subjects without news for the longest time are
+    forgotten first."""
 
     def __init__(self) -> None:
         self._terms: dict[str, Term] = {}
@@ -52,28 +52,29 @@ class Book:
         self._renditions: dict[str, Sequence[Rendition]] = {}
 
     def number(self, subject: str, now: float) -> int:
-        """The highest number known; none of a time when our clock was ahead. now: seconds since
-        the epoch."""
+        """The highest number known; 0: none, or it is of the future. now: seconds since the
+        epoch."""
         term = self._terms.get(subject)
         return term.number if term is not None and HIGHEST_NUMBER.believes(term.number, now) else 0
 
     def holder(self, subject: str) -> PeerId | None:
-        """The peer that says of itself that it holds the latest term, if one has said so."""
+        """The peer that claims the latest term for itself, if one does."""
         term = self._terms.get(subject)
         return None if term is None else term.holder or None
 
     def named(self, key: bytes) -> str | None:
-        """The subject of that key (`key_of`), if anything of it is known."""
+        """The subject of that key (`key_of`), if it is known."""
         return self._subjects.get(key)
 
     def believe(self, term: Term, now: float) -> bool:
-        """Nobody of a lower number is asked any more. The number must not be of the future.
+        """Note a term: no holder of a lower number is asked any more. The number must not be of the
+        future.
 
         Args:
-            term: its holder says so of itself; "": another peer says so.
+            term: with the holder that claims it; holder "": another peer names it.
 
         Returns:
-            whether that is news.
+            whether it is news.
         """
         subject, before = term.subject, self.number(term.subject, now)
         if term.number < before or not term.number:
@@ -89,19 +90,19 @@ class Book:
         return True
 
     def learn(self, subject: str, renditions: Sequence[Rendition]) -> None:
-        """What the catalog says of a stream now. If that is nothing, what it said before counts on:
-        a holder that steps down withdraws its word, which may name the next holder."""
+        """Note the catalog's entries of a stream. If there are none, the old ones still count: a
+        holder that steps down withdraws its entry, which may name the next holder."""
         if renditions or subject not in self._renditions:
             self._renditions.pop(subject, None)
             remember(self._renditions, subject, renditions)
             self._name(subject)
 
     def learned(self, subject: str) -> Sequence[Rendition] | None:
-        """What the catalog said of a stream; None: it was not asked."""
+        """The catalog's last entries of a stream; None: it was not asked."""
         return self._renditions.get(subject)
 
     def is_ahead(self, subject: str, now: float) -> bool:
-        """Whether a holder has said of itself what the catalog does not say yet."""
+        """Whether a holder claims a later term than the catalog has."""
         number = self.number(subject, now)
         known = self._renditions.get(subject, ())
         return self.holder(subject) is not None and all(each.term.number < number for each in known)
@@ -121,7 +122,7 @@ class Book:
 
 
 def remember(known: dict[K, T], key: K, value: T) -> None:
-    """As the newest of at most `MAX_REMEMBERED`."""
+    """Note a value as the newest of at most `MAX_REMEMBERED`."""
     known.pop(key, None)
     known[key] = value
     forget_oldest(known)
@@ -135,13 +136,13 @@ def forget_oldest(known: dict[K, T]) -> None:
 def in_order(
     renditions: Iterable[Rendition], number: int, *, oldest: bool, holder: PeerId | None = None
 ) -> list[PeerId]:
-    """The peers to ask, the best first: those at work, then those that publish for them and have
-    the past; last the secondaries, which may know already what the catalog does not.
+    """The peers to ask, the best first: those at work, then their publishers, which have the
+    history; last the secondaries, which may know of a takeover before the catalog does.
 
     Args:
-        number: the holder of a lower one has been succeeded: its secondary alone is asked.
-        oldest: rather those that have most of the past than those at work.
-        holder: the peer that says of itself that it holds the term of that number.
+        number: a holder of a lower one has been succeeded: only its secondary is asked.
+        oldest: rather the peers with most of the history than those at work.
+        holder: the peer that claims the term of that number.
     """
     peers: list[PeerId] = []
     secondaries: list[PeerId] = []

@@ -1,4 +1,4 @@
-"""The streams and queries that this peer has a copy of, in whatever part it plays."""
+"""Finds the streams and queries that this peer has a copy of, in any role."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.tasks.network import Network
 
 
 class Copies:
-    """Finds what this peer has of a stream or query: as primary, secondary, worker or voter."""
+    """Finds this peer's copy of a stream or query: as primary, secondary, worker or voter."""
 
     def __init__(
         self,
@@ -33,14 +33,14 @@ class Copies:
         self._leaders = leaders
 
     def may_come_to_produce(self, stream: str) -> bool:
-        """Whether it is an output of a query whose secondary this peer is, or that it has kept and
-        is about to take up; or a source stream that it is a voter of."""
+        """Whether it is a source stream that this peer is a voter of, or an output of a query whose
+        secondary this peer is, or that it has kept and is about to resume."""
         if self._leaders.get(stream) is not None or self._leaders.abstains(stream):
             return True
         return any(stream in stored.entry.outputs for stored in self._waiting())
 
     def network(self, query: str) -> Network | None:
-        """A query, if this peer has anything to do with it."""
+        """The network of a query, if this peer has a part in it."""
         for running in self._queries.all():
             if running.name == query:
                 return running.stored.network
@@ -53,19 +53,19 @@ class Copies:
         return None
 
     def _waiting(self) -> Iterator[StoredQuery]:
-        """The queries that it may take over, then those of the last run that it may take up."""
+        """The queries that it may take over, then those of the last run that it may resume."""
         for standby in self._standbys.all():
             yield standby.stored
         yield from self._queries.pending.values()
 
     def rendition(self, stream: str) -> StreamState | None:
-        """The version of a stream that other peers can read here: what is served, or what is
+        """The log of a stream that other peers can read here: one that is served, or one that is
         computed beside a primary."""
         return self._store.serving(stream) or self._standbys.rendition(stream)
 
     def version(self, state: StreamState) -> int:
-        """The number of this peer's version of a stream: it changes with what the stream is made
-        from."""
+        """The number of this peer's version of a stream: it changes with the versions of the
+        stream's inputs."""
         queries = [running.stored for running in self._queries.all()]
         queries += [standby.stored for standby in self._standbys.all()]
         made = next((stored for stored in queries if state.name in stored.entry.outputs), None)

@@ -1,9 +1,8 @@
-"""What this peer has of one task: the logs of its inputs and of its output, and what makes the
-output grow.
+"""A copy of one task: the logs of its inputs and of its output.
 
-It grows epoch by epoch: the task is computed here, or the output of the peer that computes it is
-followed. Its boundary is the copy's whole position either way. So who computes can change at any
-boundary, and what a peer took with it when it died is only work, never data.
+The output grows epoch by epoch: this peer computes the task, or follows the peer that computes it.
+Either way the output's boundary is the copy's whole position. So the worker can change at any
+boundary, and a peer that dies takes only work with it, never data.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ OWNER = "owner"
 
 @dataclass(frozen=True)
 class Workshop:
-    """What a peer makes copies of tasks with.
+    """The parts of a peer that make copies of tasks.
 
     Attributes:
-        followers: bring their inputs. readers: who may read what.
-        executor: computes them. nursery: runs them.
+        followers: follow the inputs. readers: decides which participants may read a stream.
+        executor: computes tasks. nursery: runs the copies.
     """
 
     overlay: Overlay
@@ -73,26 +72,27 @@ class Workshop:
 
 
 class Copy:
-    """
+    """A task at this peer: its logs, and the runner or follower that extends its output.
+
     Args:
         logs: by stream, of its inputs and of its output.
-        bound_s: how long results may wait for an input that is missing, seconds; 0: they wait.
-        placements: who computed and computes it; this peer unless said.
-        user: as whom inputs are kept that are still to be counted; the task's name unless said.
+        bound_s: how long results may wait for a missing input, seconds; 0: for ever.
+        placements: the record of its workers; this peer alone unless given.
+        user: holds inputs until they are billed; the task's name unless given.
 
     Attributes:
         state: its output. inputs: by name.
-        runner: computes it here. fork: goes on without what is missing, wherever the task is
-            computed; None: it waits for that.
+        runner: computes it here. fork: computes over the inputs that are there, wherever the task
+            is computed; None: results wait.
         placements: see above. moving: held while they are being changed.
-        ready: `catch_up` has got to where the output is.
-        tried: the number of the last move, which may have failed: no two workers hear of one.
+        ready: `catch_up` is done.
+        tried: the number of the last move, which may have failed: no two workers get the same.
         load, rate, cost_ns: cores it takes here, or would take; rows per second it reads; CPU
             nanoseconds a row, as last measured here.
-        behind_since: since when a worker has let us wait for what its inputs already allow, on
-            trio's clock, seconds; None where it does not.
-        given: as far as former workers had come when they heard that they are none, microseconds:
-            their consumers may know as much.
+        behind_since: since when the worker has not computed epochs that our inputs allow, on trio's
+            clock, seconds; None: it is not behind.
+        given: the greatest boundary of former workers at their release, microseconds: their
+            consumers may know as much.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Copy:
 
     @property
     def task(self) -> Task:
-        """As it is now."""
+        """The task in its present edition."""
         return self.runner.task
 
     @property
@@ -169,14 +169,15 @@ class Copy:
 
     @property
     def running(self) -> bool:
-        """Whether it was let grow, and its output has not ended."""
+        """Whether it was started, and its output has not ended."""
         return self._scope is not None
 
     async def catch_up(self) -> None:
-        """Get to where the output is; `run` finds its inputs read, and what computes it warm.
+        """Wait for the inputs up to the output's boundary, and compute the open windows once, so
+        that `run` finds the inputs read and the executor warm.
 
         Raises:
-            NotRetainedError: the past of its inputs is gone: the output would be wrong.
+            NotRetainedError: the history of its inputs is gone: the output would be wrong.
         """
         self.runner.expect(self.load, self.rate)
         await self.runner.wait_for_inputs(self.boundary)
@@ -187,8 +188,8 @@ class Copy:
         self.ready = True
 
     async def run(self) -> None:
-        """Let the output grow until it has ended; cancel to stop. One whose log was dropped under
-        it stands still; the peer, and its other tasks, go on."""
+        """Extend the output until it has ended; cancel to stop. If its log is dropped meanwhile,
+        this copy stands still; the peer, and its other tasks, go on."""
         forks = () if self.fork is None else (self.fork.run,)
         try:
             await until_one_ends(self._grow, *forks)
@@ -222,18 +223,17 @@ class Copy:
             seen = self.boundary
 
         course = Course(
-            due=self.runner.wait_for_inputs,  # or its word alone could end the stream
+            due=self.runner.wait_for_inputs,  # or the worker alone could end the stream
             committed=committed,
             tentative=True,
         )
         term = self.current.term
-        worker = (Place(term.holder),)  # if it lost it, the task is taken back
+        worker = (Place(term.holder),)  # if it lost it, we take the task back
         await Follower(self.state, worker, self._reach, f"{OWNER} {term.number}", course).run()
 
     @asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:
-        """The output stands still within the block; afterwards it grows by whom `placements` says
-        by then."""
+        """Stop the output within the block; afterwards the worker in `placements` extends it."""
         assert self._paused is None, "one pauses it at a time: see `moving`"
         self._paused = trio.Event()
         try:
@@ -246,7 +246,7 @@ class Copy:
             self._paused = None
 
     def measure(self) -> None:
-        """Note what it takes here, or would take."""
+        """Note the load here, measured or predicted."""
         status = self.status()
         self.rate = status.input_rate
         if self.current.term.holder:
@@ -255,7 +255,7 @@ class Copy:
             self.load, self.cost_ns = status.load, status.cost_ns
 
     def watch(self, now: float) -> float:
-        """How long a worker has let us wait, seconds. now: on trio's clock."""
+        """How long a worker has been behind, seconds. now: on trio's clock."""
         if not self.current.term.holder or self.boundary >= self.runner.input_boundary:
             self.behind_since = None
             return 0.0
@@ -264,7 +264,7 @@ class Copy:
         return now - self.behind_since
 
     def hold_for_bill(self, boundary: int | None) -> None:
-        """Keep the input tuples after this boundary, to be counted; None: no more."""
+        """Keep the input tuples after this boundary until they are billed; None: no more."""
         for state in self.inputs.values():
             if boundary is None:
                 state.log.release(self._bill)
@@ -272,7 +272,7 @@ class Copy:
                 state.log.hold(self._bill, boundary)
 
     def count(self, after: int, upto: int) -> int:
-        """Input tuples with after < stime <= upto: what a worker is paid for.
+        """Input tuples with after < stime <= upto, by which a worker is paid.
 
         Raises:
             NotRetainedError: they are not all here, any more or yet.
@@ -280,6 +280,6 @@ class Copy:
         return self.runner.count(after, upto)
 
     def status(self, *, stopped: bool = False, owner: str = "") -> TaskStatus:
-        """As the monitor shows it. owner: peer id (hex) of the one that it is computed for."""
+        """The task as the monitor shows it. owner: id (hex) of the peer that it is computed for."""
         worker = self.current.term.holder.hex()
         return self.runner.status(stopped=stopped, worker=worker, owner=owner)

@@ -7,8 +7,8 @@
 - `MAJORITY`, of a source stream: a term counts when a majority of the voters has installed it. So
   at most one side goes on (ADR 9).
 
-A decider makes the next term and checks the numbers that others claim. The peer that writes a term
-down: `QueryHost.place` and `QueryHost.appoint`, `Standbys` at a takeover, and a voter's ballot.
+A decider makes the next term and checks the numbers that others claim. These write a term down:
+`QueryHost.place` and `QueryHost.appoint`, `Standbys` at a takeover, and a voter's ballot.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from overlay.names import NO_PEER, PeerId
 class Decider:
     """
     Attributes:
-        takers: how many numbers the clocks make for one millisecond, so that two peers that take a
-            term in one millisecond hardly ever make the same number.
+        takers: how many numbers the clocks make per millisecond, so that two peers that take a term
+            in one millisecond hardly ever make the same number.
     """
 
     takers: int
 
     def latest(self, now: float) -> int:
-        """The greatest number that the clock of any peer can have made by now, seconds since the
-        epoch. Nobody believes a greater one: nobody would believe its successor either, and so the
-        subject could never be another peer's again (ADR 17)."""
+        """The greatest number that any peer's clock can have made by now, seconds since the epoch.
+        A greater one is refused: so would its successor be, and the subject could never have
+        another holder (ADR 17)."""
         return (latest_number(now, MILLIS) + 1) * self.takers - 1
 
     def believes(self, number: int, now: float) -> bool:
@@ -55,8 +55,8 @@ class Decider:
             )
 
     def _next_number(self, known: Iterable[int], now: float, taker: PeerId = NO_PEER) -> int:
-        """A number that is greater than all known ones which can be believed, and than those of a
-        subject of that name which was deleted before now."""
+        """A number greater than all known ones that are not of the future, and than those of a
+        deleted subject of the same name."""
         highest = max((number for number in known if self.believes(number, now)), default=0)
         moment = max(highest // self.takers + 1, int(now * MILLIS))
         return moment * self.takers + int.from_bytes(taker) % self.takers
@@ -73,7 +73,7 @@ class OwnersWord(Decider):
         Args:
             worker: NO_PEER: the owner. now: seconds since the epoch.
             since: the output's boundary after which the worker's output counts, microseconds.
-            tried: number of the last move, which may have failed: no two workers hear of one.
+            tried: number of the last move, which may have failed: no two workers get the same.
         """
         number = self._next_number((current.number, tried), now)
         return Term(current.subject, number, worker, since=since)
@@ -83,22 +83,22 @@ class HighestNumber(Decider):
     """Of a query: any peer of its participant takes it, and the highest number counts."""
 
     def next(self, query: str, known: Iterable[int], taker: PeerId, now: float) -> Term:
-        """The term in which a peer has the query, and nobody stands by yet.
+        """The term in which a peer has the query, without a secondary yet.
 
         Args:
-            known: the numbers of earlier terms that the taker knows of.
+            known: the numbers of earlier terms, as far as the taker knows them.
             now: seconds since the epoch.
         """
         return Term(query, self._next_number(known, now, taker), taker)
 
     def releases(self, term: Term, own: Term) -> bool:
-        """Whether the holder of `term` may dismiss a secondary whose term is `own`: it is the
-        holder of that term, or of a later one."""
+        """Whether the holder of `term` may dismiss a secondary whose term is `own`: it holds that
+        term, or a later one."""
         return term.rank == own.rank or term.number > own.number
 
 
 class Majority(Decider):
-    """Of a source stream: its voters decide; see `engine.replication.leaders.ballot`."""
+    """Of a source stream: a majority of its voters; see `engine.replication.leaders.ballot`."""
 
     def next_number(self, promised: Iterable[int]) -> int:
         """The number under which a candidate stands. It needs no clock: of two candidates with one

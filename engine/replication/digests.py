@@ -1,8 +1,8 @@
-"""What peers say of themselves by gossip: their load, and the versions of streams they produce.
+"""Digests of peers by gossip: their load, and the terms under which they produce streams.
 
-A digest is small and may be late; it only makes known sooner what the catalog and a primary's own
-calls make known as well: that a stream is produced under a later term, so that the holder of the
-earlier one steps down and its readers look elsewhere.
+A digest is small and may be late. It only speeds up news that the catalog and a primary's calls
+bring as well: a stream is produced under a later term. Then the holder of the earlier term steps
+down, and its readers look elsewhere.
 """
 
 from __future__ import annotations
@@ -24,23 +24,22 @@ from overlay.names import PeerId
 from overlay.node import Overlay
 
 PUBLISH_S: Final = 1.0
-"""How often a digest is made, seconds; gossip carries it no faster than its packets go anyway."""
+"""How often a digest is made, seconds; gossip spreads it no faster than its packets go."""
 
 MAX_VERSIONS: Final = 14
 """Versions in one digest, of up to 31 bytes each: with the rest they fit the 512 bytes of gossip.
-Of more, each digest has the next ones."""
+If there are more, each digest has the next ones."""
 
 NEWEST: Final = 7
-"""Of those, these many are always the ones under the latest terms: a peer that has just taken over
-says so at once."""
+"""Of those, so many always have the latest terms: a takeover is known at once."""
 
 MAX_DIGEST: Final = 512
 """Bytes."""
 
 
 class Version(Struct, frozen=True, array_like=True):
-    """One stream as its author produces it. boundary: 0, of versions before: everybody hears this,
-    and who may not read a stream is not to see how it moves."""
+    """A stream that the author produces, and the term. boundary: 0, except from older releases:
+    every peer hears digests, also one that may not read the stream."""
 
     stream: bytes
     number: int
@@ -48,7 +47,7 @@ class Version(Struct, frozen=True, array_like=True):
 
 
 class Digest(Struct, frozen=True, array_like=True):
-    """What a peer says of itself by gossip: its load, and the streams that it produces.
+    """A peer's load, and the streams that it produces.
 
     Attributes:
         load, capacity: of the author, thousandths of a core.
@@ -60,7 +59,7 @@ class Digest(Struct, frozen=True, array_like=True):
 
 
 class Digests:
-    """Publishes ours and heeds those of others."""
+    """Publishes this peer's digest, and takes those of other peers."""
 
     def __init__(
         self, overlay: Overlay, queries: QueryHost, directory: Directory, config: EngineConfig
@@ -75,12 +74,12 @@ class Digests:
         queries.appointed.add(self._soon.ring)
 
     def is_busy(self, peer: PeerId) -> bool:
-        """Whether a peer says that it has no room for more; one that says nothing has."""
+        """Whether a peer says that it has no room for more; a silent one has."""
         digest = self._digests.get(peer)
         return digest is not None and digest.load >= digest.capacity
 
     async def tend(self) -> None:
-        """For ever."""
+        """Publish digests, for ever."""
         gossip = self._overlay.gossip
         with gossip.said.listening(self._heed):
             for peer, content in gossip.digests.items():
@@ -118,7 +117,7 @@ class Digests:
         try:
             digest = decode(content, Digest, limit=MAX_DIGEST, what="digest")
         except DecodeError:
-            return  # of a later Medusa, or hostile: it harms its author alone
+            return  # of a later release, or hostile: it harms its author alone
         self._digests[peer] = digest
         for version in digest.versions:
             self._directory.hear(peer, version.stream, version.number)

@@ -1,6 +1,6 @@
-"""Which peer holds what: terms as the catalog has them, and as their holders say by gossip.
+"""Which peer holds what: terms from the catalog, and from their holders by gossip.
 
-`Book` is the sans-IO part. What this peer itself has the catalog say: `Announcements`.
+`Book` is the sans-IO part. `Announcements` publishes this peer's own terms.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from overlay.names import NO_PEER, ObjectName, PeerId
 from overlay.node import Overlay
 
 LOOK_UP_S: Final = 0.25
-"""How long the catalog is waited for where an earlier answer of it is known, seconds: it is slow
-when peers die, which is when consumers are in a hurry."""
+"""How long the catalog is waited for if an earlier answer of it is known, seconds: it is slow when
+peers die, and then consumers are in a hurry."""
 
 HANDOVER_S: Final = 1.0
-"""How long a stream that nobody has is waited for to be taken over, seconds: longer than a failure
+"""How long a stream without a producer waits for a takeover, seconds: longer than a failure
 detector takes on one machine, and less than a consumer's patience."""
 
 
@@ -44,10 +44,10 @@ class Directory:
     """Believes terms, finds holders, and tells of changes.
 
     Args:
-        nursery: runs questions whose answers come late.
+        nursery: runs questions to the catalog whose answers come late.
 
     Attributes:
-        changed: told of a new term that its holder says it has.
+        changed: told of a new term that its holder claims.
     """
 
     def __init__(self, overlay: Overlay, catalog: Catalog, nursery: trio.Nursery) -> None:
@@ -65,19 +65,19 @@ class Directory:
     # -- believing ------------------------------------------------------------------------------
 
     def number(self, stream: str) -> int:
-        """The highest of a term under which the stream was ever known to be produced; none of a
-        time when our clock was ahead."""
+        """The highest term number known of the stream's producers; 0: none, or it is of the
+        future."""
         return self._book.number(stream, self._overlay.clock())
 
     def believe(self, term: Term) -> bool:
-        """A peer of its participant produces a stream under that term: no peer of an earlier term
-        is asked any more.
+        """Note that a peer of its participant produces a stream under that term: no peer of an
+        earlier term is asked any more.
 
         Args:
-            term: its holder says so of itself; "": another peer says so.
+            term: with the holder that claims it; holder "": another peer names it.
 
         Returns:
-            whether that was not known.
+            whether it is news.
         """
         now = self._overlay.clock()
         if not HIGHEST_NUMBER.believes(term.number, now):
@@ -91,8 +91,8 @@ class Directory:
         return True
 
     def hear(self, peer: PeerId, key: bytes, number: int) -> None:
-        """A peer says by gossip that it produces the stream of that key (`key_of`). It is believed
-        about streams of its own participant alone."""
+        """Note that a peer claims by gossip to produce the stream of that key (`key_of`). It is
+        believed only about streams of its own participant."""
         stream, record = self._book.named(key), self._overlay.peers.get(peer)
         if stream is None or record is None:
             return
@@ -107,10 +107,10 @@ class Directory:
     # -- asking the catalog -----------------------------------------------------------------------
 
     async def learn(self, stream: str) -> None:
-        """Believe what the catalog says of a stream's producers now.
+        """Ask the catalog for a stream's producers, and believe it.
 
         Raises:
-            UnavailableError: too few peers answer to say so.
+            UnavailableError: too few peers answer.
         """
         renditions = await self._renditions(stream)
         for each in renditions:
@@ -122,26 +122,26 @@ class Directory:
         self._ask_soon(stream, self.learn)
 
     async def edition(self, stream: str) -> int:
-        """The newest of its query in which any peer produces it.
+        """The newest edition of its query in which any peer produces the stream.
 
         Raises:
-            UnavailableError: too few peers answer to say so.
+            UnavailableError: too few peers answer.
         """
         return max((each.edition for each in await self._renditions(stream)), default=0)
 
     async def publishers(self, stream: str) -> list[PeerId]:
-        """The peers whose stream it is: they keep all of it, whoever computes it for them.
+        """The peers that publish the stream: they keep all of it, whichever peer computes it.
 
         Raises:
-            UnavailableError: too few peers answer to say so.
+            UnavailableError: too few peers answer.
         """
         return [published.publisher for published in await self._published(stream)]
 
     async def successor(self, stream: str, before: PeerId) -> PeerId | None:
-        """The peer of the latest term, if that is another than `before`.
+        """The holder of the latest term, if that is another peer than `before`.
 
         Raises:
-            MedusaError: the catalog cannot say so.
+            MedusaError: the catalog does not answer.
         """
         published = await self._published(stream)
         newest = max(published, key=lambda each: each.value.term_number, default=None)
@@ -153,11 +153,10 @@ class Directory:
         return [_rendition(stream, each) for each in await self._published(stream)]
 
     async def _published(self, stream: str) -> list[Published[Producer]]:
-        """The peers that say in the catalog that they produce the stream, under a term that can be
-        believed.
+        """The catalog's entries of the stream's producers, under terms that can be believed.
 
         Raises:
-            UnavailableError: too few peers answer to say so.
+            UnavailableError: too few peers answer.
         """
         believed: list[Published[Producer]] = []
         for each in await self._catalog.lookup_all(PRODUCER, ObjectName.parse(stream)):
@@ -172,7 +171,7 @@ class Directory:
         return (await lookup(self._catalog, QUERY, ObjectName.parse(query))).value
 
     async def entry(self, stream: str) -> StreamEntry:
-        """A stream as published; or as it was before, where the catalog is slow or away.
+        """A stream as published; as it was before, if the catalog is slow or away.
 
         Raises: see `engine.objects.kinds.lookup`.
         """
@@ -182,7 +181,7 @@ class Directory:
         return await self._learn_entry(stream) if known is None else known
 
     async def published(self, stream: str) -> StreamEntry | None:
-        """As the catalog says now; None where it does not."""
+        """A stream as published now; None: it is not, or the catalog does not answer."""
         with suppress(MedusaError):
             return await self._learn_entry(stream)
         return None
@@ -197,8 +196,8 @@ class Directory:
         return found
 
     async def _wait_for(self, stream: str, ask: Callable[[str], Awaitable[object]]) -> None:
-        """Ask the catalog, and wait a little for its answer: it counts when it comes, later too,
-        and there is one question at a time."""
+        """Ask the catalog, and wait a little for its answer. A later answer counts as well; there
+        is one question at a time."""
         question = self._ask_soon(stream, ask)
         with trio.move_on_after(LOOK_UP_S):
             await self._asked[question].wait()
@@ -214,7 +213,7 @@ class Directory:
         self, question: tuple[str, str], ask: Callable[[str], Awaitable[object]]
     ) -> None:
         try:
-            with suppress(MedusaError):  # what it said before counts
+            with suppress(MedusaError):  # the last answer counts
                 await ask(question[1])
         finally:
             self._asked.pop(question).set()
@@ -222,17 +221,17 @@ class Directory:
     # -- finding ----------------------------------------------------------------------------------
 
     def versions(self, stream: str) -> list[PeerId]:
-        """The other peers that produce the stream, or stand by for that, as far as is known: those
-        at work first."""
+        """The other peers that produce the stream, or are its query's secondaries, as far as is
+        known: those at work first."""
         peers = self._book.in_order(stream, self._overlay.clock())
         return [peer for peer in peers if peer != self._overlay.identity.peer_id]
 
     def prefer(self, stream: str, peer: PeerId) -> None:
-        """Ask that producer first from now on."""
+        """Ask this producer of the stream first from now on."""
         remember(self._preferred, stream, peer)
 
     def read_from(self, stream: str) -> PeerId | None:
-        """The producer that was last connected to, to read what is new of the stream."""
+        """The producer that was last connected to for new tuples of the stream."""
         return self._read_from.get(stream)
 
     async def connect(
@@ -241,12 +240,12 @@ class Directory:
         """A connection to another peer that produces `stream` now.
 
         Args:
-            oldest: rather to a peer that has most of its past than to the one at work.
+            oldest: rather to the peer with most of its history than to the one at work.
             at: to that peer, whatever the catalog says.
 
         Raises:
-            UnavailableError: nobody does now, nor begins to within `HANDOVER_S`, or the one that
-                does cannot be reached.
+            UnavailableError: no peer produces it, or begins to within `HANDOVER_S`; or its producer
+                cannot be reached.
         """
         if at:
             return await self._overlay.connect(at)
@@ -287,14 +286,13 @@ class Directory:
         raise UnavailableError(f"no producer of {stream} can be reached: {'; '.join(failed)}")
 
     async def _look_up(self, stream: str) -> None:
-        """Learn of its producers: what the catalog says now; or said before, where it is slow or
-        away.
+        """Ask the catalog for the stream's producers; its last answer counts if it is slow or away.
 
         Raises:
-            UnavailableError: too few peers answer to say so.
+            UnavailableError: too few peers answer.
         """
         if self._book.is_ahead(stream, self._overlay.clock()):
-            return  # the holder itself knows best, and sooner
+            return  # the holder's own claim is newer
         if self._book.learned(stream):
             await self._wait_for(stream, self.learn)
         else:

@@ -1,14 +1,14 @@
-"""What is lost of a log is fetched again, from whoever has it.
+"""Fetches lost files of logs again, from peers that have their rows.
 
-A file of a log that is damaged or missing is made anew from, in this order:
+A damaged or missing file of a log is made anew from, in this order:
 
-* itself: a disk has come back, or somebody has put a copy there,
-* the other peers of the stream's participant: a replica, a standby, a mirror, its producer,
-* the stream's producer, where the log is a mirror; where it is a view, the producer of the stream
+* itself: a disk has come back, or a person has put a copy there,
+* the other peers of the stream's participant: a replica, a standby, a follower, its producer,
+* the stream's producer, if the log is a follower's; if it is a view's, the producer of the stream
   that it shows,
-* the inputs of a query here, where the log is one of its outputs and the inputs are still kept.
+* the inputs of a query here, if the log is one of its outputs and the inputs are still kept.
 
-Nobody else is believed: what a stream holds is its participant's to say.
+No other peer is believed: a stream's participant alone decides its content.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ LEND: Final = "log.lend"
 
 
 SILENCE_S: Final = 10.0
-"""How long a peer that is asked may take for the next part, seconds."""
+"""The longest that an asked peer may take for the next part, seconds."""
 
 
 class Lend(Struct, frozen=True):
-    """Opens a call over which a peer gives the rows of a stream with after < stime <= upto to
+    """Opens a call over which a peer sends the rows of a stream with after < stime <= upto to
     another peer of the stream's participant, as `Tuples`. Boundaries, microseconds."""
 
     stream: str
@@ -57,7 +57,7 @@ class Lend(Struct, frozen=True):
 
 
 class Mending:
-    """Made by the engine; `register` puts its call on the peer's service."""
+    """Restores lost files of logs; `register` puts its call on the peer's service."""
 
     def __init__(self, overlay: Overlay, reach: Reach, queries: QueryHost) -> None:
         self._overlay = overlay
@@ -74,7 +74,7 @@ class Mending:
         self._overlay.service.streaming(LEND, Lend, self.lend, sends=(Tuples,))
 
     async def tend(self) -> None:
-        """Fetch what is lost, for ever."""
+        """Restore lost files, for ever."""
         while True:
             await trio.sleep(self._timing.mend_s)
             for state in self._store.all():
@@ -82,8 +82,8 @@ class Mending:
                     await self.mend(state, lost)
 
     async def mend(self, state: StreamState, lost: EpochFile) -> None:
-        """Have a lost file made anew, unless that failed a moment ago; returns when it is whole,
-        or when nobody has it."""
+        """Restore a lost file, unless that failed a moment ago. Returns once it is whole, or if no
+        peer has it."""
         again_s = self._timing.mend_again_s
         async with self._mending[state.key]:
             since = trio.current_time() - self._failed_at.get(lost, float("-inf"))
@@ -188,7 +188,7 @@ class Mending:
 
 
 def _copied(state: StreamState) -> str | None:
-    """The stream that this log is a copy of, or of a part of; None: it is no copy."""
+    """The stream that this log copies, in whole or in part; None: it is no copy."""
     view = state.entry.stream.view
     if state.role is Role.VIEW and view is not None:
         return view.stream
@@ -198,7 +198,7 @@ def _copied(state: StreamState) -> str | None:
 async def _given(
     opening: Callable[[], AbstractAsyncContextManager[Reading]], log: StreamLog, lost: EpochFile
 ) -> AsyncGenerator[Epoch, None]:
-    """The rows of a lost file that another peer gives, epoch by epoch.
+    """The rows of a lost file from another peer, epoch by epoch.
 
     Raises:
         MedusaError: that peer does not have them. trio.TooSlowError: it does not go on.

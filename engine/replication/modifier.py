@@ -2,15 +2,15 @@
 
 Step by step, and what a crash leaves after each:
 
-1. The tasks that change are taken home, and stand still for a moment. So it is known how far
-   results are out, and T, the boundary from which on the new edition counts, is not behind that.
-2. It is written down in the query's file. A restart goes on with it. While there is a secondary
-   that may not have heard of it, no task passes T: a restart tells it again before it goes on.
+1. The tasks that change are taken back, and stand still for a moment. So it is known how far
+   results are out. The boundary T, from which on the new edition counts, is not behind that.
+2. The query's file gets the new edition. A restart goes on with it. While there is a secondary that
+   may not have heard of it, no task passes T: a restart tells it again before it goes on.
 3. The secondary writes it down, or says that it is past T itself: then T becomes later, or, if the
-   client insists on it, the modification is withdrawn. Nobody has passed T by then.
-4. The tasks go on, the catalog names the new edition, the client hears of T.
+   client insists on it, the modification is withdrawn. No peer has passed T by then.
+4. The tasks go on, the catalog names the new edition, the client gets T.
 
-What counted before is forgotten once nobody can come to compute it any more.
+A former edition is dropped once no peer can come to compute it any more.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from overlay.errors import ConflictError, InvalidInputError, MedusaError, Unavai
 from overlay.killpoints import KillPoint, kill_point
 
 MOVE_S: Final = 10.0
-"""Patience with a move of a task that is to be modified, seconds."""
+"""The longest wait for a move of a task that is to be modified, seconds."""
 
 TRIES: Final = 8
-"""How often T is put off for a secondary that is past it; it stands still meanwhile, so that one
-is enough unless messages overtake each other."""
+"""How often T is put off for a secondary that is past it. The secondary stands still meanwhile, so
+one is enough unless messages overtake each other."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,11 @@ class _Plan:
     """A modification before it is decided.
 
     Attributes:
-        query: as it is to be. before: the tasks as they are. tasks: as they are to be.
-        names: of those that make something else.
-        wish: what was asked for.
-        elsewhere: by task, how far other peers, which had the query once, have given out its
-            output, microseconds.
+        query: the new one. before, tasks: the tasks as they are, and as they will be.
+        names: of the tasks whose steps change.
+        wish: the client's request.
+        elsewhere: by task, the boundary up to which other peers that had the query once have given
+            out its output, microseconds.
     """
 
     query: Query
@@ -69,16 +69,16 @@ class _Plan:
     elsewhere: Mapping[str, int] = field(default_factory=dict)
 
     def refusal(self, error: MedusaError) -> MedusaError:
-        """The same, which says what it was that was asked for."""
+        """The same error, with the requested changes before it."""
         return type(error)(f"{told(self.wish.changes)}: {error}")
 
     def from_boundary(self, at: int) -> tuple[Task, ...]:
-        """The tasks, that of the new edition after that boundary."""
+        """The tasks, with the new edition after that boundary."""
         return succeeded(self.before, self.tasks, at)
 
 
 class Modifier:
-    """Those of one peer."""
+    """Modifies the queries of one peer."""
 
     def __init__(self, queries: QueryHost, mover: Mover, primaries: Primaries) -> None:
         overlay = queries.shop.overlay
@@ -96,12 +96,12 @@ class Modifier:
 
         Raises:
             NotFoundError: this peer does not keep it.
-            InvalidInputError: no such box or parameter, or a value that it cannot have; or that
-                cannot count from the boundary asked for, or from any.
-            ConflictError: it says so already, from another boundary on; or an output has ended.
-            BusyError: it was modified too often for whoever lags behind.
-            UnavailableError: somebody who must know of it cannot be reached. If it says that it is
-                written down, it will count as soon as that one has heard of it.
+            InvalidInputError: no such box or parameter, or an invalid value; or the change cannot
+                count from the requested boundary, or from any.
+            ConflictError: it has them already, from another boundary on; or an output has ended.
+            BusyError: it was modified too often for a peer that lags behind.
+            UnavailableError: a peer that must know of it cannot be reached. If the text says that
+                it is written down, it counts as soon as that peer has heard of it.
         """
         running = self._queries.get(wish.query)
         if running.name in self._queries.pending:
@@ -116,13 +116,13 @@ class Modifier:
                 if running.halted:
                     since = await self._confirm(running, plan)
             self._queries.warm(plan.tasks)  # the first epoch after T finds its code ready
-        with suppress(MedusaError):  # then it is published soon
+        with suppress(MedusaError):  # else it is published soon
             await running.publish(self._queries.announcements)
         self._events.note("info", f"modified {running.name}: {told(wish.changes)}, from {since}")
         return Modified(running.name, since)
 
     async def _plan(self, running: QueryCopy, wish: ModifyQuery) -> _Plan | None:
-        """None: it says so already."""
+        """None: the query has these parameters already."""
         reading = partial(_read, running.stored, wish)
         query, tasks = await self._threads.run(self._participant, reading)
         before = running.plan
@@ -150,9 +150,9 @@ class Modifier:
     async def _undisturbed(
         self, running: QueryCopy, plan: _Plan
     ) -> AsyncIterator[Mapping[str, int]]:
-        """Within the block the tasks that change are here and stay here, and nobody else talks to
-        the secondary, which is there if there is one. Gives how far other peers have given out
-        what they had."""
+        """Within the block the tasks that change are here and stay here, and no other call talks to
+        the secondary, which can be reached if there is one. Gives how far other peers have given
+        out their results."""
         elsewhere: Mapping[str, int] = {}
         placed = [task for task in running.tasks if task.name in plan.names]
         async with AsyncExitStack() as stack:
@@ -175,7 +175,7 @@ class Modifier:
 
     @kill_point(KillPoint.MODIFICATION_DECIDE)
     async def _decide(self, running: QueryCopy, plan: _Plan) -> int:
-        """Write it down: from which boundary on it counts."""
+        """Write the modification down; gives the boundary from which on it counts."""
         async with running.paused(plan.names):
             least = BEGINNING if plan.wish.at is None else plan.wish.at
             known = running.stored.entry.since
@@ -191,7 +191,7 @@ class Modifier:
             return at
 
     async def _confirm(self, running: QueryCopy, plan: _Plan) -> int:
-        """Its secondary has written it down as well, on return: from which boundary on it counts.
+        """Have the secondary write it down as well; gives the boundary from which on it counts.
         Meanwhile no task that changes passes that."""
         for _ in range(TRIES):
             try:
@@ -213,7 +213,7 @@ class Modifier:
     def _earliest(self, running: QueryCopy, plan: _Plan, least: int) -> int:
         """
         Raises:
-            InvalidInputError: there is none, or it is not the one asked for.
+            InvalidInputError: there is none, or it is not the requested one.
         """
         try:
             at = earliest(plan.tasks, plan.names, self._footing(running, plan), least)
@@ -245,7 +245,7 @@ class Modifier:
         running.modify(tasks)
 
     def withdraw(self, running: QueryCopy) -> None:
-        """The last modification, which nobody has heard of that counts, is not made."""
+        """Take back the last modification, which no secondary has written down."""
         if not running.halted:
             return
         since = running.stored.entry.since
@@ -258,7 +258,7 @@ class Modifier:
     # -- over time ------------------------------------------------------------------------------
 
     async def tend(self) -> None:
-        """Forget the editions that nobody computes any more; for ever."""
+        """Drop the editions that no peer computes any more, for ever."""
         while True:
             await trio.sleep(self._timing.modified_s)
             for running in self._queries.all():
@@ -281,10 +281,10 @@ class Modifier:
 
 
 def _read(stored: StoredQuery, wish: ModifyQuery) -> tuple[Query, tuple[Task, ...]]:
-    """The query as it is asked for, and its tasks.
+    """The requested query, and its tasks.
 
     Raises:
-        InvalidInputError: it cannot be.
+        InvalidInputError: it is invalid.
     """
     query = modified_query(stored.entry.query, wish.changes)
     return query, Network(query, stored.inputs, stored.kept).tasks()

@@ -1,7 +1,7 @@
-"""Gives the outputs of this peer's queries other definitions, while they run.
+"""Alters the outputs of this peer's queries while they run.
 
-As of a source stream (`engine.replication.sources`); but the query's entry takes the place of the
-journal: its file and the secondary have it, then the workers, and each later primary.
+As for a source stream (`engine.replication.sources`), but the query's entry takes the place of the
+journal: its file and the secondary get it, then the workers, and each later primary.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from overlay.events import Events
 
 
 class Outputs:
-    """Of one peer's queries."""
+    """Alters the outputs of one peer's queries."""
 
     def __init__(
         self,
@@ -34,11 +34,11 @@ class Outputs:
         self._events = events
 
     async def alter(self, query: str, stream: str, alteration: Alteration) -> None:
-        """A stream that a query of this peer produces; the same again is no change.
+        """Alter a stream that a query of this peer produces; the same again is no change.
 
         Raises:
             NotFoundError: this peer does not keep the query, or it produces no such stream.
-            InvalidInputError: it cannot be defined so.
+            InvalidInputError: the definition would be invalid.
             UnavailableError: its secondary has not heard of it yet.
         """
         running = self._queries.get(query)
@@ -51,7 +51,7 @@ class Outputs:
             before, entry = task.state.entry.stream, running.stored.entry
             definition = altered(before, alteration)
             if definition != before:
-                # beyond what another peer may have made of it while it had the query
+                # beyond the edition that another peer may have given it while it had the query
                 edition = max(definition.edition, running.stored.term.number)
                 known = replace(
                     entry.altered.get(stream, AlteredOutput()),
@@ -64,7 +64,7 @@ class Outputs:
             made = running.entries(running.stored, running.plan)
             await self._announcements.announce_altered(made)
             await running.define_outputs(running.stored, running.plan)
-            self._queries.publish_soon(running)  # what has not been told yet
+            self._queries.publish_soon(running)  # whatever is not published yet
         self._events.note("info", f"altered {stream}: {alteration.in_words()}")
 
     async def _tell_secondary(self, running: QueryCopy) -> None:

@@ -1,4 +1,4 @@
-"""The queries this peer runs: created, started, stopped, deleted, taken over and given up."""
+"""The queries of this peer: created, started, stopped, deleted, taken over and given up."""
 
 from __future__ import annotations
 
@@ -43,28 +43,28 @@ from overlay.names import NO_PEER
 _DONE: Final = {QueryStatus.RUNNING: "started", QueryStatus.STOPPED: "stopped"}
 
 LOOK_S: Final = 3.0
-"""How long who starts a query waits to hear that it cannot be computed, seconds: a Java that is
-missing or refuses its options is found in less, and a person waits so long."""
+"""How long the start of a query waits for a reason why it cannot be computed, seconds: a missing
+Java, or one that refuses its options, shows sooner, and a person waits so long."""
 
 
 class QueryHost:
     """Every query whose primary this peer is.
 
     Args:
-        folder: one JSON file a query.
+        folder: has one JSON file per query.
 
     Attributes:
-        readers: who may read what.
-        files: those of the queries, also of those whose secondary this peer is.
-        announcements: tells others of them. shop: makes copies of their tasks.
+        readers: decides which participants may read a stream.
+        files: of the queries, also of those whose secondary this peer is.
+        announcements: publishes them. shop: makes copies of their tasks.
         changed: told of every placement of a task that counts: (task, before, now).
-        deleted: told of a query that is no more.
-        vacated: returns once this peer does not stand by for a query of that name; raises what
-            stands against that.
+        deleted: told of every query that is deleted.
+        vacated: returns once this peer does not stand by for a query of that name; raises if it
+            has to.
         appointed: told when a query here has another term.
-        pending: of the last run, whose secondary may have taken over meanwhile; or is this peer.
-        leaving: those that another peer has by now, until nothing of them is left here.
-        unfit: of the last run, with why they do not run any more: a limit is new.
+        pending: queries of the last run whose secondary may have taken over, or is this peer.
+        leaving: queries that another peer has by now, until nothing of them is left here.
+        unfit: queries of the last run that do not run any more, with the reason: a limit is new.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class QueryHost:
 
         Raises:
             InvalidInputError: it does not type-check, or names an unknown stream.
-            NotAuthorisedError: an input is not for us, or an output not ours.
+            NotAuthorisedError: an input is not for us, or an output is not ours.
             ConflictError: an output exists already, or is read here as another peer's.
             MedusaError: this peer stands by for a query of that name.
         """
@@ -132,7 +132,7 @@ class QueryHost:
         stored = creation.under(term)
         try:
             for name in stored.kept:
-                await self._store.drop(LogKey(name))  # what was declared is now produced
+                await self._store.drop(LogKey(name))  # a declared stream is now produced
             running = await self.prepare(stored)
             self.admit(running)
             await running.publish(self.announcements)
@@ -188,14 +188,14 @@ class QueryHost:
     # -- over restarts and failovers; see also `Resuming` -------------------------------------
 
     def take_over(self, running: QueryCopy) -> None:
-        """Have a query that another peer had, or may have had: it runs first, and is published as
-        soon as may be."""
+        """Take a query that another peer had, or may have had. It runs first, and is published as
+        soon as possible."""
         running.taken_over_at = trio.current_time()
         self.admit(running)
         if running.stored.entry.status is QueryStatus.RUNNING:
             self.start(running)
         else:
-            with suppress(StorageError):  # it has no workers, and is told so when it asks
+            with suppress(StorageError):  # its workers are told so when they ask
                 self._place_back(running)
         self.publish_soon(running)
         self.appointed.tell()
@@ -203,7 +203,7 @@ class QueryHost:
     async def take_up(self, running: QueryCopy) -> None:
         """Go on with a query of the last run."""
         if running.stored.availability.mode is not Mode.NONE:
-            running.parted_at = trio.current_time()  # from whom, is forgotten
+            running.parted_at = trio.current_time()  # from which peer, is forgotten
         self.admit(running)
         # A crash may have come between the file and the catalog; the same again is no change.
         try:
@@ -216,13 +216,13 @@ class QueryHost:
             await self._call_back(running)  # a crash may have come between
 
     def admit(self, running: QueryCopy) -> None:
-        """It is found by its name here."""
+        """Add the query: it is found here by its name."""
         self._queries[running.name] = running
         for task in running.tasks:
             self._directory.believe(Term(task.name, running.stored.term.number))
 
     async def relinquish(self, name: str) -> QueryCopy:
-        """It is another peer's, which has published it: stop it, and forget it but for its logs.
+        """Stop a query that another peer has and has published, and forget all but its logs.
 
         Raises:
             NotFoundError: it is not ours.
@@ -235,7 +235,7 @@ class QueryHost:
                 with suppress(StorageError):  # it makes room
                     self._place_back(running)
                 del self._queries[name]
-                # before the file goes: or a restart would withdraw what is another's by now
+                # before the file goes: or a restart would withdraw the other peer's entries
                 with suppress(MedusaError):
                     self.announcements.leave_query(running.stored)
                 given = {task.name: max(task.boundary, task.given) for task in running.tasks}
@@ -256,14 +256,14 @@ class QueryHost:
         return running
 
     def occupied(self, name: str) -> bool:
-        """Whether this peer has, or may have, the query itself, or something of it yet."""
+        """Whether this peer has, or may have, the query, or still some part of it."""
         return name in self._queries or name in self.leaving
 
     def all(self) -> list[QueryCopy]:
         return list(self._queries.values())
 
     def replicated(self) -> list[QueryCopy]:
-        """Those that ask for a secondary."""
+        """The queries that ask for a secondary, without pending ones."""
         return [
             running
             for running in self._queries.values()
@@ -309,7 +309,7 @@ class QueryHost:
 
     @kill_point(KillPoint.QUERY_PLACE)
     def place(self, placed: Copy, placement: Placement) -> None:
-        """Write down who works on a task from now on; it counts from then. Blocking.
+        """Write down the next worker of a task; it counts from then on. Blocking.
 
         Raises:
             NotFoundError: its query is not ours any more.
@@ -325,7 +325,7 @@ class QueryHost:
 
     @kill_point(KillPoint.QUERY_WRITE)
     def write(self, running: QueryCopy, **changes: object) -> None:
-        """Write down what changes of a query; it counts from then. Blocking.
+        """Write down a change of a query; it counts from then on. Blocking.
 
         Raises:
             NotFoundError: it is not ours any more: its file would bring it back.
@@ -338,7 +338,7 @@ class QueryHost:
         running.stored = stored
 
     def appoint(self, running: QueryCopy, term: Term) -> None:
-        """Another term, written down and then announced. Blocking. Raises: as `write`."""
+        """Write down another term, then announce it. Blocking. Raises: as `write`."""
         parted = tuple(peer for peer in running.stored.parted if peer != term.secondary.hex())
         self.write(running, written_term=written(term), parted=parted)
         self.publish_soon(running)
@@ -349,11 +349,11 @@ class QueryHost:
         self.announcements.tell_soon(running.name, partial(running.publish, self.announcements))
 
     async def name_worker(self, placed: Copy) -> None:
-        """Publish who computes a task now.
+        """Publish the worker of a task.
 
         Raises:
             NotFoundError: its query is not ours any more.
-            MedusaError: that cannot be published.
+            MedusaError: it cannot be published.
         """
         running = self.get(placed.task.query)
         await running.publish_term(placed, self.announcements)
@@ -373,12 +373,12 @@ class QueryHost:
         return copy
 
     def warm(self, tasks: Sequence[Task] = ()) -> None:
-        """Start what computes, so that the first job, of these tasks say, does not wait for it."""
+        """Start the executor, so that the first job, of these tasks say, does not wait for it."""
         self._nursery.start_soon(self._executor.prepare, [task.at(END) for task in tasks])
 
     async def trouble(self) -> str:
-        """Why nothing can be computed here, and the mend; empty where it can, as far as can be said
-        within `LOOK_S`. What has failed is tried again."""
+        """Why no task can be computed here, and the remedy; else empty, as far as is known within
+        `LOOK_S`. A failed start is tried again."""
         tried = trio.Event()
 
         async def start() -> None:
@@ -401,7 +401,7 @@ class QueryHost:
             await self._call_back(running)
 
     async def _call_back(self, running: QueryCopy) -> None:
-        """A query that does not run has no workers."""
+        """Place the tasks of a query that does not run at this peer, and publish that."""
         for task in self._place_back(running):
             await self.name_worker(task)
 
@@ -418,7 +418,7 @@ class QueryHost:
                 raise ConflictError(f"{output} is read by {readers}: delete that first")
 
     async def _remove(self, stored: StoredQuery) -> None:
-        """Leave nothing of a query, however far its creation came."""
+        """Remove all of a query, however far its creation came."""
         name = stored.name
         with trio.CancelScope(shield=True):  # half a query is no query
             running = self._queries.get(name)
@@ -439,10 +439,10 @@ async def _nobody_is_there(_query: str) -> None:
 
 
 def _refused(status: TaskStatus, refusals: Mapping[str, str]) -> TaskStatus:
-    """A task that an input is not given to stands still at the boundary that it has.
+    """The status of a task, which stands still if an input is refused to it.
 
     Args:
-        refusals: why, by input.
+        refusals: the reasons, by input.
     """
     why = [refusals[name] for name in status.inputs if name in refusals]
     if not why or status.state == "stopped":

@@ -1,5 +1,4 @@
-"""What this peer has of a query: the logs of its streams and, where it computes it, copies of its
-tasks. A primary serves what it computes; of what a secondary has, `Standby` decides."""
+"""A copy of a query: the logs of its streams and, if this peer computes it, copies of its tasks."""
 
 from __future__ import annotations
 
@@ -27,31 +26,32 @@ from overlay.killpoints import KillPoint, kill_point
 
 
 def carrier(stored: StoredQuery) -> str:
-    """Whose mirrors a replica of the query reads. Those that a primary fills are its own: another
-    query's primary knows nothing of it, and may be gone at another time."""
+    """The owner of the followers' logs that a replica of the query reads. Logs that a primary sends
+    are of that query alone: another query may have another primary."""
     if stored.availability.mode is Mode.PASSIVE_STANDBY:
         return f"{REPLICA}-{short_digest(stored.name)}"
     return REPLICA
 
 
 def _forgets(availability: Availability) -> bool:
-    """Whether who takes over may leave out what consumers have not had, and it has not."""
+    """Whether a takeover may leave out results that consumers do not have."""
     begins_empty = availability.mode in {Mode.AMNESIA, Mode.UPSTREAM_BACKUP}
     return begins_empty and availability.recovery is Recovery.GAP
 
 
 class QueryCopy:
-    """
+    """A query at this peer: a primary serves it, and `Standby` decides on a secondary's.
+
     Args:
-        stored: what a restart needs of it; replaced by whoever writes it down.
+        stored: the query as written down; replaced by each writer.
         plan: its tasks, each after those whose output it reads.
 
     Attributes:
-        logs: by stream, of what is kept of its inputs and outputs.
+        logs: by stream, of its inputs and outputs, as far as they are kept.
         tasks: copies of all its tasks, once they are computed here.
-        taken_over_at: when this peer went on with what another had, on trio's clock, seconds.
+        taken_over_at: when this peer took it over, on trio's clock, seconds.
         modifying: held while it is being modified.
-        parted_at: when a peer was given up that may take itself for its secondary yet, on trio's
+        parted_at: when a peer was given up that may still take itself for its secondary, on trio's
             clock, seconds.
     """
 
@@ -73,8 +73,8 @@ class QueryCopy:
     # -- its logs -----------------------------------------------------------------------------
 
     async def prepare(self) -> None:
-        """Open the logs, as far as they are not open, and hold the inputs, so that nothing is lost
-        until the query runs.
+        """Open the logs that are not open, and hold the inputs, so that nothing is lost until the
+        query runs.
 
         Raises:
             StorageFullError: no room. InternalError: one is damaged.
@@ -82,12 +82,12 @@ class QueryCopy:
         await self.keep_outputs(Role.DERIVED)
         await self._follow_inputs()
         if self.stored.availability.mode in {Mode.UPSTREAM_BACKUP, Mode.PASSIVE_STANDBY}:
-            for name in self.stored.inputs:  # until it is known what a secondary needs
+            for name in self.stored.inputs:  # until a secondary's needs are known
                 self._shop.followers.need(name, self.name, BEGINNING)
         self.compute()
 
     async def keep_outputs(self, role: Role) -> None:
-        """Open the logs of the outputs, under the variant that the query has here."""
+        """Open the logs of the outputs, under the query's variant here."""
         for entry in self.entries(self.stored, self.plan):
             self.logs[entry.stream.name] = await self._keep_output(entry, role)
 
@@ -107,8 +107,8 @@ class QueryCopy:
         return state
 
     async def _follow_inputs(self) -> None:
-        """The logs of what a query reads from elsewhere: whole ones where it was created; where it
-        came by as a replica, from the boundary that its outputs are at."""
+        """Open the logs of the inputs: whole ones where the query was created; in a replica, from
+        the boundary of its outputs on."""
         stored, followers = self.stored, self._shop.followers
         query = stored.entry.query
         reached = {task.output: self.logs[task.output].log.boundary for task in self.plan}
@@ -125,7 +125,7 @@ class QueryCopy:
                 self.logs[name] = await followers.follow(entry, self.name)
 
     def compute(self) -> None:
-        """Have copies of its tasks, not yet running, that hold what they need of their inputs."""
+        """Make copies of its tasks, not yet running, that hold the inputs they need."""
         self.tasks = [
             Copy(
                 self._shop,
@@ -140,12 +140,12 @@ class QueryCopy:
             copy.runner.hold()
 
     def entries(self, stored: StoredQuery, plan: Iterable[Task]) -> list[StreamEntry]:
-        """What the catalog holds of the outputs, with this peer as their leader."""
+        """The catalog's entries of the outputs, with this peer as their leader."""
         network, here = stored.network, self._shop.here.hex()
         return [network.entry_of(task.output, task.output_schema, here) for task in plan]
 
     async def define_outputs(self, stored: StoredQuery, plan: Iterable[Task]) -> None:
-        """Let the logs that are open be of the streams as the query makes them now."""
+        """Give the open logs of the outputs their present definitions."""
         store = self._shop.store
         for entry in self.entries(stored, plan):
             state = store.get(entry.stream.name, stored.variant)
@@ -153,7 +153,7 @@ class QueryCopy:
                 await store.define(state, entry)
 
     async def leave_inputs(self) -> None:
-        """It reads nothing any more."""
+        """Stop reading the inputs."""
         for stream in self.stored.inputs:
             await self._shop.followers.leave(stream, self.name)
 
@@ -165,18 +165,18 @@ class QueryCopy:
         return self._job.started
 
     def start(self) -> None:
-        """Let the tasks go on; nothing where they do."""
+        """Let the tasks go on, unless they do."""
         self._job.start(self._shop.nursery, self._run)
 
     async def stop(self) -> None:
-        """Returns once none runs any more."""
+        """Stop the tasks; returns once none runs."""
         await self._job.stop()
 
     async def _run(self) -> None:
         async with trio.open_nursery() as nursery:
             for copy in self.tasks:
                 nursery.start_soon(copy.run)
-        moved = any(len(copy.placements) > 1 for copy in self.tasks)  # its input may be counted yet
+        moved = any(len(copy.placements) > 1 for copy in self.tasks)  # its input may be billed yet
         if self.stored.entry.query.until < END and not moved:
             await self.leave_inputs()
 
@@ -190,15 +190,15 @@ class QueryCopy:
             yield
 
     def modify(self, tasks: Iterable[Task]) -> None:
-        """Go on with these editions of the tasks. While those stand still that make something else
-        of what follows for now."""
+        """Go on with these editions of the tasks. Call it while those tasks stand still whose next
+        output changes."""
         self.plan = tuple(tasks)
         editions = {task.name: task for task in self.plan}
         for copy in self.tasks:
             copy.runner.modify(editions[copy.name])
 
     def limit(self) -> None:
-        """Do not go beyond the boundary of the last modification, until `go_on`."""
+        """Stop changed tasks at the boundary of the last modification, until `go_on`."""
         if not self.stored.former:
             return
         upto = self.stored.former[-1].upto
@@ -208,34 +208,34 @@ class QueryCopy:
                 copy.runner.limit.set(upto)
 
     def stand_still(self, names: Collection[str]) -> None:
-        """Let these tasks go no further than they are, until `go_on`. While they are paused."""
+        """Stop these tasks where they are, until `go_on`. Call it while they are paused."""
         for copy in self.tasks:
             if copy.name in names:
                 copy.runner.limit.set(copy.boundary)
 
     def go_on(self) -> None:
-        """No task has to wait any more."""
+        """Remove the limits of all tasks."""
         for copy in self.tasks:
             copy.runner.limit.set(END)
 
     @property
     def halted(self) -> bool:
-        """Whether one has to."""
+        """Whether a task has a limit."""
         return any(copy.runner.limit.value < END for copy in self.tasks)
 
     def wait_s(self, parted_s: float) -> float:
-        """How long until nobody else gives out results of it, if it takes a peer so long to find
-        out that it is no secondary any more; seconds."""
+        """How long until no other peer gives out results of it, seconds. parted_s: the time until a
+        peer finds out that it is no secondary any more."""
         return max(self.parted_at, self.taken_over_at) + parted_s - trio.current_time()
 
     # -- what the catalog says of it ----------------------------------------------------------
 
     @kill_point(KillPoint.CATALOG_PUBLISH_QUERY)
     async def publish(self, announcements: Announcements) -> None:
-        """Tell the catalog of it and its outputs.
+        """Publish the query and its outputs.
 
         Raises:
-            MedusaError: that cannot be published.
+            MedusaError: they cannot be published.
         """
         for copy in self.tasks:
             await announcements.publish_entry(copy.state.entry)
@@ -243,8 +243,8 @@ class QueryCopy:
         await announcements.publish_query(self.stored)
 
     async def publish_term(self, copy: Copy, announcements: Announcements) -> None:
-        """Tell the catalog which peer computes a task now. Raises: as `publish`."""
-        # read and declared in one step: of two that publish, the later one says what is so
+        """Publish the worker of a task. Raises: as `publish`."""
+        # read and declared in one step: of two that publish, the later one is right
         await announcements.publish_term(
             msgspec.structs.replace(self.stored.term, subject=copy.name),
             worker=copy.current.term.holder,
@@ -253,7 +253,7 @@ class QueryCopy:
 
 
 async def drop_logs(shop: Workshop, stored: StoredQuery) -> None:
-    """Keep nothing of a query any more, but what is read here by others."""
+    """Drop the logs of a query, except those that are read here by others."""
     for stream in stored.inputs:
         await shop.followers.leave(stream, stored.name)
     for output in stored.entry.outputs:
@@ -263,11 +263,11 @@ async def drop_logs(shop: Workshop, stored: StoredQuery) -> None:
 
 
 async def tidy_logs(shop: Workshop, known: Mapping[str, StoredQuery]) -> None:
-    """Undo what a crash left of creations, deletions and failovers: a query's file says that it is.
-    What is read here goes on as a mirror.
+    """Undo creations, deletions and failovers that a crash cut short: a query exists if its file
+    does. Logs that are read here become followers' logs.
 
     Args:
-        known: the queries that there are.
+        known: the queries, by name.
     """
     read = {stream for stored in known.values() if not stored.variant for stream in stored.inputs}
     for state in shop.store.all():

@@ -1,4 +1,4 @@
-"""What is looked at before a query is: its inputs, its outputs, and what they may be."""
+"""Checks before a query is created: its inputs, its outputs, and their definitions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from overlay.node import Overlay
 
 
 class Creation:
-    """What a new query of a participant meets in the catalog and at this peer."""
+    """Checks a new query against the catalog and this peer's streams."""
 
     def __init__(
         self, overlay: Overlay, catalog: Catalog, store: StreamStore, readers: Readers
@@ -34,11 +34,11 @@ class Creation:
         self._readers = readers
 
     async def plan(self, query: Query) -> StoredQuery:
-        """The query as it is kept, once it is found to be right.
+        """Check the query; gives its stored form.
 
         Raises:
             InvalidInputError: it does not type-check, or names an unknown stream.
-            NotAuthorisedError: an input is not for us, or an output not ours.
+            NotAuthorisedError: an input is not for us, or an output is not ours.
             ConflictError: an output exists already.
         """
         _check_readers(query)
@@ -57,7 +57,7 @@ class Creation:
         return stored
 
     async def inputs(self, query: Query) -> dict[str, StreamEntry]:
-        """The streams from elsewhere that it reads.
+        """The streams from elsewhere that the query reads.
 
         Raises:
             NotFoundError: there is none of that name.
@@ -128,7 +128,7 @@ class Creation:
 def _check_readers(query: Query) -> None:
     """
     Raises:
-        InvalidInputError: readers of what it does not make, or too many, or none that can be one.
+        InvalidInputError: readers of a stream that it does not make, too many, or an invalid one.
     """
     made = streams_written(query)
     if len(dict(query.readers)) < len(query.readers):

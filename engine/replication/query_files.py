@@ -1,7 +1,7 @@
-"""The queries that a peer keeps, as files: one JSON file each, which says that the query is.
+"""The queries that a peer keeps, as files: one JSON file each. A query exists if its file does.
 
-Of those that it has let go of it remembers how far it has given out their streams: whoever has them
-now must not make those results otherwise (ADR 13).
+Of a query that it gave up, the peer remembers how far it has given out the streams: the query's new
+peer must not make other results there (ADR 13).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from overlay.errors import DamagedError, NotFoundError, StorageError
 from overlay.files import load_folder, load_json, refuse, save_json, storing
 
 MAX_LEFT: Final = 1_000
-"""Queries let go of that are remembered: the latest."""
+"""Queries given up that are remembered: the latest."""
 
 
 class QueryFiles:
-    """Those in one folder. All calls block."""
+    """The query files of one folder. All calls block."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -35,12 +35,12 @@ class QueryFiles:
     def save(self, stored: StoredQuery) -> None:
         """
         Raises:
-            StorageError: the disk does not take it; what was there is untouched.
+            StorageError: the disk does not take it; the old file is untouched.
         """
         save_json(self._path(stored.name), stored)
 
     def remove(self, query: str) -> None:
-        """It is not any more.
+        """Remove the file of a deleted query.
 
         Raises:
             StorageError: the disk does not let it go.
@@ -50,15 +50,15 @@ class QueryFiles:
             self._left(query).unlink(missing_ok=True)
 
     def leave(self, query: str, given: Mapping[str, int]) -> None:
-        """It is another peer's.
+        """Remove the file of a query that another peer has.
 
         Args:
-            given: by stream, how far it was given out here, microseconds.
+            given: by stream, the boundary up to which it was given out here, microseconds.
 
         Raises:
             StorageError: the disk does not let it go.
         """
-        # Letting go makes room, and must not fail; a damaged file stays, for `given` to name.
+        # This makes room, and must not fail; a damaged file stays, for `given` to name.
         with suppress(StorageError, DamagedError):
             self._remember(query, given)
         with storing(self._folder):
@@ -76,8 +76,8 @@ class QueryFiles:
         save_json(self._left(query), furthest)
 
     def given(self, query: str) -> dict[str, int]:
-        """By stream, how far a query that this peer has let go of was given out here; those that
-        are not in it were not.
+        """By stream, the boundary up to which this peer gave out a query that it gave up; other
+        streams were not given out.
 
         Raises:
             DamagedError: that is not known any more.

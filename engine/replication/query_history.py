@@ -24,14 +24,14 @@ from overlay.encoding import encode
 from overlay.errors import BusyError, InvalidInputError
 
 MAX_BYTES: Final = 2**19
-"""Of a query with its editions: it is told in one message, which holds twice as much."""
+"""Bytes of a query with its editions: one message, which holds twice as much, has all of it."""
 
 
 def modified(stored: StoredQuery, query: Query, upto: int) -> StoredQuery:
-    """The same query as it is told from now on: by `query` after the boundary.
+    """The query with a modification: `query` counts after the boundary.
 
     Raises:
-        BusyError: too many editions, or too large ones, are remembered already.
+        BusyError: there are too many editions, or too large ones.
     """
     if len(stored.former) >= MAX_FORMER:
         raise BusyError(
@@ -54,7 +54,7 @@ def modified(stored: StoredQuery, query: Query, upto: int) -> StoredQuery:
 
 
 def postponed(stored: StoredQuery, upto: int) -> StoredQuery:
-    """The last modification counts from a later boundary on."""
+    """The query with its last modification at a later boundary."""
     *older, last = stored.former
     former = (*older, msgspec.structs.replace(last, upto=upto))
     entry = msgspec.structs.replace(stored.entry, since=upto)
@@ -62,7 +62,7 @@ def postponed(stored: StoredQuery, upto: int) -> StoredQuery:
 
 
 def withdrawn(stored: StoredQuery) -> StoredQuery:
-    """The last modification is not made."""
+    """The query without its last modification."""
     *older, last = stored.former
     since = older[-1].upto if older else max(stored.since.values(), default=BEGINNING)
     entry = msgspec.structs.replace(
@@ -77,11 +77,11 @@ def withdrawn(stored: StoredQuery) -> StoredQuery:
 def settled(
     stored: StoredQuery, tasks: tuple[Task, ...], computed: Mapping[str, int]
 ) -> StoredQuery:
-    """Without the editions that nobody computes any more.
+    """The query without the editions that no peer computes any more.
 
     Args:
         tasks: its own, with all editions.
-        computed: by task, the boundary up to which nobody will compute its output again.
+        computed: by task, the boundary up to which no peer will compute its output again.
     """
     former, since = list(stored.former), dict(stored.since)
     while former:
@@ -95,7 +95,7 @@ def settled(
 
 
 def follows(known: StoredQuery, told: StoredQuery) -> bool:
-    """Whether a secondary that keeps `known` can go on with `told` where it stands: the same, with
+    """Whether a secondary with `known` can go on with `told` where it stands: the same query, with
     at most one modification more, and perhaps without some editions."""
     more = told.entry.edition - known.entry.edition
     if more not in {0, 1} or len(told.former) < more:
@@ -122,6 +122,6 @@ def follows(known: StoredQuery, told: StoredQuery) -> bool:
 
 
 def _same_streams(known: Mapping[str, StreamEntry], told: Mapping[str, StreamEntry]) -> bool:
-    """Whether they are the same, but for what their owners may have altered."""
+    """Whether the streams are the same, but for alterations by their owners."""
     fixed = {name: (entry.schema, entry.stream.query) for name, entry in known.items()}
     return fixed == {name: (entry.schema, entry.stream.query) for name, entry in told.items()}

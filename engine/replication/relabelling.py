@@ -1,9 +1,8 @@
 """Keeps the labels of this peer's streams in step with the readers of their inputs.
 
-When a stream that is read here was altered, or is made from one that was, the streams that are made
-from it here get new labels. They are announced, and their own readers hear of it in turn. So an
-owner's word passes along every chain of streams, each peer asking the next one. The owner may
-strike off
+When a stream that is read here is altered, or relabelled, the streams that are made from it here
+get new labels. They are announced, and their own readers follow. So an owner's decision passes
+along every chain of streams, from peer to peer. It may remove
 
 * a subscriber: the peer that serves it ends the call, and keeps no more tuples for it,
 * the worker of a task of ours: we take the task back,
@@ -42,19 +41,18 @@ from overlay.events import Events
 from overlay.names import ObjectName
 
 AGAIN_S: Final = 5.0
-"""After what failed, a full disk say, and for what no message tells of, seconds."""
+"""The wait before a failed change is tried again, and between looks without a message, seconds."""
 
 
 Latest = Mapping[str, StreamEntry]
-"""By name, the streams that are here as they are now."""
+"""The streams here with their newest definitions, by name."""
 
 Looks = Iterator[Callable[[], Awaitable[None]]]
-"""Each looks at one thing that is made from streams, and gives it the labels that it should have;
-any of them may fail alone."""
+"""Each gives the right labels to one thing that is made from streams; each may fail alone."""
 
 
 class QueryLabels:
-    """The labels of what this peer's queries make, and of what it stands by for."""
+    """The labels of the outputs of this peer's queries, and of its standbys."""
 
     def __init__(
         self,
@@ -89,7 +87,7 @@ class QueryLabels:
             await self._look_at_worker(placed, running.stored.network)
         if other:
             made = running.entries(running.stored, running.plan)
-            # first: whoever hears of the change here looks it up
+            # first: a peer that hears of the change here looks it up
             await self._announcements.announce_altered(made)
             await running.define_outputs(running.stored, running.plan)
             self._queries.publish_soon(running)
@@ -106,7 +104,7 @@ class QueryLabels:
 
 
 class AssignedLabels:
-    """The labels of what this peer computes for others."""
+    """The labels of the outputs that this peer computes for others."""
 
     def __init__(
         self, assignments: Assignments, returning: Returning, readers: Readers, participant: str
@@ -133,10 +131,10 @@ class AssignedLabels:
 
 
 class Relabelling:
-    """Of one peer; `tend` runs it.
+    """Relabels the streams of one peer; `tend` runs it.
 
     Args:
-        made: what gives labels to the streams that are made here, views aside.
+        made: give labels to the streams that are made here, except views.
     """
 
     def __init__(
@@ -160,18 +158,18 @@ class Relabelling:
         readers.changed.add(self.contracts_changed)
 
     def heed(self, _state: StreamState) -> None:
-        """A stream that is kept here is defined otherwise."""
+        """Note that a stream here has a new definition."""
         self._changed.ring()
 
     def contracts_changed(self) -> None:
-        """Somebody has a contract who had none, or has none any more."""
+        """Note that a contract has begun or ended: some streams have other readers."""
         for state in self._store.all():
             if any(CONTRACT in policy.readers for policy in state.entry.stream.policies):
                 state.define(state.entry)
         self._changed.ring()
 
     async def tend(self) -> None:
-        """For ever."""
+        """Relabel streams after each change, for ever."""
         while True:
             self._changed.clear()
             await self._try(self.look)
@@ -179,8 +177,8 @@ class Relabelling:
                 await self._changed.wait()
 
     async def look(self) -> None:
-        """Compare everything that is made here with what it is made from. One pass relabels what
-        is next to a change; what follows from that, the next one does."""
+        """Compare all streams that are made here with their inputs. One pass relabels the streams
+        next to a change; the next pass those that follow."""
         latest: dict[str, StreamEntry] = {}
         for state in self._store.all():
             known = latest.setdefault(state.name, state.entry)
@@ -209,7 +207,7 @@ class Relabelling:
         changed = replace(
             stream,
             label=source.stream.policies,
-            readers=(ANY,),  # before there were labels, a view had the list of what it shows
+            readers=(ANY,),  # before there were labels, a view had its stream's readers
             edition=source.stream.edition,
         )
         if changed == stream:
@@ -219,7 +217,7 @@ class Relabelling:
         await self._store.define(state, entry)
 
     def _let_go(self, state: StreamState) -> None:
-        """Named subscribers that may not read it any more are waited for no longer."""
+        """Drop the leases of subscribers that may not read it any more."""
         if state.role is Role.MIRROR:
             return
         for lease in self._subscriptions.of(state.name):
@@ -230,10 +228,10 @@ class Relabelling:
 
 
 def _known(inputs: Mapping[str, StreamEntry], latest: Latest) -> dict[str, StreamEntry]:
-    """With the readers that these streams have now; all else is as it was when they were taken up.
+    """The inputs with their present readers; all else is as it was when they were taken up.
 
     Args:
-        latest: what is known here, from their own logs here or mirrors of them.
+        latest: from their own logs here, or followers' logs.
     """
     return {name: _with_readers_of(entry, latest.get(name)) for name, entry in inputs.items()}
 

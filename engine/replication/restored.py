@@ -1,14 +1,14 @@
-"""The first start of a home that was restored from a backup: what others have beyond it, and how to
-go on without saying anything else than what they heard.
+"""The first start of a home that was restored from a backup: it goes on without contradicting what
+other peers heard from the lost one.
 
-What the lost peer has told after the backup is not in it, and others may have consumed that. So a
-source stream begins again behind all that anybody is known to have of it:
+Others may have consumed tuples that the lost peer sent after the backup. So a source stream begins
+again behind all that any peer is known to have of it:
 
     ... the backup's epochs ] lost: others have it ] empty: posted, and known to nobody ] goes on
 
-The lost part keeps its place in the log (ADR 16), and is fetched again from our own peers, where
-they have it. Producers' posts of that time are missing; their next ones may leap over them. The
-outputs of queries here go on behind the same place, windows that would reach back into it left out.
+The lost part keeps its place in the log (ADR 16), and is fetched again from our own peers, if they
+have it. Producers' posts of that time are missing; their next ones may leap over them. The outputs
+of queries here go on behind the same place, without windows that would reach back into it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from overlay.names import PeerId
 from overlay.node import Overlay
 
 FILE: Final = "restored.json"
-"""In a peer's data, from the restore until the first start has done what follows from it."""
+"""In a peer's data, from the restore until the end of the first start."""
 
 
 CALL_S: Final = 5.0
@@ -54,7 +54,7 @@ day before are posted, too."""
 
 
 _PLAUSIBLE_US: Final = 10**15
-"""In 2001: boundaries from then on are told as times."""
+"""In 2001: boundaries from then on are shown as times."""
 
 
 class Restored(Struct, frozen=True):
@@ -63,8 +63,8 @@ class Restored(Struct, frozen=True):
     Attributes:
         made_at: when the backup was made, seconds since the epoch.
         address: where the peer answered then.
-        behind: nobody has read source streams further than that boundary, or than other peers
-            have them; microseconds. None: nobody knows.
+        behind: no reader has source streams further than that boundary, or than other peers have
+            them; microseconds. None: not known.
     """
 
     made_at: float
@@ -78,10 +78,10 @@ def is_restored(data: Path) -> bool:
 
 
 async def begin_again(data: Path, overlay: Overlay, timing: Timing) -> None:
-    """Do what a restored home must do before it says anything; others do nothing here.
+    """Do what a restored home must do before it answers any call; another home needs nothing.
 
     Raises:
-        ConflictError: the peer that it is a copy of runs.
+        ConflictError: the peer that it is a copy of still runs.
         StorageError, DamagedError: its files cannot be read or written; the next start tries again.
     """
     try:
@@ -105,7 +105,7 @@ async def begin_again(data: Path, overlay: Overlay, timing: Timing) -> None:
 async def _check_alone(restored: Restored, overlay: Overlay) -> None:
     """
     Raises:
-        ConflictError: the peer that this is a copy of runs.
+        ConflictError: the peer that this is a copy of still runs.
     """
     if restored.address is None or restored.address == overlay.address:
         return
@@ -124,7 +124,7 @@ Known = Mapping[str, int]
 
 
 async def _ask(overlay: Overlay, timing: Timing) -> tuple[Known, list[bytes]]:
-    """How far others have our streams, and who did not say.
+    """The boundaries of our streams at other peers, and the peers that did not answer.
 
     The backup does not know the peers that joined after it. Each peer asked names those that it
     knows, and they are asked as well. While no peer is known, one of them may still dial us.
@@ -144,7 +144,7 @@ async def _ask(overlay: Overlay, timing: Timing) -> tuple[Known, list[bytes]]:
                 continue
             limit = END
             if connection.remote.participant != own.participant:
-                # Of others' words no more is believed than can be true of a stream of today.
+                # Another participant is believed only as far as can be true of a stream of today.
                 limit = int(overlay.clock() * 1e6)
             for stream in said.streams:
                 known[stream.name] = max(
@@ -167,7 +167,7 @@ async def _ask(overlay: Overlay, timing: Timing) -> tuple[Known, list[bytes]]:
 
 
 def _go_on(data: Path, known: Known, restored: Restored, now: float) -> list[str]:
-    """Make the files of the restored streams; gives the losses, for people. May be done again.
+    """Prepare the files of the restored streams; gives the losses, for people. It may be repeated.
     Blocking."""
     tasks = [
         task
@@ -176,7 +176,7 @@ def _go_on(data: Path, known: Known, restored: Restored, now: float) -> list[str
         for task in stored.network.tasks()
     ]
     consumed = dict(known)
-    for task in reversed(tasks):  # who has an output has what it was made of
+    for task in reversed(tasks):  # a peer with an output has its inputs, too
         for name in task.inputs:
             upto = consumed.get(task.output, BEGINNING)
             if upto < END:
@@ -206,7 +206,7 @@ def _renew(
     restored: Restored,
     now: float,
 ) -> Iterator[str]:
-    """Let a source stream begin again."""
+    """Begin a source stream again."""
     name, schema = entry.stream.name, entry.schema
     log = StreamLog.open(folder / "log", schema.source)
     late = StreamLog.open(folder / "late", schema.source)
@@ -233,7 +233,7 @@ def _renew(
     if restored.behind is not None:
         goes_on = max(goes_on, restored.behind)
     elif _is_of_today(entry, before, restored.made_at):
-        # What nobody is known to have, somebody may have: its time was not beyond the present.
+        # A peer may have tuples that are not known here: their time was not beyond the present.
         goes_on = max(goes_on, int(now * 1e6))
     source, lates = open_sources(
         folder,
@@ -257,8 +257,8 @@ def _renew(
 
 def _is_of_today(entry: StreamEntry, boundary: int, made_at: float) -> bool:
     """Whether its time was the present when the backup was made: then it has gone with the clock
-    since, and no further. Others are of a time of their own; behind the present, all that comes
-    would be late, and all that was kept would be older than the stream's history.
+    since, and no further. Other streams have a time of their own: behind the present all their
+    posts would be late, and all kept tuples older than the stream's history.
 
     Args:
         boundary: of the backup, microseconds. made_at: when that was made, seconds.
@@ -275,7 +275,7 @@ def _is_of_today(entry: StreamEntry, boundary: int, made_at: float) -> bool:
 def _skip(
     task: Task, logs: Mapping[str, tuple[Path, StoredStream]], lost: dict[str, int]
 ) -> Iterator[str]:
-    """Let an output go on behind what is lost of its inputs."""
+    """Let an output go on behind the lost part of its inputs."""
     ends = [lost[name] for name in task.inputs if name in lost]
     if task.output not in logs or not ends:
         return
@@ -289,7 +289,7 @@ def _skip(
 
 
 def _lose(log: StreamLog, upto: int) -> None:
-    """Let a log end with an interval that is lost."""
+    """End a log with a lost interval."""
     path = path_of(log.folder, log.boundary, upto)
     with storing(path):
         path.touch()

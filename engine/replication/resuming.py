@@ -1,4 +1,4 @@
-"""The queries of the last run, taken up when the peer is started again."""
+"""Resumes the queries of the last run when the peer is started again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from overlay.names import NO_PEER
 
 
 class Resuming:
-    """Of one peer."""
+    """Resumes the queries of one peer."""
 
     def __init__(self, queries: QueryHost) -> None:
         self._queries = queries
@@ -23,17 +23,17 @@ class Resuming:
         self._events = queries.shop.overlay.events
 
     async def resume(self) -> None:
-        """Take up the queries of the last run where they stood; what others may have taken over is
-        `QueryHost.pending`."""
+        """Go on with the queries of the last run where they stood. Those that others may have taken
+        over are in `QueryHost.pending`."""
         queries = self._queries
         known = {stored.name: self._renumbered(stored) for stored in queries.files.load()}
-        await tidy_logs(queries.shop, known)  # before anybody reads what is left over
+        await tidy_logs(queries.shop, known)  # before what is left over is read
         for stored in known.values():
             await self._resume(stored)
         await queries.announcements.withdraw_all_but(set(known))
 
     def clock_was_set(self) -> None:
-        """Nobody believes the numbers that our clock made while it was ahead: make others."""
+        """Renumber terms that our clock made while it was ahead: no peer believes them."""
         for running in self._queries.all():
             term = self._renumbered(running.stored).term
             if term == running.stored.term:
@@ -44,8 +44,8 @@ class Resuming:
                 self._events.note("error", f"could not renumber {running.name}: {error}")
 
     def _renumbered(self, stored: StoredQuery) -> StoredQuery:
-        """The query in a term that can be believed. Where another peer has it, in none: the next
-        word of that peer counts."""
+        """The query in a term that can be believed. If another peer has it, the number is 0: that
+        peer's next message counts."""
         term, now = stored.term, self._clock()
         if HIGHEST_NUMBER.believes(term.number, now):
             return stored

@@ -2,17 +2,17 @@
 
 A new definition:
 
-1. It is an entry of the source's journal, in order with the posts: it is on every replica's disk
-   before it counts, and every later leader goes by it.
+1. It becomes an entry of the source's journal, in order with the posts: every replica has it on
+   disk before it counts, and every later leader uses it.
 2. The catalog is told.
 3. It counts here (`stream.json` follows), and the stream's readers hear of it: peers ask again, and
    learn their rights and the new definition.
 
-A crash after 1 leaves the rest to the start of the peer, or to the next leader.
+After a crash behind step 1, the start of the peer, or the next leader, does the rest.
 
-What is deleted is gone once its folder is renamed, its late tuples and revisions with it; the
-catalog follows, after a crash when the peer starts again. Before that nothing has changed. Of
-streams with replicas see `engine.replication.leaders.changing`.
+A stream is deleted once its folder is renamed, with its late tuples and revisions; the catalog
+follows, after a crash when the peer starts again. Before that nothing has changed.
+`engine.replication.leaders.changing` deletes streams with replicas.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from overlay.events import Events
 
 
 class Sources:
-    """Of one peer. Each stream is changed by one call at a time."""
+    """Changes the source streams of one peer, each by one call at a time."""
 
     def __init__(
         self,
@@ -68,11 +68,11 @@ class Sources:
         self._changing = Locks()
 
     async def alter(self, stream: str, alteration: Alteration) -> None:
-        """A source stream whose leader this peer is; the same again is no change.
+        """Alter a source stream whose leader this peer is; the same again is no change.
 
         Raises:
             NotFoundError: this peer is not its leader.
-            InvalidInputError: it cannot be defined so.
+            InvalidInputError: the definition would be invalid.
             UnavailableError: its replicas do not answer.
         """
         async with self._changing.of(stream):
@@ -84,11 +84,11 @@ class Sources:
             self._events.note("info", f"altered {stream}: {alteration.in_words()}")
 
     async def delete(self, stream: str) -> None:
-        """Leave nothing of a source stream whose leader this peer is.
+        """Delete a source stream whose leader this peer is, with all its files.
 
         Raises:
             NotFoundError: this peer is not its leader.
-            ConflictError: it is read; says by whom.
+            ConflictError: it is read; names its readers.
             StorageError: the disk does not let it go.
             UnavailableError: no majority of its voters answers.
         """
@@ -113,14 +113,14 @@ class Sources:
 
     async def reopen(self, stream: str) -> bool:
         """Let a source stream of which this peer is the leader go on although it has ended. Returns
-        whether the stream had ended: one that had not is as it should be.
+        whether it had ended.
 
         Raises:
             NotFoundError: this peer is not its leader.
-            ConflictError: an answer depends on its end; says whose.
-            StorageError: the disk does not take it; it has ended still.
-            UnavailableError: its end is not in its log yet; or of its voters one does not answer,
-                which may have told somebody of its end.
+            ConflictError: an answer depends on its end; names the readers.
+            StorageError: the disk does not take it; the stream has still ended.
+            UnavailableError: its end is not in its log yet; or a voter does not answer, which may
+                have told a reader of its end.
         """
         async with self._changing.of(stream):
             keeper = self._leading(stream)
@@ -167,7 +167,7 @@ class Sources:
             await self._store.define(state, entry)
 
     def _leading(self, stream: str) -> Keeper | None:
-        """What this peer is to a stream with replicas; None: it is none of those here.
+        """This peer's voter of a stream with replicas; None: it has none.
 
         Raises:
             UnavailableError: this peer is not its leader.
@@ -193,14 +193,14 @@ class Sources:
 
     @staticmethod
     def _end_of(user: str) -> str:
-        """How what reads a stream here, other than a subscriber, is ended."""
+        """The command that ends a reader of a stream here that is no subscriber."""
         kind, _, view = user.partition(" ")
         if kind == "view":
             return f"`medusa view delete {view}`"
         return "computed here for another peer" if view else f"`medusa query delete {user}`"
 
     def _check_known_readers(self, source: StreamState) -> None:
-        """A leader that has taken over does not know the readers of the last one yet."""
+        """Refuse while a new leader does not know the readers of the last one yet."""
         for state in (source, *self._store.beside(source)):
             if HOLDER in state.log.retention.consumers:
                 raise ConflictError(
@@ -217,7 +217,7 @@ class Sources:
 
     async def _withdraw(self, streams: Iterable[str]) -> None:
         for stream in streams:
-            with suppress(MedusaError):  # a restart takes it back as well: `withdraw_sources`
+            with suppress(MedusaError):  # a restart withdraws it as well: `withdraw_sources`
                 await self._announcements.withdraw(stream)
 
 

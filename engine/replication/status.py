@@ -10,13 +10,13 @@ from engine.tasks.status import TaskStatus
 
 
 class ReplicaStatus(Struct, frozen=True, rename={"term_number": "fence"}):
-    """What a peer has to do with a query that has a standby, in its own words.
+    """One peer's part in a query that has a standby, as it reports it.
 
     Attributes:
         role: primary or secondary.
         term_number: number of the term that it believes in.
         primary, secondary: peer ids (hex), "": none.
-        behind_us: by how much the secondary lags behind the outputs, microseconds; -1: not known.
+        behind_us: the secondary's lag behind the outputs, microseconds; -1: not known.
         state: of a primary caught up, catching up or alone (there is no secondary now); of a
             secondary standing by.
     """
@@ -33,7 +33,7 @@ class ReplicaStatus(Struct, frozen=True, rename={"term_number": "fence"}):
 
 
 class EventRecord(Struct, frozen=True):
-    """Something worth a person's notice.
+    """An event for people.
 
     Attributes:
         at: seconds since the epoch, of the latest time. times: how often.
@@ -62,21 +62,20 @@ class ClientStatus(Struct, frozen=True):
 
 
 class PeerStatus(Struct, frozen=True):
-    """One peer, seen by itself; of an unreachable peer only the first four fields are known.
+    """One peer, as it reports itself; of an unreachable peer only the first four fields are known.
 
-    Another participant's is not told `events`, `links`, `clients`, why tasks fail, nor of
-    streams that it may not read. Who asks takes participant, peer and address from its connection
-    and its own table.
+    Another participant's peer is not told `events`, `links`, `clients`, why tasks fail, nor of
+    streams that it may not read. The receiver takes participant, peer and address from its
+    connection and its own table.
 
     Attributes:
-        state: running, starting, unreachable, or nonsense where its answer makes no sense.
+        state: running, starting, unreachable, or nonsense if its answer makes no sense.
         spark: off, starting, running or lost.
         load: CPU seconds per second of all its tasks. capacity: cores.
         health: alive, suspect, dead or left, as the peer that was asked believes; "": not known.
         sent_bytes, received_bytes: to and from other peers since it started, TLS included.
-        left_out: how many streams, tasks, events, links, replicas and
-            clients did not fit the answer.
-        warnings: what its people must see for as long as it lasts; told to its own participant's.
+        left_out: how many streams, tasks, events, links, replicas and clients did not fit.
+        warnings: texts that its people must see for as long as they last; for its own participant.
     """
 
     participant: str
@@ -103,17 +102,17 @@ class PeerStatus(Struct, frozen=True):
 
 
 class Status(Struct, frozen=True):
-    """Ask for the status. federation: of every peer known, not of the one asked alone."""
+    """Asks for the status. federation: of every known peer, not only of the one asked."""
 
     federation: bool = True
 
 
 class Snapshot(Struct, frozen=True):
-    """What the monitor draws.
+    """The answer to `Status`.
 
     Attributes:
         at: seconds since the epoch. by: the peer asked (hex).
-        federation: what its founder called it. federation_id: its id, which no other one has.
+        federation: its founder's name for it. federation_id: its id, which no other one has.
     """
 
     at: float

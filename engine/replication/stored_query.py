@@ -23,7 +23,7 @@ class WrittenTerm(Struct, frozen=True, rename={"term_number": "fence"}):
     """The term of a query as files and messages hold it; see `Term`.
 
     Attributes:
-        term: its number; a peer that has a lower one is not to be believed any more.
+        term_number: its number; a peer that has a lower one is not believed any more.
         primary, secondary: peer ids (hex) of its holder and its member; "": none, or not yet
             written down.
     """
@@ -44,17 +44,17 @@ def written(term: Term) -> WrittenTerm:
 
 
 class StoredQuery(Struct, frozen=True):
-    """What a restart needs.
+    """A query with all that a restart needs.
 
     Attributes:
-        written_placements: by task, of those that have ever moved; see `placements`.
-        written_term: which peer has it, and which takes over; see `term`.
-        positions: the boundary after which a secondary that took over needs each of its streams.
-        variant: under which its outputs are kept at this peer (`LogKey`).
-        former: editions of the query that somebody may still compute, the oldest first.
-        parted: peer ids (hex) of those that had a part in it and may not know that they have none.
-        since: by output that was made otherwise in an edition that nobody computes any more: the
-            boundary from which on it is made as in the oldest that is left.
+        written_placements: by task that has ever moved; see `placements`.
+        written_term: its primary and secondary; see `term`.
+        positions: by stream, the boundary after which a secondary that takes over needs it.
+        variant: of the logs of its outputs at this peer (`LogKey`).
+        former: editions of the query that a peer may still compute, the oldest first.
+        parted: peer ids (hex) of former members, which may not know that they have no part in it.
+        since: by output that an edition has changed which no peer computes any more: the boundary
+            since which it is as in the oldest edition that is left.
     """
 
     entry: QueryEntry
@@ -85,7 +85,7 @@ class StoredQuery(Struct, frozen=True):
 
     @property
     def published(self) -> QueryEntry:
-        """What the catalog has of it."""
+        """Its catalog entry."""
         return msgspec.structs.replace(self.entry, label=self.network.policies)
 
     @property
@@ -104,11 +104,11 @@ class StoredQuery(Struct, frozen=True):
         return tuple(sorted({*self.parted, peer.hex()} - {""}))
 
     def placements(self, task: str) -> Placements:
-        """Who worked and works on a task."""
+        """The record of a task's workers."""
         known = self.written_placements.get(task, ())
         return tuple(each.of(task) for each in known) or at_owner(task)
 
     def placed(self, task: str, placements: Placements) -> StoredQuery:
-        """The same, with another record of who works on a task."""
+        """The same, with another record of a task's workers."""
         known = {**self.written_placements, task: tuple(map(records.written, placements))}
         return msgspec.structs.replace(self, written_placements=known)

@@ -1,4 +1,4 @@
-"""A term: whose word about a subject counts. How the next one comes: `deciders`."""
+"""A term: from a boundary on one peer's word about a subject counts. `deciders` makes the next."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from overlay.names import NO_PEER, PeerId
 
 
 class Term(Struct, frozen=True):
-    """From a boundary on, the word of one peer about one subject counts: a term of Raft, a leader
+    """The word of one peer about one subject counts, from a boundary on: a term of Raft, a leader
     epoch of Kafka.
 
     Attributes:
         subject: the name of a query, of a task's output or of a source stream.
-        number: grows with every term of the subject; the holder of a lower number is not to be
+        number: grows with every term of the subject; the holder of a lower number is not
             believed any more.
         holder: the peer whose word counts; NO_PEER: not written down yet or, of a task, the peer
             that keeps its query.
@@ -35,9 +35,9 @@ class Term(Struct, frozen=True):
 
     @property
     def rank(self) -> tuple[int, PeerId]:
-        """A total order, so that all peers believe the same of two terms that have one number."""
+        """A total order, so that all peers choose the same of two terms with one number."""
         return self.number, self.holder
 
     def succeeds(self, other: Term) -> bool:
-        """Whether this term counts and not the other, where both are terms of one subject."""
+        """Whether this term counts and not the other, of the same subject."""
         return self.rank > other.rank

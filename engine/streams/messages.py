@@ -138,7 +138,7 @@ class StreamStatus(Struct, frozen=True):
         rate: rows per second, smoothed. lag_s: seconds since the boundary last moved.
         late: rows that came late.
         state: stable; up_failure: tentative tuples follow; stabilization: they are corrected.
-        version: changes with the definitions that the stream is made by.
+        version: changes with the versions of the stream's inputs.
         producer: id (hex) of the peer that it is read from, if another one produces it.
         waiting: stored rows of a source that wait for its boundary to pass them.
     """
