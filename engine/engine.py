@@ -166,7 +166,7 @@ class Engine:
             directory=self.directory,
             announcements=self.announcements,
             nursery=nursery,
-            quiet_s=self.config.home_silence_s,
+            quiet_s=self.config.leader_silence_s,
         )
         self.sources = Sources(
             store=self.store,

@@ -81,9 +81,9 @@ class Digests:
     async def tend(self) -> None:
         """Publish digests, for ever."""
         gossip = self._overlay.gossip
-        with gossip.said.listening(self._heed):
+        with gossip.said.listening(self._hear):
             for peer, content in gossip.digests.items():
-                self._heed(peer, content)
+                self._hear(peer, content)
             while True:
                 self._soon.clear()
                 gossip.publish(encode(self._own()))
@@ -111,7 +111,7 @@ class Digests:
         self._next = (self._next + count) % len(others)
         return (*newest, *[*others[self._next :], *others[: self._next]][:count])
 
-    def _heed(self, peer: PeerId, content: bytes) -> None:
+    def _hear(self, peer: PeerId, content: bytes) -> None:
         if peer == self._overlay.identity.peer_id:
             return
         try:

@@ -113,7 +113,7 @@ class Modifier:
             async with self._undisturbed(running, plan) as elsewhere:
                 plan = replace(plan, elsewhere=elsewhere)
                 since = await self._decide(running, plan)
-                if running.halted:
+                if running.limited:
                     since = await self._confirm(running, plan)
             self._queries.warm(plan.tasks)  # the first epoch after T finds its code ready
         with suppress(MedusaError):  # else it is published soon
@@ -139,7 +139,7 @@ class Modifier:
         return plan if plan.names else None
 
     def _as_it_is(self, running: QueryCopy, wish: ModifyQuery) -> Modified:
-        if running.halted:
+        if running.limited:
             raise _not_confirmed(running)
         since = running.stored.entry.since
         if wish.at not in {None, since}:
@@ -246,7 +246,7 @@ class Modifier:
 
     def withdraw(self, running: QueryCopy) -> None:
         """Take back the last modification, which no secondary has written down."""
-        if not running.halted:
+        if not running.limited:
             return
         since = running.stored.entry.since
         stored = withdrawn(running.stored)
@@ -262,7 +262,7 @@ class Modifier:
         while True:
             await trio.sleep(self._timing.modified_s)
             for running in self._queries.all():
-                busy = running.halted or running.modifying.locked()
+                busy = running.limited or running.modifying.locked()
                 if running.stored.former and not busy:
                     with suppress(MedusaError):  # a full disk: the next time
                         self._settle(running)

@@ -219,7 +219,7 @@ class QueryCopy:
             copy.runner.limit.set(END)
 
     @property
-    def halted(self) -> bool:
+    def limited(self) -> bool:
         """Whether a task has a limit."""
         return any(copy.runner.limit.value < END for copy in self.tasks)
 

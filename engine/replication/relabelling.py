@@ -154,10 +154,10 @@ class Relabelling:
         self._events = events
         self._made = made
         self._changed = Bell()
-        store.defined.add(self.heed)
+        store.defined.add(self.defined)
         readers.changed.add(self.contracts_changed)
 
-    def heed(self, _state: StreamState) -> None:
+    def defined(self, _state: StreamState) -> None:
         """Note that a stream here has a new definition."""
         self._changed.ring()
 

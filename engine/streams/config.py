@@ -65,7 +65,7 @@ class EngineConfig:
         capacity_cores: what this peer declares it can spend, in cores.
         patience_s: how long another peer that runs a task of ours may let its output stand still
             before the task is taken back, seconds, unless a contract says another time.
-        home_silence_s: how long the leader of a source stream with replicas may be silent before
+        leader_silence_s: how long the leader of a source stream with replicas may be silent before
             a replica stands for election, seconds; gossip may tell it earlier.
         keep_alive_s: how often the producers of a stream that is read here are asked for its state,
             if it has several, seconds; one that misses four answers is not read any more.
@@ -82,7 +82,7 @@ class EngineConfig:
     fsync: bool = False
     capacity_cores: float = float(os.cpu_count() or 1)
     patience_s: float = 30.0
-    home_silence_s: float = 3.0
+    leader_silence_s: float = field(default=3.0, metadata={"older": "home_silence_s"})
     keep_alive_s: float = 0.25
     timing: Timing = field(default=Timing(), metadata={"setting": False})
 
@@ -97,7 +97,7 @@ class EngineConfig:
             "foreign_hold_s",
             "capacity_cores",
             "patience_s",
-            "home_silence_s",
+            "leader_silence_s",
             "keep_alive_s",
         ):
             if getattr(self, name) <= 0:

@@ -254,7 +254,7 @@ class Leader:
                 lead = partial(self.replica.lead, term_number, reopened=boundary)
                 await trio.to_thread.run_sync(lead)
 
-    def heed_reopening(self, at: Position, data: Bytes) -> None:
+    def note_reopening(self, at: Position, data: Bytes) -> None:
         """Shorten the logs before a replica follows the start of a segment, `at_rest`: they may
         have an end that the stream does not have any more.
 

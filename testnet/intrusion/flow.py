@@ -139,14 +139,14 @@ class _Receiver:
         else:
             changes = self._client.follow(self._stream, self._fold.how, subscriber=label)
             async for change in changes:
-                upto = self._heed(change, self._fold)
+                upto = self._apply(change, self._fold)
         if upto != END:
             raise InternalError(f"the subscription to {self._stream} ended before the stream")
         self.ended.set()
 
-    def _heed(self, change: Change, fold: Fold[Row]) -> int:
+    def _apply(self, change: Change, fold: Fold[Row]) -> int:
         """Gives the boundary that is final."""
-        final = fold.heed(change)
+        final = fold.apply(change)
         if fold.fault:
             raise InternalError(f"{self._stream}: {fold.fault}")
         if final is not None:

@@ -130,7 +130,7 @@ class Fold(Generic[Row]):
     _seen: int = BEGINNING
     _began: int | None = None
 
-    def heed(self, change: Change) -> Final[Row] | None:
+    def apply(self, change: Change) -> Final[Row] | None:
         """Gives what has become final by it; None: nothing."""
         self.fault = ""
         stimes = change.table.column(STIME).to_pylist()

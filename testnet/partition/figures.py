@@ -199,7 +199,7 @@ PER_MISSING: Final = 5
 def figures(run: Observations, options: Options) -> PartitionResult:
     """What was seen, counted and judged."""
     fold: Fold[Row] = Fold(options.corrections, rows_in)
-    finals = [fold.heed(heard.change) for heard in run.heard]
+    finals = [fold.apply(heard.change) for heard in run.heard]
     got = Counter(row for final in finals if final is not None for row in final.rows)
     wanted = expected(run.posted, options.chain)
     duplicates = sum(max(0, count - (row in wanted)) for row, count in got.items())

@@ -299,7 +299,7 @@ class Reader:
                 if change.kind is Kind.TENTATIVE:
                     given = Tentative(self._bed.now(), self.table.name, change.table.num_rows)
                     self._history.add(given)
-                final = fold.heed(change)
+                final = fold.apply(change)
                 if final is not None:
                     at, name, stream = self._bed.now(), self.table.name, self.table.stream
                     rows = tuple(sorted(final.rows, key=lambda row: tuple(row.values())))

@@ -19,7 +19,7 @@ QUIET_S = 0.4
 async def siblings(
     folder: Path, count: int = 3, **engine: float
 ) -> AsyncIterator[tuple[Town, list[Place]]]:
-    async with open_town(folder, home_silence_s=QUIET_S, **engine) as town:
+    async with open_town(folder, leader_silence_s=QUIET_S, **engine) as town:
         yield town, await town.settle_all(*["mit.edu"] * count)
 
 

@@ -86,7 +86,7 @@ class Told:
         self.kinds: list[Kind] = []
         self.boundary = BEGINNING
 
-    def heed(self, change: Change) -> None:
+    def apply(self, change: Change) -> None:
         found = Counter(zip(*(c.to_pylist() for c in change.table.columns), strict=True))
         self.boundary = change.boundary
         if change.kind is not Kind.INSERTION or found:
@@ -116,7 +116,7 @@ class Told:
     async def follow(self, subscription: CorrectedSubscription, upto: int) -> None:
         with trio.fail_after(DEADLINE_S):
             while self.boundary < upto:
-                self.heed(await anext(subscription))
+                self.apply(await anext(subscription))
 
 
 def window_of(start: int, n: int, total: int, size_us: int = 100) -> tuple[object, ...]:

@@ -107,7 +107,7 @@ class Peer:
         at = self.leader.source.position
         if at < other.source.position:
             part = other.source.read(at, limit)
-            self.leader.heed_reopening(*part)
+            self.leader.note_reopening(*part)
             self.leader.replica.follow(*part)
 
     async def join(self, other: Peer, broken: int) -> None:

@@ -49,7 +49,7 @@ async def end(client: AsyncMedusaClient, number: int) -> None:
 async def three() -> AsyncIterator[tuple[list[Peer], AsyncMedusaClient]]:
     """Peers of one participant, and a client of all of them; the schema is there."""
     async with open_federation() as federation:
-        engine = f"[engine]\nepoch_s = 0.05\nhome_silence_s = {QUIET_S}\nlease_s = 2.0\n"
+        engine = f"[engine]\nepoch_s = 0.05\nleader_silence_s = {QUIET_S}\nlease_s = 2.0\n"
         federation.config = CONFIG + engine
         voters = [await federation.found(PARTICIPANT)]
         voters += [await federation.admit_sibling(voters[0]) for _ in range(2)]

@@ -29,7 +29,7 @@ async def posted_while_killing(kills: int, posts_between: int) -> list[float]:
     took: list[float] = []
     found: list[tuple[int, int]] = []
     async with open_federation() as federation:
-        federation.config = CONFIG + f"[engine]\nepoch_s = 0.1\nhome_silence_s = {QUIET_S}\n"
+        federation.config = CONFIG + f"[engine]\nepoch_s = 0.1\nleader_silence_s = {QUIET_S}\n"
         peers = [await federation.found(PARTICIPANT)]
         peers += [await federation.admit_sibling(peers[0]) for _ in range(3)]
         for peer in peers:

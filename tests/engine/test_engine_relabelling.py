@@ -1,4 +1,4 @@
-"""Owners change who may read, while everything runs: all that serve heed it within seconds."""
+"""Owners change who may read, while everything runs: all that serve follow that within seconds."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ class Client:
     def __init__(self) -> None:
         self.rows: list[tuple[Row, bool]] = []
 
-    def heed(self, change: Change) -> None:
+    def apply(self, change: Change) -> None:
         rows = rows_of(change.table)
         match change.kind:
             case Kind.INSERTION:
@@ -200,7 +200,7 @@ def test_however_the_flows_interleave_the_client_ends_with_the_stable_tuples(
             boundary = change.boundary
             undos += change.kind is Kind.UNDO
             dones += change.kind is Kind.REC_DONE
-            client.heed(change)
+            client.apply(change)
     assert Counter(row for row, _ in client.rows) == Counter(rows)
     assert boundary == 60
     assert undos == dones

@@ -19,12 +19,12 @@ def rows_of(table: pa.Table) -> list[int]:
     return list(table.column(STIME).to_pylist())
 
 
-def heed(
+def apply(
     how: Corrections, boundary: int, *flow: tuple[bool, Epoch]
 ) -> tuple[list[Final[int]], Fold[int]]:
     made, fold = corrector(how, boundary), Fold(how, rows_of, None, boundary)
     told = [
-        fold.heed(change)
+        fold.apply(change)
         for tentative, each in flow
         for change in (made.tentative if tentative else made.stable)(each)
     ]
@@ -37,12 +37,12 @@ def test_of_a_stream_that_is_kept_from_later_on_nothing_is_claimed_before(
     how: Corrections, *, tentative: bool
 ) -> None:
     before = [(True, epoch(5, 12, 8, 11))] if tentative else []
-    finals, fold = heed(how, BEGINNING, *before, (False, epoch(5, 10, 8)))
+    finals, fold = apply(how, BEGINNING, *before, (False, epoch(5, 10, 8)))
     assert finals == [Final(5, 10, (8,))]
     assert (fold.boundary, fold.fault) == (10, "")
 
 
 @pytest.mark.parametrize("how", list(Corrections))
 def test_who_goes_on_from_a_boundary_claims_all_that_follows_it(how: Corrections) -> None:
-    finals, _ = heed(how, 5, (False, epoch(7, 10, 8)))
+    finals, _ = apply(how, 5, (False, epoch(7, 10, 8)))
     assert finals == [Final(5, 10, (8,))], "what was left out shows"

@@ -28,14 +28,16 @@ def test_an_empty_or_missing_file_gives_the_defaults(tmp_path: Path) -> None:
 
 def test_a_home_is_missed_sooner_where_peers_are_near(tmp_path: Path) -> None:
     def silence_s(text: str) -> float:
-        return load_config(_home(tmp_path, text)).engine.home_silence_s
+        return load_config(_home(tmp_path, text)).engine.leader_silence_s
 
     assert [silence_s(f'overlay.preset = "{name}"') for name in ("local", "lan", "wan")] == [
         1.0,
         3.0,
         10.0,
     ]
-    assert silence_s('overlay.preset = "local"\n[engine]\nhome_silence_s = 7.5') == 7.5
+    assert silence_s('overlay.preset = "local"\n[engine]\nleader_silence_s = 7.5') == 7.5
+    of_an_older_release = 'overlay.preset = "local"\n[engine]\nhome_silence_s = 7.5'
+    assert silence_s(of_an_older_release) == 7.5
 
 
 def test_the_template_names_real_keys_with_their_defaults(tmp_path: Path) -> None:

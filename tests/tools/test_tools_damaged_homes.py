@@ -116,7 +116,7 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
 
 async def build(folder: Path) -> Place:
     """A peer that has something of everything, alone in the world by now."""
-    async with open_town(folder, home_silence_s=0.4) as town:
+    async with open_town(folder, leader_silence_s=0.4) as town:
         one = await settle(town, "mit.edu", 100)
         two, three = [await settle(town, "mit.edu", 100, sibling=True) for _ in range(2)]
         utah = await settle(town, "utah.edu", 100)

@@ -19,6 +19,8 @@ from tools.home.addresses import Address, format_address, parse_address
 from tools.home.folder import Home
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from contracts.config import ContractsConfig
     from dht.config import DhtConfig
     from engine.spark.config import SparkConfig
@@ -37,9 +39,9 @@ DEFAULT_LISTEN: Final[Address] = ("0.0.0.0", 7654)  # noqa: S104 - every connect
 DEFAULT_CLIENT_LISTEN: Final[Address] = ("127.0.0.1", 0)
 """Loopback; run.json has the port that was chosen."""
 
-HOME_SILENCE_S: Final[Mapping[str, float]] = {"local": 1.0, "lan": 3.0, "wan": 10.0}
-"""The default of `engine.home_silence_s`, by overlay.preset: some times the delay that a slow peer
-or a lossy link causes there."""
+LEADER_SILENCE_S: Final[Mapping[str, float]] = {"local": 1.0, "lan": 3.0, "wan": 10.0}
+"""The default of `engine.leader_silence_s`, by overlay.preset: some times the delay that a slow
+peer or a lossy link causes there."""
 
 KEEP_ALIVE_S: Final[Mapping[str, float]] = {"local": 0.1, "lan": 0.25, "wan": 1.0}
 """The default of `engine.keep_alive_s`, by overlay.preset: some round trips; Borealis's are 100 ms,
@@ -110,7 +112,7 @@ def load_config(
         engine=section(
             "engine",
             EngineConfig,
-            home_silence_s=HOME_SILENCE_S[overlay.preset],
+            leader_silence_s=LEADER_SILENCE_S[overlay.preset],
             keep_alive_s=KEEP_ALIVE_S[overlay.preset],
         ),
         contracts=section("contracts", ContractsConfig),
@@ -194,17 +196,25 @@ def read_section(
         name: hint for name, hint in typing.get_type_hints(section).items() if name in settings
     }
     values: dict[str, object] = dict(defaults or {})
+    names = _names_of_older_releases(section)
     for key, value in table.items():
-        if key not in hints:
+        name = names.get(key, key)
+        if name not in hints:
             raise InvalidInputError(f"{where}.{key}: unknown key{_known(hints)}")
         try:
-            values[key] = _convert(value, hints[key])
+            values[name] = _convert(value, hints[name])
         except (InvalidInputError, msgspec.ValidationError) as error:
             raise InvalidInputError(f"{where}.{key}: {error}") from None
     try:
         return section(**values)
     except (ValueError, InvalidInputError) as error:
         raise InvalidInputError(f"{where}: {error}") from None
+
+
+def _names_of_older_releases(section: type[DataclassInstance]) -> dict[str, str]:
+    """By the name that an older release wrote into medusa.toml: the field's name now."""
+    fields = dataclasses.fields(section)
+    return {each.metadata["older"]: each.name for each in fields if "older" in each.metadata}
 
 
 def _is_setting(field: dataclasses.Field[object]) -> bool:

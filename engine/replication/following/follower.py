@@ -54,8 +54,7 @@ class Course:
         due: the pace; returns once the copy may have that boundary: a sender that is ahead waits.
         committed: told whenever the copy's boundary has moved.
         tentative: follow the stream's tentative suffix as well.
-        listed: heed what the catalog says of the stream: its definition, and the term of whoever
-            produces it.
+        listed: take the stream's definition, and the term of its producer, from the catalog.
     """
 
     after: int = BEGINNING

@@ -132,7 +132,7 @@ class _Following:
                 # what begins a segment may shorten the logs
                 async with leader.exclusive() if at[1] else leader.at_rest():
                     _check(self._keeper, self._peer, self._term_number)
-                    leader.heed_reopening(at, rest)
+                    leader.note_reopening(at, rest)
                     if len(rest) > INLINE_BYTES:
                         await trio.to_thread.run_sync(leader.replica.follow, at, rest)
                     elif rest:

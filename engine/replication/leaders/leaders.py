@@ -105,9 +105,9 @@ class Leaders:
         for stored in self._files.load():
             ballot = without_future(stored.ballot, latest)
             await self._start(msgspec.structs.replace(stored, ballot=ballot))
-        await self._nursery.start(self._heed)
+        await self._nursery.start(self._listen)
 
-    async def _heed(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def _listen(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Hear of changes until the engine closes."""
         with self._overlay.gossip.changed.listening(self._health_changed):
             task_status.started()

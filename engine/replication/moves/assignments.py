@@ -353,7 +353,7 @@ class Assignments:
                 if stored.since is None and known_s > ORPHAN_S:
                     await self.release(stored.owner_id, Release(*stored.key))
             else:
-                await self._heed(stored, answer)
+                await self._act_on(stored, answer)
         except MedusaError as error:  # a full disk, say: it is asked again
             self._overlay.events.note(
                 "warning", f"could not confirm {stored.assignment.task}: {error}"
@@ -362,7 +362,7 @@ class Assignments:
     async def _ask(self, stored: StoredAssignment) -> Confirmed:
         return await ask_owner(self._overlay, self._shop.directory, stored)
 
-    async def _heed(self, stored: StoredAssignment, answer: Confirmed) -> None:
+    async def _act_on(self, stored: StoredAssignment, answer: Confirmed) -> None:
         if answer.status is PlacementStatus.RELEASED:
             await self.release(stored.owner_id, Release(*stored.key, answer.until, answer.since))
         elif answer.since is not None and answer.since != stored.since:

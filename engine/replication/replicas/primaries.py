@@ -239,7 +239,7 @@ class Primaries:
 
     def _let_go_on(self, running: QueryCopy) -> None:
         """Nobody who may give out results of it does not know its last modification."""
-        if running.halted and running.wait_s(PARTED_S) <= 0:
+        if running.limited and running.wait_s(PARTED_S) <= 0:
             running.go_on()
             self._queries.publish_soon(running)  # it was not to be known before
 
@@ -255,12 +255,12 @@ class Primaries:
         upkeep.hold_for(running, secondary_state, stored.positions)
         message = StandBy(stored)
         answer = await ask(self._overlay, term.secondary, "replica.stand_by", message, RECRUIT_S)
-        if answer.earliest > BEGINNING and not running.halted:
+        if answer.earliest > BEGINNING and not running.limited:
             await self._dismiss(term)  # what it has is past what counts by now
             answer = await ask(
                 self._overlay, term.secondary, "replica.stand_by", message, RECRUIT_S
             )
-        return await self._heed(running, secondary_state, answer)
+        return await self._act_on(running, secondary_state, answer)
 
     async def _keep_up(self, running: QueryCopy, secondary_state: SecondaryState) -> None:
         term = running.stored.term
@@ -290,9 +290,9 @@ class Primaries:
             secondary_state.lost()
         else:
             secondary_state.has_heard(leases)
-            await self._heed(running, secondary_state, answer)
+            await self._act_on(running, secondary_state, answer)
 
-    async def _heed(
+    async def _act_on(
         self, running: QueryCopy, secondary_state: SecondaryState, answer: KeptUp
     ) -> bool:
         if not self._succession.is_ours(running):

@@ -139,7 +139,7 @@ class Standby:
         sure = self.watch.sure(trio.current_time())
         return self.copy.logs.get(stream) if computed and sure else None
 
-    def heed_silence(self, now: float) -> None:
+    def note_silence(self, now: float) -> None:
         """Send those who read here away, once it is not sure what its primary computes. now: on
         trio's clock, seconds."""
         sure, self._sure = self._sure, self.watch.sure(now)

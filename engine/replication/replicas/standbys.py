@@ -251,7 +251,7 @@ class Standbys:
             self._apply(standby, [TakeOver("as it was decided")])
             return
         standby.note_boundaries(trio.current_time())
-        standby.heed_silence(trio.current_time())
+        standby.note_silence(trio.current_time())
         self._tell(standby, self._overlay.gossip.health(standby.term.holder))
         self._apply(standby, standby.watch.handle(Tick(), trio.current_time()))
         if standby.lost:
