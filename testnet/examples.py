@@ -18,7 +18,7 @@ START: Final = 1_521_900_000
 MINUTES: Final = 90
 
 QUIET: Final = (40, [f"10.0.{net}.{host}" for net in range(1, 5) for host in range(1, 51)])
-"""Connections a minute, and who opens them."""
+"""Connections a minute, and their source addresses."""
 
 BUSY: Final = {"10.0.0.9": (range(6, 10), 150), "10.0.0.7": (range(62, 68), 250)}
 """The busy addresses, with their minutes and the number of connections in each."""

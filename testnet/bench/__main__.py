@@ -16,10 +16,10 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 
 MINUTES: Final = {"epochs": 4, "catalog": 1, "journal": 1, "path": 2, "moving": 7}
-"""Each part, and about how long it takes on two cores."""
+"""Each part, and its duration on two cores, about."""
 PARTS: Final = tuple(MINUTES)
 Entry = dict[str, Any]
-"""A figure: name, value, unit, reference, ratio, goal. Of a part that failed: name, and why."""
+"""A figure: name, value, unit, reference, ratio, goal. Of a failed part: name and reason."""
 OUT: Final = Path("bench.json")
 
 _COMPARISONS: Final[Mapping[str, Callable[[float, float], bool]]] = {
@@ -31,7 +31,7 @@ _COMPARISONS: Final[Mapping[str, Callable[[float, float], bool]]] = {
 
 
 def met(entry: Mapping[str, Any]) -> bool | None:
-    """Whether the goal is met; None where there is none, or nothing was measured."""
+    """Whether the goal is met; None if there is no goal, or no value."""
     if entry.get("goal") is None:
         return None
     sign, number = str(entry["goal"]).split()
@@ -97,9 +97,9 @@ def _write(out: Path, entries: list[Entry]) -> None:
 
 
 def measured(name: str) -> Iterator[Entry]:
-    """A part's figures as they come, then why it failed, if it did.
+    """A part's figures as they come, then the reason if it failed.
 
-    In a process of its own: what one part loads must not weigh on the next one's figures.
+    The part runs in a process of its own, so that it does not affect the next one's figures.
     """
     command = [sys.executable, "-m", "testnet.bench.part", name]
     failed = False

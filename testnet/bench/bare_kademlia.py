@@ -1,7 +1,5 @@
-"""The bare package on plain asyncio and loopback: the reference, in a process of its own.
-
-Of its own, because importing trio-asyncio changes asyncio for the whole process.
-"""
+"""The bare Kademlia package on plain asyncio and loopback: the reference, in a process of its own
+because importing trio-asyncio changes asyncio for the whole process."""
 
 from __future__ import annotations
 
@@ -18,8 +16,8 @@ from kademlia.network import Server
 Address = tuple[str, int]
 
 TRY_S: Final = 0.05
-"""Seconds the lossy nodes wait for an answer: its 5 s would only make the run longer, for on
-loopback an answer comes within 1 ms or never."""
+"""Seconds that the lossy nodes wait for an answer: on loopback it comes within 1 ms or never, so
+the package's 5 s would only make the run longer."""
 
 TOGETHER: Final = 20
 """Keys set and looked up at a time by the lossy nodes, so that waiting costs little."""
@@ -34,7 +32,7 @@ async def open_servers(nodes: int) -> list[Server]:
 
 
 async def join(servers: list[Server]) -> None:
-    """All by the first."""
+    """Let all servers join by the first."""
     port = servers[0].transport.get_extra_info("sockname")[1]
     for server in servers[1:]:
         await server.bootstrap([("127.0.0.1", port)])
@@ -60,7 +58,7 @@ async def lookups_ms(nodes: int, keys: int, gets: int) -> list[float]:
 
 
 async def found_share(nodes: int, keys: int, loss: float) -> float:
-    """The share of keys, each set by one node, that another finds while datagrams get lost."""
+    """The share of keys, each set by one node, that another node finds while datagrams get lost."""
     rng = random.Random(2)
     servers = await open_servers(nodes)
     for server in servers:
@@ -72,7 +70,7 @@ async def found_share(nodes: int, keys: int, loss: float) -> float:
         writer, reader = rng.sample(servers, 2)
         try:
             await writer.set(key, key)
-        except ValueError:  # of max() in the package: every node it asked seemed gone
+        except ValueError:  # from max() in the package: every node it asked seemed gone
             return False
         return bool(await reader.get(key) == key)
 
@@ -86,7 +84,7 @@ async def found_share(nodes: int, keys: int, loss: float) -> float:
 
 
 class Lossy:
-    """A transport that loses some of what it is given."""
+    """A transport that loses a share of its datagrams."""
 
     def __init__(self, transport: Any, rng: random.Random, loss: float) -> None:  # noqa: ANN401
         self._transport = transport

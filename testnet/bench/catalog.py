@@ -1,10 +1,11 @@
-"""The catalog with 50 nodes in one process: how long a lookup takes, and what loss does to it.
+"""The catalog with 50 nodes in one process: the time of a lookup, and the effect of loss.
 
-Times are over real UDP on loopback, with every datagram signed and verified, from `lookup` to the
-typed object; the reference is the bare package's `get` on asyncio, which signs nothing, believes
-anything, and stops at the first value (most of its lookups by a node that holds a copy ask nobody).
-Loss is measured in virtual time on a network in memory (the package: on loopback, datagrams dropped
-before they are sent).
+* Times are over real UDP on loopback, with every datagram signed and verified, from `lookup` to the
+  typed object. The reference is the bare package's `get` on asyncio, which signs and verifies
+  nothing, and stops at the first value (most of its lookups by a node that holds a copy ask no
+  other node).
+* Loss is measured in virtual time on a network in memory (the package: on loopback, datagrams
+  dropped before they are sent).
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """The epoch engine against stock Structured Streaming: same JVM, same session, same Parquet files.
 
-Structured Streaming is timed by its own progress reports, which leave out the waiting between
-batches. For small epochs it gets its cheapest sink (noop: rows are computed and thrown away), while
-the epoch engine is timed to the sorted Arrow table in Python. For throughput both leave their
-output behind as Parquet files, as a stream's log or Spark's file sink does: at half a million rows
-most of the work is in that. Rounds alternate, so that a noisy machine hits both; the first rounds
-of each only warm up.
+* Structured Streaming is timed by its own progress reports, which leave out the waits between
+  batches.
+* For small epochs it gets its cheapest sink (noop: rows are computed and dropped), while the epoch
+  engine is timed to the sorted Arrow table in Python.
+* For throughput both write their output as Parquet files, as a stream's log or Spark's file sink
+  does: at half a million rows that is most of the work.
+* Rounds alternate, so that a noisy machine affects both; the first rounds of each only warm up.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ from testnet.bench import Entry, entry
 SECOND_US: Final = 1_000_000
 WARM_UP_SMALL: Final = 8
 WARM_UP_LARGE: Final = 1
-"""Rounds of either way before those that count: a peer runs for days, so its JVM is warm."""
+"""Rounds of each side before those that count: a peer runs for days, so its JVM is warm."""
 
 ROUNDS: Final = 5
 """Rounds that count."""
 
 SMALL: Final = (24, 2_500)
-"""Epochs and rows in each: a busy link's second."""
+"""Epochs and rows in each: one second of a busy link."""
 
 LARGE: Final = (6, 500_000)
-"""Epochs and rows in each: what a task takes at once when it catches up."""
+"""Epochs and rows in each: a task's epoch while it catches up."""
 
 SOURCE: Final = Schema(
     "medusa://bench/connections",
@@ -82,7 +83,7 @@ WINDOWS: Final = Query(
 )
 
 _FILTER_SQL: Final = "SELECT * FROM {view} WHERE dst_port < 512"
-# Structured Streaming has no count(DISTINCT); a set's size is its exact way.
+# Structured Streaming has no count(DISTINCT); the size of a set is its exact equivalent
 _WINDOWS_SQL: Final = (
     "SELECT window(time, '2 seconds') AS w, src_ip, count(*) AS conns, "
     "size(collect_set(dst_port)) AS ports FROM {view} GROUP BY window(time, '2 seconds'), src_ip"
@@ -91,7 +92,7 @@ _WINDOWS_SQL: Final = (
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one round: seconds of each epoch, CPU seconds of all, rows read."""
+    """The cost of one round: seconds of each epoch, CPU seconds of all, rows read."""
 
     epochs_s: list[float]
     cpu_s: float
@@ -181,7 +182,7 @@ def _outputs(query: Query) -> dict[str, Schema]:
 
 
 def _write(folder: Path, epochs: int, rows: int) -> list[Path]:
-    """Files of a source stream, 2,500 rows a second of stime, one file an epoch."""
+    """Files of a source stream, 2,500 rows a second of stime, one file for each epoch."""
     folder.mkdir()
     step = SECOND_US // SMALL[1]
     paths = []
@@ -212,7 +213,7 @@ def _epochs(
     *,
     out: Path | None,
 ) -> Cost:
-    """The files as epochs; outputs are written to `out`, if given."""
+    """Run the files as epochs; outputs are written to `out`, if given."""
     _empty(out)
     span = rows * SECOND_US // SMALL[1]
     seconds: list[float] = []
@@ -239,7 +240,7 @@ def _empty(folder: Path | None) -> None:
 
 
 def _streaming(spark: Spark, sql: str, folder: Path, rows: int, out: Path | None) -> Cost:
-    """The same with Spark's own streaming: every file a batch."""
+    """Run the same with Spark's own streaming: every file a batch."""
     checkpoint = folder.parent / "checkpoint"
     _empty(checkpoint)
     _empty(out)

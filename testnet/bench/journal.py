@@ -1,7 +1,7 @@
-"""A home alone, without network: posts -> journal -> log -> feed -> assembled epochs.
+"""A leader alone, without network: posts -> journal -> log -> feed -> assembled epochs.
 
 Ten million connection-like rows pass through one source stream in a process of its own, which
-reports its rate, and the greatest memory it ever had.
+reports its rate and its peak memory.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _SCHEMA: Final = Schema(
 
 
 def measure() -> Iterator[Entry]:
-    """Runs the passage in a subprocess: rates, CPU time and peak memory."""
+    """Run the passage in a subprocess: rates, CPU time and peak memory."""
     folder = Path(tempfile.mkdtemp(prefix="medusa-bench-"))
     try:
         command = [sys.executable, "-m", "testnet.bench.journal", str(folder), str(ROWS)]
@@ -70,7 +70,7 @@ def measure() -> Iterator[Entry]:
 
 
 def _columns() -> list[pa.Array]:
-    """A post's columns but its times: addresses repeat as they do in traffic."""
+    """A post's columns except its times: addresses repeat as they do in traffic."""
     numbers = [(n * 2_654_435_761) % 2**32 for n in range(_POST_ROWS)]
     return [
         pa.array([f"10.{n % 7}.{n >> 8 & 255}.{n >> 16 & 255}" for n in numbers]),
@@ -92,7 +92,7 @@ async def _post(leader: Leader, rows: int) -> None:
             try:
                 await leader.post(Writer("bench"), number + 1, body, end=last, now=0.0)
                 break
-            except BusyError:  # what a client does with it: waits until there is room
+            except BusyError:  # as a client does: wait until there is room
                 await leader.log.wait_beyond(leader.log.boundary)
 
 

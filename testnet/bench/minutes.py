@@ -1,7 +1,7 @@
-"""The work that is moved while it goes on: windows of a minute, with very many rows in them.
+"""The workload of the moving benchmark: windows of a minute, with very many rows in them.
 
-One minute of rows is made once; every later minute is the same, shifted, so that what each window
-must answer is known from the first one. On the wall a minute takes `MINUTE_S`.
+One minute of rows is made once; every later minute is the same, shifted, so that the right answer
+of each window is known from the first one. In wall time a minute takes `MINUTE_S`.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ MINUTE_US: Final = 60_000_000
 ROWS: Final = 600_000
 """Rows in a minute. At `MOVE_AT` of it, half a million of them are in the open window."""
 MOVE_AT: Final = 0.85
-"""When within its minute a task is told to move: as late as leaves the move itself inside."""
+"""Time within its minute at which a task is told to move: as late as possible with the whole move
+inside the minute."""
 LOOK_UPTO: Final = 1.4
-"""The end of what is looked at, in minutes from the start of the one in which a task is moved: the
-window's answer, by the new worker and from the whole state, is within."""
+"""The end of the observed time, in minutes from the start of the one in which a task is moved. It
+includes the window's answer, made by the new worker from the whole state."""
 MINUTE_S: Final = 12.0
-"""Wall seconds that a minute of rows is posted in."""
+"""Wall seconds in which a minute of rows is posted."""
 SOURCES: Final = 5_000
 """Groups in each window."""
 EPOCH_S: Final = 1.0
-"""An epoch: what a peer's default is, seconds."""
+"""Seconds of an epoch: a peer's default."""
 GOLDEN: Final = 0.618
-"""Multiples of it, modulo 1, are spread evenly."""
+"""Its multiples, modulo 1, are spread evenly."""
 
 SCHEMA_FIELDS: Final = (
     Field("time_us", FieldType.LONG),
@@ -51,7 +52,7 @@ Answer = tuple[int, str, int, int, int]
 
 
 def schema(participant: str) -> Schema:
-    """What a row is; `time_us` is its stime."""
+    """The schema of a row; `time_us` is its stime."""
     return Schema(f"medusa://{participant}/minute", SCHEMA_FIELDS, time="time_us")
 
 
@@ -95,7 +96,7 @@ class Minutes:
 
     @staticmethod
     def make(rows: int = ROWS) -> Minutes:
-        """The same rows for the same number."""
+        """Make the rows; the same number gives the same rows."""
         with duckdb.connect() as database:
             made = database.sql(
                 """
@@ -111,7 +112,7 @@ class Minutes:
             return Minutes(made.to_arrow_table().cast(schema("bench").payload))
 
     def part(self, minute: int, of: int, number: int) -> pa.Table:
-        """The part with that number, of so many equal ones, of a minute."""
+        """One part of a minute: the part with that number, of so many equal ones."""
         rows = self.first.num_rows
         lo, hi = number * rows // of, (number + 1) * rows // of
         part = self.first.slice(lo, hi - lo)
@@ -119,12 +120,12 @@ class Minutes:
         return part.set_column(0, part.schema.field("time_us"), later)
 
     def answers(self, minute: int) -> list[Answer]:
-        """What its window must answer, sorted: one batch computation in DuckDB."""
+        """The right answers of a minute's window, sorted: one batch computation in DuckDB."""
         return answers_of(self.part(minute, 1, 0))
 
 
 def answers_of(rows: pa.Table) -> list[Answer]:
-    """The answers over all rows given, sorted. It shares no code with the engine."""
+    """The answers over all given rows, sorted. It shares no code with the engine."""
     with duckdb.connect() as database:
         database.register("minutes", rows)
         found = database.execute(
@@ -137,42 +138,42 @@ def answers_of(rows: pa.Table) -> list[Answer]:
 
 
 def answers_in(received: pa.Table) -> list[Answer]:
-    """The rows of the query's output in that form, in the order they have."""
+    """The rows of the query's output as answers, in their order."""
     columns = [received.column(name) for name in ("src_ip", "conns", "ports", "bytes")]
     starts = received.column("window_start").cast(pa.int64())
     return list(zip(*(column.to_pylist() for column in (starts, *columns)), strict=True))
 
 
 class Act(Enum):
-    """What happens to the task in a minute."""
+    """The treatment of the task in a minute."""
 
     WARM_UP = "warm up"
     OUT = "out"
-    """It moves to a worker that has never run it."""
+    """The task moves to a worker that has never run it."""
     HOME = "home"
-    """It moves to one that has."""
+    """The task moves to a worker that has run it."""
     QUIET = "quiet"
-    """It stays: the measure of the others."""
+    """The task stays: the baseline."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """What is due when, on trio's clock. began: the first minute."""
+    """The times of posts and moves, on trio's clock. began: the start of the first minute."""
 
     began: float
 
     async def until_part(self, minute: int, of: int, number: int) -> None:
-        """Wait until that part of the minute is whole."""
+        """Wait until that part of the minute is complete."""
         await self._until(minute + (number + 1) / of)
 
     async def until_move(self, minute: int) -> None:
-        """Wait until it is time to move the task in that minute: a little later in each, so that
-        moves begin at every phase of an epoch."""
+        """Wait until the task is to be moved in that minute. The time is a little later in each
+        minute, so that moves begin at every phase of an epoch."""
         phase = minute * GOLDEN % 1.0
         await self._until(minute + MOVE_AT + phase * EPOCH_S / MINUTE_S)
 
     async def until_seen(self, minute: int) -> None:
-        """Wait until what that minute is looked at for has passed."""
+        """Wait until the observed time of that minute has passed."""
         await self._until(minute + LOOK_UPTO)
 
     async def _until(self, minutes: float) -> None:
@@ -181,10 +182,10 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Run:
-    """Minutes of traffic, and what a consumer saw.
+    """Minutes of traffic, as a consumer saw them.
 
     Attributes:
-        began: when the first minute did. seen: when anything was seen. Seconds of one clock.
+        began: start of the first minute. seen: arrival times of results. Seconds of one clock.
         acts: of each minute.
     """
 
@@ -194,17 +195,17 @@ class Run:
 
     @property
     def gap_s(self) -> float:
-        """The usual time between two sights, seconds."""
+        """The usual time between two arrivals, seconds."""
         return statistics.median(b - a for a, b in pairwise(sorted(self.seen)))
 
     def stalls(self, act: Act) -> list[float]:
-        """For each minute with that act the longest gap around it, less the usual longest one at
-        the same phase of the quiet minutes: seconds."""
+        """For each minute with that act: the longest gap around it, less the usual longest one at
+        the same phase of the quiet minutes; seconds."""
         usual = statistics.median(self.longest(Act.QUIET))
         return [max(0.0, gap - usual) for gap in self.longest(act)]
 
     def longest(self, act: Act) -> list[float]:
-        """The longest gap around the act of each minute that has it, seconds."""
+        """The longest gap around the act, for each minute with that act; seconds."""
         return [self._longest(k) for k, done in enumerate(self.acts) if done is act]
 
     def _longest(self, minute: int) -> float:

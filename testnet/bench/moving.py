@@ -1,11 +1,14 @@
-"""What a consumer sees of a move: a windowed task with half a million rows of state goes to another
-peer and back under traffic, against a Structured Streaming query restarted from its checkpoint.
+"""A consumer's view of a move: a windowed task with half a million rows of state moves to another
+peer and back under traffic. The reference is a Structured Streaming query restarted from its
+checkpoint.
 
-Two real peers of one participant. A client posts at the owner and another one subscribes there.
-Before every move away the worker is started anew, so that it has never run the task and its Spark
-does not run either (the reference's does). Stalls are what the longest gap between epochs around a
-move is longer than the longest one at the same phase of minutes without a move: the windows'
-answers are due then, and take time anyway. They are compared with what DuckDB computes.
+* There are two real peers of one participant. A client posts at the owner and another one
+  subscribes there.
+* Before every move away the worker is restarted, so that it has never run the task and its Spark
+  does not run either (the reference's does).
+* A stall is the longest gap between epochs around a move, less the longest one at the same phase of
+  minutes without a move: the windows' answers are due then, and take time anyway.
+* The answers are compared with DuckDB's.
 """
 
 from __future__ import annotations
@@ -49,9 +52,9 @@ POSTS: Final = 4 * round(MINUTE_S / EPOCH_S)
 STALL_GOAL: Final = 2
 """Epochs."""
 LOOK_S: Final = 0.1
-"""Between two looks at who is there, seconds."""
+"""Seconds between two looks at the federation."""
 MOVE_S: Final = 120.0
-"""Longest that a move may take, seconds: a Spark starts, and the input is brought over."""
+"""Longest duration of a move, seconds: a Spark starts, and the input is transferred."""
 
 
 def measure() -> Iterator[Entry]:
@@ -64,7 +67,7 @@ def measure() -> Iterator[Entry]:
 
 
 def stalls(run: Run) -> Iterator[Entry]:
-    """By epochs."""
+    """The stalls, in epochs."""
     epoch_s = max(EPOCH_S, run.gap_s)
     for act, words in ((Act.OUT, ""), (Act.HOME, ", back to the owner")):
         stall = statistics.median(run.stalls(act))
@@ -72,7 +75,7 @@ def stalls(run: Run) -> Iterator[Entry]:
 
 
 def against(ours: Run, theirs: Run) -> Entry:
-    """Our moves against the reference's."""
+    """Our stalls against the reference's."""
     out, reference = (statistics.median(each.stalls(Act.OUT)) for each in (ours, theirs))
     what = ", against a restart from a checkpoint"
     return _entry("ms", 1e3 * out, 1e3 * reference, "<= 1.0", what)
@@ -87,7 +90,7 @@ async def move_task(home: Home, task: str, to: str) -> MoveRecord:
     """Have the owner in `home` move a task to the peer `to` (hex), or home ("").
 
     Raises:
-        MedusaError: it did not move, or nobody said so.
+        MedusaError: it did not move, or nobody confirmed it.
     """
     at = Endpoint.of(home)
     async with open_client(at.address, at.participant, at.root_certificate, at.token) as connection:
@@ -96,7 +99,7 @@ async def move_task(home: Home, task: str, to: str) -> MoveRecord:
 
 
 async def measure_moves(minutes: Minutes, moves: int) -> Run:
-    """So many moves each way, by the epochs that a subscriber at the owner receives.
+    """Make so many moves each way; measured by the epochs that a subscriber at the owner receives.
 
     Raises:
         InternalError: an answer was wrong.
@@ -109,7 +112,7 @@ async def measure_moves(minutes: Minutes, moves: int) -> Run:
 
 @dataclass
 class Consumer:
-    """A subscriber. seen: when it received each epoch, on trio's clock."""
+    """A subscriber. seen: arrival times of the epochs, on trio's clock."""
 
     client: AsyncMedusaClient
     stream: str
@@ -117,7 +120,7 @@ class Consumer:
     answers: list[Answer] = field(default_factory=list)
 
     async def receive(self) -> None:
-        """Until the stream's end."""
+        """Receive until the stream's end."""
         async for epoch in self.client.subscribe(self.stream):
             self.seen.append(trio.current_time())
             self.answers += answers_in(epoch.table)
@@ -155,7 +158,7 @@ def _target(act: Act, worker: Peer) -> str:
 
 
 async def _post(client: AsyncMedusaClient, minutes: Minutes, schedule: Schedule, acts: int) -> None:
-    """Every part when it is due; the last act is looked at for some of one minute more."""
+    """Post every part when it is due; after the last act, parts of one more minute are observed."""
     source = stream(participant_name(0)).name
     for minute in range(acts + 1):
         for number in range(POSTS):

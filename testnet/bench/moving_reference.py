@@ -1,12 +1,13 @@
-"""What moving a windowed query costs with stock Structured Streaming: stop it, copy its checkpoint,
-start it from the copy in another process.
+"""The reference for moves, with stock Structured Streaming: stop a windowed query, copy its
+checkpoint, start it from the copy in another process.
 
-The new worker has never run the query, but its process is there, with a Spark that has started. The
-sink throws the rows away, and a batch starts as soon as a file is there: so does nobody in earnest,
-and it is in the reference's favour. What a consumer sees is the commits of its batches.
+The setup favours the reference: the new worker's process has a started Spark, the sink drops the
+rows, and a batch starts as soon as its file is there. A consumer's arrivals are the commits of
+batches.
 
-As a program it is one of those processes, `python -m testnet.bench.moving_reference FOLDER NAME`:
-on each line of its standard input a checkpoint to start the query with, or nothing to stop it.
+The module also is the program of those processes, `python -m testnet.bench.moving_reference FOLDER
+NAME`: each line of its standard input has a checkpoint from which to start the query, or is empty
+to stop it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from overlay.errors import InternalError
 from testnet.bench.minutes import EPOCH_S, MINUTE_S, Act, Minutes, Run, Schedule
 
 PARTS: Final = round(MINUTE_S / EPOCH_S)
-"""Files in a minute: one each epoch."""
+"""Files in a minute: one for each epoch."""
 
 _SCHEMA: Final = "time_us BIGINT, src_ip STRING, dst_port INT, bytes BIGINT"
 _SQL: Final = (
@@ -43,7 +44,7 @@ _SQL: Final = (
 
 
 def measure_reference(minutes: Minutes, moves: int) -> Run:
-    """So many moves, by commits of batches; about half a minute each."""
+    """Make so many moves, measured by commits of batches; about half a minute each."""
     acts = (Act.WARM_UP, Act.WARM_UP, *(Act.OUT, Act.QUIET) * moves)
     with tempfile.TemporaryDirectory() as name:
         return trio.run(_measure, Path(name), minutes, acts)
@@ -58,7 +59,7 @@ class Process:
         self._said = process.stdout
 
     async def done(self) -> None:
-        """Wait until it has done what it was told last; it says so with a line."""
+        """Wait for the line that ends the last command."""
         if not await self._said.receive_some():
             raise InternalError("the reference's Spark process has ended")
 
@@ -69,17 +70,17 @@ class Process:
         await self.done()
 
     async def end(self) -> None:
-        """It leaves when it is told nothing more, and its JVM with it."""
+        """Close its input: it ends, and its JVM with it."""
         assert self._process.stdin is not None
         await self._process.stdin.aclose()
 
 
 @dataclass
 class Query:
-    """The query, wherever it runs.
+    """The query, in any of the processes.
 
     Attributes:
-        seen: when each of its batches was committed, seconds since the epoch.
+        seen: commit times of its batches, seconds since the epoch.
     """
 
     folder: Path
@@ -88,16 +89,16 @@ class Query:
     moves: int = 0
 
     async def start(self) -> None:
-        """In a first process."""
+        """Start it in a first process."""
         self._now = await self._open()
         await self._now.tell(str(self._checkpoint))
 
     async def prepare(self) -> None:
-        """Have the process ready that it moves to next."""
+        """Start the process for the next move."""
         self._next = await self._open()
 
     async def move(self) -> None:
-        """To the process that was prepared."""
+        """Move it to the prepared process."""
         await self._now.tell("")
         self.look()
         before = self._checkpoint
@@ -108,7 +109,7 @@ class Query:
         self._now = self._next
 
     def look(self) -> None:
-        """Note the commits so far: in time, as Spark keeps the last hundred only."""
+        """Note the commits so far: often enough, because Spark keeps only the last hundred."""
         commits = self._checkpoint.glob("commits/*")
         self.seen |= {path.stat().st_mtime for path in commits if path.name.isdecimal()}
 
@@ -126,8 +127,8 @@ class Query:
 
 
 def copy_checkpoint(before: Path, after: Path) -> None:
-    """What is committed: a stopped query's state store still tidies up, and its temporary files go
-    while they are looked at."""
+    """Copy the committed files: a stopped query's state store still cleans up, and its temporary
+    files disappear meanwhile."""
     shutil.copytree(before, after, ignore=shutil.ignore_patterns("*.tmp", "*.tmp.crc"))
 
 
@@ -152,7 +153,7 @@ async def _measure(folder: Path, minutes: Minutes, acts: Sequence[Act]) -> Run:
 
 
 async def _feed(source: Path, minutes: Minutes, schedule: Schedule) -> None:
-    """A file each second, whole as soon as it is there."""
+    """Write a file each second; each appears complete."""
     for minute in count():
         for number in range(PARTS):
             part = minutes.part(minute, PARTS, number)

@@ -10,12 +10,12 @@ import msgspec
 
 
 def main(name: str) -> int:
-    """Measure it; gives the exit code. If it fails, the error is its last figure."""
-    lines, sys.stdout = sys.stdout, sys.stderr  # nothing else may come between them
+    """Measure a part; returns the exit code. If it fails, its last line is the error."""
+    lines, sys.stdout = sys.stdout, sys.stderr  # standard output is only for the figures
     try:
         for entry in importlib.import_module(f"testnet.bench.{name}").measure():
             print(msgspec.json.encode(entry).decode(), file=lines, flush=True)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+    except Exception as error:  # noqa: BLE001 - any error is reported
         traceback.print_exc()
         failed = {"name": name, "failed": f"{type(error).__name__}: {error}"}
         print(msgspec.json.encode(failed).decode(), file=lines, flush=True)

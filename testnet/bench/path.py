@@ -1,9 +1,11 @@
 """Rows from a client through two peers to a client, against one plain TLS connection.
 
-The federation: a client posts at one peer (journal, log), another peer subscribes there and serves
-a second client: three TLS hops. The reference: the same Arrow batches, encoded and sent by one
-process, received and decoded by another, over one `trio.SSLStream`. Also the memory of the peers'
-Python processes meanwhile, and the time from a demo's start to its first answer.
+* The federation: a client posts at one peer (journal, log), another peer subscribes there and
+  serves a second client: three TLS hops.
+* The reference: the same Arrow batches, encoded and sent by one process, received and decoded by
+  another, over one `trio.SSLStream`.
+* Also measured: the memory of the peers' Python processes meanwhile, and the time from a demo's
+  start to its first answer.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ ROWS: Final = 10_000_000
 PLAIN_ROWS: Final = 6_000_000
 """Rows over the plain connection, before the path and again after it."""
 SEGMENT_ROWS: Final = 1_000_000
-"""Rows of one rate; the rate reported is the median segment's."""
+"""Rows in a segment; the reported rate is the median segment's."""
 MEMORY_GOAL_MB: Final = 300
 RATE_GOAL: Final = 0.2
 
@@ -70,12 +72,12 @@ class Meter:
 
     @property
     def steady(self) -> list[float]:
-        """Rows per second of the segments; the first holds the start and does not count."""
+        """Rows per second of the segments, without the first, which includes the start."""
         return self.rates[1:]
 
     @property
     def rate(self) -> float:
-        """Their median."""
+        """The median of the steady rates."""
         return statistics.median(self.steady)
 
 
@@ -84,7 +86,7 @@ def measure() -> Iterator[Entry]:
     with one_error():
         rates = trio.run(measure_plain, PLAIN_ROWS)
         path, memory = trio.run(measure_path, ROWS)
-        # On both sides of it, so that a machine that slows down meanwhile favours neither.
+        # before and after, so that a machine that slows down favours neither
         rates += trio.run(measure_plain, PLAIN_ROWS)
     plain = statistics.median(rates)
     name = "client - peer - peer - client"
@@ -92,7 +94,7 @@ def measure() -> Iterator[Entry]:
     yield {**moved, "ratio": round(path / plain, 3)}
     name = "memory of a peer's Python while 10 million rows pass"
     yield entry(name, round(max(memory) / 2**20), "MB", f"< {MEMORY_GOAL_MB}")
-    # Flat: what is there at the end against what was there after a fifth of the rows.
+    # growth: memory at the end against memory after a fifth of the rows
     last, early = memory[-1], memory[len(memory) // 5]
     name = "memory growth over the last 8 million rows"
     grown = entry(name, round(last / 2**20), "MB", reference=round(early / 2**20))
@@ -101,7 +103,7 @@ def measure() -> Iterator[Entry]:
 
 
 def _measure_demo() -> Entry:
-    """From the start of what `make demo` runs to the first row the subscriber receives."""
+    """The time from the start of `make demo`'s command to the first row at the subscriber."""
     with tempfile.TemporaryDirectory() as out, one_error():
         result = trio.run(run_intrusion, Options(out=Path(out)), Board())
     return entry("demo: start to first answer", result.first_answer_seconds, "s")
@@ -133,7 +135,7 @@ async def _two_peers(federation: Federation) -> tuple[Peer, Peer]:
 
 @asynccontextmanager
 async def sending(how: str, where: Peer | int, what: str, rows: int) -> AsyncIterator[None]:
-    """The sending end runs in its own process while the body does."""
+    """Run the sending end in its own process during the block."""
     place = str(where.home.folder) if isinstance(where, Peer) else str(where)
     command = [sys.executable, "-m", "testnet.bench.sender", how, place, what, str(rows)]
     async with trio.open_nursery() as nursery:

@@ -24,9 +24,9 @@ BATCH_ROWS: Final = 16_384
 
 
 def batches(rows: int) -> Iterator[pa.Table]:
-    """So many connections by ascending ts: the same day again and again, later each time."""
+    """So many connections by ascending ts: the same day repeated, later each time."""
     (day,) = generate(0, networks=1, rows=BATCH_ROWS * 8)
-    # A scan may go on beyond the span.
+    # a scan may exceed the span
     day = day.filter(pc.less(day.column("ts"), day.column("ts")[0].as_py() + SPAN_S))
     day = day.slice(0, BATCH_ROWS * 7)
     done, turn = 0, 0
@@ -45,7 +45,7 @@ def batches(rows: int) -> Iterator[pa.Table]:
 
 async def post(home: Path, stream: str, rows: int) -> None:
     """Post to a stream at the peer of a home, and end it."""
-    # Late: the plain sender must not depend on what it is the reference of.
+    # late: the plain sender must not depend on the code that it is the reference of
     from tools.client.async_client import open_medusa
 
     async with open_medusa(home) as client:
@@ -56,7 +56,7 @@ async def post(home: Path, stream: str, rows: int) -> None:
 
 
 async def send_tls(port: int, root: Path, rows: int) -> None:
-    """Send length-prefixed Arrow IPC bodies to a listener that the root vouches for."""
+    """Send length-prefixed Arrow IPC bodies to a listener with a certificate of that root."""
     context = ssl.create_default_context(cafile=str(root))
     context.check_hostname = False
     stream = trio.SSLStream(await trio.open_tcp_stream("127.0.0.1", port), context)

@@ -17,7 +17,7 @@ from testnet.kit.picture import picture_option
 MOST_NODES: Final = 1_000_000
 MOST_SEEDS: Final = 1_000
 MOST_LOAD: Final = 4.0
-"""More needs a bigger machine than any this was tried on, or says nothing new."""
+"""A higher load needs a larger machine than was ever tried, or shows nothing new."""
 MOST_PERCENT: Final = 90
 
 
@@ -68,7 +68,7 @@ def bpm(seeds: int, sweep: bool, as_json: bool, plot: Path | None, **given: obje
     Load starts skewed; nodes pass it on over pairwise contracts until nobody wants to. Exits with
     1 when somebody is left above capacity although there was room.
     """
-    # Late: --help and a mistyped option need none of this.
+    # late: --help and a mistyped option do not need it
     from rich.console import Console
 
     from testnet.bpm import picture, show

@@ -1,4 +1,4 @@
-"""One run: build the system, let it settle, then perhaps let load vary and nodes come and go."""
+"""One run: build the system, let it settle, then optionally vary load and let nodes come and go."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ from testnet.bpm.tasks import TASK_LOAD
 from testnet.bpm.world import Market, World
 
 ROUND_S: Final = 7.0
-"""A round, seconds: how often the first Medusa looked at its offers (every 7 of its monitoring
-periods of 1 s). Here it only cuts time for the figures."""
+"""A round, seconds: the first Medusa looked at its offers every 7 of its monitoring periods of 1 s.
+Here it only divides the time for the figures."""
 QUIET_ROUNDS: Final = 100
 """Rounds without a move after which the system counts as settled."""
 MAX_ROUNDS: Final = 5_000
-"""Rounds after which it counts as one that never settles."""
+"""Rounds after which the system counts as never settling."""
 
 PERIODS: Final = 20
-"""How often load varies, or nodes come and go, once it has settled."""
+"""Number of changes of load or nodes once the system has settled."""
 PERIOD_ROUNDS: Final = 40
-"""Rounds from one change to the next: some minutes, within which most are answered."""
+"""Rounds from one change to the next: some minutes, enough to settle after most changes."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """
+    """The options of a run.
+
     Attributes:
-        contracts: the least of each node. graph: how they come about (`contract_graph`).
+        contracts: the least of each node. graph: how they are made (`contract_graph`).
         load: of the whole system, share of its capacity.
         range_tasks: width of the price range, in tasks (delta_k); 0: one fixed price.
         capacity: of each node, units.
@@ -57,11 +58,11 @@ class Options:
 
 
 class Series(Struct, frozen=True):
-    """One value a round, the state at the start first.
+    """Values by round, the initial state first.
 
     Attributes:
-        excess, unused: units. over: nodes above capacity. moves: so far. price: mean of the
-            round's moves, micros per unit and second; None where there were none.
+        excess, unused: units. over: nodes above capacity. moves: so far. price: mean of the round's
+            moves, micros per unit and second; None if there were none.
     """
 
     excess: list[float]
@@ -72,11 +73,11 @@ class Series(Struct, frozen=True):
 
 
 class Changes(Struct, frozen=True):
-    """What it took to answer changes of load, or nodes that left and joined.
+    """The cost of changes of load, or of nodes that left and joined.
 
     Attributes:
-        periods: how many changes there were. changed: nodes whose load changed, or that left or
-            joined, in all. units: of load that changed, in all.
+        periods: number of changes. changed: nodes whose load changed, or that left or joined, in
+            all. units: of load that changed, in all.
         moves: tasks moved, recalls included, until settled again.
         moves_per_change: moves / changed. moves_per_unit: moves / units.
         excess_worst: units above capacity at the end of the worst period. excess_end: once settled
@@ -94,23 +95,24 @@ class Changes(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """
+    """The result of a run.
+
     Attributes:
-        load: share of the capacity, as it came out in whole tasks.
+        load: share of the capacity, rounded to whole tasks.
         excess_initial, excess_final, unused_capacity: units.
         nodes_over, nodes_under: nodes above, below capacity, once settled.
-        acceptable: nobody above capacity; or, where load is above it, nobody below.
-        moves: until settled; recalls: those that went home; failed: those that came to nothing.
-        moves_least: the fewest that somebody who knew everything would need over these contracts;
-            None where there are too many nodes to work it out.
+        acceptable: no node is above capacity; or, if the load exceeds capacity, none is below.
+        moves: until settled; recalls: moves home; failed: moves without result.
+        moves_least: the fewest moves that a planner with full knowledge would need over these
+            contracts; None if there are too many nodes to compute it.
         moves_per_excess, least_per_excess: moves / initial excess in tasks.
-        rounds: of `ROUND_S` until the last move. settled: False where it was cut off.
+        rounds: of `ROUND_S` until the last move. settled: False if the run was cut off.
         messages: until settled, messages_quiet: in the rounds without a move, which are the end.
         paid: micros per second over all contracts, once settled.
         price: full price of the range, micros per unit and second; min_price: its lower end.
-        seconds: it took on this machine. bytes_per_node: memory that this process
-            grew by, tasks included; a later run in it reuses what an earlier one left.
-        changes: what followed; None where nothing was to change.
+        seconds: duration on this machine. bytes_per_node: memory growth of this process, tasks
+            included; a later run in it reuses memory of an earlier one.
+        changes: the figures after changes; None if there were none.
     """
 
     nodes: int
@@ -149,11 +151,11 @@ class Result(Struct, frozen=True):
 
 @dataclass
 class Progress:
-    """How far a run is, for a screen.
+    """The progress of a run, for a screen.
 
     Attributes:
         round: the present one. excess: units now; initial: at the start.
-        phase: what is being done.
+        phase: its name.
     """
 
     phase: str
@@ -165,7 +167,7 @@ class Progress:
 
 
 class Experiment:
-    """A world, and what has been seen of it."""
+    """A world, and its figures so far."""
 
     def __init__(self, options: Options, watch: Callable[[Progress], None]) -> None:
         self.options = options
@@ -200,7 +202,7 @@ class Experiment:
         self.look("settle")
 
     def look(self, phase: str) -> None:
-        """Note how things stand, at the end of a round."""
+        """Note the figures at the end of a round."""
         tally, series = self.world.tally, self.series
         series.excess.append(_units(tally.excess))
         series.unused.append(_units(tally.unused))
@@ -217,13 +219,13 @@ class Experiment:
         self.look(phase)
 
     def settle(self, phase: str) -> tuple[bool, int]:
-        """Let rounds pass until nothing has moved for long.
+        """Let rounds pass until no task has moved for long.
 
         Args:
             phase: its name, on a screen.
 
         Returns:
-            Whether that came about; how many messages were sent since the last move.
+            Whether it settled; the number of messages since the last move.
         """
         tally, last = self.world.tally, 0
         last_messages = tally.messages
@@ -237,7 +239,7 @@ class Experiment:
         return False, tally.messages - last_messages
 
     def settled(self) -> Result:
-        """Let it settle, and say how that went."""
+        """Let the system settle; returns the result."""
         options, tally, market = self.options, self.world.tally, self.market
         settled, quiet = self.settle("settle")
         load = len(self.world.tasks.at) * TASK_LOAD
@@ -315,11 +317,11 @@ class Experiment:
         )
 
     def _vary(self, share: float) -> tuple[int, float]:
-        """Every node's own load, at home and away, becomes another: around what it was at first,
-        up to that share more or less.
+        """Change every node's own load, at home and away, to a random value around the initial one,
+        by up to that share.
 
         Returns:
-            Nodes whose load changed; units by which it did, in all.
+            Nodes whose load changed; the sum of the changes, units.
         """
         tasks = self.world.tasks
         changed, units = 0, 0.0
@@ -335,10 +337,11 @@ class Experiment:
         return changed, units
 
     def _churn(self, share: float) -> tuple[int, float]:
-        """That share of the nodes leave; they come back in the middle of the period.
+        """Let that share of the nodes leave, and come back in the middle of the period.
 
         Returns:
-            Changes: each of them leaves and joins. Units of load that they took away and bring.
+            Number of changes: each of them leaves and joins. Units of load that they take away and
+                bring.
         """
         world = self.world
         alive = [node for node, brain in enumerate(world.cores) if brain is not None]
@@ -356,25 +359,25 @@ class Experiment:
 
 
 def _units(value: float) -> float:
-    """As it is told: sums of floats drift, also to below zero."""
+    """A value for the result: sums of floats drift, also below zero."""
     return max(0.0, round(value, 3))
 
 
 def run(options: Options, watch: Callable[[Progress], None] = lambda progress: None) -> Result:
-    """One experiment from start to end.
+    """Run one experiment.
 
     Args:
         watch: called after each round.
 
     Raises:
         InvalidInputError: the price range is wider than the capacity.
-        InternalError: a Brain did what none may do.
+        InternalError: a Brain made an impossible request.
     """
     began, process = time.perf_counter(), psutil.Process()
     gc.collect()
     memory = process.memory_info().rss
     experiment = Experiment(options, watch)
-    # Millions of objects that live to the end: no use looking at them again and again.
+    # millions of objects live to the end, so the collector need not scan them
     gc.freeze()
     try:
         result = experiment.settled()
@@ -398,19 +401,19 @@ load by contracts (The Medusa Distributed Stream-Processing System, section 4, f
 
 
 def over_seeds(options: Options, count: int) -> Iterator[Options]:
-    """The same run with that many seeds, from its own on."""
+    """The same options with so many seeds, from their own seed on."""
     for number in range(count):
         yield replace(options, seed=options.seed + number)
 
 
 def over_contracts(options: Options) -> Iterator[Options]:
-    """The same run with every price range and number of contracts."""
+    """The same options with every price range and number of contracts."""
     for range_tasks in RANGES:
         for contracts in CONTRACTS:
             yield replace(options, range_tasks=range_tasks, contracts=contracts)
 
 
 def name_of(options: Options) -> str:
-    """What tells a run of a sweep from the others."""
+    """The options by which a run of a sweep differs from the others."""
     width = f"range {options.range_tasks}" if options.range_tasks else "fixed price"
     return f"{options.contracts} contracts, {width}, seed {options.seed}"

@@ -1,9 +1,8 @@
-"""Who has a contract with whom, and where the load is at the start.
+"""The random graph of contracts, the initial load, and the least number of moves.
 
-The fewest moves that could have done it: a minimum-cost flow, by somebody who knows everything.
-
-What the Brains need is judged by it: load that must pass full nodes takes more than one move a task
-whatever the mechanism, and how many depends on who has a contract with whom.
+The least number is a minimum-cost flow, computed with full knowledge. The Brains' moves are judged
+by it: load that must pass full nodes takes more than one move for a task with any mechanism, and
+how many depends on the graph.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from collections import deque
 from typing import Final, Literal
 
 Graph = list[set[int]]
-"""For each node the nodes it has a contract with; both ways."""
+"""For each node the nodes with which it has a contract; both ways."""
 
 Kind = Literal["drawn", "grown"]
-"""How contracts come about, see `contract_graph`."""
+"""The method of drawing contracts, see `contract_graph`."""
 
 SKEW: Final = 0.5
 """Exponent of the Zipf law of the initial load: the node of rank r has r**-0.5 of the first's. At
@@ -29,12 +28,12 @@ def contract_graph(nodes: int, contracts: int, kind: Kind, rng: random.Random) -
     """A random graph in which every node has at least so many contracts.
 
     Args:
-        contracts: the least; every other node where there are not that many; 0: none at all.
-        kind: drawn: every node signs with so many others, whoever signed with it besides, so that
-            the mean is near twice the least; with one or two contracts the graph may fall apart.
-            grown: each signs with one that is in already, which gives a tree; then those with too
-            few sign with random others until they have enough (NSDI 2004, section 6): connected,
-            and most have few more than the least.
+        contracts: the least number; all other nodes if there are fewer; 0: none at all.
+        kind: drawn: every node signs with so many others, in addition to those that signed with it,
+            so that the mean is near twice the least; with one or two contracts the graph may fall
+            apart. grown: each node signs with an earlier one, which gives a tree; then those with
+            too few sign with random others until they have enough (NSDI 2004, section 6):
+            connected, and most have few more than the least.
     """
     graph: Graph = [set() for _ in range(nodes)]
     order = list(range(nodes))
@@ -61,14 +60,14 @@ def _link(graph: Graph, one: int, other: int) -> None:
 def sign(
     graph: Graph, node: int, contracts: int, others: list[int], rng: random.Random
 ) -> list[int]:
-    """Let a node sign contracts with random ones of the others until it has enough.
+    """Let a node sign contracts with random others until it has enough.
 
     Returns:
-        Those it signed with now; fewer than wanted where there are no more.
+        The nodes it signed with now; fewer than wanted if there are no more.
     """
     mine = graph[node]
     wanted = max(contracts - len(mine), 0)
-    # At most these many of a sample are of no use: itself, and those it has a contract with.
+    # at most these many of a sample are useless: the node itself, and its present partners
     sample = rng.sample(others, min(wanted + len(mine) + 1, len(others)))
     signed = [other for other in sample if other != node and other not in mine][:wanted]
     for other in signed:
@@ -77,11 +76,11 @@ def sign(
 
 
 def skewed(total: int, nodes: int, rng: random.Random) -> list[int]:
-    """So many tasks over the nodes: Zipf's law with exponent `SKEW`, at random nodes."""
+    """Distribute so many tasks over the nodes: Zipf's law with exponent `SKEW`, at random nodes."""
     weights = [rank**-SKEW for rank in range(1, nodes + 1)]
     scale = total / sum(weights)
     counts = [int(weight * scale) for weight in weights]
-    # What rounding left over goes to the first ranks, one each.
+    # the remainder of the rounding goes to the first ranks, one each
     for rank in range(total - sum(counts)):
         counts[rank % nodes] += 1
     rng.shuffle(counts)
@@ -89,13 +88,14 @@ def skewed(total: int, nodes: int, rng: random.Random) -> list[int]:
 
 
 MOST_NODES: Final = 10_000
-"""Nodes up to which it is worked out: a second or two; the time grows faster than their number."""
+"""Nodes up to which the least number is computed: a second or two; the time grows faster than their
+number."""
 
 _FAR: Final = 1 << 60
 
 
 class _Network:
-    """Arcs in pairs: number i and its reverse i ^ 1; `room` is what still fits through."""
+    """Arcs in pairs: number i and its reverse i ^ 1. `room`: remaining capacity."""
 
     def __init__(self, nodes: int) -> None:
         self.out: list[list[int]] = [[] for _ in range(nodes)]
@@ -111,7 +111,7 @@ class _Network:
             self.cost.append(price)
 
     def distances(self, source: int) -> list[int]:
-        """Cost of the cheapest way to each node (Bellman and Ford, with a queue)."""
+        """Cost of the cheapest path to each node (Bellman and Ford, with a queue)."""
         far = [_FAR] * len(self.out)
         far[source] = 0
         todo, waiting = deque([source]), {source}
@@ -128,7 +128,8 @@ class _Network:
         return far
 
     def augment(self, source: int, sink: int, far: list[int]) -> int:
-        """Send what fits over the cheapest ways, one after the other; returns how much."""
+        """Send as much as possible over the cheapest paths, one after the other; returns the
+        amount."""
         sent = 0
         tried = [0] * len(self.out)
         path: list[int] = []
@@ -155,7 +156,7 @@ class _Network:
                 return sent
 
     def _next(self, node: int, far: list[int], tried: list[int], on_path: list[bool]) -> int | None:
-        """The next arc of a cheapest way; those that led nowhere are not tried again."""
+        """The next arc of a cheapest path; arcs that led nowhere are not tried again."""
         arcs = self.out[node]
         while tried[node] < len(arcs):
             arc = arcs[tried[node]]
@@ -174,11 +175,11 @@ class _Network:
 
 
 def least_moves(graph: Graph, counts: list[int], capacity: int) -> int:
-    """Moves, hop by hop over contracts, until nobody is above capacity; where there is no room for
-    that, until nobody is below.
+    """Moves, hop by hop over contracts, until no node is above capacity; if there is no room for
+    that, until none is below.
 
     Args:
-        counts: tasks of each node. capacity: tasks that a node is to have at most.
+        counts: tasks of each node. capacity: tasks that a node may have.
     """
     nodes = len(graph)
     source, sink = nodes, nodes + 1

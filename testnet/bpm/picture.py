@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 MICROS: Final = 1_000_000
 MARGIN: Final = 0.15
-"""Rounds shown after the last move, as a share of those before: that it is quiet is part of it."""
+"""Rounds shown after the last move, as a share of those before, to show that it is quiet."""
 
 _BLUE, _RED, _GREEN, _GREY = "#2364aa", "#c8553d", "#3d8361", "#8a8a8a"
 _LINES: Final = ("#8a8a8a", "#e0a030", "#c8553d", "#2364aa", "#3d8361", "#6b4c9a")
@@ -71,7 +71,7 @@ def _prices(axes: Axes, result: Result, shown: int) -> None:
     if result.prices == "uniform":
         _level(axes, result.min_price / MICROS, "least price")
     axes.set_ylabel("mean price of the round's moves")
-    # From zero: prices are to be seen to be nearly the same, which is what the paper claims.
+    # from zero, to show that prices are nearly the same, as the paper claims
     axes.set_ylim(0, 1.1 * result.price / MICROS)
 
 
@@ -82,7 +82,7 @@ def _level(axes: Axes, value: float, name: str) -> None:
 
 
 def _logarithmic(axes: Axes, values: Sequence[float], label: str, colour: str) -> None:
-    """Zero is on it too, as the line at the bottom."""
+    """A logarithmic axis with zero as the line at the bottom."""
     axes.plot(range(len(values)), values, color=colour, label=label)
     axes.set_yscale("symlog", linthresh=1)
     axes.set_ylim(bottom=-0.05)
@@ -90,7 +90,8 @@ def _logarithmic(axes: Axes, values: Sequence[float], label: str, colour: str) -
 
 
 def draw_sweep(results: list[Result], path: Path) -> None:
-    """Excess left and moves by number of contracts, one line a price range; means over seeds.
+    """Remaining excess and moves by number of contracts, one line for each price range; means over
+    seeds.
 
     Raises:
         InvalidInputError: the file cannot be written.

@@ -1,4 +1,4 @@
-"""What a person sees of a run: a line that moves while it runs, then the figures."""
+"""The output of a run for people: a line that changes while it runs, then the figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.text import Text
 from testnet.bpm.experiment import ROUND_S, Progress, Result
 
 MICROS: Final = 1_000_000
-"""In one of the money's units."""
+"""Micros in one of the money's units."""
 BARS: Final = " ▁▂▃▄▅▆▇█"
 SPARK_WIDTH: Final = 56
 """Characters of the curve in the summary."""
@@ -23,7 +23,7 @@ DECADES: Final = 4
 
 
 def render_progress(name: str, progress: Progress) -> Text:
-    """One line: what is being done, and how much is still too much."""
+    """One line: the phase, and the remaining excess."""
     text = Text(f"{name} ", "bold")
     if progress.phase == "build":
         return text.append("signing contracts, starting Brains", "dim")
@@ -125,7 +125,7 @@ _HEADINGS: Final = (
 
 
 def render_results(results: list[Result]) -> RenderableType:
-    """Several runs, a line each."""
+    """Several runs, with a line for each."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for heading in _HEADINGS:
         table.add_column(heading, justify="right", no_wrap=True)

@@ -1,8 +1,8 @@
-"""Where the tasks run, and the moves between nodes: what the engine does in a federation.
+"""The tasks and their moves between nodes: the part of the engine in a simulated federation.
 
-One move of a task at a time, and the owner's word counts: a recall that meets a move waits for it;
-a move that finds the task gone fails. So a task has one worker, whatever the Brains ask for; each
-thing they ask that no correct Brain would is an `InternalError`.
+* A task has one move at a time, and the owner decides: a recall that meets a move waits for it; a
+  move fails if the task is gone. So a task has one worker, whatever the Brains request.
+* A request that no correct Brain makes is an `InternalError`.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ from overlay.errors import InternalError
 from testnet.virtual.clock import Arguments, Clock
 
 TINY: Final = 1e-6
-"""Units of load that count as none: far below any task, above the rounding of sums of floats."""
+"""Units of load that count as none: far below any task, above the rounding errors of sums."""
 
 
 class Tally:
-    """
+    """Counters of a run.
+
     Attributes:
         capacity: of each node, units.
         excess: load above capacity, units, of all nodes; unused: capacity without load.
         over, under: nodes above and below capacity, by more than TINY.
-        moves: tasks that changed their worker, for whatever reason. recalls: those among them that
-            went home. failed: moves that came to nothing.
-        prices: of the moves since the last look, for `mean_price`.
-        paid: micros per second that flow over all contracts now.
+        moves: tasks that changed their worker, for any reason. recalls: those that went home.
+            failed: moves without result.
+        prices: of the moves since the last call of `mean_price`.
+        paid: micros per second over all contracts now.
         messages: sent in all.
     """
 
@@ -67,7 +68,7 @@ class Tally:
         self._price_sum = self._price_count = 0
 
     def enter(self, load: float, sign: int = 1) -> None:
-        """Count a node with that load; sign -1: count it no more."""
+        """Count a node with that load; sign -1: remove it."""
         over = load - self.capacity
         if over > TINY:
             self.excess += sign * over
@@ -77,7 +78,7 @@ class Tally:
             self.under += sign
 
     def change(self, before: float, after: float) -> None:
-        """A node's load is another."""
+        """Replace a node's load."""
         self.enter(before, -1)
         self.enter(after)
 
@@ -93,7 +94,7 @@ class Tally:
         self.recalls += 1
 
     def mean_price(self) -> float | None:
-        """Of the moves since this was last asked; None where there were none."""
+        """The mean price of the moves since the last call; None if there were none."""
         count, total = self._price_count, self._price_sum
         self._price_count = self._price_sum = 0
         return total / count if count else None
@@ -102,17 +103,18 @@ class Tally:
 TASK_LOAD: Final = 1.0
 """Units of load of a task at the start: 1 % of a core."""
 COST_NS: Final = 1_000
-"""CPU nanoseconds of a tuple; here nothing depends on it."""
+"""CPU nanoseconds for a tuple; here nothing depends on it."""
 
 MOVE_S: Final = (1.0, 3.0)
 """Shortest and longest time of a move, seconds: a catch-up and a switch, of an epoch each."""
 
 NOWHERE: Final = -1
-"""Where a task runs whose worker is gone and whose owner has not yet noticed, or is gone too."""
+"""The place of a task whose worker is gone, while its owner has not noticed, or is gone too."""
 
 
 class Link(NamedTuple):
-    """Who pays whom for a task: owner to partner, and that one to its own where it passed it on.
+    """A payment for a task: from the owner to a partner, and from a partner that passed it on to
+    its own.
 
     Attributes:
         price: micros per unit and second.
@@ -125,12 +127,13 @@ class Link(NamedTuple):
 
 
 class Tasks:
-    """
+    """The tasks of all nodes.
+
     Attributes:
         owner, at: by task, the node that owns it and the node that runs it.
         loads: by task; node_loads: by node, units.
         running: by node, whether it is there.
-        away: by task that is not at home: who pays whom, the owner first, its worker last.
+        away: by task that is not at home: the chain of payments, the owner first, the worker last.
     """
 
     def __init__(
@@ -171,12 +174,12 @@ class Tasks:
         return range(self.first[node], self.first[node + 1])
 
     def item(self, task: int) -> Item:
-        """A task as the market sees it."""
+        """A task as the market describes it."""
         owner = self._peers[self.owner[task]]
         return Item(f"{task:x}", self.loads[task], owner, COST_NS)
 
     def start_node(self, node: int) -> Iterator[TaskHere]:
-        """A node joins, its own tasks at home; the events that its Brain is to be told."""
+        """Let a node join, with its own tasks at home; returns the events for its Brain."""
         tasks = self.owned(node)
         self.at[tasks.start : tasks.stop] = array("i", [node]) * len(tasks)
         self.node_loads[node] = sum(self.loads[task] for task in tasks)
@@ -184,7 +187,7 @@ class Tasks:
         self._tally.enter(self.node_loads[node])
         return (TaskHere(self.item(task)) for task in tasks)
 
-    # -- what Brains want --------------------------------------------------------------------------
+    # -- the Brains' requests ----------------------------------------------------------------------
 
     def move(self, source: int, move: Move) -> None:
         """Begin a move; MoveEnded answers."""
@@ -199,7 +202,7 @@ class Tasks:
         self._later(self._arrive, source, target, task, move, self._token)
 
     def recall(self, node: int, recall: Recall) -> None:
-        """The owner wants it home."""
+        """Take a task home, at its owner's request."""
         task = int(recall.task, 16)
         if self.owner[task] != node:
             raise InternalError(f"node {node} recalls task {task:x}, which it does not own")
@@ -207,7 +210,7 @@ class Tasks:
             self._later(self._come_home, task)
 
     def give_back(self, node: int, wanted: GiveBack) -> None:
-        """The worker wants the owner to take it home."""
+        """Take a task home, at its worker's request."""
         task = int(wanted.task, 16)
         if self.at[task] == node and task in self.away:
             self._later(self._come_home, task)
@@ -215,7 +218,7 @@ class Tasks:
     def _later(self, do: Callable[[*Arguments], None], *arguments: *Arguments) -> None:
         self._clock.after(self._rng.uniform(*MOVE_S), do, *arguments)
 
-    # -- what then happens -------------------------------------------------------------------------
+    # -- carrying them out -------------------------------------------------------------------------
 
     def _arrive(self, source: int, target: int, task: int, move: Move, token: int) -> None:
         if self._moving.get(task) != token:
@@ -243,7 +246,7 @@ class Tasks:
 
     def _come_home(self, task: int) -> None:
         if task not in self.away or not self.running[self.owner[task]]:
-            return  # asked for twice; or nobody is there to take it
+            return  # requested twice; or its owner is gone
         if task in self._moving:
             self._later(self._come_home, task)
             return
@@ -257,7 +260,7 @@ class Tasks:
         self._tell(owner, TaskBack(name))
 
     def reload(self, task: int, load: float) -> None:
-        """A task's load is another: its worker measures it, its owner hears of it."""
+        """Change a task's load: its worker measures it, its owner hears of it."""
         worker, owner = self.at[task], self.owner[task]
         self._place(task, NOWHERE)
         chain = self.away.get(task, ())
@@ -276,11 +279,11 @@ class Tasks:
     # -- nodes that leave --------------------------------------------------------------------------
 
     def stop_node(self, node: int) -> tuple[list[int], list[int]]:
-        """A node is gone, and with it what it ran.
+        """Remove a node with its tasks and guests.
 
         Returns:
-            Its own tasks, which end; others', for which it was paid: their owners will take them
-            home once they have noticed.
+            Its own tasks, which end; and others' tasks for which it was paid: their owners take
+            them home once they notice.
         """
         others = [task for task, chain in self.away.items() if any(node in link for link in chain)]
         others = [task for task in others if self.owner[task] != node]
@@ -293,7 +296,7 @@ class Tasks:
         return list(self.owned(node)), others
 
     def end(self, tasks: Iterable[int]) -> None:
-        """Tasks whose owner is gone: their workers stop them."""
+        """End tasks whose owner is gone, at their workers."""
         for task in tasks:
             worker = self.at[task]
             self._moving.pop(task, None)
@@ -303,12 +306,12 @@ class Tasks:
                 self._tell(worker, TaskGone(f"{task:x}"))
 
     def take_home(self, tasks: Iterable[int]) -> None:
-        """Their owners have noticed that somebody in between is gone."""
+        """Take tasks home whose owners have noticed that a node in between is gone."""
         for task in tasks:
             self._come_home(task)
 
     def _here(self, task: int) -> TaskHere:
-        """What its worker is told of a task."""
+        """The event that tells a task's worker about it."""
         chain = self.away.get(task)
         if not chain:
             return TaskHere(self.item(task))
@@ -318,7 +321,7 @@ class Tasks:
     # -- the books ---------------------------------------------------------------------------------
 
     def _place(self, task: int, node: int) -> None:
-        """The one place where a task's worker changes."""
+        """Set a task's worker: the one place where it changes."""
         before, load = self.at[task], self.loads[task]
         self.at[task] = node
         for where, change in ((before, -load), (node, load)):
@@ -328,7 +331,7 @@ class Tasks:
                 self._tally.change(old, old + change)
 
     def _set_chain(self, task: int, chain: tuple[Link, ...]) -> None:
-        """The one place where it changes who pays for it."""
+        """Set a task's payments: the one place where they change."""
         load = self.loads[task]
         self._tally.paid -= load * sum(link.price for link in self.away.pop(task, ()))
         if chain:
@@ -337,7 +340,8 @@ class Tasks:
 
 
 def cut(chain: tuple[Link, ...]) -> tuple[Link, ...]:
-    """A task that comes back to where it has been is there as it was: nobody pays in circles."""
+    """Cut loops: a task that returns to an earlier node is there under the earlier payments, so
+    that nobody pays in circles."""
     *before, last = chain
     for place, link in enumerate(before):
         if link.payee == last.payee:

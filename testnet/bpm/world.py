@@ -1,7 +1,6 @@
-"""Nodes with real Brains, a network that delays what they say, and nothing else.
+"""Nodes with real Brains, and a network that delays their messages.
 
-A node costs nothing while its Brain sleeps (`wake_at`), so a hundred thousand quiet ones are as
-quick as none.
+A node costs nothing while its Brain sleeps (`wake_at`), so quiet nodes cost no time.
 """
 
 from __future__ import annotations
@@ -37,15 +36,16 @@ PRICE: Final = 1_000_000
 """Micros per unit and second at capacity: one of the money's units, so that figures read well."""
 
 CHEAPEST: Final = 0.8
-"""Mixed prices are this share of PRICE to all of it: D's discount in the poster's demonstration.
-Dearer than PRICE would be worth being above capacity for."""
+"""With mixed prices: the lowest, as a share of PRICE: D's discount in the poster's demonstration.
+At prices above PRICE being above capacity would pay."""
 
 _STEPS: Final = 997
-"""Different prices there are when mixed; a prime."""
+"""Number of different prices when mixed; a prime."""
 
 
 class Market:
-    """
+    """The prices of a run's contracts.
+
     Attributes:
         price, min_price: the range of a contract at full price, micros per unit and second.
     """
@@ -68,7 +68,8 @@ class Market:
         self.min_price, self.price = price_range(self._cost, capacity, TASK_LOAD, range_tasks)
 
     def make_brain(self, peer: str, number: int) -> Brain:
-        """A Brain. All share a generator: 2.5 KB each would be most of what they take."""
+        """A Brain. All share a random generator: one of 2.5 KB each would be most of their
+        memory."""
         return Brain(
             peer, self._cost, self._capacity, config=self._config, rng=self._rng, number=number
         )
@@ -77,20 +78,20 @@ class Market:
         """The price range of the contract between two nodes, the lower one first."""
         if not self._mixed:
             return self.min_price, self.price
-        # Both sides, and a later look, must get the same without a table of all contracts.
+        # computed, so that both sides get the same without a table of all contracts
         step = (low * 7919 + high * 104_729 + self._seed * 31) % _STEPS
         share = CHEAPEST + (1 - CHEAPEST) * step / (_STEPS - 1)
         return round(self.min_price * share), round(self.price * share)
 
 
 MESSAGE_S: Final = (0.01, 0.1)
-"""Shortest and longest way of a message, seconds: peers in one country and on two continents."""
+"""Shortest and longest delay of a message, seconds: peers in one country and on two continents."""
 DETECT_S: Final = 5.0
-"""Until all know that a node is gone, seconds: the order of what SWIM takes."""
+"""Seconds until all know that a node is gone: about SWIM's time."""
 
 
 class BrainLike(Protocol):
-    """What the world needs of a Brain."""
+    """The methods of a Brain that the world uses."""
 
     @property
     def wake_at(self) -> float: ...
@@ -99,7 +100,7 @@ class BrainLike(Protocol):
 
 
 Maker = Callable[[str, int], BrainLike]
-"""A Brain for a peer (hex) whose offers are numbered from there."""
+"""Makes the Brain of a peer (hex), with offers numbered from that number on."""
 Terms = Callable[[int, int], tuple[int, int]]
 """The price range of the contract between two nodes, micros per unit and second."""
 
@@ -138,17 +139,17 @@ class World(Nodes[BrainLike, Event]):
     # -- nodes -------------------------------------------------------------------------------------
 
     def start(self, node: int) -> None:
-        """A node joins with its own tasks and the contracts it has."""
-        # Offers are numbered on from any earlier life: one number lasts a microsecond.
+        """Let a node join with its own tasks and its present contracts."""
+        # offers continue the numbers of any earlier life: each number lasts a microsecond
         self.cores[node] = self._make_brain(self.peers[node], round(self.clock.now * 1e6))
         self.tell(node, PartnersChanged(self.partners(node)))
         for event in self.tasks.start_node(node):
             self.tell(node, event)
 
     def partners(self, node: int) -> tuple[Partner, ...]:
-        """Those whom a node has a contract with, as its Brain is told."""
+        """A node's partners, as its Brain is told."""
         partners = []
-        # Sorted: the order within a set is nothing that a seed decides.
+        # sorted, because the order of a set does not follow from the seed
         for other in sorted(self.graph[node]):
             low, high = sorted((node, other))
             partners.append(
@@ -157,7 +158,7 @@ class World(Nodes[BrainLike, Event]):
         return tuple(partners)
 
     def leave(self, node: int) -> None:
-        """A node is gone without a word; the others notice in a while."""
+        """Remove a node without notice; the others notice after a while."""
         self.stop(node)
         orphans, others = self.tasks.stop_node(node)
         self.clock.after(DETECT_S, self._notice, node, orphans, others)
@@ -172,7 +173,7 @@ class World(Nodes[BrainLike, Event]):
         self.tasks.take_home(others)
 
     def join(self, node: int, contracts: int) -> None:
-        """A node is back, with as many new contracts; those who have too few sign new ones too."""
+        """Let a node return, with so many new contracts; nodes with too few sign new ones too."""
         alive = [other for other, brain in enumerate(self.cores) if brain is not None]
         changed = set(sign(self.graph, node, contracts, alive, self._rng))
         for other in alive:

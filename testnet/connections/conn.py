@@ -1,4 +1,4 @@
-"""The schema of connection traces, and columns of outside data made to fit it."""
+"""The schema of connection traces, and its conversion from outside columns."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "bytes_in": ("bytes_in", "resp_bytes"),
     "duration": ("duration",),
 }
-"""What a field may be called in a trace: by us, then by Zeek."""
+"""Names of a field in a trace: ours, then Zeek's."""
 
 MAX_TS: Final = datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC).timestamp()
-"""Latest ts believed, seconds: a ts beyond it is in milliseconds or finer, not in seconds."""
+"""Latest believed ts, seconds: a ts beyond it is in milliseconds or finer."""
 
 MAX_PORT: Final = 65_535
 
 MAX_COLUMNS: Final = 4096
-"""Of a trace: Zeek's conn.log has two dozen."""
+"""Columns of a trace: Zeek's conn.log has two dozen."""
 
 
 class BadCellError(Exception):
-    """A cell that does not fit its field: the row counts from 0 within the columns given."""
+    """A cell that does not fit its field: the row counts from 0 within the given columns."""
 
     def __init__(self, row: int, field: str, reason: str) -> None:
         super().__init__(f"{field}: {reason}")
@@ -68,7 +68,7 @@ ARROW: Final = conn_schema("").payload
 
 
 def pick(field: str, present: Container[str]) -> str | None:
-    """The name under which a trace has a field, or None."""
+    """The name of a field in a trace, or None."""
     return next((name for name in NAMES[field] if name in present), None)
 
 
@@ -89,16 +89,16 @@ def choose(columns: list[str]) -> dict[str, str]:
 
 
 def _few(columns: list[str]) -> str:
-    """Enough of them to recognise a file."""
+    """The first columns, to recognise a file."""
     more = ", ..." if len(columns) > 30 else ""
     return ", ".join(name[:60] for name in columns[:30]) + more
 
 
 def fit(columns: Mapping[str, pa.Array], rows: int) -> pa.Table:
-    """The connection table of some columns (keyed by field; absent ones become null).
+    """Convert columns (by field; absent ones become null) to the connection table.
 
     Raises:
-        BadCellError: naming the first row and field that does not fit.
+        BadCellError: names the first row and field that does not fit.
     """
     arrays = []
     for field in FIELDS:
@@ -141,7 +141,7 @@ def _check_range(field: Field, fitted: pa.Array) -> None:
 
 
 def _first_failing(column: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> int:
-    """The first row that does not convert, by halving: the row a person must look at."""
+    """The first row that does not convert, by halving: for the error."""
     low, high = 0, len(column)
     while high - low > 1:
         middle = (low + high) // 2
@@ -172,7 +172,7 @@ def _to_seconds(column: pa.Array) -> pa.Array:
 
 
 def _ticks_to_seconds(column: pa.Array) -> pa.Array:
-    """Whole seconds and the rest apart: nanoseconds of today do not fit a double."""
+    """Whole seconds and the rest separately: nanoseconds of today do not fit a double."""
     per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[column.type.unit]
     ticks = column.cast(pa.int64())
     whole = pc.divide(ticks, per_second)
@@ -195,7 +195,7 @@ def _to_integer(wanted: pa.DataType) -> Callable[[pa.Array], pa.Array]:
         try:
             return pc.cast(_plain(column), wanted)
         except pa.ArrowInvalid:
-            # Tools that know no null integers write whole numbers as 80.0.
+            # tools without null integers write whole numbers as 80.0
             return pc.cast(pc.cast(_plain(column), pa.float64()), wanted)
 
     return convert
@@ -211,7 +211,7 @@ def _to_text(column: pa.Array) -> pa.Array:
     text = _plain(column)
     if not pa.types.is_string(text.type):
         raise pa.ArrowInvalid("not text")
-    # An empty cell says nothing, in every format.
+    # in every format an empty cell means null
     return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
 
 
@@ -223,7 +223,8 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """Text of any Arrow encoding as plain strings; an all-null column too; others as they are."""
+    """Text of any Arrow encoding, or an all-null column, as plain strings; other columns
+    unchanged."""
     if _is_text(column.type) or pa.types.is_null(column.type):
         return pc.cast(column, pa.string())
     return column

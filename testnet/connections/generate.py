@@ -1,9 +1,12 @@
-"""Seeded connection traffic of several networks, with what an intrusion query looks for in it.
+"""Seeded connection traffic of several networks, with the patterns that the intrusion query
+detects.
 
-Each participant sees the connections to its own servers. In the mix: clients of heavy-tailed
-activity that arrive as a Poisson process; probes and gateways that are busy at one network or only
-when all networks are taken together; port scanners, fast and slow; and /24 networks of hosts each
-of which stays quiet while together they are not.
+Each participant sees the connections to its own servers. The mix has:
+
+* clients of heavy-tailed activity that arrive as a Poisson process;
+* probes and gateways that are busy at one network, or only over all networks together;
+* port scanners, fast and slow;
+* /24 networks of hosts that are quiet each, and together are not.
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ _PROBE_SHARE: Final = 0.05
 
 
 class _Traffic:
-    """One run's addresses and dice."""
+    """One run's addresses and random generator."""
 
     def __init__(self, seed: int, networks: int) -> None:
         self.rng = random.Random(seed)
@@ -80,7 +83,7 @@ class _Traffic:
         rng = self.rng
         service = rng.choices(_SERVICES, cum_weights=self.shares)[0]
         port, proto, _, out, back, seconds = service
-        # A client uses few servers, and the first servers are everybody's.
+        # a client uses few servers, and all clients use the first ones
         server = self.servers[network][min(int(rng.expovariate(0.15)), SERVERS - 1)]
         return (
             at,
@@ -106,7 +109,7 @@ class _Traffic:
         return [self.flow(network, at, source) for at, source in zip(times, sources, strict=True)]
 
     def scans(self, rows: float) -> list[tuple[int, Flow]]:
-        """Scanners walk the ports of a host at one network, some fast, some at one a second."""
+        """Scanners try the ports of a host at one network, some fast, some at one a second."""
         flows: list[tuple[int, Flow]] = []
         while len(flows) < rows:
             source = f"203.0.113.{self.rng.randint(1, 254)}"
@@ -116,7 +119,7 @@ class _Traffic:
             start = START + self.rng.random() * SPAN_S * 0.9
             pace = self.rng.choice((0.02, 0.2, 1.0))
             arrivals = self.arrivals(start, pace * len(ports), len(ports))
-            # Chance decides whether the arrivals or the ports run out first.
+            # the arrivals or the ports may run out first
             for at, port in zip(arrivals, ports, strict=False):
                 source_port = self.rng.randrange(1_024, 65_536)
                 flows.append((network, (at, source, source_port, target, port, "tcp", 0, 0, 0.0)))
@@ -126,7 +129,7 @@ class _Traffic:
         """Hosts of one /24, none busy by itself, active together for some minutes."""
         flows: list[tuple[int, Flow]] = []
         while len(flows) < rows:
-            # No client lives in 100.64.0.0/10, so a cluster's prefix is its own.
+            # no client is in 100.64.0.0/10, so a cluster has its prefix alone
             prefix = f"100.{self.rng.randint(64, 127)}.{self.rng.randint(0, 255)}"
             hosts = [f"{prefix}.{host}" for host in self.rng.sample(range(1, 255), k=60)]
             seconds = self.rng.uniform(120.0, 300.0)
@@ -149,7 +152,7 @@ class _Traffic:
 
 
 def generate(seed: int, networks: int, rows: int = ROWS) -> list[pa.Table]:
-    """One trace a network, each by ascending ts; some `rows` connections in all.
+    """One trace for each network, each by ascending ts; about `rows` connections in all.
 
     The same arguments give the same traces, on any day.
     """

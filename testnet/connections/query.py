@@ -1,11 +1,8 @@
-"""The intrusion query of the Medusa papers, as the boxes of one participant's network.
+"""The intrusion query of the Medusa papers: as boxes of one participant, and as a DuckDB batch
+query that gives the right answers. The two share no code.
 
-Every participant's connections flow together; per source address and minute they are counted, with
-their destination ports; the busy, the scanning, and the prefixes of the quiet many come out.
-
-The intrusion query as one batch computation in DuckDB: what the federation must answer.
-
-It shares no code with the engine. Windows are 60 s, tumbling, aligned to the epoch:
+The query unites every participant's connections and aggregates them in windows of 60 s, tumbling,
+aligned to the epoch:
 
 * busy: per source address, connections > 100;
 * scan: per source address, distinct destination ports > 10;
@@ -27,11 +24,11 @@ import pyarrow as pa
 from engine.objects.definitions import StreamDefinition
 
 DOCUMENT: Final = Path(__file__).with_name("intrusion.xml")
-"""The query with its names to be filled in: what a user would hand to `medusa query create`."""
+"""The query with placeholders for its names, as a user would give it to `medusa query create`."""
 
 DAY_US: Final = 86_400_000_000
 HISTORY_US: Final = 400 * DAY_US
-"""The traces of a run stay readable whole, honeypots' half years included."""
+"""History of the sources: it covers whole traces, even half a year of a honeypot."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,7 @@ class Names:
 
     @property
     def answers(self) -> dict[str, str]:
-        """Answer -> the stream that carries it."""
+        """By answer, the stream that has it."""
         return {name: self._under(name) for name in ("busy", "scan", "cluster")}
 
     def _under(self, path: str) -> str:
@@ -58,7 +55,7 @@ def source_schema(participant: str) -> str:
 
 
 def source_stream(participant: str) -> StreamDefinition:
-    """The stream a participant posts its connections to; every member may read it."""
+    """The source stream to which a participant posts its connections; every member may read it."""
     return StreamDefinition(
         name=f"medusa://{participant}/conns",
         schema=source_schema(participant),
@@ -85,8 +82,8 @@ COLUMNS: Final[Mapping[str, tuple[str, str, str]]] = {
 Row = tuple[int, str, int]
 Answers = dict[str, list[Row]]
 
-# floor(ts) is exact, and so is its quotient's floor: no ts just below a window's end rounds into
-# the next window.
+# floor(ts) is exact, and so is its quotient's floor: no ts just below a window's end is rounded
+# into the next window
 _PER_SOURCE: Final = """
     CREATE TABLE per_source AS
     SELECT CAST(floor(floor(ts) / 60) AS BIGINT) * 60 AS window_start,
@@ -105,7 +102,7 @@ _ANSWERS: Final[Mapping[str, str]] = {
 
 
 def expected(tables: Iterable[pa.Table]) -> Answers:
-    """The three answers over all connections given, each sorted by its columns."""
+    """The three answers over all given connections, each sorted by its columns."""
     needed = ["ts", "src_ip", "dst_port"]
     batches = (batch for table in tables for batch in table.select(needed).to_batches())
     types = pa.schema([("ts", pa.float64()), ("src_ip", pa.string()), ("dst_port", pa.int32())])

@@ -1,7 +1,8 @@
-"""Connection traces from files: Parquet, CSV, and Zeek's conn.log as TSV or JSON, gzipped or not.
+"""Reads connection traces from files: Parquet, CSV, and Zeek's conn.log as TSV or JSON, gzipped or
+not.
 
-The format is told by the content, not by the name. Rows count from 1, headers and comments aside.
-Every fault is an `InvalidInputError` that names the file, the row and the field.
+The format is recognised by the content, not by the name. Rows count from 1, without headers and
+comments. Every fault is an `InvalidInputError` that names the file, the row and the field.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from tools.rows.row_input import RowInput, end_of_lines, whole_lines
 from tools.rows.zeek_rows import zeek_tables
 
 BLOCK_BYTES: Final = 4 * 2**20
-"""Text parsed at a time: bounds memory, and large enough that the cost per block is nothing."""
+"""Bytes of text parsed at a time: bounds memory, and makes the cost for each block negligible."""
 
 MAX_LINE_BYTES: Final = 2**20
-"""A longer line is not a log's."""
+"""Bytes: a longer line is no log line."""
 
 
 class BadLineError(Exception):
@@ -56,7 +57,7 @@ def read_json(text: io.BufferedIOBase) -> Iterator[tuple[dict[str, pa.Array], in
             if line.strip():
                 records.append(_record(decoder, line, done + len(records)))
         if not done and records:
-            # ts and the rest may be absent in some lines; in the first they show the names.
+            # ts and other fields may be missing in some lines; the first line must have the names
             choose(list(records[0]))
         columns = {field: _column(field, records, done) for field in NAMES}
         done += len(records)
@@ -88,13 +89,13 @@ def _record(decoder: msgspec.json.Decoder[dict[str, Any]], line: bytes, row: int
         raise BadLineError(row, "nested too deeply") from None
     nested = record.pop("id", None)
     if isinstance(nested, Mapping):
-        # Some shippers nest what Zeek writes as "id.orig_h".
+        # some shippers nest Zeek's "id.orig_h"
         record.update({f"id.{name}": value for name, value in nested.items()})
     return record
 
 
 def _column(field: str, records: list[dict[str, Any]], done: int) -> pa.Array:
-    """One field of every record; numbers and text in one column become text."""
+    """One field of every record; a column of numbers and text becomes text."""
     values = []
     for row, record in enumerate(records):
         name = pick(field, record)
@@ -112,18 +113,18 @@ BATCH_ROWS: Final = 32_768
 """Rows in one batch: some 3 MB, below the 8 MiB that one post may carry."""
 
 EMPTY_CELLS: Final = ("", "-", "(empty)", "NULL", "null", "None", "NaN", "nan")
-"""What stands for no value in CSV."""
+"""Texts for a missing value in CSV."""
 
 _READ_FAULTS: Final = (OSError, EOFError, zlib.error, pa.ArrowException, UnicodeDecodeError)
-"""What reading a broken file raises, format by format."""
+"""Exceptions that reading a broken file raises, by format."""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """A trace that has been read through once, and found good.
+    """A trace that has been read through once and is valid.
 
     Attributes:
-        rows: how many connections. first, last: least and greatest ts, seconds (0 when empty).
+        rows: number of connections. first, last: least and greatest ts, seconds (0 when empty).
         ascending: whether the file's own order is by ts.
     """
 
@@ -204,7 +205,7 @@ def merge(traces: Sequence[Trace]) -> Iterator[pa.Table]:
     for index, source in enumerate(sources):
         push(index, next(source, None))
     while heads:
-        # Everything up to the least last ts is here: later batches only hold later rows.
+        # later batches have only rows after the least last ts, so all rows up to it are here
         upto, index, batch = heapq.heappop(heads)
         ready, rest = [batch], []
         for _, other, head in heads:
@@ -229,7 +230,7 @@ def write_trace(path: Path, tables: Sequence[pa.Table]) -> None:
 
 
 def _read(path: Path) -> Iterator[tuple[dict[str, pa.Array], int]]:
-    """Raw columns by field, and how many rows, in pieces."""
+    """Raw columns by field, and the number of rows, in pieces."""
     with path.open("rb") as file:
         magic = file.read(4)
     if magic == b"PAR1":

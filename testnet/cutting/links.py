@@ -27,10 +27,10 @@ from testnet.kit.peers import Launch, Peer
 
 
 class Links:
-    """The links between the peers of one federation. All changes are in force once they return.
+    """The links between the peers of one federation. All changes are in force when a call returns.
 
     Attributes:
-        cuts: what is cut now.
+        cuts: the present cuts.
     """
 
     def __init__(self, wires: Wires) -> None:
@@ -40,7 +40,7 @@ class Links:
         self._turn = trio.Lock()
 
     async def launch(self, peer: str) -> Launch:
-        """How the peer of that name is to be started: `open_federation(links=...)` asks.
+        """How to start the peer of that name: `open_federation(links=...)` calls it.
 
         Raises:
             UnavailableError: this machine cannot have one more.
@@ -50,18 +50,18 @@ class Links:
             return await self._wires.launch(peer)
 
     async def cut(self, a: Peer, b: Peer, *, both: bool = True) -> None:
-        """Let nothing get from a to b any more, nor back, if both.
+        """Cut the link from a to b and, if both, the way back.
 
         Raises:
             InvalidInputError: a peer was not started over these links.
-            UnavailableError: it may not have come to that.
+            UnavailableError: the cut may have failed.
         """
         new = {Cut(a.name, b.name), *([Cut(b.name, a.name)] if both else [])}
         await self._set(self.cuts | new)
 
     async def split(self, groups: Sequence[Collection[Peer]]) -> None:
-        """Let nothing get from a peer of one group to one of another; all else is connected, peers
-        of no group with everybody. What was cut before does not count any more.
+        """Cut all links between peers of different groups; all other links are connected, and peers
+        of no group reach every peer. Earlier cuts end.
 
         Raises:
             InvalidInputError, UnavailableError: as `cut`.
@@ -73,7 +73,7 @@ class Links:
         """End all cuts.
 
         Raises:
-            UnavailableError: it may not have come to that.
+            UnavailableError: some may not have ended.
         """
         await self._set(())
 
@@ -85,7 +85,7 @@ class Links:
                 f"{', '.join(sorted(unknown))}: not started over these links; "
                 "open the federation with links=links"
             )
-        self.cuts = wanted  # before anything else can change it: `cut` adds to it
+        self.cuts = wanted  # set before the first await: a concurrent `cut` adds to it
         async with self._turn:
             await self._wires.lose(self.cuts)
 
@@ -95,8 +95,8 @@ async def open_links(*, netns: bool = False) -> AsyncIterator[Links]:
     """Links for one federation, which must be closed before they are.
 
     Args:
-        netns: put each peer into a network namespace of its own (root only) and have the kernel
-            lose what is cut; else it is not read or not sent inside the peers.
+        netns: put each peer into a network namespace of its own (root only) and let the kernel drop
+            the cut traffic; otherwise the peers' sockets do not read or send it.
 
     Raises:
         UnavailableError: this machine, or this user, cannot do that; names the thing and the mend.

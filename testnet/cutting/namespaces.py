@@ -1,11 +1,11 @@
 """Links that the kernel cuts: each peer in a network namespace of its own. Needs root and `ip`.
 
-A hub, a namespace too, has one bridge, a port of it for each peer, and one for this process and its
-clients, who see the peers' client ports at the peers' IPs. (A bridge among the machine's own
-interfaces would have its packets go through the machine's firewall.)
+A hub namespace has one bridge, with a port for each peer and one for this process and its clients,
+which see the peers' client ports at the peers' IPs. (With a bridge among the machine's own
+interfaces, packets would pass the machine's firewall.)
 
-A cut from A to B is a fixed neighbour entry at A that gives B's IP the MAC of nobody. Tried on
-veths, with a datagram and a dial, against the other ways that need no further tools or modules:
+A cut from A to B is a fixed neighbour entry at A that maps B's IP to the MAC of no machine. Tried
+on veths, with a datagram and a dial, against the other ways without further tools or modules:
 
     fixed neighbour entry   sent and lost, dials hang; one direction between two peers
     other end's link down   the same, but of all directions of that peer
@@ -13,7 +13,7 @@ veths, with a datagram and a dial, against the other ways that need no further t
     blackhole route         EINVAL at once
     unreachable route       EHOSTUNREACH at once
 
-`tc netem`, nftables, iptables and ebtables would do; kernels and machines are often without them.
+`tc netem`, nftables, iptables and ebtables would work; kernels and machines often lack them.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from testnet.cutting.wires import Cut
 from testnet.kit.peers import Launch
 
 PREFIX: Final = "medusanet"
-"""Starts the names of what we make, a slot's number follows: at most 15 characters."""
+"""The prefix of all names made here; a slot's number follows: at most 15 characters."""
 
 SLOTS: Final = 256
 """Testnets at once on this machine."""
 
 NETWORK: Final = "198.18.{slot}"
-"""The first three bytes of the IPs of a slot: meant for measurements among one's own (RFC 2544)."""
+"""The first three bytes of the IPs of a slot, from the range for measurements (RFC 2544)."""
 
 MOST_PEERS: Final = 250
 
@@ -54,7 +54,7 @@ class Namespaces:
     """The hub and the namespaces of one slot.
 
     Attributes:
-        slot: what sets their names and IPs apart from those of other testnets.
+        slot: distinguishes their names and IPs from those of other testnets.
     """
 
     def __init__(self, slot: int) -> None:
@@ -102,7 +102,7 @@ class Namespaces:
             f"address add {host}/24 dev eth0",
             "link set eth0 up",
         )
-        await self.lose(self._cuts)  # which has the others know its MAC
+        await self.lose(self._cuts)  # after which the others know its MAC
         return Launch(
             f"{host}:0",
             prefix=("ip", "netns", "exec", namespace),
@@ -127,7 +127,7 @@ class Namespaces:
 
 @asynccontextmanager
 async def open_namespaces() -> AsyncIterator[Namespaces]:
-    """Namespaces until the block ends; what then still runs in them is killed.
+    """Namespaces until the block ends; processes left in them are killed.
 
     Raises:
         UnavailableError: not root, no `ip`, or not allowed; names the thing and the mend.
@@ -149,7 +149,7 @@ async def open_namespaces() -> AsyncIterator[Namespaces]:
 
 
 def _claim() -> tuple[int, socket.socket]:
-    """A slot that nobody has; ours as long as the socket is open."""
+    """A free slot; it is ours as long as the socket is open."""
     for slot in range(SLOTS):
         if (held := _hold(slot)) is not None:
             return slot, held
@@ -157,7 +157,8 @@ def _claim() -> tuple[int, socket.socket]:
 
 
 def _hold(slot: int) -> socket.socket | None:
-    """An abstract socket's name is taken by one process, and is free as soon as that is dead."""
+    """Take an abstract socket's name: one process can have it, and it is free when that process
+    dies."""
     held = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         held.bind(f"\0{PREFIX}{slot}")
@@ -168,7 +169,7 @@ def _hold(slot: int) -> socket.socket | None:
 
 
 async def _take_down_left() -> None:
-    """What a killed run has left."""
+    """Remove the namespaces of killed runs."""
     for slot in {_slot(name) for name in await _namespaces()}:
         if slot is not None and (held := _hold(slot)) is not None:
             with held:
@@ -182,9 +183,9 @@ async def _take_down(slot: int) -> None:
                 with suppress(ProcessLookupError):
                     os.kill(int(pid), signal.SIGKILL)
             await _ip("netns", "delete", name)
-    # The kernel does away with a namespace when it finds the time; a link goes at once.
+    # the kernel removes a namespace some time later, but a link at once
     if _link(slot) in {name for _, name in socket.if_nameindex()}:
-        with suppress(UnavailableError):  # it has just gone with the hub
+        with suppress(UnavailableError):  # it may be gone with the hub
             await _ip("link", "delete", _link(slot))
 
 
@@ -203,7 +204,7 @@ def _slot(namespace: str) -> int | None:
 
 
 async def _namespaces() -> list[str]:
-    """The names of all that there are, also others' than ours."""
+    """The names of all namespaces, others' included."""
     return [line.split()[0] for line in (await _ip("netns", "list")).splitlines() if line]
 
 
@@ -212,7 +213,7 @@ async def _configure(namespace: str, *lines: str) -> None:
 
 
 async def _ip(*arguments: str, lines: str = "") -> str:
-    """What `ip` says.
+    """Run `ip`; returns its output.
 
     Raises:
         UnavailableError: it failed.

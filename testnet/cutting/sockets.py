@@ -1,15 +1,17 @@
-"""Trio's sockets for a peer whose links can be cut: real ones, as long as nothing is.
+"""Trio's sockets for a peer whose links can be cut: real sockets with cuts.
 
 Every peer has an IP of its own on the loopback interface (on Linux all of 127.0.0.0/8 is there) and
-dials from it, so that both ends of a connection know who is at the other one.
+dials from it, so that both ends of a connection know the peer at the other end.
 
-On TCP a cut takes effect where its direction ends: there nothing is read any more. What was written
-fills the buffers of both kernels, as with a cable that was pulled, and comes out whole and in order
-once healed, without a byte being looked at here. That the process at the other end was killed does
-not get through either. A datagram is lost where it is sent; a dial waits, for either direction.
+* TCP: at a cut, the receiving end of the direction stops reading. Written bytes fill the buffers of
+  both kernels, as with a pulled cable, and arrive complete and in order after the heal. The death
+  of the process at the other end does not get through either.
+* UDP: a datagram is dropped at its sender.
+* A dial waits if either direction is cut.
 
-Kernels can drop a socket's segments themselves (SO_ATTACH_FILTER), with real retransmissions; of
-late (measured on 6.18) that takes CAP_NET_ADMIN for TCP, and so namespaces do as well.
+Kernels can drop a socket's segments themselves (SO_ATTACH_FILTER), with real retransmissions; on
+recent ones (measured on 6.18) that takes CAP_NET_ADMIN for TCP, and with that right namespaces work
+as well.
 """
 
 from __future__ import annotations
@@ -21,15 +23,15 @@ import trio
 from msgspec import Struct
 
 Value: TypeAlias = Any
-"""What trio's sockets take: its own signatures say no more."""
+"""Arguments of trio's sockets: trio's own signatures say no more."""
 
 
 class Reach(Struct, frozen=True):
-    """What is cut around one peer, by the IPs of others.
+    """The cuts around one peer, by the IPs of others.
 
     Attributes:
-        unheard: from these nothing arrives.
-        unreached: to these nothing gets.
+        unheard: nothing arrives from these.
+        unreached: nothing reaches these.
     """
 
     unheard: frozenset[str] = frozenset()
@@ -41,8 +43,8 @@ class CuttableSockets(trio.abc.SocketFactory):
 
     Attributes:
         host: the peer's own IP.
-        reach: what is cut now.
-        changed: where sockets wait for an end of it.
+        reach: the present cuts.
+        changed: sockets wait here for changes of `reach`.
     """
 
     def __init__(self, host: str) -> None:
@@ -51,7 +53,7 @@ class CuttableSockets(trio.abc.SocketFactory):
         self.changed = trio.lowlevel.ParkingLot()
 
     def obey(self, reach: Reach) -> None:
-        """Cut exactly that, from now on."""
+        """Replace the cuts."""
         self.reach = reach
         self.changed.unpark_all()
 
@@ -69,7 +71,7 @@ class CuttableSockets(trio.abc.SocketFactory):
 
 
 class CuttableSocket(trio.socket.SocketType):
-    """What streams and datagrams share: as much of trio's sockets as peers use."""
+    """The common part of streams and datagrams: those methods of trio's sockets that peers use."""
 
     def __init__(self, sockets: CuttableSockets, bare: socket.socket) -> None:
         super().__init__()
@@ -106,7 +108,7 @@ class CuttableSocket(trio.socket.SocketType):
 
     def close(self) -> None:
         self._socket.close()
-        self._sockets.changed.unpark_all()  # who waits on it here learns that it is closed
+        self._sockets.changed.unpark_all()  # tasks that wait here see that it is closed
 
     def __enter__(self) -> CuttableSocket:
         return self
@@ -177,7 +179,7 @@ class StreamSocket(CuttableSocket):
     async def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
         await trio.lowlevel.checkpoint()
         while True:
-            # Looked at before every read, also of what comes while one waits for it.
+            # checked before every read, also for data that arrives during a wait
             while self._is_unheard():
                 await self._sockets.changed.park()
             try:
@@ -191,7 +193,7 @@ class StreamSocket(CuttableSocket):
         except ConnectionError:
             if not self._is_unheard():
                 raise
-            # The other end is gone, and cannot say so: to us this was sent and waits for an answer.
+            # the other end is gone but its reset does not get through: the data seem sent
             return len(data)
 
     def _is_unheard(self) -> bool:

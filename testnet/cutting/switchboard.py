@@ -1,7 +1,7 @@
-"""How the testnet tells running peers what is cut, and knows that they have heard it.
+"""Tells running peers their cuts, and waits until they have taken effect.
 
-A peer that starts asks before it opens anything. A message is one packet of a Unix socket: what is
-cut around the peer, with a number, and for an answer that number.
+A starting peer asks before it opens anything. A message is one packet of a Unix socket: the cuts
+around the peer, with a number; the answer is that number.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_PACKET: Final = 64 * 1024
 """Bytes: the addresses of some thousand peers."""
 
 OBEYED_S: Final = 30.0
-"""A peer that does not answer for so long is stopped, seconds of the machine's time."""
+"""Seconds of the machine's time after which a peer that does not answer is stopped."""
 
 
 class _Order(Struct, frozen=True):
@@ -38,7 +38,7 @@ class _Order(Struct, frozen=True):
 
 
 class _Line:
-    """To one peer that runs, or did."""
+    """The connection to one peer that runs, or did."""
 
     def __init__(self, host: str, socket: trio.socket.SocketType) -> None:
         self.host = host
@@ -46,10 +46,10 @@ class _Line:
         self.turn = trio.Lock()
 
     async def say(self, order: _Order) -> None:
-        """Returns once the peer obeys, or is dead, which is as good."""
+        """Returns once the peer obeys, or is dead."""
         try:
             await self.socket.send(msgspec.json.encode(order))
-            # Answers to orders that were not waited for to the end may come first.
+            # answers to orders with an interrupted wait may come first
             while (answer := await self.socket.recv(MAX_PACKET)) and int(answer) != order.number:
                 pass
         except ConnectionError:
@@ -57,7 +57,7 @@ class _Line:
 
 
 class Switchboard:
-    """The testnet's end. path: of the socket where peers ask."""
+    """The testnet's end. path: of the socket that peers connect to."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -66,11 +66,11 @@ class Switchboard:
         self._lines: dict[str, _Line] = {}
 
     async def tell(self, reaches: Mapping[str, Reach]) -> None:
-        """Have the peers obey, by IP, those included that start later; nothing is cut around the
-        others.
+        """Set the cuts by IP, also for peers that start later; there are none around the other
+        peers.
 
         Raises:
-            DeadlineError: some peer that runs does not answer.
+            DeadlineError: some running peer does not answer.
         """
         self._reaches = reaches
         self._number += 1
@@ -89,7 +89,7 @@ class Switchboard:
                 nursery.start_soon(tell, line)
 
     async def answer(self, listening: trio.socket.SocketType, nursery: trio.Nursery) -> None:
-        """Driver: takes peers that start."""
+        """Driver: accepts starting peers."""
         while True:
             socket, _ = await listening.accept()
             nursery.start_soon(self._welcome, socket)
@@ -111,7 +111,7 @@ class Switchboard:
 async def open_switchboard() -> AsyncIterator[Switchboard]:
     """
     Raises:
-        UnavailableError: the folder for temporary files is no place for a socket.
+        UnavailableError: a socket cannot be made in the folder for temporary files.
     """
     with (
         tempfile.TemporaryDirectory(prefix="medusa-links-") as folder,
@@ -133,7 +133,7 @@ async def open_switchboard() -> AsyncIterator[Switchboard]:
 
 @asynccontextmanager
 async def obeying(path: Path, host: str) -> AsyncIterator[None]:
-    """A peer's end: every socket that trio makes in the block is cut as the switchboard says.
+    """A peer's end: every socket that trio makes in the block follows the switchboard.
 
     Args:
         path: of the switchboard's socket.
@@ -154,7 +154,7 @@ async def obeying(path: Path, host: str) -> AsyncIterator[None]:
         trio.socket.set_custom_socket_factory(sockets)
 
         async def go_on() -> None:
-            # Without the testnet all stays as it was: there is nobody left to see it heal.
+            # after the testnet's end the cuts stay: nobody is left to observe a heal
             while await _obey(line, sockets):
                 pass
 
@@ -164,7 +164,7 @@ async def obeying(path: Path, host: str) -> AsyncIterator[None]:
 
 
 async def _obey(line: trio.socket.SocketType, sockets: CuttableSockets) -> bool:
-    """Do as the next order says; False if there is none any more."""
+    """Obey the next order; False if there are no more."""
     try:
         packet = await line.recv(MAX_PACKET)
         if packet:
@@ -222,7 +222,7 @@ def _check_local(host: str) -> None:
 async def open_loopback() -> AsyncIterator[LoopbackWires]:
     """
     Raises:
-        UnavailableError: there is no place for a socket; names the mend.
+        UnavailableError: a socket cannot be made; names the mend.
     """
     async with open_switchboard() as switchboard:
         yield LoopbackWires(switchboard)

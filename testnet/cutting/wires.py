@@ -1,4 +1,4 @@
-"""What lies between the peers of a federation, whichever way it is made."""
+"""The protocol of links between the peers of a federation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from testnet.kit.peers import Launch
 
 @dataclass(frozen=True)
 class Cut:
-    """Nothing gets from one peer to another, named as their homes are. The way back is another."""
+    """Nothing gets from one peer to another, named as their homes are. The way back is separate."""
 
     source: str
     target: str
@@ -21,14 +21,14 @@ class Wires(Protocol):
     """One way to connect peers so that they can be cut off from each other."""
 
     async def launch(self, peer: str) -> Launch:
-        """How the peer of that name, which is new, is to be started.
+        """How to start the peer of that name, which is new.
 
         Raises:
             UnavailableError: this machine cannot have one more; names the thing and the mend.
         """
 
     async def lose(self, cuts: Collection[Cut]) -> None:
-        """Cut exactly these, once it returns. Peers that start later find them cut.
+        """Cut exactly these links; peers that start later find them cut.
 
         Raises:
             UnavailableError: some peer may not have been cut off, or not be connected again.

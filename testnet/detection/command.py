@@ -17,7 +17,7 @@ MOST_NODES: Final = 100_000
 MOST_CRASHES: Final = 10_000
 MOST_SHARE: Final = 0.5
 MOST_SECONDS: Final = 3600.0
-"""More needs a bigger machine than any this was tried on, or says nothing new."""
+"""A longer time needs a larger machine than was ever tried, or shows nothing new."""
 
 
 class Sizes(click.ParamType[tuple[int, ...]]):
@@ -98,7 +98,7 @@ def detect(sizes: tuple[int, ...], as_json: bool, plot: Path | None, **given: ob
     was not, what does it cost, and what did the papers promise? Exits with 1 when the figures
     stray too far from that.
     """
-    # Late: --help and a mistyped option need none of this.
+    # late: --help and a mistyped option do not need it
     from rich.console import Console
 
     from testnet.detection import show

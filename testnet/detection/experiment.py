@@ -1,4 +1,4 @@
-"""Runs of the detector: some quiet, then crashes, until everybody knows of all of them."""
+"""Runs of the detector: a quiet time, then crashes, until every peer knows all of them."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ from testnet.detection.world import World
 WARM_PERIODS: Final = 2
 """Probe periods before anything is measured: all have probed, and been probed."""
 QUIET_PERIODS: Final = 5
-"""Probe periods in which traffic is measured where nothing happens."""
+"""Probe periods in which traffic is measured without crashes."""
 SPREAD_PERIODS: Final = 10
-"""Probe periods over which crashes are spread, at least: each is one of its own."""
+"""Least probe periods over which crashes are spread, so that they do not coincide."""
 APART_S: Final = 0.2
-"""Seconds between crashes, at least, in the mean."""
+"""Least mean seconds between crashes."""
 LIMIT_SUSPICIONS: Final = 3
-"""Longest suspicions after the last crash, until it is given up that everybody learns of it."""
+"""Longest suspicions after the last crash, after which the run ends even if some peers do not know
+it."""
 LOOK_S: Final = 0.5
-"""Virtual seconds between looks at how things stand."""
+"""Virtual seconds between two looks."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is, for a screen.
+    """The progress of a run, for a screen.
 
     Attributes:
         world: the present one, from 1. now: virtual seconds of it.
-        known: crashes that everybody knows of, of so many in this world.
+        known: crashes that every peer knows, of so many in this world.
     """
 
     world: int
@@ -68,7 +69,7 @@ class _Run:
         self._watch = watch
 
     def go(self, crashes: int, figures: Figures) -> None:
-        """Quiet, so many crashes, and the end."""
+        """A quiet time, so many crashes, and the end."""
         world, period = self.world, self._options.config.probe_interval_s
         self._look()
         self._pass(WARM_PERIODS * period)
@@ -109,7 +110,7 @@ class _Run:
 
 
 def run(options: Options, watch: Watch = lambda progress: None) -> Result:
-    """As many worlds as it takes, one after the other.
+    """Run as many worlds as needed, one after the other.
 
     Args:
         watch: called every half a virtual second.
@@ -123,7 +124,7 @@ def run(options: Options, watch: Watch = lambda progress: None) -> Result:
         count = -(-left // (options.worlds - number))
         left -= count
         world_run = _Run(options, number, predicted, watch)
-        # Millions of objects that live to the end: no use looking at them again and again.
+        # millions of objects live to the end, so the collector need not scan them
         gc.freeze()
         try:
             world_run.go(count, figures)

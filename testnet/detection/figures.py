@@ -1,4 +1,4 @@
-"""The figures of a run: what all its worlds add up to."""
+"""The figures of a run: the sums over all its worlds."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ Preset = Literal["local", "lan", "wan"]
 
 @dataclass(frozen=True)
 class Options:
-    """
+    """The options of a run.
+
     Attributes:
         crashes: in all. loss: share of datagrams. slow: share of the peers, slowed tenfold.
-        seconds: virtual ones that a world is watched for, at least.
-        killed: a crash takes the process alone, and its machine says so.
-        datagrams_only: no probe tries a connection, which repeats what the network loses.
+        seconds: least virtual time of a world.
+        killed: a crash takes only the process, and its machine refuses connections.
+        datagrams_only: no probe tries a connection, which repeats lost packets.
     """
 
     nodes: int = 1000
@@ -46,34 +47,35 @@ class Options:
 
     @property
     def config(self) -> GossipConfig:
-        """Of every detector."""
+        """The detectors' configuration."""
         return GossipConfig.of(Settings(self.preset))
 
     @property
     def worlds(self) -> int:
-        """How many of them it takes."""
+        """Number of worlds needed."""
         each = max(1, int(self.nodes * MOST_AT_ONCE))
         return -(-self.crashes // each) if self.crashes else 1
 
 
 class Result(Struct, frozen=True):
-    """Times in virtual seconds from the crash on; None where no crash came to that.
+    """The figures of a run. Times are virtual seconds from the crash on; None if no crash got so
+    far.
 
     Attributes:
-        worlds: that the crashes were spread over. simulated_s: of all of them.
+        worlds: over which the crashes were spread. simulated_s: of all of them.
         suspect_*: until a live peer suspects it; detect_*: until one declares it dead;
             disseminate_*: until the last one knows; disseminate_healthy_*: the last one that is not
             slow itself. unknown: crashes that did not get so far.
         suspicions: of live peers, each suspecting peer counted.
-        false_positives: live peers that anybody took for dead; false_positive_pairs: with each who
-            did. false_positives_by_healthy: those victims whom somebody took for dead who was not
-            slow. false_positives_healthy: those victims that were not slow. lifeguard_fp,
-            lifeguard_fp_minus: as that paper counts: pairs of a victim that was not slow and
-            anybody; and somebody who was not slow either.
-        bytes_per_peer_per_s, messages_per_peer_per_s: sent, datagrams alone and without the headers
-            of UDP and IP, while nothing happens; busy_*: from the first crash to the end.
-        predicted: what the papers say. checks: by name, whether it held.
-        seconds: of processor time on this machine. bytes_per_node: that this process grew by.
+        false_positives: live peers that some peer declared dead; false_positive_pairs: pairs of
+            victim and observer. false_positives_by_healthy: victims with an observer that was not
+            slow. false_positives_healthy: victims that were not slow. lifeguard_fp,
+            lifeguard_fp_minus: as that paper counts: pairs whose victim was not slow; and pairs in
+            which neither was slow.
+        bytes_per_peer_per_s, messages_per_peer_per_s: sent in the quiet time, datagrams alone and
+            without the headers of UDP and IP; busy_*: from the first crash to the end.
+        predicted: by the papers. checks: by name, whether it held.
+        seconds: of processor time on this machine. bytes_per_node: memory growth of this process.
     """
 
     nodes: int
@@ -111,7 +113,7 @@ class Result(Struct, frozen=True):
 
 @dataclass
 class Traffic:
-    """Of so many peer-seconds."""
+    """Traffic of so many peer-seconds."""
 
     sent: int = 0
     datagrams: int = 0
@@ -131,7 +133,7 @@ class Traffic:
 
 
 class Figures:
-    """What the worlds of a run add up to."""
+    """The sums over the worlds of a run."""
 
     def __init__(self) -> None:
         self.crashes: list[Crash] = []
@@ -162,7 +164,7 @@ class Figures:
     def result(
         self, options: Options, predicted: Predicted, *, seconds: float, memory: int
     ) -> Result:
-        """Said in the end. seconds: of processor time; memory: bytes that the process grew by."""
+        """The result. seconds: of processor time; memory: bytes by which the process grew."""
         crashes = self.crashes
         suspected = _after(crashes, lambda crash: crash.suspected)
         declared = _after(crashes, lambda crash: crash.declared)
@@ -205,7 +207,7 @@ class Figures:
 
 
 def _after(crashes: list[Crash], when: Callable[[Crash], float | None]) -> list[float]:
-    """Seconds from the crash until then, ascending, of those that came so far."""
+    """Seconds from the crash until that event, ascending, for crashes with that event."""
     times = [(crash.at, when(crash)) for crash in crashes]
     return sorted(time - at for at, time in times if time is not None)
 
@@ -215,7 +217,7 @@ def _at(ordered: list[float], share: float) -> float | None:
 
 
 def title_of(results: list[Result]) -> str:
-    """What was run, in a line."""
+    """A line with the options."""
     first, most = results[0], max(result.crashes for result in results)
     trouble = [f"{first.loss:.0%} loss"] if first.loss else []
     trouble += [f"{first.slow:.0%} slowed tenfold"] if first.slow else []
@@ -224,14 +226,14 @@ def title_of(results: list[Result]) -> str:
 
 
 PLAIN_FACTOR: Final = 1.5
-"""Times the prediction, where nothing is lost and nobody slow: the papers leave out that a round of
-probes has an order and that a period is cut into steps."""
+"""Factor of the prediction without loss and slow peers: the papers leave out that a round of probes
+has an order and that a period is divided into steps."""
 TROUBLED_FACTOR: Final = 2.5
-"""Times the prediction, with loss and slow peers: who is slow confirms and hears late."""
+"""Factor of the prediction with loss and slow peers: slow peers confirm and hear late."""
 BYTES_FACTOR: Final = 1.5
-"""Times the least bytes per peer and second that another size of federation may cost."""
+"""Factor between the least and the greatest bytes per peer and second over federation sizes."""
 FALSE_SHARE: Final = 0.001
-"""Of all peers, victims of a false alarm with loss alone, neither of them slow."""
+"""Share of all peers that may be victims of a false alarm with loss alone, neither side slow."""
 
 
 class Check(Struct, frozen=True):
@@ -255,7 +257,7 @@ def checks_of(result: Result) -> list[Check]:
     for name, value, prediction in (
         ("median time to detection", result.detect_median_s, expected.detect_median_s),
         ("p99 time to detection", result.detect_p99_s, expected.detect_p99_s),
-        # Who runs a tenth of the time learns it when he gets to it.
+        # a peer that runs a tenth of the time learns it late
         (
             "p99 time to dissemination",
             result.disseminate_healthy_p99_s,
@@ -264,13 +266,13 @@ def checks_of(result: Result) -> list[Check]:
     ):
         if value is not None:
             checks.append(Check(f"{name}, s", value, round(factor * prediction, 3)))
-    # A slow peer may be taken for dead; that one peer is slow must cost nobody else his good name.
+    # a slow peer may be declared dead, but slow peers must not cause others to be
     limit = 0 if plain else round(FALSE_SHARE * result.nodes * result.worlds, 3)
     return [*checks, Check("healthy peers taken for dead", result.false_positives_healthy, limit)]
 
 
 def bytes_check(results: list[Result]) -> list[Check]:
-    """That traffic is the same at all sizes; nothing to say of one size."""
+    """The check that traffic is equal at all sizes; None for one size."""
     rates = [result.bytes_per_peer_per_s for result in results]
     if len(rates) < 2 or not min(rates):
         return []

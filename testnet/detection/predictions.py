@@ -1,4 +1,4 @@
-"""What the papers let one expect of a detector with these settings among so many.
+"""Predictions of the papers for a detector with these settings among so many peers.
 
 SWIM: Das, Gupta, Motivala, DSN 2002. Lifeguard: Dadgar, Phillips, Currey, arXiv 1707.00788.
 """
@@ -14,22 +14,23 @@ from msgspec import Struct
 from overlay.gossip.config import GossipConfig
 
 DRAWS: Final = 20_001
-"""Of a crash, for medians and percentiles: good for one percent of them."""
+"""Simulated crashes for medians and percentiles: accurate to one percent."""
 SEED: Final = 1707_00788
-"""Predictions are the same each time."""
+"""Fixed, so that predictions are the same each time."""
 
 
 class Predicted(Struct, frozen=True):
-    """
+    """Predicted times, seconds.
+
     Attributes:
-        swim_suspect_mean_s: first suspicion by anybody, by SWIM: e/(e-1) periods (section 3.1).
+        swim_suspect_mean_s: first suspicion by any peer, by SWIM: e/(e-1) periods (section 3.1).
         suspect_median_s: the same, from the moment of a crash anywhere within a period: until the
             first probe (exponential, mean one period), and one period more until it has failed.
-        suspicion_min_s, suspicion_max_s: Lifeguard's bounds of how long a suspect stays one.
-        detect_median_s, detect_p99_s: until somebody declares it dead: the suspicion's length falls
-            from the longest to the shortest with each independent confirmation.
-        spread_s: until gossip has reached everybody.
-        disseminate_p99_s: until everybody knows it dead.
+        suspicion_min_s, suspicion_max_s: Lifeguard's bounds of a suspicion's duration.
+        detect_median_s, detect_p99_s: until some peer declares it dead: the suspicion's length
+            falls from the longest to the shortest with each independent confirmation.
+        spread_s: until gossip has reached every peer.
+        disseminate_p99_s: until every peer knows it dead.
     """
 
     swim_suspect_mean_s: float
@@ -43,7 +44,7 @@ class Predicted(Struct, frozen=True):
 
 
 def predict(nodes: int, config: GossipConfig) -> Predicted:
-    """How soon a crash among so many is known, where nothing is lost and nobody slow."""
+    """The time until a crash among so many peers is known, without loss and slow peers."""
     period = config.probe_interval_s
     shortest = config.suspicion_mult * max(1.0, log10(max(nodes, 1))) * period
     longest = config.suspicion_max_mult * shortest
@@ -70,9 +71,9 @@ def predict(nodes: int, config: GossipConfig) -> Predicted:
 
 
 def confirmations(nodes: int, mult: int) -> int:
-    """Independent suspicions beyond the first that make a suspicion as short as can be.
+    """Independent suspicions beyond the first that shorten a suspicion to its shortest.
 
-    memberlist's `SuspicionMult - 2`, and none where there are not so many who could confirm.
+    memberlist's `SuspicionMult - 2`, and none if there are not so many peers that could confirm.
     """
     enough = mult - 2
     return enough if nodes - 2 >= enough > 0 else 0
@@ -88,7 +89,7 @@ def _arrivals(count: int, period: float, rng: random.Random) -> list[float]:
 
 
 def suspicion_length(shortest: float, longest: float, confirmed: list[float]) -> float:
-    """How long a suspicion lasts whose confirmations come then, seconds after it began.
+    """The length in seconds of a suspicion with confirmations at these times after its start.
 
     Lifeguard, section IV-B: max(Min, Max - (Max - Min) * log(C + 1) / log(K + 1)).
     """
@@ -104,10 +105,10 @@ def suspicion_length(shortest: float, longest: float, confirmed: list[float]) ->
 
 
 def spread_rounds(nodes: int, fanout: int) -> float:
-    """Rounds until all have it, each who has it telling so many random others a round.
+    """Rounds until all peers know, if each that knows tells so many random others in a round.
 
-    It grows by the factor fanout + 1 until nearly all have it; the share of those without falls by
-    e to the fanout a round from there (Pittel 1987 for a fanout of one: log2 N + ln N).
+    The number grows by the factor fanout + 1 until nearly all know; from there the share of the
+    others falls by e to the fanout in each round (Pittel 1987 for a fanout of one: log2 N + ln N).
     """
     if nodes < 2:
         return 0.0
@@ -115,7 +116,7 @@ def spread_rounds(nodes: int, fanout: int) -> float:
 
 
 def quantile(ordered: list[float], share: float) -> float:
-    """Of values in ascending order, between neighbours where the share falls between two."""
+    """A quantile of ascending values, interpolated between neighbours."""
     place = share * (len(ordered) - 1)
     low = int(place)
     high = min(low + 1, len(ordered) - 1)

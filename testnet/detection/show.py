@@ -1,4 +1,4 @@
-"""What a person sees of the detector's figures: a line that moves, then a table."""
+"""The detector's figures for people: a line that changes, then a table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NONE: Final = "-"
 
 
 def render_progress(name: str, progress: Progress) -> Text:
-    """One line: where in virtual time it is, and what is known."""
+    """One line: the virtual time, and the known crashes."""
     text = Text(f"{name} ", "bold")
     if progress.worlds > 1:
         text.append(f"world {progress.world}/{progress.worlds}  ", "dim")
@@ -33,8 +33,8 @@ def render_progress(name: str, progress: Progress) -> Text:
 
 
 def render_results(results: list[Result], checks: list[tuple[str, Check]]) -> RenderableType:
-    """A line for each size, what the papers predict beneath it, and what does not hold. Seconds
-    after the crash: medians and percentiles.
+    """A line for each size, the papers' predictions below it, and the failed checks. Seconds after
+    the crash: medians and percentiles.
 
     Args:
         checks: each with the name of its run.
@@ -82,7 +82,7 @@ def _predicted(result: Result) -> Iterator[str]:
 
 
 def render_verdict(checks: list[tuple[str, Check]]) -> Text:
-    """Which checks do not hold."""
+    """The failed checks."""
     broken = [(name, check) for name, check in checks if not check.holds]
     if not broken:
         return Text(f"all {len(checks)} checks hold", "green")
@@ -163,5 +163,5 @@ def _draw_traffic(axes: Axes, results: list[Result]) -> None:
     rates = [result.bytes_per_peer_per_s for result in results]
     axes.plot(nodes, rates, "o-", color=_GREEN, ms=5)
     axes.set_ylabel("bytes per peer and second, when all is quiet")
-    # From zero, and with room above: that it is flat is to be seen.
+    # from zero and with room above, to show that it is flat
     axes.set_ylim(0, 1.6 * max(rates, default=1.0) or 1.0)

@@ -1,4 +1,4 @@
-"""Who knew what when: crashes as they become known, and live peers taken for dead."""
+"""Counts crashes as they become known, and live peers declared dead."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Crash:
-    """One peer's crash, and how the news of it went round; times in virtual seconds.
+    """One peer's crash, and the spread of the news; times in virtual seconds.
 
     Attributes:
-        suspected: when the first live peer suspected it; declared: when the first knew it dead;
+        suspected: when the first live peer suspected it; declared: when the first declared it dead;
             known: when the last one did.
     """
 
@@ -25,7 +25,7 @@ class Crash:
     known: float | None = None
 
     def count(self, change: int, *, healthy: bool, now: float) -> None:
-        """So many more live peers do not know."""
+        """Change the number of live peers that do not know."""
         self.waiting += change
         self.waiting_healthy += change * healthy
         if self.waiting_healthy:
@@ -40,11 +40,11 @@ class Crash:
 
 @dataclass
 class FalseAlarms:
-    """Live peers taken for dead.
+    """Live peers declared dead.
 
-    As in the Lifeguard paper (section V) they are counted at everybody, and at those alone who were
-    not slow themselves ("FP-"). That paper counts only victims that are not slow; here the slow
-    ones are counted too, and told apart.
+    As in the Lifeguard paper (section V) they are counted over all observers, and over observers
+    that were not slow themselves ("FP-"). That paper counts only victims that are not slow; here
+    slow ones are counted too, separately.
 
     Attributes:
         pairs: (victim, observer).
@@ -53,16 +53,17 @@ class FalseAlarms:
     pairs: set[tuple[int, int]] = field(default_factory=set)
 
     def among(self, victims: bytearray, observers: bytearray) -> tuple[int, int]:
-        """(victims, pairs), where a one by node says that it counts."""
+        """(victims, pairs) among the nodes marked with one in these arrays."""
         chosen = [pair for pair in self.pairs if victims[pair[0]] and observers[pair[1]]]
         return len({victim for victim, _ in chosen}), len(chosen)
 
 
 class Tally:
-    """
+    """Crashes and false alarms of one world.
+
     Attributes:
-        live, healthy: by node: 1 where it is, 0 where it crashed, or is slow. crashes: by node.
-        suspicions: times that a live peer came under a live one's suspicion.
+        live, healthy: by node: 1 if it is; 0 if it crashed, or is slow. crashes: by node.
+        suspicions: number of times that a live peer suspected a live one.
     """
 
     def __init__(self, nodes: int) -> None:
@@ -75,7 +76,7 @@ class Tally:
 
     @property
     def unknown(self) -> int:
-        """Crashes that not every live peer knows of."""
+        """Crashes that some live peer does not know."""
         return len(self._unknown)
 
     def crash(self, node: int, now: float) -> None:

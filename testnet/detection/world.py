@@ -1,8 +1,8 @@
-"""Peers with real Detectors, a network between them, and nothing else.
+"""Peers with real Detectors, and a network between them.
 
-The peers start as if they had known each other for long: the roster is one object that all share,
-and each Detector keeps only what differs from it. A packet is passed as the object that it is; its
-bytes are counted as the encoder makes them.
+The peers start as if they had known each other for long: all share one roster object, and each
+Detector keeps only the differences. Packets are passed as objects; their bytes are counted as
+encoded.
 """
 
 from __future__ import annotations
@@ -46,12 +46,13 @@ ENVELOPE: Final = 110
 FRAME: Final = 60
 """Bytes of a message over a connection beside its content: frames, the call, TLS."""
 PEERS_PER_PARTICIPANT: Final = 2
-"""A participant's word alone does not make a peer dead for others, so it matters who owns whom."""
+"""Peers of each participant. One participant's claims alone do not make a peer dead for others, so
+ownership matters."""
 FIRST_INCARNATION: Final = 1
 
 
 class HashKeys:
-    """Signatures as long as real ones, of a keyed hash: whose key is whose name, nobody forges."""
+    """Signatures as long as real ones, from a keyed hash; here nobody forges."""
 
     __slots__ = ("_me",)
 
@@ -70,7 +71,7 @@ def _hash(author: PeerId, domain: str, payload: bytes) -> bytes:
 
 
 class Traffic:
-    """What all peers have sent so far. sent: bytes, envelopes included; over connections too."""
+    """Traffic of all peers so far. sent: bytes, envelopes included; over connections too."""
 
     __slots__ = ("datagrams", "sent")
 
@@ -80,9 +81,10 @@ class Traffic:
 
 
 class World(Nodes[Detector, Event]):
-    """
+    """Peers with Detectors, and their network.
+
     Attributes:
-        rng: of what happens to the world.
+        rng: for events of the world.
     """
 
     def __init__(
@@ -100,8 +102,8 @@ class World(Nodes[Detector, Event]):
         Args:
             preset: of the detector and of the delays. loss: share of datagrams.
             slow: share of the peers that are starved.
-            killed: a crash takes the process alone: its machine refuses connections.
-            streams: whether a probe may try a connection where datagrams got no answer.
+            killed: a crash takes only the process: its machine refuses connections.
+            streams: whether a probe may try a connection after unanswered datagrams.
         """
         super().__init__(nodes, Tick())
         self.tally = Tally(nodes)
@@ -122,7 +124,7 @@ class World(Nodes[Detector, Event]):
             self.tally.healthy[node] = 0
         self._config = GossipConfig.of(Preset(preset))
         self._detectors_rng = random.Random(rng.random())
-        # They differ in the phase of their probes, which each draws for itself.
+        # they differ in the phase of their probes, which each draws itself
         detectors = [self._detector(node) for node in range(nodes)]
         self.cores = [*detectors]
         for node, detector in enumerate(detectors):
@@ -142,12 +144,12 @@ class World(Nodes[Detector, Event]):
         )
 
     def crash(self, node: int) -> None:
-        """A peer is gone without a word."""
+        """Remove a peer without notice."""
         self.stop(node)
         self.tally.crash(node, self.clock.now)
 
     def crash_one(self) -> None:
-        """So is a random one, of those whom nobody ever took for dead: their crash is news."""
+        """Remove a random peer that nobody ever declared dead: its crash is news."""
         taken = {victim for victim, _ in self.tally.alarms.pairs}
         self.crash(
             self.rng.choice(
@@ -156,7 +158,7 @@ class World(Nodes[Detector, Event]):
         )
 
     def health(self, observer: int, subject: int) -> Health | None:
-        """What one live peer believes of another; None: it is not live."""
+        """One live peer's belief about another; None: it is not live."""
         detector = self.cores[observer]
         return None if detector is None else detector.health(self._ids[subject])
 
@@ -167,7 +169,7 @@ class World(Nodes[Detector, Event]):
     # -- time --------------------------------------------------------------------------------------
 
     def _in_turn(self, node: int, do: Callable[[*Arguments], None], *arguments: *Arguments) -> None:
-        """Do that as soon as the node's machine gets to it: now, if it is not starved."""
+        """Run something when the node's machine gets to it: now, unless it is starved."""
         starved = self._starved[node]
         now = self.clock.now
         turn = now if starved is None else starved.turn(now)
@@ -226,7 +228,7 @@ class World(Nodes[Detector, Event]):
     # -- connections -------------------------------------------------------------------------------
 
     def _later(self, node: int, do: Callable[[*Arguments], None], *arguments: *Arguments) -> None:
-        """Do that in a node's turn, once a message has come to it over a connection."""
+        """Run something in a node's turn, after a message has arrived over a connection."""
         self.clock.after(self._network.stream_delay(), self._in_turn, node, do, *arguments)
 
     def _knock(self, asker: int, node: int, number: int) -> None:

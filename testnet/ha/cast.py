@@ -1,4 +1,4 @@
-"""The peers of one run: A, the chain, its standbys, the client's; and what they are told to do."""
+"""The peers of one run: A, the chain, its standbys, the client's; and the commands to them."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from tools.client.async_client import AsyncMedusaClient, open_medusa
 from tools.home.folder import Home
 
 TRIES: Final = 5
-"""A peer that is busy answers late: so often it is asked again."""
+"""Tries of a request: a busy peer answers late."""
 
 
 async def measure(peers: Iterable[Peer], client: AsyncMedusaClient) -> Cost:
-    """What the peers have used until now.
+    """The resources that the peers have used so far.
 
     Args:
         client: of any one of them: it asks the others.
 
     Raises:
-        UnavailableError: one does not tell.
+        UnavailableError: one does not answer.
     """
     pids = [peer.pid for peer in peers]
     sent = await _sent(client, len(pids))
@@ -60,19 +60,20 @@ async def _sent(client: AsyncMedusaClient, count: int) -> int:
 
 
 EPOCH_S: Final = 1.0
-"""Shortest epoch of the chain, seconds. Where the standbys compute as well there are eight tasks on
-six JVMs, which at half a second are more than two cores."""
+"""Shortest epoch of the chain, seconds. With active standbys there are eight tasks on six JVMs; at
+half a second they need more than two cores."""
 STANDBYS: Final = 2
-"""Peers that the secondaries are on, two each: fewer processes than servers, and none is killed."""
+"""Peers with the secondaries, two each: fewer processes than servers, and none is killed."""
 
 CHAIN_CONFIG: Final = f"{CONFIG}\n[engine]\nepoch_s = {EPOCH_S}\n\n[contracts]\ntrade = false\n"
-"""medusa.toml of every peer. No market: nothing but a kill shall move a task."""
+"""medusa.toml of every peer. No market: only a kill shall move a task."""
 
 
 class Cast:
-    """
+    """The peers of one run.
+
     Attributes:
-        primaries: B, C, D, E. standbys: those that take over.
+        primaries: B, C, D, E. standbys: the peers of the secondaries.
     """
 
     def __init__(self, federation: Federation) -> None:
@@ -89,16 +90,16 @@ class Cast:
 
     @property
     def source_home(self) -> Home:
-        """Of A, to post to."""
+        """The home of A, for posting."""
         return self._source.home
 
     @property
     def client_home(self) -> Home:
-        """Of the peer that the client asks."""
+        """The home of the client's peer."""
         return self._client.home
 
     async def enter(self, report: Callable[[str], None]) -> None:
-        """Start all, and wait until they know each other."""
+        """Start all peers, and wait until they know each other."""
         federation = self._federation
         self._source = await federation.found(SOURCE_OWNER)
         self._client = await federation.admit(CLIENT_OWNER)
@@ -118,7 +119,7 @@ class Cast:
         await self._federation.together()
 
     async def define(self, variant: Variant) -> None:
-        """Publish the source and a query on each server, all running."""
+        """Publish the source and a query on each server, and start all."""
         await publish(self._source, (SCHEMA,), (SOURCE,))
         for number, (server, peer) in enumerate(self.primaries.items()):
             standby = self.standbys[number % len(self.standbys)]
@@ -126,7 +127,8 @@ class Cast:
             await publish(peer, queries=(work,))
 
     async def progress(self) -> str:
-        """How far the chain is: which servers' Sparks run, and how far their answers go."""
+        """The state of the chain in words: servers with a running Spark, and the boundaries of
+        their answers."""
         told = {}
 
         async def ask(server: str, peer: Peer) -> None:
@@ -148,11 +150,11 @@ class Cast:
         await all_at_once(peer.kill_9 for peer in self.primaries.values())
 
     async def restart(self) -> None:
-        """The killed peers come back, in their homes."""
+        """Start the killed peers again, in their homes."""
         await all_at_once(peer.restart for peer in self.primaries.values())
 
     def returned(self, peers: Sequence[PeerStatus], variant: Variant) -> int:
-        """How many of B, C, D and E run again, and do not think themselves the primary still."""
+        """Number of B, C, D and E that run again and do not believe that they are still primary."""
         ids = {peer.id for peer in self.primaries.values() if peer.alive}
         return sum(
             peer.peer in ids
@@ -163,7 +165,7 @@ class Cast:
 
 
 def secured(peers: Sequence[PeerStatus]) -> int:
-    """How many queries have a secondary that is caught up, as the primary says."""
+    """Number of queries whose secondary is caught up, by the primaries' reports."""
     return len(
         {
             replica.query
@@ -175,5 +177,5 @@ def secured(peers: Sequence[PeerStatus]) -> int:
 
 
 def primaries_of(peer: PeerStatus) -> set[str]:
-    """The queries that a peer thinks itself the primary of."""
+    """The queries of which a peer believes to be the primary."""
     return {replica.query for replica in peer.replicas if replica.role == "primary"}

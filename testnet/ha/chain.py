@@ -1,7 +1,7 @@
-"""What the servers of the chain do: A's readings through B, C, D and E, a query each.
+"""The queries of the chain: A's readings pass through B, C, D and E.
 
 B drops every tenth reading, C computes a value, D counts and sums over sliding windows, E passes on
-what is not empty. So a server that forgets its state, or goes on too late, gives other answers.
+non-empty results. So a server that forgets its state, or continues too late, gives other answers.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ CLIENT_OWNER: Final = "brown.edu"
 SERVERS: Final = ("B", "C", "D", "E")
 
 SIZE_US: Final = 1_000_000
-"""A window: what D forgets with its state, microseconds."""
+"""A window: the state of D that can be lost, microseconds."""
 ADVANCE_US: Final = 100_000
-"""How often an answer is due, microseconds: how finely recovery can be seen."""
+"""Interval of answers, microseconds: the resolution of recovery times."""
 LANES: Final = 4
 """Groups of each window."""
 DROPPED: Final = 10
@@ -61,17 +61,17 @@ COLUMNS: Final = ("window_start", "lane", "readings", "first", "last", "total")
 
 
 def output(server: str) -> str:
-    """The stream that a server of the chain puts out."""
+    """The output stream of a server."""
     return f"{query_name(server)}/out"
 
 
 def query_name(server: str) -> str:
-    """What one server does goes by this name."""
+    """The name of a server's query."""
     return f"medusa://{CHAIN_OWNER}/{server.lower()}"
 
 
 def query(server: str, availability: Availability) -> Query:
-    """What one server does."""
+    """The query of one server."""
     number = SERVERS.index(server)
     source = SOURCE.name if not number else output(SERVERS[number - 1])
     box = _box(server, source, output(server))
@@ -104,27 +104,27 @@ def answers_in(table: pa.Table) -> list[Answer]:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was posted. at_us: microseconds since the epoch, its stime."""
+    """A posted reading. at_us: microseconds since the epoch, its stime."""
 
     at_us: int
     number: int
 
 
 def readings_table(readings: list[Reading]) -> pa.Table:
-    """As a client posts them."""
+    """Readings as a table to post."""
     rows = [[each.at_us for each in readings], [each.number for each in readings]]
     return pa.table(rows, schema=SCHEMA.payload)
 
 
 RATE: Final = 400
-"""Readings per second: what the chain costs is its epochs, not its rows."""
+"""Readings per second: the cost of the chain is its epochs, not its rows."""
 TICK_S: Final = 0.05
 
 
 def source_sensor(
     client: AsyncMedusaClient, posted: list[Reading], wall: Callable[[], float] = wall_clock
 ) -> Sensor:
-    """Posts to A's stream. posted: takes every reading handed over."""
+    """The sensor that posts to A's stream. posted: gets every queued reading."""
 
     def take(at_us: list[int], numbers: list[int]) -> pa.Table:
         made = [Reading(*each) for each in zip(at_us, numbers, strict=True)]
@@ -136,7 +136,7 @@ def source_sensor(
 
 
 def expected(readings: list[Reading]) -> set[Answer]:
-    """The answer to all of them, by plain arithmetic: it shares nothing with the engine."""
+    """The right answers by plain arithmetic, without the engine."""
     windows: dict[tuple[int, int], list[int]] = {}
     for reading in readings:
         if reading.number % DROPPED == 0:

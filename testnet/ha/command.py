@@ -44,7 +44,7 @@ def ha(mode: str, recovery: str | None, as_json: bool, **given: object) -> None:
     of an hour on two cores. Exits with 1 when a mode breaks its promise, with 2 when something
     failed.
     """
-    # Late: --help and a mistyped option need none of this.
+    # late: --help and a mistyped option do not need it
     from testnet.ha.run import Options, run_ha
     from testnet.ha.screen import RUN_S, SHORT_RUN_S, HaBoard, open_screen, render_result
     from testnet.kit.stages import about

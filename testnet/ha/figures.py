@@ -1,10 +1,9 @@
-"""What the demonstration found, as its JSON has it.
+"""Figures and checks of the high-availability demonstration, and its JSON.
 
-What each mode promises, and what the papers found; whether it is so here.
-
-Hwang et al. (ICDE 2005): passive standby adds most to the delay, since answers wait for the
-checkpoint; active standby costs most and recovers fastest; upstream backup costs least and pays at
-recovery, when the secondary does again what was done since.
+The checks are the promises of each mode, and the papers' findings. Hwang et al. (ICDE 2005):
+passive standby adds most to the delay, because answers wait for the checkpoint; active standby
+costs most and recovers fastest; upstream backup costs least and pays at recovery, when the
+secondary repeats the work since then.
 """
 
 from __future__ import annotations
@@ -27,23 +26,22 @@ class ModeResult(Struct, frozen=True):
     """One run of the chain.
 
     Attributes:
-        lost, duplicated: answers that did not come, and those that came again. wrong: answers that
-            are none: of windows of which a part was forgotten. Null where the run failed before the
-            kill: nothing was lost by what did not begin.
-        expected: how many answers there should be.
-        recovery_ms: for how long the kill kept answers back: how much later than usual the first
-            one of after it came, or `stall_ms` where that is more; null: none came.
-        first_new_ms: how long after the kill that was, the chain's usual delay included.
+        lost, duplicated: missing answers, and repeated ones. wrong: incorrect answers, from windows
+            of which a part was forgotten. Null if the run failed before the kill.
+        expected: the number of right answers.
+        recovery_ms: delay by the kill: by how much the first answer after it was later than usual,
+            or `stall_ms` if that is more; null: none came.
+        first_new_ms: time from the kill to that answer, the chain's usual delay included.
         stall_ms: the longest time without an answer after the kill, less the longest before it.
         delay_ms: from the close of a window to its answer, the median before the kill.
         added_delay_ms: more than without a secondary, before the kill.
         cpu_s: CPU seconds per second of all peers and their JVMs before the kill; bytes_s: bytes
             per second that they sent to each other.
-        cpu_overhead, network_overhead: how much more that is than without secondaries, as a share.
-            These three are null where there was no run without.
-        returned: how many of the killed peers came back, and claim nothing that another has taken
-            over. secured: how many queries had a secondary that was caught up, in the end.
-        seconds: how long the run took.
+        cpu_overhead, network_overhead: their increase over a run without secondaries, as a share.
+            These three are null without such a run.
+        returned: killed peers that came back, and do not claim what another has taken over.
+            secured: queries whose secondary was caught up in the end.
+        seconds: duration of the run.
     """
 
     mode: str
@@ -65,25 +63,25 @@ class ModeResult(Struct, frozen=True):
     secured: int = 0
     seconds: float = 0.0
     failure: str = ""
-    """Why the run did not come to its end, if it did not."""
+    """Why the run did not complete; "" if it did."""
 
     @property
     def begun(self) -> bool:
-        """Whether it came to the kill."""
+        """Whether the kill took place."""
         return self.lost is not None
 
     @property
     def label(self) -> str:
-        """What a person reads in a table."""
+        """The name of the row in a table."""
         return self.mode if self.mode == "none" else f"{self.mode.split('_')[0]}/{self.recovery}"
 
 
 class Check(Struct, frozen=True):
-    """Something that the papers say, or that a mode promises.
+    """A claim of the papers, or a promise of a mode.
 
     Attributes:
-        certain: it must hold; else it is what is to be expected, and noise may be against it.
-        found: what was measured.
+        certain: it must hold; otherwise it is only expected, and noise may contradict it.
+        found: the measurement.
     """
 
     claim: str
@@ -93,10 +91,11 @@ class Check(Struct, frozen=True):
 
 
 class HaResult(Struct, frozen=True):
-    """
+    """The results of all runs.
+
     Attributes:
         rate: readings posted per second.
-        folders: where the homes and logs of each run were left.
+        folders: with the homes and logs of each run, if kept.
     """
 
     modes: tuple[ModeResult, ...]
@@ -108,18 +107,18 @@ class HaResult(Struct, frozen=True):
 
     @property
     def failed(self) -> bool:
-        """Some run did not come to its kill: it shows nothing."""
+        """Whether some run did not reach its kill."""
         return not all(mode.begun for mode in self.modes)
 
     @property
     def good(self) -> bool:
-        """Everything certain holds."""
+        """Whether all certain checks hold."""
         return all(check.good for check in self.checks if check.certain)
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One epoch's answers, as the client received them.
+    """One epoch's answers at the client.
 
     Attributes:
         at: when, seconds since the epoch.
@@ -132,7 +131,8 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What all peers have used so far. at: seconds. cpu: seconds. sent: bytes to each other."""
+    """Resources that all peers have used so far. at: seconds. cpu: seconds. sent: bytes to each
+    other."""
 
     at: float
     cpu: float
@@ -141,14 +141,15 @@ class Cost:
 
 @dataclass
 class Observations:
-    """
+    """The data of one run.
+
     Attributes:
-        posted: every reading that was acknowledged. answers: every answer received, in order.
+        posted: every acknowledged reading. answers: every received answer, in order.
         before, after: the costs at the two ends of the steady time.
-        killed_at: seconds since the epoch; 0.0: not yet. watched_at: until when it was watched how
-            the chain goes on; after that the killed peers come back.
+        killed_at: seconds since the epoch; 0.0: not yet. watched_at: end of the observation after
+            the kill; then the killed peers come back.
         returned, secured: see `ModeResult`.
-        failure: why the run did not come to its end, if it did not.
+        failure: why the run did not complete, if so.
     """
 
     variant: Variant
@@ -166,21 +167,21 @@ class Observations:
     failure: str = ""
 
     def received(self, at: float, stimes: Iterable[int], answers: list[Answer]) -> None:
-        """Answers that came at a time; none is no arrival."""
+        """Note answers with their time; no answers are no arrival."""
         if answers:
             self.arrivals.append(Arrival(at, tuple(stimes)))
             self.answers += answers
 
     @property
     def steady(self) -> list[Arrival]:
-        """Those of the time in which the costs were measured."""
+        """The arrivals in the time in which the costs were measured."""
         if self.before is None or self.after is None:
             return []
         begin, end = self.before.at, self.after.at
         return [arrival for arrival in self.arrivals if begin < arrival.at <= end]
 
     def first_new(self) -> float | None:
-        """When the first answer came that is of after the kill, seconds since the epoch."""
+        """The time of the first answer about readings after the kill, seconds since the epoch."""
         kill_us = self.killed_at * 1e6
         if not kill_us:
             return None
@@ -189,7 +190,7 @@ class Observations:
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """How the answers received differ from those that are right."""
+    """The differences between the received answers and the right ones."""
 
     lost: int
     duplicated: int
@@ -197,7 +198,7 @@ class Errors:
 
 
 def compare(received: Iterable[Answer], right: set[Answer]) -> Errors:
-    """An answer that comes again is a duplicate, right or wrong; one that is none is wrong."""
+    """A repeated answer is a duplicate, right or wrong; an answer that is not right is wrong."""
     counts = Counter(received)
     return Errors(
         lost=len(right - counts.keys()),
@@ -207,18 +208,18 @@ def compare(received: Iterable[Answer], right: set[Answer]) -> Errors:
 
 
 def delay_ms(arrivals: Iterable[Arrival]) -> float:
-    """From the stime of an answer, when its window closed, to its arrival: the median."""
+    """The median time from the stime of an answer, when its window closed, to its arrival."""
     delays = [each.at - stime / 1e6 for each in arrivals for stime in each.stimes]
     return 1e3 * statistics.median(delays) if delays else 0.0
 
 
 def longest_gap(times: Iterable[float]) -> float:
-    """Between two that follow each other, seconds; 0.0 if there are not two."""
+    """The longest time between two consecutive times, seconds; 0.0 if there are not two."""
     return max((later - earlier for earlier, later in pairwise(times)), default=0.0)
 
 
 def stall_ms(run: Observations) -> float:
-    """The longest silence that the kill made, beyond what is usual."""
+    """The longest silence after the kill, beyond the usual one."""
     if not run.killed_at:
         return 0.0
     watched = [each.at for each in run.arrivals if each.at <= run.watched_at]
@@ -229,9 +230,10 @@ def stall_ms(run: Observations) -> float:
 
 
 def figures(run: Observations, right: set[Answer], none: ModeResult | None) -> ModeResult:
-    """
+    """Compute the figures of a run.
+
     Args:
-        right: the answers that there should be.
+        right: the right answers.
         none: the run without secondaries; None if this is it, or there is none.
     """
     errors = compare(run.answers, right) if run.killed_at else None
@@ -278,14 +280,14 @@ def _added(delay: float, run: Observations, none: ModeResult | None) -> float | 
 
 
 def _more(value: float, run: Observations, than: float | None) -> float | None:
-    """As a share; None where there is nothing to compare with."""
+    """The increase as a share; None without a reference."""
     if than is None:
         return 0.0 if run.variant == NONE else None
     return round(value / than - 1, 3) if value > 0 and than > 0 else 0.0
 
 
 ACTIVE_MS: Final = 1_000.0
-"""Longest that active standby may take to recover."""
+"""Longest recovery of active standby."""
 
 WITHOUT_LOSS: Final = (Mode.UPSTREAM_BACKUP, Mode.PASSIVE_STANDBY, Mode.ACTIVE_STANDBY)
 
@@ -299,7 +301,7 @@ def judge(modes: Sequence[ModeResult]) -> tuple[Check, ...]:
 
 
 def promises(mode: ModeResult) -> list[Check]:
-    """What the run of one mode must show, whatever the others do."""
+    """The promises of one mode, without regard to the others."""
     if not mode.begun:
         return [_certain(f"{mode.label} could be set up", False, mode.failure)]
     if mode.failure:
@@ -333,7 +335,7 @@ def promises(mode: ModeResult) -> list[Check]:
 
 
 def comparisons(modes: Sequence[ModeResult]) -> list[Check]:
-    """What the papers say of modes beside each other, if each of them was run."""
+    """The papers' comparisons of modes that were run."""
     runs = [run for run in modes if run.mode in WITHOUT_LOSS and run.recovery_ms is not None]
     if {run.mode for run in runs} != set(WITHOUT_LOSS):
         return []
@@ -342,7 +344,7 @@ def comparisons(modes: Sequence[ModeResult]) -> list[Check]:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """That one mode has most, or least, of something among those that lose nothing."""
+    """The claim that one mode has the most, or least, of a figure among those that lose nothing."""
 
     text: str
     mode: Mode

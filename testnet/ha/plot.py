@@ -1,4 +1,4 @@
-"""Answers received over time, a panel a run, all with the kill at second 0."""
+"""Answers received over time, a panel for each run, all with the kill at second 0."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ RED: Final = "#b3261e"
 GREY: Final = "#8a8a8a"
 FROM_S: Final = -6.0
 UPTO_S: Final = 20.0
-"""What is shown, seconds after the kill; more where a secondary took longer to go on."""
+"""Seconds shown after the kill; more if a secondary took longer to continue."""
 COLUMNS: Final = 2
 DUE_PER_S: Final = LANES * 1_000_000 / ADVANCE_US
 """Answers due per second."""
 
 
 def write_plot(path: Path, runs: Sequence[Observations], results: Sequence[ModeResult]) -> None:
-    """Draw the runs that came to the kill. Blocking, a second.
+    """Draw the runs that reached the kill. Blocking, a second.
 
     Args:
         results: of the runs, in the same order.
@@ -54,7 +54,7 @@ def write_plot(path: Path, runs: Sequence[Observations], results: Sequence[ModeR
 
 
 def received_by(run: Observations) -> tuple[list[float], list[int]]:
-    """Seconds after the kill, and how many answers had come by then: from `FROM_S` on."""
+    """Seconds after the kill, and the number of answers by then: from `FROM_S` on."""
     after = [(each.at - run.killed_at, len(each.stimes)) for each in run.arrivals]
     shown = [(at, count) for at, count in after if at >= FROM_S]
     return [at for at, _ in shown], list(accumulate(count for _, count in shown))

@@ -27,21 +27,21 @@ from testnet.kit.peers import open_federation
 from tools.client.async_client import AsyncMedusaClient, open_medusa
 
 OUTAGE_S: Final = 5.0
-"""Without secondaries: after so long the killed peers are started again, seconds."""
+"""Seconds after which, without secondaries, the killed peers are started again."""
 LOOK_S: Final = 0.1
 ASK_S: Final = 2.0
-"""Between two questions to the servers how far they are, seconds: they need the cores."""
+"""Seconds between two status requests to the servers, which need the cores."""
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """How long a run watches, seconds.
+    """Durations of a run's phases, seconds.
 
     Attributes:
-        warm_s: after the first answer: a JVM that has just started is slower than it will be.
+        warm_s: after the first answer: a JVM is slow at its start.
         steady_s: delay and costs are measured.
-        watch_s: the chain goes on after the kill.
-        return_s: the killed become standbys.
+        watch_s: after the kill.
+        return_s: until the killed peers have become standbys.
     """
 
     warm_s: float = 10.0
@@ -54,7 +54,7 @@ SHORT: Final = Lengths(5.0, 6.0, 4.0, 4.0)
 
 
 class Play:
-    """Fills `run`, and tells the board."""
+    """Carries out one run: fills `run`, and updates the board."""
 
     def __init__(
         self, cast: Cast, run: Observations, board: HaBoard, lengths: Lengths | None = None
@@ -69,7 +69,7 @@ class Play:
     async def run(self) -> None:
         """
         Raises:
-            MedusaError: something failed before the kill, or a call failed for good.
+            MedusaError: the run failed before the kill, or a call failed for good.
         """
         with self._board.stage("start") as stage:
 
@@ -140,7 +140,7 @@ class Play:
             stage.detail = f"{run.returned} of {len(SERVERS)}; {run.secured} queries have a standby"
 
     async def _receive(self, client: AsyncMedusaClient) -> None:
-        """The answers, until their end; a failure for good is the run's."""
+        """Receive the answers to their end; a final failure fails the run."""
         upto = None
         try:
             async for epoch in client.subscribe(output(SERVERS[-1]), subscriber="testnet-ha"):
@@ -154,7 +154,7 @@ class Play:
             self._ended.set()
 
     async def _until_secured(self, client: AsyncMedusaClient) -> None:
-        """Until every query has a secondary that is caught up: its Spark may start last.
+        """Wait until every query has a secondary that is caught up: its Spark may start last.
 
         Raises:
             DeadlineError: they do not catch up.
@@ -180,7 +180,7 @@ class Play:
             run.secured = secured(told.peers)
             return run.returned == len(SERVERS)
 
-        with suppress(DeadlineError):  # the run's figures say how many did
+        with suppress(DeadlineError):  # the run's figures have the number
             async with while_moving("until the killed are back", stands):
                 await until_status(client, all_returned)
 
@@ -188,11 +188,13 @@ class Play:
         self._run.failure = self._run.failure or reason
 
     async def _until(self, condition: Callable[[], bool], what: str) -> None:
-        """Until it holds, or the run has failed: by this, where nothing moves any more."""
+        """Wait until the condition holds or the run has failed; gives up when nothing changes any
+        more."""
         progress = ""
 
         def stands() -> str:
-            # While readings come, so may answers to earlier ones; afterwards there is an end to it.
+            # while readings come, answers to earlier ones may come too; afterwards their number is
+            # progress
             answers = f"{len(self._run.answers):,} answers; " if self._all_posted else ""
             return f"{answers}{progress}"
 
@@ -212,7 +214,7 @@ class Play:
 
 
 async def _said(client: AsyncMedusaClient) -> str:
-    """What is the matter with the tasks, as far as another participant is told."""
+    """The errors of tasks, as far as another participant is told."""
     try:
         peers = (await client.status()).peers
     except MedusaError as error:
@@ -223,11 +225,12 @@ async def _said(client: AsyncMedusaClient) -> str:
 
 @dataclass(frozen=True)
 class Options:
-    """
+    """The options of the command.
+
     Attributes:
-        variants: what to run; where there are several, that without secondaries first.
-        keep: leave homes and logs behind. plot: where the picture goes, if anywhere.
-        short: watch for shorter.
+        variants: the runs; if there are several, the one without secondaries first.
+        keep: keep homes and logs. plot: the file of the picture, if any.
+        short: observe for a shorter time.
     """
 
     variants: Sequence[Variant] = VARIANTS
@@ -241,7 +244,7 @@ async def run_ha(options: Options, board: HaBoard) -> HaResult:
 
     Raises:
         InvalidInputError: the picture cannot be written.
-        MedusaError: the first run failed; a note has the ends of the peers' logs. Where another one
+        MedusaError: the first run failed; a note has the ends of the peers' logs. If another one
             fails, the result says so.
     """
     alone = len(options.variants) == 1
@@ -265,7 +268,7 @@ async def run_ha(options: Options, board: HaBoard) -> HaResult:
 
 
 async def _run(variant: Variant, options: Options, board: HaBoard) -> str:
-    """One variant, from nothing to its figures; gives the folder of its peers."""
+    """Run one variant; returns the folder of its peers."""
     run = Observations(variant, began=wall_clock())
     board.begin(run)
     folder = ""

@@ -1,4 +1,5 @@
-"""What a person sees of the demonstration: a live screen on a terminal, else a line per stage."""
+"""The demonstration's output for people: a live screen on a terminal, else a line for each
+stage."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ STAGES: Final[dict[str, str]] = {
     "return": "the killed come back",
     "end": "end and compare",
 }
-"""Stage of a run -> what a person reads."""
+"""By stage of a run, its text for people."""
 
 
 RUN_S: Final = 110.0
@@ -37,11 +38,12 @@ SHORT_RUN_S: Final = 100.0
 
 @dataclass
 class HaBoard(Stages):
-    """
+    """The state of the demonstration.
+
     Attributes:
-        planned: the runs there will be; the stages are those of the run under way.
-        runs: what was seen of each run so far. results: of those that ended.
-        run_s: about how long a run takes on two cores, seconds.
+        planned: the runs; the stages are those of the present run.
+        runs: observations of each run so far. results: of the completed ones.
+        run_s: estimated duration of a run on two cores, seconds.
     """
 
     words: Mapping[str, str] = field(default_factory=lambda: STAGES)
@@ -51,13 +53,13 @@ class HaBoard(Stages):
     run_s: float = RUN_S
 
     def begin(self, run: Observations) -> None:
-        """Another run: its stages are to come."""
+        """Begin another run, with all its stages to come."""
         self.runs.append(run)
         self.begin_again()
 
     @property
     def left_s(self) -> float:
-        """About how long it goes on, seconds: as the runs so far have it."""
+        """Estimated remaining time, seconds, by the runs so far."""
         took = [result.seconds for result in self.results if result.begun]
         each = sum(took) / len(took) if took else self.run_s
         since = self.now - sum(result.seconds for result in self.results)
@@ -65,12 +67,12 @@ class HaBoard(Stages):
 
 
 SHOWN_S: Final = 40
-"""Seconds of arrivals on the screen, a column each."""
+"""Seconds of arrivals on the screen, with a column for each."""
 BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 
 
 def open_screen(board: HaBoard, console: Console) -> AbstractAsyncContextManager[None]:
-    """Show the board while the body runs; the table of what was measured stays."""
+    """Show the board while the body runs; the table of figures stays."""
     return stages.open_screen(
         board,
         console,
@@ -81,7 +83,7 @@ def open_screen(board: HaBoard, console: Console) -> AbstractAsyncContextManager
 
 
 def render(board: HaBoard) -> RenderableType:
-    """The run under way, its answers second by second, and the table so far."""
+    """The present run, its answers second by second, and the table so far."""
     parts = [render_stages(board)]
     if board.runs and board.runs[-1].arrivals:
         parts.append(render_arrivals(board.runs[-1]))
@@ -135,7 +137,7 @@ def per_second(run: Observations, first: int, last: int) -> list[int]:
 
 
 def render_modes(modes: Sequence[ModeResult]) -> RenderableType:
-    """A row a run."""
+    """A table with a row for each run."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=False, padding=(0, 1, 0, 0))
     table.add_column("", no_wrap=True)
     for name in ("lost", "twice", "wrong", "recovers", "delay", "added", "CPU", "network"):
@@ -165,7 +167,7 @@ def _count(count: int | None) -> Text:
 
 
 def render_result(result: HaResult) -> RenderableType:
-    """The table, what it shows, and whether that is as it must be."""
+    """The table, the checks, and the verdict."""
     checks = render_checks((e.claim, e.good, e.certain, e.found) for e in result.checks)
     text = Text(f"{result.rate} readings/s; {result.seconds:.0f} s")
     add_places(text, result.plot, *result.folders)

@@ -1,4 +1,4 @@
-"""The rows of the table: modes with the recovery that they promise."""
+"""The variants of the demonstration: modes with the recovery that they promise."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from overlay.errors import InvalidInputError
 
 
 class Variant(Struct, frozen=True):
-    """A mode, and what consumers may notice of a failover."""
+    """A mode, and the recovery that consumers may notice."""
 
     mode: Mode
     recovery: Recovery
 
     @property
     def label(self) -> str:
-        """What a person reads."""
+        """Its name for people."""
         if self.mode is Mode.NONE:
             return "none"
         return f"{self.mode.replace('_', ' ')}, {self.recovery}"
 
     def availability(self, secondary: str) -> Availability:
-        """What a query asks for. secondary: peer id (hex)."""
+        """The availability of a query. secondary: peer id (hex)."""
         if self.mode is Mode.NONE:
             return Availability()
         return Availability(self.mode, self.recovery, secondary=secondary)
 
 
 NONE: Final = Variant(Mode.NONE, Recovery.GAP)
-"""Nobody takes over; what the costs of the others are measured against."""
+"""No standby: the baseline of the others' costs."""
 
 VARIANTS: Final = (
     NONE,
@@ -47,11 +47,11 @@ ALL: Final = "all"
 
 
 def chosen(mode: str, recovery: str | None, *, short: bool = False) -> tuple[Variant, ...]:
-    """Those to run: `NONE` first, for the costs of the others are measured against it.
+    """The variants to run: `NONE` first, because the others' costs are compared with it.
 
     Args:
         mode: one of `Mode`, or "all". recovery: one of `Recovery`; None: all of the table.
-        short: one alone, the last of them.
+        short: only one, the last of them.
 
     Raises:
         InvalidInputError: there is no such variant.

@@ -1,4 +1,4 @@
-"""What is going on in a scenario, for whoever shows it: stages, posts, answers, the federation."""
+"""The state of a scenario, for its screen: stages, posts, answers, the federation."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ STAGES: Final[dict[str, str]] = {
     "answers": "receive the answers",
     "compare": "compare with a batch run",
 }
-"""Stage -> what a person reads."""
+"""By stage, its text for people."""
 
 
 @dataclass
 class Posting:
-    """What one participant posts: rows handed over, of so many."""
+    """One participant's posts: queued rows, and their total."""
 
     rows: int
     total: int
@@ -33,11 +33,11 @@ class Posting:
 
 @dataclass
 class Toll:
-    """Who is killed on purpose.
+    """The deliberate kills.
 
     Attributes:
-        planned: kills in all; 0: none. restarts: processes started for those that were killed.
-        down: who is not up, and whether it is started already.
+        planned: kills in all; 0: none. restarts: processes started for killed peers.
+        down: the peers that are down, each with whether it is started already.
     """
 
     planned: int = 0
@@ -48,13 +48,14 @@ class Toll:
 
 @dataclass
 class Board(Stages):
-    """
+    """The state of a scenario.
+
     Attributes:
         posting: by participant. answers: rows received so far, by answer.
         snapshot: the federation as the subscriber's peer sees it, or None as yet.
         first_answer: when its first row was received, seconds since the run began.
         history: every epoch that the subscriber received.
-        moved: when anything last moved on, seconds; silence for long is a fault.
+        moved: time of the latest progress, seconds; long silence is a fault.
     """
 
     words: Mapping[str, str] = field(default_factory=lambda: STAGES)
@@ -75,22 +76,22 @@ class Board(Stages):
         self.moved = self.seconds()
 
     def say(self, name: str, detail: str) -> None:
-        """Change a stage's last word."""
+        """Change a stage's detail."""
         super().say(name, detail)
         self.moved = max(self.moved, self.seconds())
 
     def wait(self, seconds: float) -> None:
-        """Nothing is due for so long: that it is quiet meanwhile is no fault."""
+        """Announce a pause of so many seconds: silence meanwhile is no fault."""
         self.moved = max(self.moved, self.seconds() + seconds)
 
     def posted(self, participant: str, rows: int) -> None:
-        """Rows handed over for a participant."""
+        """Rows queued for a participant."""
         self.posting[participant].rows += rows
         done = sum(posting.rows for posting in self.posting.values())
         self.say("post", f"{done:,} of {self.total:,} connections")
 
     def received(self, answer: str, rows: int) -> None:
-        """Rows of an answer that the subscriber received; 0 for an epoch without any."""
+        """Rows of an answer that the subscriber received; 0 for an empty epoch."""
         self.answers[answer] = self.answers.get(answer, 0) + rows
         if rows and self.first_answer is None:
             self.first_answer = self.now
@@ -119,7 +120,7 @@ class Board(Stages):
 
     @property
     def all_posted(self) -> bool:
-        """Whether every row was handed over."""
+        """Whether every row was queued."""
         return all(posting.rows == posting.total for posting in self.posting.values())
 
     @property

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class SpeedType(click.ParamType[float | None]):
-    """`max`, or how many seconds of trace pass in one second."""
+    """`max`, or seconds of trace in one second."""
 
     name = "speed"
 
@@ -115,7 +115,7 @@ def intrusion(
     them; a subscriber at another receives the answers, which must equal a batch run's. Exits with 1
     when they differ, with 2 when something failed.
     """
-    # Late: --help and a mistyped option need none of this.
+    # late: --help and a mistyped option do not need it
     from testnet.intrusion.board import Board
     from testnet.intrusion.kills import run_intrusion_kills
     from testnet.intrusion.run import Options, run_intrusion

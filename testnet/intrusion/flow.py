@@ -35,7 +35,7 @@ from tools.client.link import Dial
 from tools.home.folder import Home
 
 LOOK_S: Final = 1.0
-"""Between two looks at the federation's status, seconds."""
+"""Seconds between two looks at the federation's status."""
 
 
 async def flow(
@@ -50,21 +50,21 @@ async def flow(
     hurry: bool = False,
     told: Mapping[str, Fold[Row]] | None = None,
 ) -> Answers:
-    """Post everything while the first client receives; gives what it received, sorted.
+    """Post everything while the first client receives; returns the received answers, sorted.
 
     Args:
         clients: by participant, in the order of the peers.
-        by_poster: the traces each participant posts.
-        streams: answer -> the stream that carries it.
+        by_poster: the traces of each participant.
+        streams: by answer, the stream that has it.
         speed: seconds of trace per second; None posts as fast as the peers take it.
         watch: keep the board's snapshot of the federation fresh.
         disturb: runs beside the posting; no stream ends before it does.
         hurry: once it has ended, post as fast as the peers take it.
-        told: by answer, takes what the subscriber is told, tentative answers included; None: it
-            subscribes to what is stable alone.
+        told: by answer, takes the subscriber's changes, tentative answers included; None: the
+            subscriber asks only for stable ones.
 
     Raises:
-        DeadlineError: no post is taken, and no epoch received, any more.
+        DeadlineError: posts and epochs have stopped.
         MedusaError: a call failed for good.
     """
     subscriber = next(iter(clients.values()))
@@ -102,10 +102,10 @@ async def flow(
 
 
 class _Receiver:
-    """Takes one answer, epoch by epoch, until its stream ends.
+    """Receives one answer, epoch by epoch, until its stream ends.
 
     Args:
-        fold: takes what comes, tentative answers included; None: only stable ones are asked for.
+        fold: takes the changes, tentative answers included; None: only stable ones are asked for.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class _Receiver:
     async def run(self) -> None:
         """
         Raises:
-            InternalError: the stream did not come to its end, or corrections make no sense.
+            InternalError: the stream did not reach its end, or corrections are inconsistent.
         """
         label = f"testnet-{self.name}"
         upto = BEGINNING
@@ -180,7 +180,7 @@ async def _post(
 
 
 def rows_of(table: pa.Table, answer: str) -> list[Row]:
-    """The rows of an answer as the CSV has them; window_start in whole seconds."""
+    """The rows of an answer as in the CSV; window_start in whole seconds."""
     window, *rest = COLUMNS[answer]
     starts = table.column(window).cast(pa.int64()).to_pylist()
     others = [table.column(name).to_pylist() for name in rest]
@@ -188,7 +188,7 @@ def rows_of(table: pa.Table, answer: str) -> list[Row]:
 
 
 def _stands(board: Board) -> str:
-    """How far it is, and when that was; a pause that is due is a move."""
+    """The progress in words; a pause that is due counts as progress."""
     moved = board.moved if board.moved <= board.seconds() else board.seconds()
     return (
         f"posted: {board.stages['post'].detail or 'nothing'}; "
@@ -199,7 +199,7 @@ def _stands(board: Board) -> str:
 
 @contextlib.asynccontextmanager
 async def _with_what_fails(client: AsyncMedusaClient) -> AsyncIterator[None]:
-    """Where nothing moves any more, the error names the tasks that fail."""
+    """If progress stops, the error names the failing tasks."""
     try:
         yield
     except DeadlineError as error:
@@ -207,7 +207,7 @@ async def _with_what_fails(client: AsyncMedusaClient) -> AsyncIterator[None]:
 
 
 async def _failing(client: AsyncMedusaClient) -> str:
-    """The tasks that fail, and why where they are the subscriber's participant's: nobody else is
+    """The failing tasks, with the reason if they are the subscriber's participant's: nobody else is
     told."""
     try:
         snapshot = await client.status()
@@ -219,7 +219,7 @@ async def _failing(client: AsyncMedusaClient) -> str:
 
 
 async def _watch(client: AsyncMedusaClient, board: Board) -> None:
-    """Keep the snapshot fresh; it is for the eye, so a peer too busy to answer is no fault."""
+    """Keep the snapshot fresh; only for the screen, so a busy peer is no fault."""
     while True:
         with contextlib.suppress(BusyError, UnavailableError):
             board.snapshot = await client.status()
@@ -233,15 +233,15 @@ async def admit(
     clients: AsyncExitStack,
     board: Board,
 ) -> dict[str, AsyncMedusaClient]:
-    """Start the peers of everybody but the founder, whose first runs, and wait until they know each
-    other.
+    """Start the peers of all participants but the founder, whose first runs, and wait until they
+    know each other.
 
     Args:
-        siblings: how many further peers a participant gets.
-        clients: closes what is opened.
+        siblings: number of further peers for a participant.
+        clients: closes the opened clients.
 
     Returns:
-        a client of each participant, at whichever of its peers runs.
+        a client of each participant, at a running peer of it.
 
     Raises:
         DeadlineError: the peers do not find each other.
@@ -275,7 +275,7 @@ async def admit(
 
 
 def homes_of(peers: Sequence[Peer]) -> dict[str, list[Home]]:
-    """By participant, in the order of the peers."""
+    """By participant, its homes in the order of the peers."""
     homes: dict[str, list[Home]] = {}
     for peer in peers:
         homes.setdefault(peer.participant, []).append(peer.home)
@@ -283,8 +283,8 @@ def homes_of(peers: Sequence[Peer]) -> dict[str, list[Home]]:
 
 
 def dial_running(homes: Sequence[Home]) -> Dial:
-    """Dials the first of a participant's peers that runs, at every try anew: what a client does
-    that knows several."""
+    """Dial the first running peer of a participant at every try, as a client that knows several
+    does."""
 
     def dial() -> AbstractAsyncContextManager[Connection]:
         for home in homes[:-1]:

@@ -1,6 +1,7 @@
 """Peers killed with SIGKILL at random times and started again, while a scenario goes on.
 
-A seed draws when, whom, how long each stays down, and who is killed again before it is up.
+A seed draws the times, the victims, how long each stays down, and which are killed again before
+they are up.
 """
 
 from __future__ import annotations
@@ -25,16 +26,17 @@ from testnet.kit.patience import until, while_moving
 from testnet.kit.peers import Federation, Peer
 
 AFTERLIFE_S: Final = 90.0
-"""Longest that a JVM may go on once its peer is dead, seconds of the machine's time: one that was
-just starting looks at its standard input only when it is up."""
+"""Longest time that a JVM may outlive its peer, seconds of the machine's time: a JVM that was just
+starting looks at its standard input only when it is up."""
 LOOK_S: Final = 0.1
 
 
 @dataclass(frozen=True)
 class Remains:
-    """
+    """The processes that outlived a killed peer.
+
     Attributes:
-        longest_s: how long the process that went on longest did, seconds.
+        longest_s: the longest time that one did, seconds.
         orphans: those that had not ended by themselves within `AFTERLIFE_S`.
     """
 
@@ -46,8 +48,8 @@ class Remains:
 
 
 async def left_by(home: Path) -> list[psutil.Process]:
-    """Whatever runs for the peer in that home: every program it starts has the folder among its
-    arguments, also those that are in a session of their own."""
+    """The processes of the peer in that home: every program it starts has the folder among its
+    arguments, even in a session of its own."""
     return await trio.to_thread.run_sync(_processes_of, home)
 
 
@@ -65,7 +67,7 @@ def _is_in(home: Path, argument: str) -> bool:
 
 
 async def watch(processes: Iterable[psutil.Process], limit_s: float = AFTERLIFE_S) -> Remains:
-    """Wait until the processes of a dead peer have ended; those that do not are killed."""
+    """Wait until the processes of a dead peer have ended; kill those that do not end."""
     began = trio.current_time()
     left = [process for process in processes if _goes_on(process)]
     longest = 0.0
@@ -84,7 +86,7 @@ async def watch(processes: Iterable[psutil.Process], limit_s: float = AFTERLIFE_
 
 
 def _goes_on(process: psutil.Process) -> bool:
-    """Dead and not reaped is dead: nobody may be there to reap an orphan."""
+    """Whether it runs; a zombie does not, because there may be nobody to reap an orphan."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -92,39 +94,39 @@ def _goes_on(process: psutil.Process) -> bool:
 
 
 GAP_S: Final = (0.5, 10.0)
-"""Between two strokes, seconds: some hit peers that have long been up, some those that have not yet
+"""Seconds between two strokes: some hit peers that have long been up, some those that have not yet
 caught up."""
 TWO_AT_ONCE: Final = 0.2
 """Share of the strokes that hit two peers."""
 PAUSE_S: Final = (0.0, 5.0)
-"""A killed peer stays down for so long, seconds: less and more than others take to notice."""
+"""Seconds that a killed peer stays down: less and more than others need to notice."""
 SETTLED: Final = 0.4
-"""Share of the strokes that wait until all peers are up and answers have come since: the others
-hit what is still catching up."""
+"""Share of the strokes that wait until all peers are up and answers have come since; the others hit
+peers that are still catching up."""
 SETTLE_S: Final = 60.0
-"""They wait no longer, seconds: how soon answers come is not theirs to judge."""
+"""Limit of that wait, seconds: the speed of answers is not judged here."""
 AGAIN: Final = 0.3
-"""Share of the starts that a further kill cuts short."""
+"""Share of the starts that a further kill interrupts."""
 AGAIN_S: Final = (0.05, 2.5)
-"""After its start, seconds: while it imports, reads its logs, dials the others."""
+"""Seconds after its start: while it imports, reads its logs, dials the others."""
 MOMENT_S: Final = 0.1
-"""Between two looks at what is awaited, seconds."""
+"""Seconds between two checks of an awaited condition."""
 
 IN_FLIGHT_S: Final = 1.0
-"""What a peer sent before it died has reached the subscriber by then, seconds; and no failure is
+"""Seconds after which a dead peer's last messages have reached the subscriber; no failure is
 detected faster."""
 FAILOVER_S: Final = 60.0
-"""Answers that stand still for longer after a kill, though a standby is there, are a fault:
-seconds of the machine's time."""
+"""Longest pause of the answers after a kill with a standby, seconds of the machine's time; a longer
+one is a fault."""
 
 
 @dataclass(frozen=True)
 class Stroke:
-    """
+    """One or two kills at once.
+
     Attributes:
-        settled: wait until answers come again. gap_s: how long after that, or after the last
-            stroke.
-        victims: how many peers it hits at once.
+        settled: wait until answers come again. gap_s: seconds after that, or after the last stroke.
+        victims: number of peers.
     """
 
     settled: bool
@@ -134,12 +136,12 @@ class Stroke:
 
 @dataclass(frozen=True)
 class Fate:
-    """What becomes of a killed peer.
+    """The fate of a killed peer.
 
     Attributes:
-        pause_s: it stays down for so long.
-        again_s: it is killed again so long after its start if it is not up by then; None: it is
-            left alone.
+        pause_s: how long it stays down.
+        again_s: it is killed again so long after its start unless it is up by then; None: it is
+            not.
     """
 
     pause_s: float
@@ -147,7 +149,7 @@ class Fate:
 
 
 class Dice:
-    """All that is random in the kills. The same seed gives the same strokes, and the n-th kill the
+    """All random choices of the kills. The same seed gives the same strokes, and the n-th kill the
     same fate, however the peers' own pace interleaves them."""
 
     def __init__(self, seed: int) -> None:
@@ -168,17 +170,17 @@ class Dice:
 
 
 class Killer:
-    """Of a participant with several peers, which are there to stand in for each other, one is
-    killed at a time, and started again once the answers go on without it.
+    """Kills peers and starts them again. Of a participant with several peers, which stand in for
+    each other, one is killed at a time, and started again once the answers go on without it.
 
     Args:
-        kills: how many in all; a stroke at two peers counts two.
+        kills: in all; a stroke at two peers counts two.
 
     Attributes:
-        remains: what the dead left running.
-        faults: what should not have happened.
-        log: what was done to whom, with the seconds of the run.
-        victims: the peers that were killed, one for each kill.
+        remains: processes that outlived a killed peer.
+        faults: events that should not have happened.
+        log: the kills and starts, with the seconds of the run.
+        victims: the killed peers, one entry for each kill.
     """
 
     def __init__(self, kills: int, seed: int) -> None:
@@ -200,7 +202,7 @@ class Killer:
         self._guarded = {participant for participant, peers in counts.items() if peers > 1}
         toll = board.toll
         toll.planned = self._kills
-        # Before the first answers there is little to break.
+        # before the first answers a kill affects little
         await until(lambda: board.answered_since(0.0) or board.all_posted, MOMENT_S)
         async with trio.open_nursery() as nursery:
             while toll.kills < self._kills:
@@ -217,13 +219,14 @@ class Killer:
                         nursery.start_soon(self._down_and_up, peer, kill, board, nursery)
 
     def _mortal(self, peers: Sequence[Peer], board: Board) -> list[Peer]:
-        """Who may be killed now: who is up, and of those with a standby, whose sibling is."""
+        """The peers that may be killed now: those that are up and, with a standby, whose sibling is
+        up."""
         down = [peer for peer in peers if peer.name in board.toll.down]
         spared = {peer.participant for peer in down} & self._guarded
         return [peer for peer in peers if peer not in down and peer.participant not in spared]
 
     def _count(self, peer: Peer, board: Board) -> int:
-        """The number of the kill that is about to be done."""
+        """The number of the next kill."""
         board.killed(peer.name)
         self.victims.append(peer.name)
         self._note(board, f"kill {board.toll.kills}: {peer.name}")
@@ -232,7 +235,7 @@ class Killer:
     async def _down_and_up(
         self, peer: Peer, kill: int, board: Board, nursery: trio.Nursery
     ) -> None:
-        """Kill it, and again if so fated; it is up when this returns."""
+        """Kill a peer, and again if so fated; returns when it is up."""
         while True:
             fate = self._dice.fate(kill)
             await self._kill(peer, nursery)
@@ -254,7 +257,7 @@ class Killer:
 
     async def _kill(self, peer: Peer, nursery: trio.Nursery) -> None:
         await peer.kill_9()
-        # Before it is started again: whatever runs for it now is left over.
+        # before it is started again: all its processes found now are leftovers
         left = await left_by(peer.home.folder)
 
         async def bury() -> None:
@@ -275,7 +278,7 @@ class Killer:
     async def _until_answers_go_on(self, peer: Peer, died: float, board: Board) -> None:
         try:
             async with while_moving("until answers go on", still_s=FAILOVER_S):
-                # Once all is posted, nothing is to come that could show it.
+                # once all is posted, nothing further can show it
                 await until(
                     lambda: board.answered_since(died + IN_FLIGHT_S) or board.all_posted, MOMENT_S
                 )
@@ -297,24 +300,24 @@ async def _is_up_within(peer: Peer, seconds: float) -> bool:
 
 
 FIRST_S: Final = 60.0
-"""Posting is stretched over so many seconds for the first answers, which the kills wait for, and"""
+"""Seconds over which posting is stretched until the first answers, which the kills wait for, and"""
 SECONDS_A_KILL: Final = 10.0
-"""for each kill: more than it takes on a machine that has other things to do, so that connections
-flow through all of them. What is left after the last kill is posted at once."""
+"""for each kill: more than it takes on a busy machine, so that connections flow during all of them.
+The rest is posted at once after the last kill."""
 
 
 class KillsResult(Result, frozen=True, kw_only=True):
-    """A run with kills.
+    """The result of a run with kills.
 
     Attributes:
         exact: answers equal the batch run's, and there are no faults.
-        restarts: processes started for those killed.
-        longest_pause_seconds: the longest that an answer's boundary stood still.
-        longest_afterlife_seconds: the longest that a JVM went on after its peer was killed.
-        faults: what should not have happened: epochs received out of order, JVMs that did not end,
-            a standby that did not take over.
-        history: who was killed and started, with the seconds of the run.
-        victims: the peers that were killed, one for each kill.
+        restarts: processes started for killed peers.
+        longest_pause_seconds: the longest time for which an answer's boundary stood still.
+        longest_afterlife_seconds: the longest time for which a JVM outlived its peer.
+        faults: epochs received out of order, JVMs that did not end, a standby that did not take
+            over.
+        history: kills and starts, with the seconds of the run.
+        victims: the killed peers, one entry for each kill.
     """
 
     kills: int

@@ -1,8 +1,8 @@
 """The scenario: several participants' connections, one query over all of them, answers compared.
 
-Participant i posts at its own peer; the last participant's peer owns the query and processes; the
-subscriber sits at the first peer. Everything goes through the commands and the client that any user
-has. The answers must equal, row by row, those of `testnet.connections.query` over the same traces.
+Participant i posts at its own peer; the last participant's peer owns and runs the query; the
+subscriber is at the first peer. Everything uses the commands and the client of ordinary users. The
+answers must equal, row by row, those of `testnet.connections.query` over the same traces.
 """
 
 from __future__ import annotations
@@ -43,26 +43,27 @@ from testnet.kit.peers import CONFIG, Federation, Launcher, open_federation, par
 from tools.client.async_client import AsyncMedusaClient
 
 MIN_PEERS: Final = 2
-"""One posts, one processes."""
+"""One peer posts, one runs the query."""
 
 DIFFERENCES_SHOWN: Final = 5
-"""Differing rows reported of one answer: enough to see what kind of fault it is."""
+"""Differing rows reported of one answer: enough to recognise the kind of fault."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """
+    """The options of the scenario.
+
     Attributes:
         speed: seconds of trace per second; None posts as fast as the peers take it.
-        out: where the answers go.
-        keep: leave homes and logs behind.
+        out: the folder for the answers.
+        keep: keep homes and logs.
         watch: ask for the federation's status while it runs, for a screen.
-        stretch_s: where no speed is given, posting takes so many seconds, or until what disturbs is
-            over; None: it takes no longer than it must.
+        stretch_s: without a speed: posting takes so many seconds, or until the disturbance ends;
+            None: as fast as possible.
         mode: what a second peer of the query's owner keeps of it; recovery is precise.
         k_safety: of the source streams; each participant that posts has twice as many further
-            peers, so that a majority decides who is home.
-        bound_s: how long answers may wait for what is missing, seconds; 0: as long as it takes.
+            peers, so that a majority of voters decides the leader.
+        bound_s: how long answers may wait for missing input, seconds; 0: without limit.
         config, configs: see `testnet.kit.peers.Federation`.
     """
 
@@ -81,7 +82,7 @@ class Options:
     configs: Mapping[str, str] = field(default_factory=dict)
 
     def siblings(self) -> dict[str, int]:
-        """How many further peers each participant needs."""
+        """Number of further peers for each participant."""
         names = [participant_name(index) for index in range(self.peers)]
         return {
             **dict.fromkeys(names[:-1], 2 * self.k_safety),
@@ -90,7 +91,7 @@ class Options:
 
 
 class AnswerResult(Struct, frozen=True):
-    """One answer against the batch run: rows received, rows expected, and what differs.
+    """One answer against the batch run: rows received, rows expected, and differences.
 
     Attributes:
         strongest: of the rows received, the one with the greatest count; None without any.
@@ -105,14 +106,14 @@ class AnswerResult(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """What a run found.
+    """The result of a run.
 
     Attributes:
-        generated: the connections are made up, with attacks among them; else they are traces'.
+        generated: the connections are synthetic, with attacks among them; else they are traces'.
         rows: connections posted. seconds: from the first post to the last answer.
         first_answer_seconds: from the command's start to the first row received; None without one.
         first_answer_after_post_seconds: the same from the first post.
-        stage_seconds: how long each stage took.
+        stage_seconds: duration of each stage.
     """
 
     scenario: str
@@ -131,7 +132,7 @@ class Result(Struct, frozen=True):
 
 
 Disturbance = Callable[[Federation, Board], Awaitable[None]]
-"""Breaks things on purpose while the connections flow."""
+"""Causes failures while the connections flow."""
 
 
 async def run_intrusion(
@@ -147,8 +148,8 @@ async def run_intrusion(
 
     Args:
         disturb: runs beside the posting and receiving; the answers wait for it.
-        links: says how the peers are started.
-        told: by answer, takes what the subscriber is told, tentative answers included.
+        links: decides how the peers are started.
+        told: by answer, takes the subscriber's changes, tentative answers included.
         conclude: runs when all was received, before the peers are stopped.
 
     Raises:
@@ -208,7 +209,7 @@ async def _run(
 
 
 def _traces(folder: Path, options: Options, board: Board) -> list[Trace]:
-    """The traces given, or generated ones: one for each peer that posts."""
+    """The given traces, or generated ones: one for each peer that posts."""
     paths = list(options.traces)
     if not paths:
         board.say("traces", f"generating traffic with seed {options.seed}")
@@ -229,7 +230,7 @@ def _speed(traces: Sequence[Trace], options: Options) -> float | None:
 
 
 def _placed(traces: Sequence[Trace], posters: Sequence[str]) -> dict[str, list[Trace]]:
-    """Trace i is posted by participant i modulo their number."""
+    """Assign traces: participant i modulo their number posts trace i."""
     placed: dict[str, list[Trace]] = {}
     for index, trace in enumerate(traces):
         placed.setdefault(posters[index % len(posters)], []).append(trace)
@@ -243,7 +244,7 @@ async def _define(
     board: Board,
     options: Options,
 ) -> None:
-    """Each poster publishes its stream; the last participant the query over all of them."""
+    """Publish each poster's stream, and the query over all of them at the last participant."""
     sources = []
     for participant in posters:
         board.say("define", f"{participant} publishes its stream")

@@ -1,4 +1,4 @@
-"""What a person sees of a scenario: a live screen on a terminal, else a line per stage."""
+"""The scenario's output for people: a live screen on a terminal, else a line for each stage."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from testnet.kit import stages
 from tools.monitor.render import render as render_monitor
 
 FRAME_S: Final = 0.125
-"""Between two frames of the live screen, seconds: smooth enough for a bar, cheap enough for a core
+"""Seconds between two frames of the live screen: smooth enough for a bar, cheap enough for a core
 that the peers need."""
 
 
@@ -35,7 +35,7 @@ _MEANINGS: Final = {
 
 
 def open_screen(board: Board, console: Console) -> AbstractAsyncContextManager[None]:
-    """Show the board while the body runs; what was shown last stays."""
+    """Show the board while the body runs; the last frame stays."""
     return stages.open_screen(
         board,
         console,
@@ -46,7 +46,7 @@ def open_screen(board: Board, console: Console) -> AbstractAsyncContextManager[N
 
 
 def render(board: Board, width: int, height: int) -> RenderableType:
-    """The whole live screen; the monitor below only where there is room for it."""
+    """The whole live screen, with the monitor below if there is room."""
     parts: list[RenderableType] = [render_stages(board)]
     if board.posting:
         parts.append(render_posting(board))
@@ -60,7 +60,7 @@ def render(board: Board, width: int, height: int) -> RenderableType:
 
 
 MONITOR_LINES: Final = 8
-"""Fewer lines than these show nothing of the federation worth a look."""
+"""Least lines for the monitor: fewer show nothing useful of the federation."""
 
 
 def _lines_above(board: Board) -> int:
@@ -68,7 +68,7 @@ def _lines_above(board: Board) -> int:
 
 
 def render_stages(board: Board) -> RenderableType:
-    """The stages, what each says, and how long it took."""
+    """The stages, their details, and durations."""
     return board.render("intrusion")
 
 
@@ -90,7 +90,7 @@ def render_posting(board: Board) -> RenderableType:
 
 
 def render_toll(board: Board) -> Text:
-    """The kills so far, and who is not up now."""
+    """The kills so far, and the peers that are down."""
     toll = board.toll
     text = Text(no_wrap=True, overflow="ellipsis")
     text.append(f"{toll.kills} of {_count(toll.planned, 'kill')}", "bold red")
@@ -105,7 +105,7 @@ def render_toll(board: Board) -> Text:
 
 
 def render_result(result: Result) -> RenderableType:
-    """The summary: each answer against the batch run, and how fast it went."""
+    """The summary: each answer against the batch run, and the speed."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=False)
     table.add_column("answer", style="bold", no_wrap=True)
     table.add_column("what it lists", style="dim")
@@ -139,7 +139,7 @@ _FOUND: Final = {
 
 
 def _found(result: Result) -> RenderableType:
-    """Of each answer the strongest row: who, when, and why."""
+    """The strongest row of each answer: address, time, and reason."""
     table = Table.grid(padding=(0, 2))
     for name, answer in result.answers.items():
         if answer.strongest is not None:
@@ -172,7 +172,7 @@ def _figures(result: Result) -> RenderableType:
 
 
 def _next() -> RenderableType:
-    """What to try once the made-up connections have shown that it works."""
+    """Suggestions for the next step after a run with synthetic connections."""
     testnet = sys.argv[0]
     text = Text("\nnext, your own connections, and a network that splits:\n")
     text.append(f"  {testnet} intrusion --trace your_conn.log\n", "bold")

@@ -1,4 +1,4 @@
-"""The intrusion query while its federation is split, and what a user is told of it."""
+"""The intrusion query while its federation is split, and the subscriber's view of it."""
 
 from __future__ import annotations
 
@@ -24,26 +24,27 @@ from testnet.kit.peers import CONFIG, Federation, Peer, participant_name, run_co
 from tools.client.async_client import open_medusa
 
 FIRST_S: Final = 60.0
-"""Posting is stretched over so many seconds for the first answers, since the split waits for them,
+"""Seconds over which posting is stretched until the first answers, for which the split waits,
 and"""
 BEHIND_S: Final = 30.0
-"""for what comes after it. What is left then is posted at once."""
+"""after the split. The rest is then posted at once."""
 
 LOOK_S: Final = 0.5
 
 CAPACITY_CORES: Final = 0.1
-"""Of who owns the query, where load is traded: less than its tasks take."""
+"""Capacity of the query's owner, if load is traded: less than its tasks need."""
 PATIENCE_S: Final = 3.0
-"""After so long a task whose worker was cut off is taken home, seconds."""
+"""Seconds after which a task whose worker was cut off is taken home."""
 
 TRADING: Final = f"[contracts]\nsettle_s = 3.0\n\n[engine]\npatience_s = {PATIENCE_S}\n"
 
 
 @dataclass(frozen=True)
 class Split:
-    """
+    """The parameters of the split.
+
     Attributes:
-        seconds: how long. bound_s: X of the query.
+        seconds: duration. bound_s: X of the query.
         netns: cut cables between network namespaces, not sockets.
         trade: the query's owner is overloaded, and has a contract with each of the others.
     """
@@ -55,14 +56,14 @@ class Split:
 
 
 class SplitResult(Result, frozen=True, kw_only=True):
-    """A run with a split.
+    """The result of a run with a split.
 
     Attributes:
         exact: answers, after all corrections, equal the batch run's, and there are no faults.
-        tentative: answers given tentatively. revised: those in DELETIONs and INSERTIONs.
+        tentative: tentative answers. revised: those in DELETIONs and INSERTIONs.
         moves, moves_while_split: tasks that moved.
-        receipts: signed by both sides. faults: what should not have happened.
-        history: what was done and seen, with the seconds of the run.
+        receipts: signed by both sides. faults: events that should not have happened.
+        history: actions and observations, with the seconds of the run.
     """
 
     split_seconds: float
@@ -92,10 +93,10 @@ class _Balances(Struct, frozen=True):
 @dataclass
 class Splitter:
     """Cuts off the participants between the first, who subscribes, and the last, who owns the
-    query, and heals that.
+    query, and heals the split.
 
     Attributes:
-        told: by answer, what the subscriber makes of what it is told.
+        told: by answer, the subscriber's result of all changes.
         faults, log: see `SplitResult`.
     """
 
@@ -112,7 +113,7 @@ class Splitter:
     async def __call__(self, federation: Federation, board: Board) -> None:
         """
         Raises:
-            DeadlineError: nothing came of the contracts, or of the healing.
+            DeadlineError: the contracts, or the heal, had no effect.
         """
         peers = federation.peers
         near, far = [peers[0], peers[-1]], peers[1:-1]
@@ -127,7 +128,7 @@ class Splitter:
 
             if self.split.trade:
                 async with while_moving("until the first task has moved"):
-                    while not await moved():  # noqa: ASYNC110 - of another process
+                    while not await moved():  # noqa: ASYNC110 - another process decides
                         await trio.sleep(LOOK_S)
             before = await moved()
             await self.links.split([near, far])
@@ -155,7 +156,7 @@ class Splitter:
             )
 
     async def conclude(self, federation: Federation) -> None:
-        """Both sides of every contract must come to have the same receipts."""
+        """Check that both sides of every contract get the same receipts."""
         if not self.split.trade:
             return
         owner, *partners = reversed(federation.peers)
@@ -174,8 +175,8 @@ class Splitter:
 
 
 async def run_intrusion_split(options: Options, split: Split, board: Board) -> SplitResult:
-    """`run_intrusion` with a split of its federation, and a subscriber who is told of tentative
-    answers and of their corrections.
+    """`run_intrusion` with a split of its federation, and a subscriber that gets tentative answers
+    and their corrections.
 
     Raises:
         as `run_intrusion`; UnavailableError: this machine has no network namespaces for us.
@@ -224,12 +225,12 @@ def _reader(answer: str) -> Callable[[object], list[Row]]:
 
 
 def _window_and_group(row: Row) -> tuple[object, ...]:
-    """What tells the answers of a window apart."""
+    """The key of an answer within a window."""
     return row[:2]
 
 
 async def _differences(owner: Peer, partners: list[Peer]) -> tuple[list[str], int]:
-    """What the two sides of each contract do not agree about; and how many receipts there are."""
+    """The differences between the two sides of each contract; and the number of receipts."""
     ours = await _balances(owner)
     found: list[str] = []
     for peer in partners:
