@@ -1,1 +1,1 @@
-"""Local copies of logs that are elsewhere: where each comes from, and how it is kept going."""
+"""Followers: local copies of logs of other peers; where each comes from, and how it goes on."""

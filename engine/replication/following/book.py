@@ -1,4 +1,4 @@
-"""Who reads what here: the followers of one peer, and for whom each keeps its copy."""
+"""The followers of one peer, and the users for which each keeps its copy."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from overlay.killpoints import KillPoint, kill_point
 from overlay.listeners import Listeners
 
 INPUT: Final = "in"
-"""The variant of the copies that tasks of other peers read: one for each stream and owner, since
-an owner may give this peer the past of a stream. A task for which that copy begins too late has a
+"""The variant of the copies that tasks of other peers read: one for each stream and owner, since an
+owner may give this peer the history of a stream. A task for which that copy begins too late has a
 copy of its own."""
 
 PAST: Final = "past"
@@ -30,7 +30,7 @@ queries or views."""
 
 
 def past_of(user: str) -> Hold:
-    """As whom a log is held for one that reads its past."""
+    """The hold of a user that reads a log's history."""
     return Hold("past", user)
 
 
@@ -43,7 +43,7 @@ class Followers:
 
     Attributes:
         reach: opens the places that they read from.
-        left: tells when none of them reads a stream any more, before its log is dropped.
+        left: told when a stream is no longer read, before its log is dropped.
     """
 
     def __init__(
@@ -74,13 +74,13 @@ class Followers:
         )
 
     def read_anew(self, stream: str) -> None:
-        """Ask again where that stream is to be read."""
+        """Subscribe to that stream anew: it may have another producer."""
         for key, run in self._running.items():
             if key.stream == stream:
                 run.follower.subscribe_anew()
 
     async def follow(self, entry: StreamEntry, user: str) -> StreamState:
-        """The log of a stream, on behalf of a query: our own, or a mirror that is kept going."""
+        """The log of a stream, for a query: our own, or a follower's."""
         async with self._changing:
             state = self._store.get(entry.stream.name)
             if state is None:
@@ -94,9 +94,9 @@ class Followers:
     async def follow_from(
         self, entry: StreamEntry, user: str, origin: Origin, after: int, owner: str
     ) -> StreamState:
-        """The log of a stream that has what follows the boundary `after`, on behalf of a task that
-        we run for another peer, `owner` (hex): one that is here and reaches back so far, or a
-        mirror of that owner's tasks."""
+        """The log of a stream from the boundary `after` on, for a task that we run for another
+        peer, `owner` (hex): one that is here and reaches back so far, or a follower's, which that
+        owner's tasks share."""
         own = self._store.get(entry.stream.name)
         if own is not None and own.role is not Role.MIRROR and own.log.start <= after:
             self._direct.setdefault(own.key, set()).add(user)
@@ -113,9 +113,9 @@ class Followers:
 
     @kill_point(KillPoint.FOLLOWER_FOLLOW_PAST)
     async def follow_past(self, entry: StreamEntry, user: str, after: int) -> StreamState:
-        """The log of a stream that has what follows the boundary `after`, on behalf of a query or a
-        view of ours: one that is here and reaches back so far, or a mirror of its own. It is held
-        as `past_of(user)` for a while: by then the user holds it."""
+        """The log of a stream from the boundary `after` on, for a query or a view of ours: one that
+        is here and reaches back so far, or a follower's of its own. It is held as `past_of(user)`
+        for a while: by then the user holds it."""
         async with self._changing:
             state = self._store.get(entry.stream.name)
             if state is None:
@@ -132,8 +132,8 @@ class Followers:
             return state
 
     def need(self, stream: str, user: str, boundary: int) -> None:
-        """Let what follows that boundary be kept for `user` where the stream comes from, although
-        it is here; END: it need not."""
+        """Have the producer keep a stream after that boundary for `user`, although it is here; END:
+        it need not."""
         own = self._store.get(stream)
         if own is not None and own.role.is_served:
             if boundary == END:
@@ -146,15 +146,15 @@ class Followers:
             self._running[key].follower.need(min(needs.values()))
 
     def readers(self, stream: str) -> set[str]:
-        """What reads a stream here: queries, views and tasks that we run for others."""
+        """The readers of a stream here: queries, views and tasks that we run for others."""
         logs = (state.key for state in self._store.all() if state.name == stream)
         users = (self._users.get(key, set()) | self._direct.get(key, set()) for key in logs)
         return set().union(*users)
 
     @kill_point(KillPoint.FOLLOWER_PART_WITH)
     async def part_with(self, state: StreamState) -> None:
-        """This peer produces the stream no more. Where it is read here, its log goes on as a mirror
-        of who does; else it is dropped."""
+        """Produce the stream no more. If it is read here, its log goes on as a follower's; else it
+        is dropped."""
         readers = self._direct.pop(state.key, set())
         if not readers:
             await self._store.drop(state.key)
@@ -169,7 +169,7 @@ class Followers:
             self._use(state, user, FOR_QUERIES, BEGINNING)
 
     async def make_way(self, stream: str) -> None:
-        """This peer is to produce the stream: nothing of an earlier one of that name may be here.
+        """Drop a follower's log of a stream that this peer is to produce.
 
         Raises:
             ConflictError: it is read here.
@@ -186,7 +186,7 @@ class Followers:
             await self._store.drop(state.key)
 
     def take_from(self, user: str, origin: Origin) -> None:
-        """All that `user` reads comes from another place now, as far as it comes for it alone."""
+        """Set where `user` reads from; of a log that several users read, the first one decides."""
         for key, users in self._users.items():
             if user in users:
                 self._running[key].take_from(user, origin)
@@ -204,7 +204,7 @@ class Followers:
         ]
 
     def _start_of(self, state: StreamState, after: int) -> int:
-        """Where a mirror begins; one that is new, at `after`."""
+        """The boundary that a follower's log begins at; `after` for a new one."""
         if state.log.boundary > BEGINNING:
             return state.log.start
         run = self._running.get(state.key)
@@ -220,14 +220,14 @@ class Followers:
             origin,
             self.reach,
             f"{self._peer} {state.variant}".rstrip(),
-            # what is posted is final
+            # posted tuples are never tentative
             Course(after, tentative=bool(state.entry.stream.query), listed=True),
         )
         self._running[state.key] = run = _Run(follower, after, user, origin)
         self._nursery.start_soon(run.drive)
 
     async def leave(self, name: str, user: str) -> None:
-        """`user` needs the stream no more; the last one to leave takes the mirror down."""
+        """Stop reading the stream for `user`; the last one to leave takes the follower down."""
         for key, direct in list(self._direct.items()):
             state = self._store.get(*key)
             if state is not None and state.name == name and user in direct:
@@ -261,24 +261,24 @@ class Followers:
         await self._drop(key)
 
     async def drop_unused(self) -> None:
-        """Drop the mirrors of earlier runs that nobody follows any more."""
+        """Drop followers' logs of earlier runs that have no users any more."""
         for state in self._store.all():
             if state.role is Role.MIRROR:
                 await self._drop(state.key)
 
     async def _drop(self, key: LogKey) -> None:
         async with self._changing:
-            if key not in self._running:  # nobody has begun to follow it again meanwhile
+            if key not in self._running:  # no user has come meanwhile
                 await self._store.drop(key)
 
 
 class _Run:
-    """A follower's task, and what ends it.
+    """The task of a follower.
 
     Attributes:
-        after: where a new log begins.
-        origins: where each of its users would have it from; that of the first is taken, and when
-            that one leaves, that of the next: it may lead to who serves the first one alone.
+        after: the boundary that a new log begins at.
+        origins: by user, where it wants the stream from. The first one's is taken, and when that
+            user leaves, the next one's: an origin may serve one user alone.
     """
 
     def __init__(self, follower: Follower, after: int, user: str, origin: Origin) -> None:
@@ -289,12 +289,12 @@ class _Run:
         self.ended = trio.Event()
 
     def take_from(self, user: str, origin: Origin) -> None:
-        """That one would have it from there now."""
+        """Set where a user wants the stream from."""
         self.origins[user] = origin
         self.follower.read_from(next(iter(self.origins.values())))
 
     def forget(self, user: str) -> None:
-        """It reads no more."""
+        """Remove a user."""
         first = next(iter(self.origins), None)
         self.origins.pop(user, None)
         if first == user and self.origins:

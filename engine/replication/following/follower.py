@@ -1,7 +1,7 @@
-"""A local copy of a log that is kept going: what a task reads when the stream is made elsewhere.
+"""A follower: a local copy of a log, for tasks that read a stream which is made elsewhere.
 
 The copy is committed epoch by epoch, so after any failure it goes on from its own boundary: nothing
-is lost, and what comes twice is dropped by the assembler.
+is lost, and the assembler drops repeated tuples.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from overlay.log import bound
 from overlay.rpc import EndOfCall
 
 LOOK_AGAIN_S = 15.0
-"""Between two looks into the catalog for what a stream is that is read, seconds."""
+"""Between two looks into the catalog for the definition of a followed stream, seconds."""
 
 
 async def _at_once(_: int) -> None: ...
@@ -46,11 +46,11 @@ async def _at_once(_: int) -> None: ...
 
 @dataclass(frozen=True)
 class Course:
-    """How a copy goes on.
+    """How a follower extends its copy.
 
     Attributes:
         after: the boundary that a new log begins with, microseconds.
-        until: the copy is of what is up to there, and ends then; END: with its stream.
+        until: the copy ends at that boundary; END: with its stream.
         due: the pace; returns once the copy may have that boundary: a sender that is ahead waits.
         committed: told whenever the copy's boundary has moved.
         tentative: follow the stream's tentative suffix as well.
@@ -71,10 +71,10 @@ class Follower:
     Args:
         state: the log that follows the stream.
         origin: where the stream comes from.
-        subscriber: this peer's name there, whose retention waits for it.
+        subscriber: this peer's name at the producer, whose retention waits for it.
 
     Attributes:
-        gone: the last place of its origin, where that one has let go of what comes next as well.
+        gone: the last place of its origin, if that one has dropped the next tuples as well.
     """
 
     def __init__(
@@ -116,40 +116,40 @@ class Follower:
             wait_s = shortest_s if at_once else min(2 * wait_s, longest_s)
 
     def read_from(self, origin: Origin) -> None:
-        """Take it from there from now on."""
+        """Read from another origin from now on."""
         self._origin = origin
         self.subscribe_anew()
 
     def subscribe_anew(self) -> None:
-        """The stream is to be read from another place now."""
+        """Subscribe again: the stream may have another producer."""
         self._elsewhere.ring()
 
     def need(self, boundary: int) -> None:
-        """Let the producer keep what follows that boundary, whatever is here already; END: it need
-        keep nothing that is here."""
+        """Have the producer keep the tuples after that boundary, although they are here; END: none
+        that are here."""
         if boundary != self._safe.value:
             self._safe.set(boundary)
 
     @property
     def _request(self) -> Subscribe:
         course, boundary = self._course, self._state.log.boundary
-        after = boundary if boundary > BEGINNING else course.after  # what has begun goes on
+        after = boundary if boundary > BEGINNING else course.after  # a log that has begun goes on
         term_number = self._reach.directory.number(self._state.name) if course.listed else 0
         keep = min(after, self._safe.value)
         seen = max(after, self._state.suffix.boundary) if course.tentative else None
         return Subscribe(self._state.name, after, self._subscriber, term_number, keep, seen)
 
     async def follow(self) -> None:
-        """Follow it once.
+        """Follow the stream until the call ends.
 
         Raises:
-            MedusaError: that has failed; `run` tries again.
+            MedusaError: it has failed; `run` tries again.
         """
         request = self._request
         *others, last = self._origin
         for place in others:
             with suppress(NotRetainedError, NotFoundError):
-                # who produces the stream now may have begun later than we need
+                # the present producer may have begun later than we need
                 await self._take(self._reach.open(place, request))
                 return
         try:
@@ -159,8 +159,8 @@ class Follower:
             raise
 
     async def _look_up(self) -> None:
-        """Find out what the stream is now, while it is read: it may have been altered. Who gives it
-        to us ends the call then; but another peer may be the one that tells the catalog."""
+        """Look up the stream's definition again and again: it may have been altered. Its producer
+        ends the call then, but another peer may be the one that updates the catalog."""
         while True:
             entry = await self._reach.directory.published(self._state.name)
             known = self._state.entry
@@ -177,7 +177,7 @@ class Follower:
                 raise BrokenError(f"the call that brought {self._state.name} was ended") from None
 
     async def take_leave(self) -> None:
-        """Tell the producer that it need not keep anything for us; if that fails, a lease ends."""
+        """Tell the producer that it need keep nothing for us; if that fails, a lease runs out."""
         request = Subscribe(self._state.name, END, self._subscriber)
         with suppress(MedusaError, EndOfCall), trio.move_on_after(self._timing.last_word_s):
             async with self._reach.open(self._origin[0], request) as feed:
@@ -186,20 +186,20 @@ class Follower:
     async def _receive(self, feed: Reading) -> None:
         log, after = self._state.log, self._course.after
         if log.boundary == BEGINNING < after:
-            log.begin(after)  # what follows may be long in coming, where nothing is posted
+            log.begin(after)  # the next tuples may be long in coming
         suffix = self._state.suffix
         incoming = Incoming(log.schema, log.boundary, suffix.boundary)
         try:
             while log.boundary < END:
                 await self._take_part(feed, incoming)
         finally:
-            incoming.reconnected()  # an error's traceback would keep what it holds
+            incoming.reconnected()  # an error's traceback would keep its parts
             self._state.memory.set(0)
         await self._safe.until(lambda boundary: boundary == END)
         if self._course.until < END:
-            return  # of a part there is no last word
+            return  # the producer does not wait for the end of a part
         with suppress(EndOfCall), trio.move_on_after(self._timing.last_word_s):
-            await feed.receive(Tuples)  # the producer ends the call once it has the last of them
+            await feed.receive(Tuples)  # the producer ends the call after the last acknowledgement
 
     async def _take_part(self, feed: Reading, incoming: Incoming) -> None:
         log, suffix = self._state.log, self._state.suffix
@@ -230,7 +230,7 @@ class Follower:
             )
 
     async def _acknowledge(self, feed: Reading) -> None:
-        """Tell the producer what it need not keep for us, whenever that is more."""
+        """Acknowledge tuples that the producer need not keep for us, whenever they are more."""
         log = self._state.log
         told = min(log.boundary, self._safe.value)
         while told < END:
@@ -252,12 +252,12 @@ class Follower:
         self._state.refusal = str(error)
 
     def _note(self, error: MedusaError, wait_s: float) -> None:
-        if wait_s >= self._timing.follow_again_s[1]:  # a short absence is nobody's news
+        if wait_s >= self._timing.follow_again_s[1]:  # a short absence is no news
             self._reach.events.note("warning", f"waits for {self._state.name}: {error}")
 
 
 async def take(log: StreamLog, epoch: Epoch, until: int = END) -> None:
-    """Commit an epoch of a stream to a copy, which ends at `until`.
+    """Commit an epoch of a stream to a copy that ends at `until`.
 
     Raises:
         StorageError: the disk does not take it; nothing has changed.
@@ -279,14 +279,14 @@ async def epochs(
     silence_s: float = math.inf,
     heard: Callable[[], None] = lambda: None,
 ) -> AsyncGenerator[Epoch, None]:
-    """The epochs that an open feed brings, from one boundary up to another; closed by the caller.
+    """The epochs of an open feed, from one boundary up to another; closed by the caller.
 
     Args:
         silence_s: how long the next message may take.
         heard: told of every message.
 
     Raises:
-        DecodeError: not what a sender of this stream can have sent. MedusaError: the call failed.
+        DecodeError: no sender of this stream can have sent this. MedusaError: the call failed.
         trio.TooSlowError: the sender does not go on.
     """
     assembler = Assembler(schema, after)

@@ -1,4 +1,4 @@
-"""Where a log comes from: places in order, and the one function that opens any of them."""
+"""Where a log comes from: places in order, and the function that opens any of them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from overlay.streams import Buffer
 T = TypeVar("T", bound=Struct)
 
 LEASE_S: Final = 60.0
-"""How long what a local reader needs is kept while it does not read, seconds."""
+"""How long tuples stay for a local reader that does not read, seconds."""
 
 SUBSCRIBE: Final = "subscribe"
 READ_REPLICA: Final = "replica.read"
@@ -43,7 +43,7 @@ READ_INPUT: Final = "task.input"
 
 
 class Right(NamedTuple):
-    """By which a peer reads what is not served to everybody: as the secondary of a query, or as the
+    """The right to read a stream that is not served to all: as the secondary of a query, or as the
     worker of a task (`subject`), under that term."""
 
     subject: str
@@ -51,8 +51,8 @@ class Right(NamedTuple):
 
 
 class Local(NamedTuple):
-    """A log that this peer keeps. A follower of it holds it as `hold`, also while it does not read,
-    and reads no further than the log's gate is open."""
+    """A log of this peer. A follower of it holds it as `hold`, also while it does not read, and
+    reads no further than the log's gate."""
 
     key: LogKey
     hold: Hold
@@ -62,11 +62,11 @@ class Place(NamedTuple):
     """One place where a stream can be read.
 
     Attributes:
-        local: that log of this peer, whatever it is of; nothing else is said then.
-        peer: an id; empty: whoever produces the stream, this peer included.
+        local: a log of this peer; then nothing else is set.
+        peer: an id; empty: the stream's producer, this peer included.
         stream: its name there; empty: the same as here.
-        method: the call. right: what the call asks for besides the stream.
-        oldest: of those who produce it, rather the peer that has most of its past.
+        method: the call. right: sent with it.
+        oldest: of the producers, rather the one with most of the history.
         guided: our own queries read here: see `Reach.choose`.
     """
 
@@ -80,17 +80,17 @@ class Place(NamedTuple):
 
 
 Origin = tuple[Place, ...]
-"""Places in the order in which they are asked. The next one is asked for what the one before has
-let go of, or does not have."""
+"""Places in the order in which they are asked. The next one is asked for tuples that the one before
+has dropped, or does not have."""
 
 PRODUCER: Final = Place()
 KEEPER: Final = Place(oldest=True)
 
 FROM_PRODUCERS: Final[Origin] = (PRODUCER, KEEPER)
-"""As the catalog says."""
+"""The producers that the catalog names."""
 
 FOR_QUERIES: Final[Origin] = (PRODUCER._replace(guided=True), KEEPER._replace(guided=True))
-"""What our own queries and views read."""
+"""For our own queries and views."""
 
 
 class Reading(Protocol):
@@ -109,7 +109,7 @@ class Reach:
         choose: the place where our own queries are to read a stream; None: its producer's.
         opening: returns once they may read a stream anew: its name, the name that it is read by,
             and the boundary from which on.
-        failed: tells that reading a stream from a chosen place failed.
+        failed: told that reading a stream from a chosen place failed.
     """
 
     def __init__(self, directory: Directory, store: StreamStore, events: Events) -> None:
@@ -121,10 +121,10 @@ class Reach:
         self.failed: Listeners[[str, Place, MedusaError]] = Listeners()
 
     def open(self, place: Place, request: Subscribe) -> AbstractAsyncContextManager[Reading]:
-        """An open subscription to what follows a boundary of a stream.
+        """Open a subscription to a stream after a boundary.
 
         Raises:
-            NotRetainedError: what follows the boundary is gone there.
+            NotRetainedError: the tuples after the boundary are gone there.
             NotFoundError: the stream is not there. MedusaError: it cannot be opened.
         """
         return self._open_guided(place, request) if place.guided else self._open(place, request)
@@ -165,7 +165,7 @@ class Reach:
             yield duplex
 
     def _here(self, request: Subscribe) -> StreamState | None:
-        """The stream, where this peer produces it and has what is asked for."""
+        """The stream, if this peer produces it and has the requested tuples."""
         state = self.store.serving(request.stream)
         if state is None or state.log.start <= request.after:
             return state
@@ -174,7 +174,7 @@ class Reach:
 
 
 def _renamed(place: Place, request: Subscribe) -> Subscribe:
-    """The same of the stream's name there; who follows that one too is another subscriber of it."""
+    """The request with the stream's name there; a follower of that one is another subscriber."""
     if place.stream in {"", request.stream}:
         return request
     label = f"{request.subscriber} {short_digest(request.stream)}"
@@ -182,7 +182,7 @@ def _renamed(place: Place, request: Subscribe) -> Subscribe:
 
 
 def _asked(place: Place, request: Subscribe) -> Struct:
-    """What opens the call."""
+    """The message that opens the call."""
     if place.right is None:
         return request
     kind = {READ_REPLICA: ReadReplica, READ_INPUT: ReadInput}[place.method]
@@ -190,8 +190,8 @@ def _asked(place: Place, request: Subscribe) -> Struct:
 
 
 class _Here:
-    """A log of this peer, for one of its own followers: a stream that it produces itself by now, or
-    one that is held by the follower (`hold`)."""
+    """A log of this peer, as a place for one of its own followers: of a stream that it produces
+    itself by now, or held by the follower (`hold`)."""
 
     def __init__(self, state: StreamState, request: Subscribe, hold: Hold | None = None) -> None:
         # as `engine.api.flow` serves it: the beginning is the oldest that is kept
@@ -236,7 +236,7 @@ class _Here:
         self._state.log.hold(self._consumer, max(self._held, self._state.log.start), expires)
 
     async def aclose(self) -> None:
-        """What it has not acknowledged stays for a while: it may come back."""
+        """Keep unacknowledged tuples for a while: the follower may come back."""
         if not self._local:
             self._hold(trio.current_time() + LEASE_S)
         await self._parts.aclose()
@@ -251,5 +251,5 @@ async def _unheard(*_: object) -> None:
 
 
 def short_digest(text: str) -> str:
-    """Tells names apart where they would be too long."""
+    """Tells names apart that would be too long."""
     return hashlib.sha256(text.encode()).hexdigest()[:6]

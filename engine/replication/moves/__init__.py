@@ -1,1 +1,1 @@
-"""Tasks that run elsewhere: the owner decides who works, the worker computes, the owner follows."""
+"""Tasks at other peers: the owner chooses the worker, the worker computes, the owner follows."""

@@ -13,7 +13,7 @@ from overlay.killpoints import KillPoint, kill_point
 
 
 class AssignmentFiles:
-    """Those in one folder."""
+    """The assignment files of one folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -27,7 +27,7 @@ class AssignmentFiles:
     def save(self, stored: StoredAssignment) -> None:
         """
         Raises:
-            StorageError: the disk does not take it; what was there is untouched.
+            StorageError: the disk does not take it; the old file is untouched.
         """
         save_json(self._path(stored), stored)
 

@@ -1,8 +1,8 @@
 """The worker's side: the tasks that this peer runs for others.
 
-An assignment is a file from the moment it is taken, so that a restart goes on with it. What it
-stands on is the owner's word alone: the worker asks for it every few seconds, and drops what the
-owner does not know of any more.
+An assignment is a file from the moment it is taken, so that a restart goes on with it. It depends
+on the owner alone: the worker asks the owner every few seconds, and drops a task that the owner
+does not know any more.
 """
 
 from __future__ import annotations
@@ -58,27 +58,27 @@ from overlay.listeners import Decision, Listeners
 from overlay.names import PeerId
 
 CONFIRM_S: Final = 2.0
-"""How often the owner is asked whether it still counts on us, seconds."""
+"""How often the owner is asked whether this peer is still the worker, seconds."""
 
 ORPHAN_S: Final = 300.0
 """How long an assignment that was never activated waits for its owner, seconds."""
 
 MAX_ASSIGNMENTS: Final = 1000
-"""Tasks run for others at once: each has logs, mirrors and a job an epoch."""
+"""Tasks run for others at once: each has logs, followers and a job per epoch."""
 
 
 class Assignments:
     """
     Args:
-        folder: one JSON file an assignment.
+        folder: has one JSON file per assignment.
 
     Attributes:
-        expect: as `admit`, of what has not been planned yet: a definition costs seconds to look at.
+        expect: as `admit`, before the task is planned: a definition costs seconds to plan.
         admit: decides whether a peer of a participant may have that task run here; raises
-            NotAuthorisedError or BusyError where not. The market decides it.
-        activated: told when a task has become ours, from which boundary on; at least once.
-        ended: told when it no longer is, from which boundary on; its inputs can still be counted.
-            At least once. Both: (assignment, boundary).
+            NotAuthorisedError or BusyError if not. The market decides it.
+        activated: told when a task has become ours, with the boundary; at least once.
+        ended: told when it no longer is, with the boundary; its inputs can still be counted. At
+            least once. Both: (assignment, boundary).
     """
 
     def __init__(self, folder: Path, shop: Workshop) -> None:
@@ -91,7 +91,7 @@ class Assignments:
         self._nursery = shop.nursery
         self._tasks: dict[tuple[str, int], Guest] = {}
         self._released: dict[tuple[PeerId, str, int], int] = {}
-        # its owner may take its time with any of this, and others have tasks here as well
+        # an owner may take its time with any of this, and others have tasks here as well
         self._changing = Locks()
         self.expect: Decision[[PeerId, str, Assignment], None] = Decision(lambda *_: None)
         self.admit: Decision[[PeerId, str, Assignment, Task], None] = Decision(self._only_siblings)
@@ -109,13 +109,13 @@ class Assignments:
         )
 
     async def assign(self, owner: PeerId, participant: str, request: Assignment) -> Progress:
-        """Run a task from a boundary on; the same again only asks how far it is.
+        """Run a task from a boundary on; the same again only asks for its progress.
 
         Args:
             owner: the caller. participant: its participant.
 
         Raises:
-            NotAuthorisedError: it is not theirs, we may not read its inputs, or `admit` says so.
+            NotAuthorisedError: it is not theirs, we may not read its inputs, or `admit` refuses.
             ConflictError: we have a later assignment of that task.
             InvalidInputError: the definition makes no sense, or has no such task.
             BusyError: too many already.
@@ -145,13 +145,13 @@ class Assignments:
         assigned = Guest(StoredAssignment(request, owner.hex()), task)
         self._files.save(assigned.stored)
         self._tasks[assigned.stored.key] = assigned
-        # not here: who calls may leave while the disk is slow, and come again
+        # in the background: the caller may leave while the disk is slow, and come again
         self._nursery.start_soon(self._open, assigned)
         await assigned.opened.wait()
         return assigned
 
     async def _open(self, assigned: Guest, resumed: bool = False) -> None:
-        """Run it, or let its owner hear why that cannot be."""
+        """Run it, or keep the reason for its owner."""
         try:
             await self._start(assigned, resumed)
         except MedusaError as error:
@@ -161,7 +161,7 @@ class Assignments:
             assigned.opened.set()
 
     async def _settle(self, assigned: Guest) -> None:
-        """Another term takes its place: the owner knows up to where it was used."""
+        """End an assignment that another term replaces: the owner knows how much of it was used."""
         stored = assigned.stored
         answer = Confirmed(PlacementStatus.RELEASED)
         with suppress(MedusaError):
@@ -182,12 +182,12 @@ class Assignments:
             placements=(taken,),
             user=assigned.user,
         )
-        await self._define(assigned)  # the owner may have said more meanwhile
+        await self._define(assigned)  # the owner may have altered its output meanwhile
         copy.runner.hold()
         if assigned.stored.since is not None:
             self._tell_activated(assigned, assigned.stored.since)
         elif request.deal.contract:
-            copy.hold_for_bill(copy.boundary)  # what it computes before it hears that it is
+            copy.hold_for_bill(copy.boundary)  # it computes before it hears that it is the worker
         self._nursery.start_soon(self._shop.executor.prepare)
         assigned.work.start(self._nursery, assigned.run)
 
@@ -219,7 +219,7 @@ class Assignments:
         entry = network_of(request).entry_of(task.output, task.output_schema, stored.owner)
         state = self._store.get(task.output, OUTPUT)
         if state is not None:
-            # after a restart it goes on where it is, whatever of its beginning nobody needs now
+            # after a restart it goes on where it is, even if its beginning was dropped
             begun = resumed or state.log.start <= request.after
             if not begun or state.log.boundary < request.after:
                 await self._store.drop(state.key)  # of an earlier assignment
@@ -229,7 +229,7 @@ class Assignments:
         return state
 
     async def activate(self, owner: PeerId, request: Activate) -> None:
-        """What follows `since` is ours.
+        """Be the worker of a task from the boundary `since` on.
 
         Raises:
             NotFoundError: we do not run that.
@@ -248,7 +248,7 @@ class Assignments:
 
     async def _define(self, assigned: Guest) -> None:
         if assigned.copy is None:
-            return  # that is done when it is opened
+            return  # it is defined when it is opened
         task, state = assigned.task, assigned.copy.state
         if self._store.get(*state.key) is not state:
             return  # it is being dropped
@@ -258,7 +258,7 @@ class Assignments:
             await self._store.define(state, entry)
 
     async def release(self, owner: PeerId, request: Release) -> Released:
-        """Run it no more. What we do not run is released already."""
+        """Stop running a task. A task that does not run here counts as released."""
         with suppress(NotFoundError):
             self._theirs(owner, request.task, request.term_number)
             async with self._changing.of(request.task):
@@ -268,8 +268,8 @@ class Assignments:
         return Released(reached)
 
     async def _end(self, assigned: Guest, until: int | None, since: int | None) -> None:
-        """What is not known of its end is what we have done: who pays says what was used. It may be
-        the first that we hear of having been the task's worker at all."""
+        """End an assignment. If the owner's boundary is not known, ours counts: the payer says how
+        much was used. We may learn only now that we were the task's worker at all."""
         if assigned.stored.since is None and until is not None and since is not None:
             self.activated.tell(assigned.stored, since)
         if until is None and assigned.stored.since is not None:
@@ -279,10 +279,10 @@ class Assignments:
         await self._drop(assigned)
 
     async def relabel(self, assigned: Guest, inputs: dict[str, StreamEntry]) -> None:
-        """What its query reads has the readers now that these entries say.
+        """Give the inputs of the task's query the readers that these entries have.
 
         Raises:
-            InvalidInputError: more of them are restricted than one stream may be made from.
+            InvalidInputError: the output would be made of too many streams with restricted readers.
         """
         assigned.inputs_now = inputs
         await self._define(assigned)
@@ -323,7 +323,7 @@ class Assignments:
             planning = partial(planned_task, stored.assignment)
             try:
                 task = await self._overlay.threads.run(self._participant, planning)
-            except InvalidInputError as error:  # a limit is new; its owner takes it home
+            except InvalidInputError as error:  # a limit is new; its owner takes it back
                 self._files.remove(stored)
                 text = f"does not run {stored.assignment.task} any more: {error}"
                 self._overlay.events.note("error", text)
@@ -349,7 +349,7 @@ class Assignments:
             try:
                 answer = await self._ask(stored)
             except MedusaError:
-                # in a partition a task goes on; what was never ours waits for its owner for a while
+                # in a partition a task goes on; one that was never ours waits a while for its owner
                 if stored.since is None and known_s > ORPHAN_S:
                     await self.release(stored.owner_id, Release(*stored.key))
             else:
@@ -371,14 +371,14 @@ class Assignments:
                 await self.activate(stored.owner_id, Activate(*stored.key, answer.since, known))
 
     def _remember(self, stored: StoredAssignment, reached: int) -> None:
-        """Its owner may ask again, if our answer is lost."""
+        """Remember a release: the owner asks again if our answer is lost."""
         self._released[stored.owner_id, *stored.key] = reached
         if len(self._released) > MAX_ASSIGNMENTS:
             del self._released[next(iter(self._released))]
 
     async def _stop(self, assigned: Guest) -> int:
-        """End the work; who reads its output from here finds the next worker. Returns how far the
-        output had come."""
+        """End the work; readers of its output find the next worker. Returns the output's
+        boundary."""
         await assigned.opened.wait()
         await assigned.work.stop()
         if assigned.copy is not None:
@@ -392,7 +392,7 @@ class Assignments:
         with trio.CancelScope(shield=True):
             self._files.remove(assigned.stored)
             self._remember(assigned.stored, await self._stop(assigned))
-            async with trio.open_nursery() as nursery:  # each may wait for a producer's last word
+            async with trio.open_nursery() as nursery:  # each may wait for a producer
                 for name in assigned.task.inputs:
                     nursery.start_soon(self._followers.leave, name, assigned.user)
             del self._tasks[assigned.stored.key]

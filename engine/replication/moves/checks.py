@@ -1,8 +1,8 @@
-"""What is refused of a move, whoever asks for it.
+"""Checks of a move, whichever peer asks for it.
 
-Who computes a task gives its output to whoever the task's owner says. So a worker reads for an
-owner only what that owner may read itself, by the word of whoever the stream belongs to; and an
-owner gives the past of an input only to those who may read it.
+A worker gives the output to the readers that the task's owner names. So it reads for an owner only
+streams that this owner may read itself, as the owners of those streams say. And an owner gives the
+history of an input only to participants that may read it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from overlay.names import ObjectName
 def check_owner(request: Assignment, owner: str) -> None:
     """
     Args:
-        owner: the participant that wants it run.
+        owner: the participant that assigns it.
 
     Raises:
-        NotAuthorisedError: it is not theirs.
-        InvalidInputError: a name is none.
+        NotAuthorisedError: the task is not that participant's.
+        InvalidInputError: a malformed name.
     """
     for name in (request.task, request.query.name):
         if ObjectName.parse(name).participant != owner:
@@ -38,13 +38,13 @@ def check_owner(request: Assignment, owner: str) -> None:
 
 
 def check_form(request: Assignment, now: float) -> None:
-    """What needs no look at the definition.
+    """Check what needs no plan of the definition: names and numbers.
 
     Args:
         now: seconds since the epoch.
 
     Raises:
-        InvalidInputError: a name is none, or a number is beyond what it can be.
+        InvalidInputError: a malformed name, or a number out of range.
     """
     for name, entry in request.inputs.items():
         ObjectName.parse(name)
@@ -63,7 +63,7 @@ def check_form(request: Assignment, now: float) -> None:
 
 
 def network_of(request: Assignment) -> Network:
-    """The query that it is part of."""
+    """The query that the task is part of."""
     return Network(
         request.query,
         request.inputs,
@@ -75,7 +75,7 @@ def network_of(request: Assignment) -> Network:
 
 
 def planned_task(request: Assignment) -> Task:
-    """What is to be run, from its definition alone; that takes seconds for the largest.
+    """The task, planned from its definition alone; that takes seconds for the largest.
 
     Raises:
         InvalidInputError: the definition makes no sense, or has no such task.
@@ -87,8 +87,8 @@ def planned_task(request: Assignment) -> Task:
 
 
 def check_worker(task: Task, network: Network, participant: str, readers: Readers) -> None:
-    """Who computes a task reads its inputs, and is told the whole query, with the fields of all
-    that it reads.
+    """Check that a participant may compute a task: a worker reads its inputs, and is told the whole
+    query, with the schemas of all its inputs.
 
     Args:
         network: the query that it is part of.
@@ -103,16 +103,16 @@ def check_worker(task: Task, network: Network, participant: str, readers: Reader
 
 
 async def permitted_task(request: Assignment, owner: str, shop: Workshop) -> Task:
-    """`planned_task`, if it reads only what both its owner and we may read. What the owner says of
-    the streams of others is compared with what they say.
+    """`planned_task`, if its owner and we may read all its inputs. The owner's entries of other
+    participants' streams are compared with theirs.
 
     Args:
-        owner: the participant that wants it run.
+        owner: the participant that assigns it.
 
     Raises:
-        NotAuthorisedError: one may not read them all, or the owner wants to make one itself.
-        InvalidInputError: they are not as it says.
-        MedusaError: what they are cannot be found out now.
+        NotAuthorisedError: one may not read an input, or the query makes another's stream.
+        InvalidInputError: an entry differs.
+        MedusaError: an entry cannot be found out now.
     """
     worker = shop.overlay.identity.participant
     task = await shop.overlay.threads.run(owner, partial(planned_task, request))

@@ -1,4 +1,4 @@
-"""One task that this peer runs for another: what its owner says of it, and the copy."""
+"""One task that this peer runs for another: the owner's assignment, and the copy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from overlay.names import PeerId
 
 
 class StoredAssignment(Struct, frozen=True):
-    """
+    """An assignment on disk.
+
     Attributes:
         owner: peer id (hex).
         since: the boundary from which on it is ours; None: we only prepare.
@@ -41,12 +42,13 @@ class StoredAssignment(Struct, frozen=True):
 
 
 class Guest:
-    """
+    """A task of another peer at this one, its worker.
+
     Attributes:
-        copy: what this peer has of the task; None until its logs are open.
-        work: lets it go on.
+        copy: of the task; None until its logs are open.
+        work: runs it.
         opened: set once it is running, or cannot be.
-        inputs_now: what its query reads, with the readers that it has now.
+        inputs_now: the inputs of its query, with their present readers.
         reason: why it never will go on.
         known_at: when this peer took it, or was started again with it; asked_at: when its owner
             was first asked in vain to take it back: on trio's clock, seconds.
@@ -65,18 +67,18 @@ class Guest:
 
     @property
     def network(self) -> Network:
-        """The query that it is part of, as far as it is known here."""
+        """The query that it is part of, with the present readers of its inputs."""
         return replace(network_of(self.stored.assignment), inputs=self.inputs_now)
 
     @property
     def user(self) -> str:
-        """Whom its mirrors are kept for."""
+        """The name under which its inputs are followed."""
         task, term_number = self.stored.key
         return f"{task} {term_number}"
 
     @property
     def origin(self) -> Origin:
-        """Of an input: its producer, and the owner for the suffix that the producer let go of."""
+        """The origin of an input: its producer, and the owner for the suffix that it dropped."""
         owner = self.stored.owner_id
         return (PRODUCER, Place(owner, method=READ_INPUT, right=Right(*self.stored.key)))
 
@@ -104,7 +106,7 @@ class Guest:
             self.copy.hold_for_bill(boundary)
 
     async def run(self) -> None:
-        """Compute it until its output has ended, or the reason is known why not."""
+        """Compute it until its output has ended, or cannot go on for a known reason."""
         assert self.copy is not None, "it is open"
         try:
             await self.copy.catch_up()
@@ -114,7 +116,7 @@ class Guest:
             await self.copy.run()
 
     def refuse(self, why: str) -> None:
-        """Compute no more of it."""
+        """Stop computing it."""
         self.reason = why
         if self.copy is not None:
             self.copy.ready = False

@@ -1,8 +1,8 @@
-"""What owner and worker of a task say to each other.
+"""Messages between the owner and the worker of a task.
 
 The owner is the peer that keeps the query; the worker is the one that computes the task now. The
-owner alone decides who that is, and numbers its decisions: the term. A worker with an older term
-is not the task's worker any more, whatever it believes.
+owner alone chooses the worker, and numbers its choices: the term. A worker with an older term is
+not the task's worker any more.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from engine.tasks.former import Former
 
 
 class Deal(Struct, frozen=True):
-    """On what terms a worker runs a task; the engine carries it, and contracts give it a meaning.
+    """The terms on which a worker runs a task; contracts give them a meaning.
 
     Attributes:
-        contract: the contract's id; "" between peers of one participant, where nobody pays.
-        giver: id (hex) of the peer that the worker bills: the owner, or who passed the task on.
+        contract: the contract's id; "" between peers of one participant: nothing is paid.
+        giver: id (hex) of the peer that the worker bills: the owner, or the one that passed it on.
         price: micros per unit of load and second. cost_ns: CPU nanoseconds an input tuple.
-        availability_s: standstill after which the owner takes the task home; 0: its own patience.
+        availability_s: standstill after which the owner takes the task back; 0: its own patience.
     """
 
     contract: str = ""
@@ -35,16 +35,16 @@ class Deal(Struct, frozen=True):
 
 
 class Assignment(Struct, frozen=True, rename={"term_number": "fence"}):
-    """Run this task: its definition and a boundary, which is all that a task is.
+    """Assigns a task: its definition, and a boundary.
 
     Attributes:
         task: the name of its output stream.
         query, inputs, kept: the query it is part of, the streams from elsewhere that the query
             reads, and those it was asked to keep: from them the worker plans the task itself.
-        former: editions of the query before, of which something is still to be computed.
+        former: former editions of the query that may still have to be computed.
         after: the boundary that the output goes on from, microseconds.
-        readers: those of the query's streams that were declared before it.
-        altered: how its outputs were altered since.
+        readers: declared readers of the query's streams, from before the query.
+        altered: the alterations of its outputs.
         load, rate: cores that it took and rows per second that it read where it ran before.
     """
 
@@ -63,13 +63,13 @@ class Assignment(Struct, frozen=True, rename={"term_number": "fence"}):
 
 
 class Progress(Struct, frozen=True):
-    """How far a worker is.
+    """The progress of a worker.
 
     Attributes:
         boundary: of its output, microseconds. ready: it has the inputs up to there, has computed
             from them, and goes on.
         carry_bytes: Arrow and Parquet bytes of the input that it had to take over to go on.
-        reason: why it does not go on, where it fails.
+        reason: why it fails.
     """
 
     boundary: int
@@ -79,11 +79,11 @@ class Progress(Struct, frozen=True):
 
 
 class Activate(Struct, frozen=True, rename={"term_number": "fence"}):
-    """You are the task's worker from now on: its output after `since` is yours. Said again when the
-    output is defined otherwise.
+    """Makes a peer the task's worker: the output after `since` is its own. Sent again when the
+    output is altered.
 
     Attributes:
-        altered: how the outputs of its query were altered until now.
+        altered: the alterations of the query's outputs so far.
     """
 
     task: str
@@ -93,8 +93,8 @@ class Activate(Struct, frozen=True, rename={"term_number": "fence"}):
 
 
 class Release(Struct, frozen=True, rename={"term_number": "fence"}):
-    """You are not, or no longer; what you did from `since` up to `until` was used, nothing if that
-    is None."""
+    """Releases a worker, or a peer that prepared. Its output from `since` up to `until` was used;
+    None: nothing."""
 
     task: str
     term_number: int
@@ -106,25 +106,25 @@ class Released(Struct, frozen=True):
     """The worker runs the task no longer.
 
     Attributes:
-        reached: as far as its output had come, which its consumers may know; BEGINNING: it
-            is not known any more. Microseconds.
+        reached: the boundary of its output, which consumers may know, microseconds; BEGINNING: not
+            known any more.
     """
 
     reached: int = BEGINNING
 
 
 class Confirm(Struct, frozen=True, rename={"term_number": "fence"}):
-    """Am I the task's worker?"""
+    """Asks the owner whether this peer is the task's worker."""
 
     task: str
     term_number: int
 
 
 class PlacementStatus(StrEnum):
-    """What an owner says to that."""
+    """The owner's answer to `Confirm`."""
 
     ASSIGNED = "assigned"
-    """Asked to prepare; another one still works."""
+    """It is to prepare; another one still works."""
     ACTIVE = "active"
     RELEASED = "released"
 
@@ -138,7 +138,7 @@ class Confirmed(Struct, frozen=True, rename={"status": "standing"}):
 
 
 class PassOn(Struct, frozen=True, rename={"term_number": "fence"}):
-    """The worker asks the owner to let another peer go on with the task.
+    """Asks the owner to let another peer go on with the worker's task.
 
     Attributes:
         term_number: the worker's own. to: id (hex) of the other. deal: between those two.
@@ -151,16 +151,16 @@ class PassOn(Struct, frozen=True, rename={"term_number": "fence"}):
 
 
 class GiveBackTask(Struct, frozen=True, rename={"term_number": "fence"}):
-    """The worker asks the owner to take the task home."""
+    """Asks the owner to take the worker's task back."""
 
     task: str
     term_number: int
 
 
 class ReadInput(Struct, frozen=True, rename={"term_number": "fence"}):
-    """The worker reads an input's suffix from the owner, where the input's producer has let it go.
+    """Opens the worker's call for an input's suffix, which the input's producer has dropped.
 
-    Answered by `Tuples`, up to the boundary that the owner has.
+    Answered by the owner with `Tuples`, up to the boundary that it has.
     """
 
     task: str
@@ -170,20 +170,20 @@ class ReadInput(Struct, frozen=True, rename={"term_number": "fence"}):
 
 
 class MoveTask(Struct, frozen=True):
-    """A client of the owner moves a task by hand. to: a peer's id (hex), "" for home."""
+    """A client of the owner moves a task by hand. to: a peer's id (hex), "": back to the owner."""
 
     task: str
     to: str = ""
 
 
 class MoveRecord(Struct, frozen=True, rename={"term_number": "fence"}):
-    """One move, as the owner saw it.
+    """One move of a task, as its owner saw it.
 
     Attributes:
         at: seconds since the epoch. source, target: peer ids (hex).
         since: the boundary from which the target's output counts, microseconds.
         stall_ms: from the last epoch before the switch to the first one after it, in the output.
-        carry_bytes: of input that the new worker had to take over.
+        carry_bytes: of inputs that the new worker had to take over.
     """
 
     at: float

@@ -1,4 +1,4 @@
-"""Telling workers what they are: once each, and again until they have heard it."""
+"""Tells workers what they are: once each, and again until they have heard it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from overlay.killpoints import KillPoint, kill_point
 from overlay.node import Overlay
 
 CALL_S: Final = 10.0
-"""Patience with one call to a worker, seconds."""
+"""The longest wait for one call to a worker, seconds."""
 
 AGAIN_S: Final = 0.1
 """Between two tries to tell a worker that is waited for, seconds."""
@@ -28,14 +28,14 @@ AGAIN_S: Final = 0.1
 Altered: TypeAlias = dict[str, AlteredOutput]
 
 News: TypeAlias = tuple[str, int, tuple[tuple[str, AlteredOutput], ...] | None]
-"""What a worker is told once: that it is, and how its output was altered; None: it is no more."""
+"""The news for a worker: task, term, and the alterations of its output; None: it is released."""
 
 
 class Notifier:
-    """Remembers who has heard what.
+    """Tells workers, and remembers which of them have heard what.
 
     Args:
-        altered: how the outputs of a task's query were altered.
+        altered: gives the alterations of the outputs of a task's query.
     """
 
     def __init__(self, overlay: Overlay, altered: Callable[[Copy], Altered]) -> None:
@@ -45,7 +45,7 @@ class Notifier:
         self._telling: set[str] = set()
 
     def untold(self, placed: Copy) -> list[Placement]:
-        """Of the last two placements, those whose worker does not know yet what it is."""
+        """Of the last two placements, those whose worker has not heard the news."""
         return [
             placement
             for placement in placed.placements[-2:]
@@ -53,7 +53,7 @@ class Notifier:
         ]
 
     async def tell(self, placed: Copy) -> None:
-        """Once at a time; to be repeated while any are untold."""
+        """Tell those workers, in one call at a time; to be repeated while any are untold."""
         if placed.name in self._telling:
             return
         self._telling.add(placed.name)
@@ -68,8 +68,8 @@ class Notifier:
             self._telling.discard(placed.name)
 
     async def until_told(self, placed: Copy) -> None:
-        """Returns once no former worker can still take itself for the task's worker, so that
-        `Copy.given` says all.
+        """Return once no former worker can still take itself for the task's worker, so that
+        `Copy.given` is complete.
 
         Raises:
             UnavailableError: one lives and has not heard it yet.
@@ -89,7 +89,7 @@ class Notifier:
         )
 
     def _unheard(self, placed: Copy) -> list[Placement]:
-        """Of those untold, the ones whose worker lives."""
+        """The untold placements whose worker lives."""
         gossip, peers = self._overlay.gossip, self._overlay.peers
         named = [(each, each.term.holder) for each in self.untold(placed)]
         return [each for each, peer in named if peers.get(peer) and not gossip.health(peer).gone]
@@ -101,7 +101,7 @@ class Notifier:
 
     @kill_point(KillPoint.MOVE_TELL_PRODUCER)
     async def _tell_one(self, placed: Copy, placement: Placement) -> int:
-        """How far a worker had come that is none any more."""
+        """Tell one worker; gives the boundary of a released one."""
         connection = await self._overlay.connect(placement.term.holder)
         if placement.until is None:
             activate = Activate(

@@ -1,4 +1,4 @@
-"""A worker's question to whoever owns its task by now."""
+"""A worker's question to the present owner of its task."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from overlay.names import PeerId
 from overlay.node import Overlay
 
 CALL_S: Final = 10.0
-"""Patience with the owner, seconds."""
+"""The longest wait for the owner, seconds."""
 
 
 async def ask_owner(overlay: Overlay, directory: Directory, stored: StoredAssignment) -> Confirmed:
-    """What this peer is to a task that it believes to work on. Where the owner is away, who has
-    succeeded it is asked: by a higher term, in the catalog, under the name of its participant.
+    """Ask the owner what this peer is to a task. If the owner is away, its successor is asked: the
+    peer with a higher term, in the catalog, under the name of its participant.
 
     Raises:
-        MedusaError: nobody who could say so can be reached.
+        MedusaError: neither can be reached.
     """
     owner = stored.owner_id
     try:

@@ -1,4 +1,4 @@
-"""The owner's record of who works on a task: its placements, one after the other."""
+"""The owner's record of a task's workers: its placements, one after the other."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from overlay.identity import parse_optional_peer_id
 from overlay.names import NO_PEER, PeerId
 
 REMEMBERED: Final = 16
-"""Placements of a task that are kept, the current one included: those before are long settled."""
+"""Placements of a task that are kept, with the current one: earlier ones are long settled."""
 
 
 class Placement(Struct, frozen=True):
-    """A term of a task, with the bargain that goes with it.
+    """A term of a task, with its deal.
 
     Attributes:
         term: its holder is the worker, NO_PEER for the owner itself.
         until: the boundary of the output at which it ended, microseconds; None while it lasts.
-        deal: what the worker was told, that is its terms with whoever gave it the task.
-        payee, owed: whom the owner pays, and on what terms: the worker, unless the task
-            was passed on; then the one that it was given to.
-        load, rate: cores that it took at the owner, and rows per second that it read, by then: what
-            a restart goes on from.
+        deal: the worker's terms with the peer that gave it the task.
+        payee, owed: the peer that the owner pays, and its terms: the worker, unless the task was
+            passed on; then the peer that the owner gave it to.
+        load, rate: cores that it took at the owner, and rows per second that it read, by then: a
+            restart goes on from them.
     """
 
     term: Term
@@ -44,7 +44,7 @@ Placements = tuple[Placement, ...]
 
 
 def at_owner(task: str) -> Placements:
-    """Those of a task that has never moved."""
+    """The placements of a task that has never moved."""
     return (Placement(Term(task)),)
 
 
@@ -55,7 +55,7 @@ def replaced(placements: Placements, new: Placement) -> Placements:
 
 
 def status_of(placements: Placements, worker: PeerId, number: int) -> Confirmed:
-    """What the owner says to a worker that asks whether it is the task's worker."""
+    """The owner's answer to a worker's `Confirm`."""
     for placement in placements:
         term = placement.term
         if (term.number, term.holder) == (number, worker):
@@ -69,10 +69,10 @@ class WrittenPlacement(Struct, frozen=True, rename={"term_number": "fence"}):
     """A placement as the query's file holds it; see `Placement`.
 
     Attributes:
-        term: the number of its term; the owner's decisions count up.
+        term_number: of its term; the owner's decisions count up.
         worker: peer id (hex), "" for the owner itself.
         since, until: the boundaries of the output, microseconds; until: None while it lasts.
-        deal: what the worker was told, that is its terms with the peer that gave it the task.
+        deal: the worker's terms with the peer that gave it the task.
         payee, owed: peer (hex) that the owner pays, and on what terms.
         load, rate: cores that the task took at the owner, and rows per second that it read.
     """

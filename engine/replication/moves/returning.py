@@ -1,9 +1,9 @@
-"""The worker's side: tasks that this peer runs for others, and is to run no longer.
+"""Gives back tasks that this peer runs for others.
 
-Only the owner moves a task: it is asked to take it home, or to let a third peer go on with it.
+Only the owner moves a task: it is asked to take it back, or to let a third peer go on with it.
 
 Copies of a task's inputs stay here as long as the task, or its bill, needs them. A partner must not
-stop our posts by that: its tasks go home once their inputs are over the bounds of `foreign`, which
+stop our posts by that: its tasks go back once their inputs exceed the bounds of `foreign`, which
 count inputs of tasks apart from what subscribers keep.
 """
 
@@ -24,17 +24,17 @@ from overlay.errors import MedusaError
 from overlay.names import ObjectName
 
 LOOK_S: Final = 2.0
-"""How often it is looked for tasks that crowd our own streams, seconds."""
+"""How often to look for tasks that crowd our own streams, seconds."""
 
 PASS_ON_S: Final = 120.0
-"""Patience with a whole move that the owner makes for us, seconds."""
+"""The longest wait for a whole move that the owner makes, seconds."""
 
 LEAVE_S: Final = 300.0
-"""How long an owner may refuse to take a task back before it is left, seconds."""
+"""How long an owner may refuse to take a task back before it is dropped here, seconds."""
 
 
 class Returning:
-    """Of one peer."""
+    """Gives back the tasks that one peer runs for others."""
 
     def __init__(self, assignments: Assignments, shop: Workshop) -> None:
         self._assignments = assignments
@@ -47,18 +47,18 @@ class Returning:
         """Ask the owner to let another peer go on with a task.
 
         Raises:
-            MedusaError: it does not.
+            MedusaError: the owner refuses.
         """
         owner = self._assignments.of_task(task).stored.owner_id
         connection = await self._overlay.connect(owner)
         return await connection.call("task.pass_on", request, MoveRecord, timeout_s=PASS_ON_S)
 
     async def give_back(self, task: str) -> MoveRecord:
-        """Ask the owner to take a task home. One that would not for `LEAVE_S` is left with it:
-        it has the whole output, and goes on from there when it likes.
+        """Ask the owner to take a task back. After `LEAVE_S` of refusals the task is dropped: the
+        owner has the whole output, and goes on from there when it likes.
 
         Raises:
-            MedusaError: it does not.
+            MedusaError: the owner refuses.
         """
         assigned = self._assignments.of_task(task)
         stored = assigned.stored
@@ -74,20 +74,20 @@ class Returning:
             raise
 
     def refuse(self, assigned: Guest, why: str) -> None:
-        """Compute no more of a task, and ask its owner to take it home, until it does."""
+        """Stop computing a task, and ask its owner to take it back, until it does."""
         if assigned.reason != why:
             assigned.refuse(why)
         self._send_back(assigned.task.name, why)
 
     async def tend(self) -> None:
-        """Send home what crowds our own streams, for ever."""
+        """Give back tasks that crowd our own streams, for ever."""
         while True:
             await trio.sleep(LOOK_S)
             for task, why in self._crowding().items():
                 self._send_back(task, why)
 
     def _crowding(self) -> dict[str, str]:
-        """The tasks that are to go home, each with the reason, for people."""
+        """The tasks to give back, each with the reason, for people."""
         quota, own = self._store.quota, self._overlay.identity.participant
         held = [held for guest in self._assignments.all() for held in _held(guest)]
         gone = to_let_go(
@@ -115,7 +115,7 @@ class Returning:
 
 
 def _held(guest: Guest) -> Iterator[Held]:
-    """What is kept of its inputs."""
+    """The logs that are kept for its inputs."""
     consumer, owner = Hold("task", guest.task.name), ObjectName.parse(guest.task.name).participant
     inputs = () if guest.copy is None else guest.copy.inputs.values()
     for state in inputs:

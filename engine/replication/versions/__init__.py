@@ -1,1 +1,1 @@
-"""The versions of a stream, a producer each, and which of them is read."""
+"""The versions of a stream, one per producer, and the choice of the one that is read."""

@@ -1,8 +1,8 @@
-"""Which version of a stream is read. Sans IO.
+"""Chooses the version of a stream that is read. Sans IO.
 
 The order of preference is Borealis' (TODS 2008, section 4.4), with one change: there a producer
-that corrects what it has put out has no time for what is new, so one that is still failing is
-better. Here it gives both (`engine.streams.cursors`), and so is the better one.
+that corrects earlier tuples has no time for new ones, so one that is still failing is better. Here
+a producer gives both (`engine.streams.cursors`), so the one that corrects is better.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ MISSED: Final = 3
 
 
 class Rank(IntEnum):
-    """The best first."""
+    """How good a version is, the best first."""
 
     STABLE = 0
     STABILIZATION = 1
     UP_FAILURE = 2
     STANDING = 3
-    """It seems well, but others have been further for a while: it has nothing to read."""
+    """It seems well, but others have been further for a while: an input of it is missing."""
     FAILURE = 4
     """It does not answer, has not answered yet, or does not produce the stream."""
 
@@ -42,8 +42,8 @@ _RANKS: Final = {
 
 @dataclass(slots=True)
 class _Producer:
-    """What is known of one. heard_at: when it last said that it produces the stream; moved_at: when
-    it last had come further; seconds."""
+    """One producer. heard_at: when it last said that it produces the stream; moved_at: when it last
+    advanced; seconds."""
 
     version: Version | None = None
     heard_at: float = float("-inf")
@@ -51,11 +51,11 @@ class _Producer:
 
 
 class Choice:
-    """One stream's.
+    """The choice of one stream's version.
 
     Args:
         keep_alive_s: how often producers are asked, seconds.
-        standing_s: one that has not moved for so long while others have is missing something.
+        standing_s: one that has not moved for so long while others have misses an input.
 
     `now` is in seconds of any steady clock.
     """
@@ -66,11 +66,11 @@ class Choice:
         self._producers: dict[PeerId, _Producer] = {}
 
     def known(self, peers: Sequence[PeerId]) -> None:
-        """These produce it, or may; the first is the first choice."""
+        """Set the producers, and possible ones; the first is preferred."""
         self._producers = {peer: self._producers.get(peer, _Producer()) for peer in peers}
 
     def heard(self, peer: PeerId, version: Version | None, now: float) -> None:
-        """What a producer says. version: None: it does not produce the stream."""
+        """Note a producer's answer. version: None: it does not produce the stream."""
         producer = self._producers.get(peer)
         if producer is None:
             return
@@ -81,7 +81,7 @@ class Choice:
                 producer.moved_at = now
 
     def rank(self, peer: PeerId, now: float) -> Rank:
-        """How good a version is."""
+        """How good a producer's version is."""
         producer = self._producers.get(peer)
         if producer is None or producer.version is None:
             return Rank.FAILURE
@@ -97,15 +97,15 @@ class Choice:
         return _RANKS[producer.version.state]
 
     def number(self, peer: PeerId) -> int:
-        """Of its version; 0: it said nothing yet."""
+        """The number of a producer's version; 0: it has not answered yet."""
         producer = self._producers.get(peer)
         return 0 if producer is None or producer.version is None else producer.version.number
 
     def choose(self, current: PeerId | None, now: float) -> PeerId | None:
-        """Whom to read from: whoever is read as long as nobody is better.
+        """The producer to read from: the present one, unless another is better.
 
         Args:
-            current: who is read; None: nobody.
+            current: the present one; None: none.
         """
         ranks = {peer: self.rank(peer, now) for peer in self._producers}
         best = min(ranks.values(), default=Rank.FAILURE)

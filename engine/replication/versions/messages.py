@@ -1,4 +1,4 @@
-"""What consumers ask the producers of a stream, over and over (the keep-alive of TODS 2008)."""
+"""The keep-alive between the consumers of a stream and its producers (TODS 2008)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from msgspec import Struct
 from engine.streams.suffix import State
 
 MAX_STREAMS: Final = 256
-"""In one question; who reads more of one peer asks it several, one after the other."""
+"""In one question; a peer that reads more asks several, one after the other."""
 
 
 class AskVersions(Struct, frozen=True):
-    """How are these streams with you?"""
+    """Asks a producer for the state of these streams."""
 
     streams: tuple[str, ...]
 
@@ -22,9 +22,8 @@ class Version(Struct, frozen=True):
     """One producer's rendition of a stream.
 
     Attributes:
-        boundary: of what is stable of it, microseconds. reaches: so far there are tuples, tentative
-            ones included.
-        number: changes whenever what it is made from does.
+        boundary: of its stable tuples, microseconds. reaches: the same with tentative ones.
+        number: changes with the versions of the stream's inputs.
     """
 
     stream: str
@@ -35,6 +34,6 @@ class Version(Struct, frozen=True):
 
 
 class Versions(Struct, frozen=True):
-    """Those that the peer produces; of the others it says nothing."""
+    """The answer to `AskVersions`, without streams that the peer does not produce."""
 
     versions: tuple[Version, ...] = ()

@@ -1,4 +1,4 @@
-"""Asks the producers of what is read here how they are, and has the best one read."""
+"""Asks the producers of followed streams for their state, and chooses the best one."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from overlay.names import PeerId
 from overlay.node import Overlay
 
 ANSWER_S: Final = 1.0
-"""How long one answer is waited for; its producer counts as silent long before, seconds."""
+"""The longest wait for one answer, seconds; its producer counts as silent long before."""
 
 LEARN_S: Final = 5.0
-"""How often the catalog is asked who produces what is read here, seconds: secondaries change."""
+"""How often the catalog is asked for a followed stream's producers, seconds: they change."""
 
 STANDING: Final = 4.0
-"""Epochs after which a producer that does not move, while others do, is missing something."""
+"""Epochs after which a producer that stands still, while others advance, misses an input."""
 
 
 class VersionMonitor:
@@ -57,7 +57,7 @@ class VersionMonitor:
         self._made_from: dict[str, tuple[PeerId, int]] = {}
 
     async def tend(self) -> None:
-        """For ever."""
+        """Ask producers and choose, for ever."""
         while True:
             began = trio.current_time()
             followed = {
@@ -99,14 +99,14 @@ class VersionMonitor:
             for first in range(0, len(streams), MAX_STREAMS):
                 await self._ask_about(peer, streams[first : first + MAX_STREAMS])
         except MedusaError:
-            pass  # silence says it
+            pass  # its silence counts
         finally:
             self._asked.discard(peer)
 
     async def _ask_about(self, peer: PeerId, streams: Sequence[str]) -> None:
         """
         Raises:
-            MedusaError: it gives no answer.
+            MedusaError: it does not answer.
         """
         with trio.move_on_after(ANSWER_S):
             connection = await self._overlay.connect(peer)
@@ -128,7 +128,7 @@ class VersionMonitor:
             self._note_version(stream, (current, choice.number(current)))
 
     def _note_version(self, stream: str, made_from: tuple[PeerId, int]) -> None:
-        """What is made from it is another version from now on, too."""
+        """Count a change of producer or version: streams made from it have another version then."""
         before = self._made_from.get(stream)
         self._made_from[stream] = made_from
         if before is not None and before != made_from:

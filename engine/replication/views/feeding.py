@@ -1,6 +1,6 @@
-"""Fills a view: copies what it shows of its stream, epoch by epoch, and then what follows.
+"""Fills views: copies the shown part of a stream, epoch by epoch, and what follows it.
 
-The copy's boundary is all the state there is: a restart goes on from it.
+The copy's boundary is the whole state: a restart goes on from it.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from overlay.events import Events
 from overlay.killpoints import KillPoint, kill_point
 
 HOLD: Final = Hold("view")
-"""As which a view holds its own log."""
+"""The hold of a view on its own log."""
 
 
 def view_of(state: StreamState) -> View:
-    """What a log of the role VIEW shows."""
+    """The view that a log of the role VIEW shows."""
     view = state.entry.stream.view
     assert view is not None, "a view's stream says what it shows"
     return view
 
 
 def source_of(entry: StreamEntry) -> StreamEntry:
-    """As much of the stream that a view shows as it takes to read it. entry: the view's."""
+    """The entry of the stream that a view shows, as far as reading takes it. entry: the view's."""
     shown = entry.stream
     assert shown.view is not None, "a view's stream says what it shows"
     source = StreamDefinition(shown.view.stream, shown.schema, query=shown.query, label=shown.label)
@@ -45,7 +45,7 @@ def source_of(entry: StreamEntry) -> StreamEntry:
 
 
 def set_up(state: StreamState) -> None:
-    """Let a view's log begin where it should, keep what it shows, and show no more. Blocking.
+    """Begin a view's log where it should, keep the shown tuples, and hide the others. Blocking.
 
     Raises:
         StorageFullError: no room.
@@ -59,26 +59,26 @@ def set_up(state: StreamState) -> None:
     elif not view.is_fixed and isinstance(shows, Recent):
         log.shown_from.made_by(partial(recent, log, shows))
     if log.boundary >= view.until and log.boundary < END:
-        log.append(END, None)  # it was made between two tuples
+        log.append(END, None)  # the view ends between two tuples
     trim(state)
 
 
 def trim(state: StreamState) -> None:
-    """Keep what a view shows now: whole files, so that nothing is read for it."""
+    """Keep the tuples that a view shows now: whole files, so that no file is read for it."""
     view, log = view_of(state), state.log
     needed = BEGINNING
     if not view.is_fixed and isinstance(view.shows, Last):
         needed = log.tail(view.shows.rows, whole_files=True)
     elif not view.is_fixed and isinstance(view.shows, Recent):
-        needed = before_last(log, view.shows)  # should the stream end now, that is what it shows
+        needed = before_last(log, view.shows)  # should the stream end now, these are shown
     log.hold(HOLD, needed)
 
 
 class Feeding:
-    """One view's.
+    """Fills one view.
 
     Attributes:
-        stream: the one that it shows.
+        stream: the stream that it shows.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Feeding:
         self._at_rest = trio.Event()
 
     async def open(self) -> StreamState:
-        """The stream that it shows; what follows is kept for it from now on.
+        """Open the stream that it shows; later tuples are kept for it from now on.
 
         Raises:
             MedusaError: it cannot be opened.
@@ -109,7 +109,7 @@ class Feeding:
         return source
 
     async def run(self) -> None:
-        """Until the view has ended; what fails is tried again."""
+        """Fill the view until it has ended; a failed copy is tried again."""
         try:
             with self._scope:
                 while self.state.log.boundary < END:
@@ -124,7 +124,7 @@ class Feeding:
             self._at_rest.set()
 
     async def stop(self) -> None:
-        """Read the stream no more, on return."""
+        """Stop reading the stream; on return it is done."""
         self._scope.cancel()
         await self._at_rest.wait()
         await self._leave()
@@ -148,7 +148,7 @@ class Feeding:
 
 
 class Feedings:
-    """Those of the views that one peer keeps."""
+    """Fills the views of one peer."""
 
     def __init__(
         self, store: StreamStore, followers: Followers, events: Events, nursery: trio.Nursery
@@ -164,22 +164,22 @@ class Feedings:
         return [state for state in self._store.all() if state.role is Role.VIEW]
 
     async def make_way(self, view: str) -> None:
-        """A view of that name is to be kept.
+        """Make way for a view of that name.
 
         Raises:
-            ConflictError: there is something else of that name.
+            ConflictError: something else has that name.
         """
         await self._followers.make_way(view)
         if (state := self._store.get(view)) is not None:
             raise ConflictError(f"{view} is kept here as a {state.role} stream already")
 
     async def keep(self, entry: StreamEntry) -> None:
-        """Make the log of a view, and let it be filled."""
+        """Make the log of a view, and fill it."""
         await self.open(await self._store.keep(entry, Role.VIEW))
 
     @kill_point(KillPoint.VIEW_OPEN)
     async def open(self, state: StreamState) -> None:
-        """Let a view be filled."""
+        """Fill a view that has a log."""
         set_up(state)
         if state.log.boundary == END:
             return
@@ -189,7 +189,7 @@ class Feedings:
         self._nursery.start_soon(feeding.run)
 
     async def drop(self, view: str) -> None:
-        """Fill a view no more, and leave nothing of its log, if it has one."""
+        """Stop filling a view, and drop its log, if it has one."""
         feeding = self._feedings.pop(view, None)
         if feeding is not None:
             await feeding.stop()

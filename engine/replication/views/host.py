@@ -1,4 +1,4 @@
-"""The views that this peer keeps: created, deleted, and filled again after a restart."""
+"""The views that this peer keeps: created, deleted, and resumed after a restart."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from overlay.names import ObjectName
 from overlay.node import Overlay
 
 MAX_VIEWS: Final = 256
-"""Of one peer, and so of a participant at each of its peers: what a moving one shows is written a
-second time, epoch by epoch."""
+"""Views of one peer, and so of a participant at each of its peers: the tuples of a moving one are
+written a second time, epoch by epoch."""
 
 
 class Views:
     """
     Args:
-        queries: those that may read the views. feedings: what fills them.
+        queries: they may read the views. feedings: fills them.
     """
 
     def __init__(
@@ -66,13 +66,13 @@ class Views:
         return self._feedings.views()
 
     async def create(self, asked: View) -> View:
-        """Make a view, and publish it; gives it with the interval that it was given.
+        """Make a view, and publish it; gives it with its interval.
 
         Raises:
             InvalidInputError: it makes no sense, or its stream has nothing yet to freeze.
             NotFoundError: there is no such stream. NotAuthorisedError: it is not for us.
-            NotRetainedError: some of what it is to show is not kept any more.
-            ConflictError: there is something else of that name.
+            NotRetainedError: some of the shown part is not kept any more.
+            ConflictError: something else has that name.
             BusyError: this peer keeps too many.
         """
         check_view(asked)
@@ -101,7 +101,7 @@ class Views:
             return view
 
     async def delete(self, name: str) -> None:
-        """Leave nothing of a view.
+        """Delete a view and its log.
 
         Raises:
             NotFoundError: this peer does not keep it. ConflictError: it is read here.
@@ -121,7 +121,7 @@ class Views:
         return queries + self._feedings.readers(name)
 
     async def resume(self) -> None:
-        """Go on with the views of the last run. One that cannot stands still."""
+        """Go on with the views of the last run. A view that cannot go on stands still."""
         for state in self.all():
             try:
                 await self._feedings.open(state)
@@ -139,7 +139,7 @@ class Views:
         """The same view, if it was made before.
 
         Raises:
-            ConflictError: there is something else of that name.
+            ConflictError: something else has that name.
         """
         found = await find(self._catalog, STREAM, ObjectName.parse(asked.name))
         if found is None:
@@ -169,7 +169,7 @@ class Views:
         return found.value
 
     def _entry_of(self, view: View, source: StreamEntry) -> StreamEntry:
-        """Who may read the stream may read the view: it is the same tuples. So may its owner."""
+        """The entry of a view: its stream's readers may read the same tuples; so may its owner."""
         definition = StreamDefinition(
             name=view.name,
             schema=source.stream.schema,

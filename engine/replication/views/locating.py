@@ -1,4 +1,4 @@
-"""Where in its stream a part of it lies: asked of who keeps the stream, before history is read."""
+"""Locates parts of a stream: asks the peer that keeps it, before history is read."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from engine.streams.stream_state import Role, StreamState
 from overlay.errors import InvalidInputError
 
 HOLDERS: Final = 64
-"""Holds of one participant on one stream by such questions: more take the place of the oldest."""
+"""Holds of one participant on one stream by such questions: later ones replace the oldest."""
 
 FIRST_S: Final = 2.0
-"""How long the first epoch of a stream that has none yet is waited for, seconds."""
+"""How long to wait for the first epoch of a stream that has none yet, seconds."""
 
 LOCATE_S: Final = 10.0
-"""Patience with who keeps the stream, seconds."""
+"""The longest wait for the peer that keeps the stream, seconds."""
 
 
 class Locator:
-    """Finds parts of streams, those of this peer and those of others."""
+    """Finds parts of streams, of this peer and of others."""
 
     def __init__(self, store: StreamStore, directory: Directory, participant: str) -> None:
         self._store = store
@@ -38,12 +38,12 @@ class Locator:
         self._asked = 0
 
     async def locate(self, stream: str, shows: Shows, *, fixed: bool) -> Located:
-        """Where that part lies now; it is kept for a while: by then who asked reads it.
+        """Locate a part of a stream. It is kept for a while: by then the caller reads it.
 
         Raises:
             NotRetainedError: some of it is not kept any more; says from where on the rest is.
             InvalidInputError: the stream has nothing yet that could be shown for ever.
-            MedusaError: who keeps the stream cannot be reached, or refuses.
+            MedusaError: the peer that keeps the stream cannot be reached, or refuses.
         """
         state = self._store.serving(stream)
         if state is not None and state.role is not Role.ASSIGNED:  # else its owner has more
@@ -57,7 +57,7 @@ class Locator:
     ) -> Located:
         """`locate` in a stream that this peer serves. holder: the participant that asks."""
         check_shows(shows)
-        if fixed and not isinstance(shows, Range):  # what was posted just now is about to be there
+        if fixed and not isinstance(shows, Range):  # recent posts are about to be there
             with trio.move_on_after(FIRST_S):
                 await state.log.wait_beyond(BEGINNING)
         found = located(state.name, state.log, shows, fixed=fixed)
@@ -73,11 +73,11 @@ class Locator:
     async def check_past(self, query: Query, inputs: Iterable[str]) -> None:
         """
         Args:
-            inputs: what it reads that it does not make, revisions included.
+            inputs: the streams that it reads and does not make, revisions included.
 
         Raises:
-            NotRetainedError: a query that is to be computed from a boundary on reads a stream whose
-                history does not reach back so far.
+            NotRetainedError: the history of an input does not reach back to the boundary from which
+                on the query is to be computed.
             MedusaError: as `locate`.
         """
         if query.after == BEGINNING:
@@ -88,7 +88,7 @@ class Locator:
 
 
 def located(stream: str, log: StreamLog, shows: Shows, *, fixed: bool) -> Located:
-    """Where that part of a stream lies in its log.
+    """The place of that part of a stream in its log.
 
     Raises: as `Locator.locate`.
     """
@@ -112,8 +112,8 @@ def located(stream: str, log: StreamLog, shows: Shows, *, fixed: bool) -> Locate
 
 
 def recent(log: StreamLog, shows: Recent) -> int:
-    """The boundary where the last seconds of a log begin; of one that has ended, behind its last
-    tuple."""
+    """The boundary at which the last seconds of a log begin; they end at the boundary, or at the
+    last tuple of a log that has ended."""
     if log.boundary == END:
         return before_last(log, shows)
     return max(BEGINNING, log.boundary - shows.span_us)

@@ -1,4 +1,4 @@
-"""What clients say to make and delete views, and peers to find out where parts of streams lie."""
+"""Messages that make and delete views, and that locate parts of streams."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from engine.objects.view import Shows, View
 
 
 class CreateView(Struct, frozen=True):
-    """Answered by the `View` with the interval that it was given."""
+    """Makes a view; answered by the `View` with its interval."""
 
     view: View
 
 
 class DeleteView(Struct, frozen=True):
-    """Delete a view, and what it has copied."""
+    """Deletes a view, and its log."""
 
     name: str
 
 
 class Locate(Struct, frozen=True):
-    """Where does this part of a stream lie now? It is kept for a while for who asks.
+    """Asks where a part of a stream lies now. The part is kept for the caller for a while.
 
     Attributes:
-        fixed: it is to be the same for ever; else the beginning of what moves is asked for.
+        fixed: the part is never to change; else the beginning of a moving part is asked for.
     """
 
     stream: str
@@ -32,7 +32,7 @@ class Locate(Struct, frozen=True):
 
 
 class Located(Struct, frozen=True):
-    """The interval (after, until], boundaries. until is END of what moves."""
+    """The interval (after, until] of the part, boundaries. until: END for a moving part."""
 
     after: int
     until: int
