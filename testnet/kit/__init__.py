@@ -1,1 +1,1 @@
-"""What every scenario is made of: peers, stages, a screen, patience, pictures, checks."""
+"""The common parts of scenarios: peers, stages, a screen, patience, pictures, checks."""

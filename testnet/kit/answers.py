@@ -1,6 +1,6 @@
-"""What a subscriber received, epoch by epoch, and whether a stream may be received like that.
+"""The epochs that a subscriber received, and checks of their order.
 
-The checks read the history alone: they know nothing of how the epochs came about.
+The checks read the history alone, not how the epochs were made.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from engine.streams.recent import Epoch
 
 @dataclass(frozen=True)
 class Received:
-    """One epoch as it came.
+    """One received epoch.
 
     Attributes:
         at: when, seconds of the run.
@@ -41,7 +41,7 @@ class Received:
 
 @dataclass
 class History:
-    """By stream, in the order of arrival."""
+    """Received epochs by stream, in the order of arrival."""
 
     streams: dict[str, list[Received]] = field(default_factory=dict)
 
@@ -49,7 +49,8 @@ class History:
         self.streams.setdefault(stream, []).append(received)
 
     def faults(self) -> tuple[str, ...]:
-        """What no stream may do: go back, leave out, repeat, break its boundary's promise."""
+        """Violations of a stream's rules: no boundary goes back, no epoch is left out or repeated,
+        no tuple breaks a boundary's promise."""
         return tuple(
             f"{stream}: {fault}"
             for stream, received in self.streams.items()
@@ -57,7 +58,7 @@ class History:
         )
 
     def longest_pause_s(self, since: float) -> float:
-        """The longest that any of the streams stood still, seconds; from `since` on."""
+        """The longest time for which any of the streams stood still, seconds; from `since` on."""
         return max((_longest_pause(each, since) for each in self.streams.values()), default=0.0)
 
     def last_at(self) -> float | None:
@@ -93,7 +94,7 @@ Row = TypeVar("Row")
 
 
 class Final(NamedTuple, Generic[Row]):
-    """What has become final: the tuples with after < stime <= upto, microseconds."""
+    """Tuples that have become final: those with after < stime <= upto, microseconds."""
 
     after: int
     upto: int
@@ -102,17 +103,18 @@ class Final(NamedTuple, Generic[Row]):
 
 @dataclass
 class Fold(Generic[Row]):
-    """
+    """Applies changes to get the final stream, as a client would.
+
     Args:
-        rows_of: the tuples of a table, to be compared. key_of: what tells those of one stime apart;
-            None: the stream has no key.
+        rows_of: the tuples of a table, for comparison.
+        key_of: the key that distinguishes tuples of one stime; None: the stream has no key.
 
     Attributes:
-        boundary: everything up to it is final, and was given out; microseconds.
-        given: tuples that were given tentatively. undone: of those, taken back whole.
+        boundary: all tuples up to it are final, and were given out; microseconds.
+        given: tuples that were given tentatively. undone: of those, the ones taken back by UNDO.
         revised: tuples of corrections by their difference.
-        undos, rec_dones: how many there were.
-        fault: what the last change should not have been.
+        undos, rec_dones: their numbers.
+        fault: why the last change is invalid.
     """
 
     how: Corrections
@@ -131,13 +133,14 @@ class Fold(Generic[Row]):
     _began: int | None = None
 
     def apply(self, change: Change) -> Final[Row] | None:
-        """Gives what has become final by it; None: nothing."""
+        """Apply a change; returns the tuples that become final, or None."""
         self.fault = ""
         stimes = change.table.column(STIME).to_pylist()
         self._apply(change, list(zip(stimes, self.rows_of(change.table), strict=True)))
         if change.kind is not Kind.UNDO:
             self._seen = max(self._seen, change.upto)
-            if self._began is None:  # who asked for all there is, is told where it begins
+            # a subscriber from the beginning learns where the stream begins
+            if self._began is None:
                 self._began = change.after if self.boundary == BEGINNING else BEGINNING
         if change.boundary < self.boundary:
             self.fault = f"boundary {change.boundary} after {self.boundary}"
@@ -149,7 +152,7 @@ class Fold(Generic[Row]):
         return final
 
     def forget(self) -> None:
-        """What is not final is lost with a client that crashes."""
+        """Drop all tuples that are not final, as a crashing client does."""
         self._stable.clear()
         self._tentative.clear()
         self.undos = self.rec_dones = 0
@@ -206,7 +209,8 @@ class Fold(Generic[Row]):
         self._tentative = state
 
     def _final(self, upto: int) -> tuple[Row, ...]:
-        """What is final up to there. By UNDO, no tentative tuple ever comes to be."""
+        """The final tuples up to there. With UNDO, tentative tuples never become final
+        themselves."""
         found = [row for row in self._stable if row[0] <= upto]
         self._stable = [row for row in self._stable if row[0] > upto]
         if self.how is Corrections.REVISIONS:

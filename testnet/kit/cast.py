@@ -1,4 +1,4 @@
-"""What every cast does: it publishes, waits for what peers say, and counts what they use."""
+"""Common steps of all casts: publish objects, wait for a status, measure CPU time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from testnet.kit.peers import Peer
 from tools.client.async_client import AsyncMedusaClient, open_medusa
 
 LOOK_S: Final = 0.1
-"""Between two looks at what the peers say, seconds."""
+"""Seconds between two looks at the peers' status."""
 
 
 async def all_at_once(calls: Iterable[Callable[[], Awaitable[object]]]) -> None:
@@ -32,7 +32,7 @@ async def publish(
     streams: Sequence[StreamDefinition] = (),
     queries: Sequence[Query] = (),
 ) -> None:
-    """Create these at a peer, and start the queries.
+    """Create these objects at a peer, and start the queries.
 
     Raises:
         MedusaError: it refuses.
@@ -48,13 +48,14 @@ async def publish(
 
 
 async def until_status(client: AsyncMedusaClient, wanted: Callable[[Snapshot], bool]) -> None:
-    """Until what a client is told of the federation is what is wanted."""
+    """Wait until the status of the federation, as a client gets it, is the wanted one."""
     while not wanted(await client.status()):  # noqa: ASYNC110 - of other processes
         await trio.sleep(LOOK_S)
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """Of processes and all that they started, ended children included. Blocking, milliseconds."""
+    """CPU seconds of processes and all their children, ended ones included. Blocking,
+    milliseconds."""
     total = 0.0
     for pid in pids:
         with suppress(psutil.NoSuchProcess):

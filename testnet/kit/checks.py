@@ -1,4 +1,4 @@
-"""What a person sees at the end of a scenario: what had to hold, and where things were left."""
+"""The end of a scenario's output: its checks, and the paths of kept files."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rich.text import Text
 
 
 def render_checks(checks: Iterable[tuple[str, bool, bool, str]]) -> Table:
-    """A row a check.
+    """A table with a row for each check.
 
     Args:
-        checks: what must hold, whether it does, whether it is certain (else noise may be against
-            it), and what was found.
+        checks: the claim, whether it holds, whether it is certain (otherwise noise may contradict
+            it), and the measurement.
     """
     table = Table.grid(padding=(0, 1))
     table.add_column(width=1)
@@ -27,7 +27,7 @@ def render_checks(checks: Iterable[tuple[str, bool, bool, str]]) -> Table:
 
 
 def add_places(text: Text, picture: str | None, *folders: str | None) -> None:
-    """Add a line for the picture, and for each folder of homes and logs, that was left behind."""
+    """Add a line for the picture, and for each folder of homes and logs, that was kept."""
     for label, place in (("picture", picture), *(("homes and logs", each) for each in folders)):
         if place is not None:
             text.append(f"\n{label}: {place}")

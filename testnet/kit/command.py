@@ -1,7 +1,7 @@
-"""A scenario's command: its options; and how it runs, until a signal, with one line where it fails,
-and an exit code.
+"""The frame of a scenario's command: its options, a run until a signal, errors in one line, and
+exit codes.
 
-What click has read becomes the `Options` of the scenario by `msgspec.convert`, name by name.
+`msgspec.convert` makes the scenario's `Options` from click's values, name by name.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ INTERRUPTED: Final = 130
 """Exit codes."""
 
 ENDING_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""A closed terminal counts: it must leave no peer behind either."""
+"""A closed terminal counts: it must not leave peers running either."""
 
 
 class NumberRange(click.FloatRange):
-    """A range of floats, without the one that is in all of them."""
+    """A range of floats that excludes NaN, which all comparisons let pass."""
 
     def convert(
         self, value: float, param: click.Parameter | None, ctx: click.Context | None
@@ -61,11 +61,11 @@ def number(  # noqa: PLR0917 - most have all of them
     shown: bool | str = True,
     above: bool = False,
 ) -> Decorator:
-    """An option that is a number: a whole one where its default is.
+    """An option that is a number: an integer if its default is.
 
     Args:
-        name: with the name of the parameter behind it where that is another.
-        text: its help. shown: whether the help names the default, or what it says for it.
+        name: with the parameter's name appended if that differs.
+        text: its help. shown: whether the help names the default, or the text for it.
         above: it must be more than `least`.
     """
     kind: Any = click.IntRange if isinstance(default, int) else NumberRange
@@ -96,7 +96,7 @@ keep_option: Final = click.option(
 
 @contextmanager
 def ending_in_one_line() -> Iterator[None]:
-    """A body that fails, or is interrupted, ends the process with a line and an exit code."""
+    """Turn failures and interrupts of the block into a line and an exit code."""
     try:
         yield
     except MedusaError as error:
@@ -119,12 +119,12 @@ def run_scenario(
     good: Callable[[T], bool],
     failed: Callable[[T], bool] = lambda result: False,
 ) -> NoReturn:
-    """Run it, show its result, and end the process with an exit code.
+    """Run a scenario, show its result, and end the process with an exit code.
 
     Args:
-        screen: what is shown meanwhile.
-        render: the result for people. good: whether it is as it has to be. failed: whether a part
-            of it could not be run.
+        screen: shown meanwhile.
+        render: the result for people. good: whether it is as it must be. failed: whether a part of
+            it could not be run.
     """
 
     async def run() -> T | None:
@@ -149,10 +149,10 @@ def run_each(
     render_progress: Callable[[str, P], Text],
     draw: Callable[[list[T]], None] | None,
 ) -> list[T]:
-    """Simulations, one after the other; gives their results.
+    """Run simulations one after the other; returns their results.
 
     Args:
-        runs: each with its name; it takes whoever is told how far it is.
+        runs: each with its name; it takes a function that is told its progress.
         draw: makes a picture of the results.
     """
     results: list[T] = []
@@ -166,17 +166,17 @@ def run_each(
 
 
 def print_results(results: Sequence[object]) -> None:
-    """As JSON: one alone, several as a list."""
+    """Print results as JSON: one by itself, several as a list."""
     print_json(results[0] if len(results) == 1 else results)
 
 
 def print_json(result: object) -> None:
-    """On standard output, for scripts."""
+    """Print a result as JSON on standard output, for scripts."""
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n")
 
 
 async def unless_told_to_stop(task: Callable[[], Awaitable[T]]) -> T | None:
-    """The task's result, or None when a signal ended it: after it has tidied up behind itself."""
+    """The task's result, or None when a signal ended it, after its cleanup."""
     result: T | None = None
     async with trio.open_nursery() as nursery:
 

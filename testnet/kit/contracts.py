@@ -1,4 +1,4 @@
-"""Contracts between running peers, made with the commands that any user has."""
+"""Contracts between running peers, made with the commands of ordinary users."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from testnet.kit.patience import while_moving
 from testnet.kit.peers import Peer, run_command
 
 RETRY_S: Final = 0.5
-"""Between two tries to accept a proposal that is still under way, seconds."""
+"""Seconds between two tries to accept a proposal that is still under way."""
 
 
 class Proposed(Struct, frozen=True):
-    """What `contract propose --json` says, as far as it is needed here."""
+    """The needed fields of `contract propose --json`."""
 
     contract: str
 
 
 async def agree(one: Peer, other: Peer, *proposal: str) -> None:
-    """One peer's side proposes that (arguments of `medusa-peer`), the other accepts.
+    """One peer's participant proposes (arguments of `medusa-peer`), the other's accepts.
 
     Raises:
         UnavailableError: a command failed. DeadlineError: the proposal did not arrive.
@@ -48,7 +48,7 @@ def home(peer: Peer) -> tuple[str, str]:
 def proposed_id(said: str) -> str:
     """
     Raises:
-        InternalError: that is not what `contract propose --json` says.
+        InternalError: that is not the output of `contract propose --json`.
     """
     try:
         return msgspec.json.decode(said, type=Proposed).contract

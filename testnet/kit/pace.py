@@ -1,4 +1,4 @@
-"""When each part of a trace is due: at once, or so many seconds of trace per second."""
+"""The times at which parts of a trace are due: at once, or so many seconds of trace per second."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import trio
 POST_ROWS: Final = 16_384
 """Rows in one post at full speed: some 1.5 MB, so several are under way and none is large."""
 TICK_S: Final = 0.25
-"""Real seconds of trace in one post when paced: what a screen needs to look alive."""
+"""Real seconds covered by one post when paced: short enough for a lively screen."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Rows to post, and when.
+    """Rows to post, with their time.
 
     Attributes:
         due: seconds after the scenario's first post; 0.0 at full speed.
@@ -46,28 +46,28 @@ def paced(tables: Iterable[pa.Table], zero: float, speed: float | None) -> Itera
 
 
 def _ticks(table: pa.Table, zero: float, step: float) -> Iterator[Part]:
-    """One part for each tick that has rows; a tick may go on in the next table."""
+    """One part for each tick that has rows; a tick may continue in the next table."""
     ts = table.column("ts")
     start = 0
     while start < table.num_rows:
         tick = (ts[start].as_py() - zero) // step
         until = zero + (tick + 1) * step
-        # Ascending, so the rows of this tick are the next ones; at least one is.
+        # ascending, so the rows of this tick are the next ones; there is at least one
         count = max(pc.sum(pc.less(ts.slice(start), until)).as_py(), 1)
         rows = min(count, POST_ROWS)
-        # Due at the end of its tick, when all of it would have been seen.
+        # due at the end of its tick, when all of it would have been observed
         yield Part(table.slice(start, rows), (tick + 1) * TICK_S)
         start += rows
 
 
 @dataclass(frozen=True)
 class Timing:
-    """When the parts go out that several participants post.
+    """The times of the parts that several participants post.
 
     Attributes:
         started: when the first was due, on trio's clock.
-        hurry: whether all that is left is due at once when nothing disturbs any more.
-        disturbed: whatever disturbs the posting has ended.
+        hurry: whether all remaining parts are due at once after the disturbance.
+        disturbed: the disturbance has ended.
     """
 
     started: float
@@ -75,7 +75,7 @@ class Timing:
     disturbed: trio.Event = field(default_factory=trio.Event)
 
     async def run(self, disturb: Callable[[], Awaitable[None]] | None) -> None:
-        """Run what disturbs, if anything, and take note of its end."""
+        """Run the disturbance, if any, and note its end."""
         if disturb is not None:
             await disturb()
         self.disturbed.set()

@@ -18,18 +18,18 @@ from overlay.concurrency import one_error
 from overlay.errors import DeadlineError
 
 STILL_S: Final = 120.0
-"""Nothing moved for so long: nothing will, seconds of the machine's time."""
+"""Seconds of the machine's time without any change after which none is expected."""
 LOOK_S: Final = 1.0
-"""Between two looks at how things stand, seconds."""
+"""Seconds between two looks at the state."""
 MIN_SHARE: Final = 0.1
-"""A second counts for so much at least, however busy others keep the machine."""
+"""Least share of a second that counts, however busy other processes keep the machine."""
 
 
 class Patience:
-    """Sans-IO: whether it is worth to wait on.
+    """Decides whether to wait on. Sans-IO.
 
     Args:
-        still_s: how long things may stand still, seconds.
+        still_s: how long the state may be unchanged, seconds.
     """
 
     def __init__(self, still_s: float = STILL_S) -> None:
@@ -40,7 +40,7 @@ class Patience:
     def look(self, stands: object, seconds: float) -> bool:
         """
         Args:
-            stands: how things stand now; any change is a move.
+            stands: the present state; any change is progress.
             seconds: of the machine's time since the last look.
         """
         if stands != self._stands:
@@ -51,15 +51,15 @@ class Patience:
 
 
 class MachineTime:
-    """The share of this machine's cores that was ours, or nobody's: what others take, we and the
-    processes that we started cannot have moved in. Blocking, some milliseconds a look."""
+    """The share of this machine's cores that our processes used or could have used: others' time
+    gave us no progress. Blocking, some milliseconds a look."""
 
     def __init__(self) -> None:
         self._ours = self._our_times()
         self._idle, self._all = _core_times()
 
     def share(self) -> float:
-        """Since the last look; 1.0 where none has passed."""
+        """The share since the last look; 1.0 if no time has passed."""
         ours, (idle, total) = self._our_times(), _core_times()
         used = sum(max(seconds - self._ours.get(pid, 0.0), 0.0) for pid, seconds in ours.items())
         free, passed = used + idle - self._idle, total - self._all
@@ -79,10 +79,10 @@ class MachineTime:
 
 
 def _core_times() -> tuple[float, float]:
-    """Of all cores since the machine started, seconds: idle, and in all."""
+    """CPU time of all cores since the machine started, seconds: idle, and in all."""
     times = psutil.cpu_times()
     idle = times.idle + getattr(times, "iowait", 0.0)
-    # guests' time is in user and nice already
+    # guests' time is already included in user and nice
     busy = sum(getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq"))
     return idle, idle + busy + getattr(times, "steal", 0.0)
 
@@ -91,15 +91,15 @@ def _core_times() -> tuple[float, float]:
 async def while_moving(
     what: str, stands: Callable[[], str] = lambda: "", still_s: float = STILL_S
 ) -> AsyncIterator[None]:
-    """The body, for as long as something moves.
+    """Run the block as long as there is progress.
 
     Args:
-        what: the body waits for, for the error's text.
-        stands: how far that is, in words.
+        what: the awaited state, for the error's text.
+        stands: the present state, in words.
         still_s: see `Patience`.
 
     Raises:
-        DeadlineError: nothing moved any more.
+        DeadlineError: there was no progress any more.
     """
     given_up = ended = False
     with one_error():
@@ -127,7 +127,7 @@ async def while_moving(
 
 
 async def until(condition: Callable[[], bool], look_s: float) -> None:
-    """Until it holds: of another process, or of many things, so that nobody tells.
+    """Wait until a condition holds that has no notification, such as another process's.
 
     Args:
         look_s: between two looks, seconds.

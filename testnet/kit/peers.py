@@ -1,8 +1,8 @@
 """Real peers on this machine: processes of the `medusa-peer` command, in homes of their own.
 
-Each listens on a loopback port that was free, unless whoever opens the federation knows a better
-way to start them (`testnet.cutting` does). Whatever happens to the caller, an error or Ctrl-C
-included, leaving `open_federation` leaves no process behind, and no folder unless it is to be kept.
+Each listens on a free loopback port, unless the opener of the federation gives another way to start
+them (`testnet.cutting` does). Leaving `open_federation`, also by an error or Ctrl-C, leaves no
+process behind, and no folder unless it is to be kept.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ PARTICIPANTS: Final = (
 
 ANY_PORT: Final = "127.0.0.1:0"
 CONFIG: Final = '[overlay]\npreset = "local"\n'
-"""News spreads as fast as it may where all peers are on one machine."""
+"""News spreads as fast as possible with all peers on one machine."""
 STOP_S: Final = 60.0
-"""A peer that is told to stop and logs nothing for so long is killed, seconds of the machine's
-time: it only writes what is under way."""
+"""Seconds of the machine's time: a peer that is told to stop and logs nothing for so long is
+killed. It only writes its last data."""
 POLL_S: Final = 0.1
 TAIL_LINES: Final = 20
 
@@ -64,10 +64,10 @@ class Launch:
     """How the daemon of one peer is started.
 
     Attributes:
-        listen: where it listens at first.
-        prefix: a command that runs the program which follows it (`ip netns exec NAME`).
-        program: takes the arguments of `medusa-peer`, and its place.
-        config: what its medusa.toml says beside the federation's.
+        listen: the first address to listen on.
+        prefix: a command that runs the program that follows it (`ip netns exec NAME`).
+        program: takes the arguments of `medusa-peer`, in its place.
+        config: additions to the federation's medusa.toml.
     """
 
     listen: str = ANY_PORT
@@ -77,10 +77,10 @@ class Launch:
 
 
 class Launcher(Protocol):
-    """Knows how the peers of a federation are to be started."""
+    """Decides how the peers of a federation are started."""
 
     async def launch(self, peer: str) -> Launch:
-        """For the peer of that name, before it is started for the first time.
+        """How to start the peer of that name; called before its first start.
 
         Raises:
             UnavailableError: this machine cannot have one more.
@@ -92,10 +92,10 @@ class Peer:
     """One peer: its home stays, its process comes and goes.
 
     Attributes:
-        log: what its processes wrote, all of them one after the other.
+        log: the output of all its processes, one after the other.
         launch: how its processes are started.
-        listen: where it listens: any port at first, then the one it got, so that a restarted peer
-            is found where it was.
+        listen: its address: any port at first, then the one it got, so that a restarted peer is
+            found.
     """
 
     participant: str
@@ -111,12 +111,12 @@ class Peer:
 
     @property
     def name(self) -> str:
-        """Its own: a participant may have several peers."""
+        """Its own name: a participant may have several peers."""
         return self.home.folder.name
 
     @property
     def id(self) -> str:
-        """Its peer id (hex): what it says as it runs."""
+        """Its peer id (hex), from its running daemon."""
         assert self.running is not None
         return self.running.peer
 
@@ -142,7 +142,7 @@ class Peer:
         arguments = ["run", "--home", str(self.home.folder), "--listen", self.listen]
         program = self.launch.program or (_installed("medusa-peer"),)
         with self.log.open("ab") as log:
-            # Its own process group: Ctrl-C at the terminal is ours to handle, not the peers'.
+            # its own process group, because Ctrl-C at the terminal is for us, not for the peers
             self.process = await trio.lowlevel.open_process(
                 [*self.launch.prefix, *program, *arguments],
                 stdin=subprocess.DEVNULL,
@@ -153,7 +153,7 @@ class Peer:
         self.running = None
 
     async def ready(self, still_s: float = STILL_S) -> Running:
-        """Wait until its daemon says where it answers.
+        """Wait until its daemon has written its addresses.
 
         Raises:
             UnavailableError: it ended; the message has the last line of its log.
@@ -172,10 +172,10 @@ class Peer:
         return self.running
 
     def _says_where(self) -> bool:
-        """Whether its daemon has said where it answers."""
+        """Whether its daemon has written its addresses."""
         with contextlib.suppress(MedusaError):
             running = self.home.running()
-            # After a kill -9 the last daemon's run.json is still there.
+            # after a kill -9 the last daemon's run.json is still there
             if running.pid == self.pid:
                 self.running = running
                 self.listen = format_address(running.overlay)
@@ -183,7 +183,7 @@ class Peer:
         return False
 
     async def stop(self) -> int:
-        """SIGTERM, then SIGKILL to all its processes; gives its exit code."""
+        """SIGTERM, then SIGKILL to all its processes; returns its exit code."""
         assert self.process is not None, f"the peer of {self.participant} was not started"
         if self.alive:
             self.process.terminate()
@@ -195,7 +195,7 @@ class Peer:
         return self.process.returncode
 
     async def kill_9(self) -> None:
-        """What a crash does: SIGKILL to it and to whatever it started in its process group."""
+        """Crash it: SIGKILL to it and to all processes in its group."""
         if self.process is None:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -203,27 +203,26 @@ class Peer:
         await self.process.wait()
 
     async def restart(self) -> Running:
-        """Start it anew in the same home at the same address, and wait until it answers."""
+        """Start it again in the same home at the same address, and wait until it answers."""
         if self.alive:
             await self.stop()
         await self.start()
         return await self.ready()
 
     def children(self, name: str = "java") -> tuple[int, ...]:
-        """Process ids of its descendants by program name (its JVM)."""
+        """Process ids of its descendants with that program name (its JVM)."""
         below = psutil.Process(self.pid).children(recursive=True)
         return tuple(child.pid for child in below if child.name() == name)
 
 
 @dataclass
 class Federation:
-    """A federation of peers, one a participant, the first of which founded it.
+    """A federation of peers, one for each participant, the first of which founded it.
 
     Attributes:
-        config: medusa.toml of the peers that are made from now on. configs: by participant, of
-            those that have another one.
-        links: says how they are started, if not as `Launch` has it.
-        reports: told of who starts, and who is admitted.
+        config: medusa.toml of the peers made from now on. configs: by participant, exceptions.
+        links: decides how peers are started, if not as `Launch`'s defaults.
+        reports: told of starting peers and admitted participants.
     """
 
     folder: Path
@@ -265,7 +264,7 @@ class Federation:
         """Make another peer of the participant of a running one, start it, and wait for it.
 
         Args:
-            name: its own; none: its participant's and a number.
+            name: its own name; by default its participant's with a number.
         """
         home = Home(self.folder / (name or f"{of.participant}-{len(self.peers)}"))
         await run_command("init", "--root", str(of.home.folder), "--home", str(home.folder))
@@ -275,7 +274,7 @@ class Federation:
         return peer
 
     async def add(self, participant: str, home: Home) -> Peer:
-        """Take in the peer that was made in a home of our folder; it is not started."""
+        """Add a peer whose home is in our folder; it is not started."""
         name = home.folder.name
         launch = Launch() if self.links is None else await self.links.launch(name)
         peer = Peer(participant, home, self.folder / f"{name}.log", launch)
@@ -308,7 +307,7 @@ class Federation:
                 nursery.start_soon(until_sees_all, peer)
 
     async def stop(self) -> None:
-        """Stop every peer, all at once; those that do not end are killed."""
+        """Stop every peer, all at once; kill those that do not end."""
         async with trio.open_nursery() as nursery:
             for peer in self.peers:
                 if peer.process is not None:
@@ -329,27 +328,27 @@ class Federation:
 async def open_federation(
     *, keep: bool = False, links: Launcher | None = None
 ) -> AsyncIterator[Federation]:
-    """A federation without peers yet, in a new folder.
+    """Open a federation without peers, in a new folder.
 
     Args:
-        keep: leave the folder (homes, logs) for a person to look at.
-        links: says how its peers are started, `testnet.cutting.links` for example.
+        keep: keep the folder (homes, logs).
+        links: decides how its peers are started, `testnet.cutting.links` for example.
 
     Raises:
-        MedusaError: the body failed; a note has the ends of the peers' logs.
+        MedusaError: the block failed; a note has the ends of the peers' logs.
     """
     folder = Path(tempfile.mkdtemp(prefix="medusa-testnet-"))
     federation = Federation(folder, links=links)
     try:
         with one_error():
             yield federation
-    except InvalidInputError:  # it is not the peers' fault
+    except InvalidInputError:  # not caused by the peers
         raise
     except MedusaError as error:
         error.add_note(federation.failures())
         raise
     finally:
-        # Shielded: a cancelled or interrupted scenario must still end its peers.
+        # shielded: a cancelled or interrupted scenario must still end its peers
         with trio.CancelScope(shield=True):
             try:
                 await federation.stop()
@@ -361,13 +360,13 @@ async def open_federation(
 async def run_command(
     *arguments: str, program: str = "medusa-peer", log: Path | None = None
 ) -> str:
-    """Run one of our commands to its end; gives its standard output.
+    """Run one of our commands to its end; returns its standard output.
 
     Args:
-        log: takes what it says on standard error: a warning is worth keeping.
+        log: gets its standard error, because warnings are useful.
 
     Raises:
-        UnavailableError: it failed; the message has what it said.
+        UnavailableError: it failed; the message has its output.
         DeadlineError: it did not end.
     """
     shown = " ".join((program, *arguments[:2]))
@@ -388,7 +387,7 @@ async def run_command(
 
 
 def _installed(program: str) -> str:
-    """Our command of this very environment, or the one on PATH."""
+    """The command of this environment, or the one on PATH."""
     beside = Path(sys.executable).with_name(program)
     found = str(beside) if beside.exists() else shutil.which(program)
     if found is None:

@@ -1,4 +1,4 @@
-"""The pictures of scenarios: where one may go, and what is drawn on."""
+"""The pictures of scenarios: checking their paths, making figures, saving."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SUFFIXES: Final = (".png", ".svg", ".pdf")
 
 
 class PictureFile(click.Path):
-    """A file that a picture can be written to: known before a long run, not after it."""
+    """A path to which a picture can be written, checked before a long run and not after it."""
 
     def __init__(self) -> None:
         super().__init__(dir_okay=False, path_type=Path)
@@ -51,8 +51,8 @@ picture_option: Final = click.option(
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, inches. No window system is needed, nor any state of the whole process."""
-    # Late: drawing is loaded where there is something to draw.
+    """An empty figure, inches. It needs no window system and no global state."""
+    # late: the drawing library is loaded only when needed
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -62,7 +62,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write it.
+    """Write a figure to a file.
 
     Raises:
         InvalidInputError: the file cannot be written.

@@ -1,4 +1,4 @@
-"""The stages of a scenario, one after the other, and how a person sees them."""
+"""The stages of a scenario, one after the other, and their output."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from overlay.listeners import Listeners
 P = TypeVar("P")
 
 FRAME_S: Final = 0.5
-"""Between two frames of a live screen, seconds: the peers need the cores."""
+"""Seconds between two frames of a live screen: the peers need the cores."""
 
 
 class State(StrEnum):
@@ -42,7 +42,7 @@ _ICONS: Final = {
 
 @dataclass
 class Stage:
-    """One stage. Times are seconds since the scenario began; detail is its last word."""
+    """One stage. Times are seconds since the scenario began; detail is its latest text."""
 
     name: str
     state: State = State.WAITING
@@ -53,10 +53,11 @@ class Stage:
 
 @dataclass
 class Stages:
-    """
+    """The stages of a scenario.
+
     Attributes:
-        words: by stage, in order, what a person reads.
-        seconds: a monotonic clock; zero: what it said when the scenario began.
+        words: by stage, in order, its text for people.
+        seconds: a monotonic clock; zero: its reading when the scenario began.
         changed: told of a stage that begins, ends or fails.
     """
 
@@ -71,7 +72,7 @@ class Stages:
         self.begin_again()
 
     def begin_again(self) -> None:
-        """All stages are to come."""
+        """Reset all stages."""
         self.stages = {name: Stage(name) for name in self.words}
 
     @property
@@ -95,7 +96,7 @@ class Stages:
             self.changed.tell(stage)
 
     def say(self, name: str, detail: str) -> None:
-        """Change a stage's last word."""
+        """Change a stage's detail."""
         self.stages[name].detail = detail
 
     def print_each(
@@ -104,10 +105,10 @@ class Stages:
         before: Callable[[], str] = lambda: "",
         after: Callable[[], str] = lambda: "",
     ) -> None:
-        """A line whenever a stage begins or ends: where there is no screen to draw on.
+        """Print a line whenever a stage begins or ends, if there is no live screen.
 
         Args:
-            before: what each line begins with. after: what that of an end ends with.
+            before: the beginning of each line. after: the end of a stage's last line.
         """
 
         def print_one(stage: Stage) -> None:
@@ -124,7 +125,7 @@ class Stages:
         self.changed.add(print_one)
 
     def render(self, title: str, subtitle: str = "") -> RenderableType:
-        """A row a stage: what it says, and how long it took.
+        """A row for each stage: its detail, and its duration.
 
         Args:
             title: of the command. subtitle: for the lower right corner.
@@ -158,19 +159,19 @@ class Stages:
 def open_progress(
     console: Console, render: Callable[[str, P], Text]
 ) -> Iterator[Callable[[str, P], None]]:
-    """Show how far the run of that name is, in a line, on a terminal only."""
+    """Show the progress of the named run in a line, on a terminal only."""
     if not console.is_terminal:
         yield lambda name, progress: None
         return
     spinner = Spinner("dots", style="cyan")
     with Live(spinner, console=console, transient=True, refresh_per_second=8) as live:
-        # The thread of Live draws; a run of many thousand nodes shall not wait for it.
+        # the thread of Live draws, so that a large run does not wait for it
         yield lambda name, progress: spinner.update(text=render(name, progress))
         live.stop()
 
 
 def about(seconds: float) -> str:
-    """A time that nobody knows exactly: half a minute, minutes."""
+    """An estimated time in words: half a minute, minutes."""
     if seconds < 45:
         return "half a minute"
     minutes = round(seconds / 60)
@@ -195,8 +196,8 @@ async def open_screen(
     before: Callable[[], str] = lambda: "",
     after: Callable[[], str] = lambda: "",
 ) -> AsyncIterator[None]:
-    """Draw frames while the body runs, and leave `last` there: by then the federation is gone, and
-    what stays is what was done. Where there is no terminal, print a line for each stage.
+    """Draw frames during the block, and leave `last` on the screen. Without a terminal, print a
+    line for each stage.
 
     Args:
         before, after: see `Stages.print_each`.

@@ -12,8 +12,8 @@ from overlay.events import wall_clock
 from tools.client.async_client import AsyncMedusaClient
 
 Take = Callable[[list[int], list[int]], pa.Table]
-"""Makes the table of readings, by their times (microseconds) and numbers, and keeps what it needs
-to know of them."""
+"""Makes the table of readings from their times (microseconds) and numbers, and keeps a record for
+the comparison."""
 
 
 class Sensor:
@@ -21,8 +21,8 @@ class Sensor:
 
     Args:
         every_us: between two readings. tick_s: between two posts, seconds: the source's boundary
-            follows the clock by so much.
-        promise: say how far it is even where there are no readings.
+            lags the clock by as much.
+        promise: promise boundaries even without readings.
         wall: seconds since the epoch.
     """
 
@@ -50,7 +50,7 @@ class Sensor:
         self.ended = trio.Event()
 
     async def run(self) -> None:
-        """Post until told to end, and until all is acknowledged."""
+        """Post until `end` is called, and until all is acknowledged."""
         due = trio.current_time()
         while not self._ending:
             due += self._tick_s
@@ -60,7 +60,7 @@ class Sensor:
             numbers = list(range(self._count + 1, self._count + 1 + len(at_us)))
             self._count += len(at_us)
             self._upto_us = at_us[-1] if at_us else self._upto_us
-            if at_us or self._promise:  # a sensor that has nothing to say is no failure
+            if at_us or self._promise:  # a sensor without readings is no failure
                 table = self._take(at_us, numbers) if at_us else None
                 boundary = now_us if self._promise else None
                 await self._client.post_event(self._stream, table, boundary=boundary)
@@ -69,5 +69,5 @@ class Sensor:
         self.ended.set()
 
     def end(self) -> None:
-        """Post no more than what is under way."""
+        """Stop posting after the present post."""
         self._ending = True

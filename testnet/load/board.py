@@ -1,10 +1,9 @@
-"""What is going on in the demonstration, for whoever shows it or draws it.
+"""The state of the load demonstration for its screen and picture, and the rule for an acceptable
+allocation.
 
-Whether an allocation is acceptable, and when it can be called settled.
-
-Acceptable (NSDI 2004): either nobody is above capacity, or, if all together are more than all
-capacities, nobody is below. Tasks move whole, so below means: with room for a whole task that
-somebody above capacity could give away.
+Acceptable (NSDI 2004): either no peer is above capacity, or, if all loads exceed all capacities,
+none is below. Tasks move whole, so below means: with room for a whole task that a peer above
+capacity could give away.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ class Step(Struct, frozen=True):
     """One step of the papers' demonstration, at its end.
 
     Attributes:
-        acceptable: nobody above capacity, or in overload nobody below.
+        acceptable: no peer above capacity, or in overload none below.
         due: whether it can be acceptable at all: a peer that has just joined has taken nothing.
-        overload: whether all loads were more than all capacities.
+        overload: whether all loads exceeded all capacities.
         loads, capacities: by participant, in units of 1 % of a core; before: loads at its
-            beginning. seconds: how long it took.
+            beginning. seconds: its duration.
     """
 
     name: str
@@ -46,8 +45,8 @@ class Moved(Struct, frozen=True, order=True):
 
     Attributes:
         at: seconds of the run. origin, to: participants; the JSON says `from`.
-        price: micros per unit and second. stall_ms: what its consumers saw.
-        carry_bytes: state and input that were taken over.
+        price: micros per unit and second. stall_ms: the additional wait of its consumers.
+        carry_bytes: transferred state and input.
     """
 
     at: float
@@ -60,11 +59,12 @@ class Moved(Struct, frozen=True, order=True):
 
 
 class LoadResult(Struct, frozen=True):
-    """
+    """The result of the demonstration.
+
     Attributes:
-        answers: standing questions. answers_exact: whether every answer is the batch run's.
-        different: the answers that are not. rows: connections posted.
-        speed: seconds of trace per second that made a task as large as it was meant to be.
+        answers: standing questions. answers_exact: whether every answer equals the batch run's.
+        different: the answers that do not. rows: connections posted.
+        speed: seconds of trace per second at which a task has its intended load.
     """
 
     steps: tuple[Step, ...]
@@ -80,15 +80,15 @@ class LoadResult(Struct, frozen=True):
 
     @property
     def good(self) -> bool:
-        """Exact answers, and acceptable wherever it can be."""
+        """Whether all answers are exact, and all steps acceptable that can be."""
         return self.answers_exact and all(step.acceptable for step in self.steps if step.due)
 
 
 MEAN_S: Final = 10.0
-"""Loads are judged by their mean over so long, seconds: a task works when a window closes, every
-few seconds, so a moment says little."""
+"""Seconds over which loads are averaged: a task works when a window closes, every few seconds, so a
+single sample says little."""
 NOISE: Final = 0.03
-"""Above capacity by no more than this share is at capacity: measured load is never still."""
+"""Share above capacity that counts as noise: measured load always varies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Load:
 
 
 def is_overload(loads: Iterable[Load]) -> bool:
-    """Whether there is more to do than all can, together."""
+    """Whether all loads together exceed all capacities."""
     return sum(load.free for load in loads) < 0
 
 
@@ -123,7 +123,7 @@ def is_acceptable(loads: Sequence[Load]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What every peer said at one time, seconds of the run."""
+    """The loads of all peers at one time, seconds of the run."""
 
     at: float
     loads: Mapping[str, Load]
@@ -141,7 +141,7 @@ class Recent:
             self._samples.popleft()
 
     def means(self) -> dict[str, Load]:
-        """By peer; tasks as they were last, capacity too."""
+        """Mean loads by peer; tasks and capacity by the latest sample."""
         if not self._samples:
             return {}
         means = {}
@@ -152,7 +152,7 @@ class Recent:
 
 
 class Settling:
-    """Tells when an allocation has been acceptable for long enough to stay so.
+    """Detects when an allocation has been acceptable for long enough to count as settled.
 
     Args:
         hold_s: for how long without a break, seconds.
@@ -182,7 +182,7 @@ STAGES: Final[dict[str, str]] = {
     "end": "end the traffic",
     "compare": "compare with a batch run",
 }
-"""Stage -> what a person reads."""
+"""By stage, its text for people."""
 
 SHORT_STAGES: Final = {
     **{name: STAGES[name] for name in STAGES if name not in {"rise", "join", "flow"}},
@@ -201,14 +201,15 @@ EXPECTED_S: Final = {
     "end": 20.0,
     "compare": 5.0,
 }
-"""About how long each takes on two cores, seconds."""
+"""By stage, its estimated duration on two cores, seconds."""
 SHORT_SHARE: Final = 0.7
-"""Of that, where there are two peers."""
+"""Share of that with two peers."""
 
 
 @dataclass
 class LoadBoard(Stages):
-    """
+    """The state of the demonstration.
+
     Attributes:
         samples: the loads over time. recent: their means. moves: by when they ended.
         rows: posted so far, by participant. answers: rows received of all answers.
@@ -223,7 +224,7 @@ class LoadBoard(Stages):
 
     @property
     def left_s(self) -> float:
-        """About how long it goes on, seconds."""
+        """Estimated remaining time, seconds."""
         share = 1.0 if "flow" in self.stages else SHORT_SHARE
         left = 0.0
         for name, stage in self.stages.items():
@@ -234,11 +235,11 @@ class LoadBoard(Stages):
         return left
 
     def sampled(self, loads: dict[str, Load]) -> None:
-        """What the peers say now."""
+        """Add a sample of the peers' loads."""
         sample = Sample(self.now, loads)
         self.samples.append(sample)
         self.recent.add(sample)
 
     def forget(self) -> None:
-        """Judge by what comes from now on: something has changed on purpose."""
+        """Drop the samples so far, because the scenario has changed something."""
         self.recent = Recent()

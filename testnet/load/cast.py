@@ -1,4 +1,4 @@
-"""The peers of the demonstration and all they do: post traffic, ask questions, keep answers."""
+"""The peers of the demonstration and their clients: traffic, questions, answers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from tools.client.async_client import AsyncMedusaClient, open_medusa
 
 
 class Tape:
-    """A trace, played from its beginning again when it has ended: later by whole windows, so that
-    every round gives the same answers at other times.
+    """A trace that repeats from its beginning, later by whole windows, so that every round gives
+    the same answers at other times.
 
     Args:
         trace: connections by ascending ts; at least one.
@@ -44,7 +44,7 @@ class Tape:
         self._at = ahead
 
     def forward(self, seconds: float) -> Iterator[pa.Table]:
-        """The connections of the next so many seconds of trace, in parts fit to be posted."""
+        """The connections of the next so many seconds of trace, in parts of the size of posts."""
         self._at += seconds
         while self._at >= (self._round + 1) * self._span:
             yield from self._upto(len(self._times))
@@ -61,11 +61,11 @@ class Tape:
 
 
 class Player:
-    """Posts a tape to a stream until it is told to end.
+    """Posts a tape to a stream until `end`.
 
     Attributes:
         speed: seconds of trace per second; may be changed at any time.
-        posted: what was posted, for the batch run; it shares its memory with the trace.
+        posted: the posted connections, for the batch run; they share their memory with the trace.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Player:
         speed: float,
         count: Callable[[int], None] = lambda rows: None,
     ) -> None:
-        """count: told of the rows of each post."""
+        """count: called with the rows of each post."""
         self.speed = speed
         self.posted: list[pa.Table] = []
         self._tape = tape
@@ -101,7 +101,7 @@ class Player:
                 await self._client.post_event(self._stream, part)
                 self.posted.append(part)
                 self._count(part.num_rows)
-            # Where the peer was slower than that, what was missed is not made up for.
+            # time lost by a slow peer is not made up for
             due = max(due + TICK_S, trio.current_time())
             with trio.move_on_at(due):
                 await self._ending.wait()
@@ -110,13 +110,14 @@ class Player:
 
 
 class Cast:
-    """
+    """The peers of the demonstration.
+
     Args:
         nursery: runs the posting and the receiving.
 
     Attributes:
-        clients: of each peer that runs, by participant.
-        players: what is posted there, sensor by sensor.
+        clients: of each running peer, by participant.
+        players: the posters, sensor by sensor.
     """
 
     def __init__(
@@ -140,7 +141,7 @@ class Cast:
         return self._peers[place.participant]
 
     async def enter(self, place: Place) -> None:
-        """Start its peer: the first one founds the federation."""
+        """Start the peer of a place: the first one founds the federation."""
         self._federation.config = place.config
         make = self._federation.admit if self._federation.peers else self._federation.found
         peer = await make(place.participant)
@@ -191,7 +192,7 @@ class Cast:
         """End the traffic, and wait for the last answers.
 
         Raises:
-            DeadlineError: naming those that did not end.
+            DeadlineError: some answers did not end; names them.
         """
         for players in self.players.values():
             for player in players:
@@ -210,7 +211,7 @@ class Cast:
         return len(self._answers)
 
     def different(self) -> tuple[str, ...]:
-        """The answers that are not those of a batch run over what was posted. Blocking."""
+        """The answers that differ from a batch run over the posted connections. Blocking."""
         found: list[str] = []
         for participant, players in self.players.items():
             for sensor, player in enumerate(players):

@@ -32,7 +32,7 @@ def load(as_json: bool, **given: object) -> None:
     when an answer differs from a batch run's or a step ended not acceptable, with 2 when something
     failed.
     """
-    # Late: --help and a mistyped option need none of this.
+    # late: --help and a mistyped option do not need it
     from testnet.kit.stages import about
     from testnet.load.board import SHORT_STAGES, STAGES, LoadBoard
     from testnet.load.run import Options, run_load

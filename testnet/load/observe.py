@@ -1,4 +1,4 @@
-"""Looks at the peers once a second, as `medusa monitor` does, and writes down what they say."""
+"""Asks the peers once a second, as `medusa monitor` does, and records loads and moves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOOK_S: Final = 1.0
 UNITS: Final = 100
 """Units of load in a core."""
 SAME_S: Final = 2.0
-"""Two ends of a move tell of it within this, seconds; no task makes the same move again so soon."""
+"""Seconds within which both ends of a move report it; no task makes the same move again so soon."""
 
 
 class Observer:
@@ -28,7 +28,7 @@ class Observer:
 
     Args:
         clients: by participant; may grow while it runs.
-        wall: seconds since the epoch; the peers' moves are told in them.
+        wall: seconds since the epoch, as in the peers' moves.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Observer:
                 for participant, client in tuple(self._clients.items()):
                     nursery.start_soon(self._look, participant, client)
             if self._loads:
-                # In the order of the peers, not of their answers.
+                # in the order of the peers, not of their answers
                 known = [name for name in self._clients if name in self._loads]
                 self._board.sampled({name: self._loads[name] for name in known})
             for teller, move in self._told:
@@ -69,7 +69,7 @@ class Observer:
         await self._looked.wait()
 
     async def _look(self, participant: str, client: AsyncMedusaClient) -> None:
-        # A peer too busy to answer keeps its last figures: it is for the eye.
+        # a busy peer keeps its last figures, which are only for the screen
         with contextlib.suppress(BusyError, UnavailableError, DeadlineError):
             snapshot = await client.status(federation=False)
             (status,) = snapshot.peers
@@ -79,8 +79,8 @@ class Observer:
             self._told += [(participant, m) for m in (market.moves if market is not None else ())]
 
     def _note(self, teller: str, move: MoveStatus) -> None:
-        """Each move once: the task's owner tells of it, again and again, and who passed it on as
-        well. The owner knows how long it stood still, who gave it away the price."""
+        """Record each move once. The task's owner reports it repeatedly, and so does a peer that
+        passed it on. The owner knows the stall, the giver the price."""
         for position, noted in enumerate(self._noted):
             if is_same(move, noted):
                 known = self._board.moves[position]
@@ -104,14 +104,15 @@ class Observer:
 
 
 def is_same(one: MoveStatus, other: MoveStatus) -> bool:
-    """Whether the two ends of a move tell of the same one."""
+    """Whether two reports, of the two ends, are about the same move."""
     return (one.task, one.source, one.target) == (other.task, other.source, other.target) and (
         abs(one.at - other.at) < SAME_S
     )
 
 
 def load_of(status: PeerStatus, market: MarketStatus | None) -> Load:
-    """Units; the market's figures where there is one, for it decides by them."""
+    """The load in units, from the market's figures if there are some, because it decides by
+    them."""
     tasks = tuple(round(task.load * UNITS, 3) for task in status.tasks if not task.worker)
     if market is not None and market.capacity:
         return Load(market.load, market.capacity, tasks)

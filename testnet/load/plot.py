@@ -39,7 +39,7 @@ def write_plot(path: Path, board: LoadBoard) -> None:
 
 
 def lines_of(board: LoadBoard) -> Lines:
-    """What each peer said, when it said it."""
+    """The reported loads of each peer, with their times."""
     lines: Lines = {}
     for sample in board.samples:
         for name, load in sample.loads.items():
@@ -58,7 +58,7 @@ def _draw_steps(axes: Axes, board: LoadBoard) -> None:
             stage.began, stage.ended, color="#000000", alpha=0.05 if index % 2 else 0.0, lw=0
         )
         label = "\n".join((board.words[key].replace(" to ", "\nto ", 1), stage.detail))
-        # Above the axes, where no line can run through it.
+        # above the axes, where no line crosses it
         where = axes.get_xaxis_transform()
         axes.text(stage.began, 1.01, label, va="bottom", size=8, color="#333", transform=where)
 
@@ -72,7 +72,7 @@ def _draw_loads(axes: Axes, board: LoadBoard, lines: Lines) -> None:
 
 
 def _draw_capacities(axes: Axes, board: LoadBoard, lines: Lines) -> None:
-    """A line for each capacity: in the peer's colour where only one has it."""
+    """A line for each capacity, in the peer's colour if only one peer has it."""
     owners: dict[float, list[str]] = {}
     for name, load in (board.samples[-1].loads if board.samples else {}).items():
         owners.setdefault(round(load.capacity, 2), []).append(name)
@@ -100,7 +100,7 @@ def _draw_moves(axes: Axes, board: LoadBoard, lines: Lines) -> None:
 
 
 def load_at(lines: Lines, participant: str, at: float) -> float:
-    """The load then, or at the sample next after it."""
+    """The load at that time, or at the next sample."""
     times, loads = lines[participant]
     return loads[min(bisect.bisect_left(times, at), len(loads) - 1)]
 

@@ -57,25 +57,26 @@ from testnet.load.script import (
 )
 
 STEP_S: Final = 150.0
-"""Longest that a step may take to become acceptable, seconds."""
+"""Longest time in which a step must become acceptable, seconds."""
 HOLD_S: Final = 10.0
-"""How long it must stay so."""
+"""Seconds for which it must stay so."""
 
 ROWS: Final = 200_000
-"""Connections in the traces of all together: 50,000 in 20 minutes for each peer."""
+"""Connections in the traces of all peers together: 50,000 in 20 minutes for each peer."""
 FIRST_SPEED: Final = 24.0
 """Seconds of trace per second until a task's load is known."""
 CLOSE: Final = 0.1
-"""How near a task's load must come to what was meant, as a share."""
+"""Allowed deviation of a task's load from the intended one, as a share."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """
+    """The options of the demonstration.
+
     Attributes:
-        keep: leave homes and logs behind. plot: where the picture goes, if anywhere.
-        step_s: longest that a step may take, seconds.
-        short: two peers and the first step alone.
+        keep: keep homes and logs. plot: the file of the picture, if any.
+        step_s: longest duration of a step, seconds.
+        short: two peers and only the first step.
     """
 
     keep: bool = False
@@ -140,7 +141,7 @@ class Play:
         self._step_s = step_s
 
     async def prepare(self, traces: list[pa.Table], nursery: trio.Nursery) -> float:
-        """The founders run with their own load, without contracts; gives the traffic's speed."""
+        """Run the founders with their own load, without contracts; returns the traffic's speed."""
         founders = self._script.founders
         with self._board.stage("start"):
             for place in founders:
@@ -157,7 +158,7 @@ class Play:
             return await self._calibrate()
 
     async def _calibrate(self) -> float:
-        """Make the traffic so fast that a task is `TASK_UNITS`."""
+        """Choose the speed of the traffic so that a task's load is `TASK_UNITS`."""
         speed = FIRST_SPEED
         tasks = sum(place.tasks for place in self._script.founders)
         await self._until_work(*self._script.founders)
@@ -167,14 +168,14 @@ class Play:
             self._board.say("calibrate", f"a task is {load:.2f} units at {speed:.0f} s of trace/s")
             if abs(load / TASK_UNITS - 1) <= CLOSE:
                 break
-            # Not more than doubled or halved at once: what is measured may still be settling.
+            # at most doubled or halved at once, because the measurement may still be settling
             speed *= min(max(TASK_UNITS / max(load, 0.01), 0.5), 2.0)
             for place in self._script.founders:
                 self._play(place, speed)
         return speed
 
     async def _until_work(self, *places: Place) -> None:
-        """Until their JVMs run, have done something, and are warm."""
+        """Wait until their JVMs run, have done some work, and are warm."""
 
         def idle() -> str:
             return ", ".join(each.participant for each in places if not self._has_worked(each))
@@ -193,17 +194,17 @@ class Play:
             player.speed = speed
 
     async def _fresh_means(self) -> None:
-        """Until the means are of after now, smoothing included."""
+        """Wait until the means contain only later samples, smoothing included."""
         await trio.sleep(MEAN_S)
         self._board.forget()
         await trio.sleep(MEAN_S)
         await self._observer.next_look()
 
     async def steps(self, traces: list[pa.Table], speed: float) -> tuple[Step, ...]:
-        """All four, or the first.
+        """Play all four steps, or the first.
 
         Args:
-            traces: what D has to do.
+            traces: of D's traffic.
         """
 
         async def sign() -> None:
@@ -229,7 +230,7 @@ class Play:
         )
 
     async def _raise(self, speed: float) -> None:
-        """Play B's traffic faster and faster, until it is too much for all together."""
+        """Play B's traffic faster and faster, until all peers together are overloaded."""
         for power in range(1, RAISES + 1):
             self._play(B, speed * RAISE**power)
             self._board.say("rise", f"{speed * RAISE**power:.0f} s of trace/s")
@@ -248,7 +249,7 @@ class Play:
         change: Callable[[], Awaitable[None]],
         wanted: Callable[[tuple[Load, ...]], bool] | None,
     ) -> Step:
-        """Change something, and wait for what is wanted, or for one look if nothing is."""
+        """Change something, and wait for the wanted state, or for one look if none is given."""
         board = self._board
         before = _rounded(board.recent.means())
         with board.stage(key) as stage:
@@ -275,7 +276,7 @@ class Play:
 
     async def _until(self, wanted: Callable[[tuple[Load, ...]], bool]) -> None:
         settling = Settling(HOLD_S)
-        # The first means are of few samples, and smoothed load follows its cause late.
+        # the first means are of few samples, and smoothed load lags its cause
         await trio.sleep(MEAN_S)
         while True:
             await self._observer.next_look()
@@ -285,12 +286,12 @@ class Play:
 
 
 def is_relieved(loads: tuple[Load, ...]) -> bool:
-    """Nobody is above capacity."""
+    """Whether no peer is above capacity."""
     return not is_overload(loads) and is_acceptable(loads)
 
 
 def is_full(loads: tuple[Load, ...]) -> bool:
-    """All together are more than all capacities, and nobody is below."""
+    """Whether all loads exceed all capacities, and no peer is below."""
     return is_overload(loads) and is_acceptable(loads)
 
 

@@ -1,4 +1,5 @@
-"""What a person sees of the demonstration: a live screen on a terminal, else a line per stage."""
+"""The demonstration's output for people: a live screen on a terminal, else a line for each
+stage."""
 
 from __future__ import annotations
 
@@ -18,16 +19,16 @@ from testnet.load.board import Load, LoadBoard, LoadResult, Moved
 from testnet.load.script import EVERYBODY
 
 FRAME_S: Final = 0.25
-"""Between two frames, seconds: the peers need the cores."""
+"""Seconds between two frames: the peers need the cores."""
 MOVES_SHOWN: Final = 8
 BAR: Final = 30
-"""Columns of a bar of load; capacity is at two thirds of it."""
+"""Columns of a bar of load; capacity is at two thirds."""
 
 _LETTERS: Final = {place.participant: place.letter for place in EVERYBODY}
 
 
 def open_screen(board: LoadBoard, console: Console) -> AbstractAsyncContextManager[None]:
-    """Show the board while the body runs; the stages stay."""
+    """Show the board during the block; the stages stay."""
     return stages.open_screen(
         board,
         console,
@@ -67,7 +68,7 @@ def render_stages(board: LoadBoard) -> RenderableType:
 
 
 def render_loads(loads: dict[str, Load]) -> RenderableType:
-    """A bar a peer; the mark on it is its capacity."""
+    """A bar for each peer, with a mark at its capacity."""
     table = Table.grid(padding=(0, 1))
     for name, load in loads.items():
         table.add_row(
@@ -110,7 +111,7 @@ def _letter(participant: str) -> str:
 
 
 def render_result(result: LoadResult) -> RenderableType:
-    """The summary: each step's loads, the moves, and whether the answers are right."""
+    """The summary: each step's loads, the moves, and whether the answers are exact."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=False)
     table.add_column("step", no_wrap=True)
     names = tuple(dict.fromkeys(name for step in result.steps for name in step.capacities))

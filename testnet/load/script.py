@@ -1,13 +1,11 @@
-"""The cast of the demonstration: who there is, what each has to do, and what was agreed.
+"""The script of the load demonstration: peers, their questions, and the contracts.
 
-All sizes are in tasks, since the speed of the traffic is chosen so that a task is `TASK_UNITS` on
-the machine at hand: what happens is the same on a fast one and on a slow one.
+All sizes are in tasks: the speed of the traffic is chosen so that a task's load is `TASK_UNITS` on
+the present machine, so the course is the same on fast and slow machines.
 
-The standing questions of a network's operators, and the same ones asked of DuckDB in one batch.
-
-Each is a part of the intrusion query of the papers over one stream of connections, with a threshold
-of its own; windows are 60 s, tumbling, aligned to the epoch. The batch side shares nothing with
-the engine but the threshold.
+Each standing question is a part of the papers' intrusion query over one stream of connections, with
+a threshold of its own; windows are 60 s, tumbling, aligned to the epoch. DuckDB answers the same
+questions in one batch; it shares only the threshold with the engine.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ WINDOW_S: Final = 60
 
 
 class Kind(StrEnum):
-    """What is looked for.
+    """The kinds of questions.
 
     BUSY: addresses with more than so many connections. SCAN: addresses with more than so many
     destination ports. SWEEP: addresses with more than so many destination addresses. TARGET:
@@ -48,7 +46,7 @@ _AGGREGATES: Final = {
     Kind.SWEEP: ("count_distinct(dst_ip)", "src_ip"),
     Kind.TARGET: ("count_distinct(src_ip)", "dst_ip"),
 }
-"""The aggregate box's function and key."""
+"""By kind: the aggregate box's function and key."""
 
 _SQL: Final = {
     Kind.BUSY: ("count(*)", "src_ip"),
@@ -63,9 +61,9 @@ class Watch:
     """One standing question of one participant: a query of one task.
 
     Attributes:
-        owner: the participant. sensor: which of its streams it reads, from 0.
+        owner: the participant. sensor: the number of the stream that it reads, from 0.
         number: of this kind, from 1.
-        threshold: what is above it is reported.
+        threshold: values above it are reported.
     """
 
     owner: str
@@ -80,7 +78,7 @@ class Watch:
 
     @property
     def answer(self) -> str:
-        """Its output stream, and so its task's name."""
+        """Its output stream, which is its task's name."""
         return f"medusa://{self.owner}/{self.kind}{self.number}"
 
     def document(self, source: str) -> str:
@@ -116,11 +114,12 @@ class Watch:
 
 
 _THRESHOLDS: Final = {Kind.BUSY: 100, Kind.SCAN: 10, Kind.SWEEP: 12, Kind.TARGET: 30}
-"""Those of the papers for the first of a kind; each further one looks a little closer."""
+"""The papers' thresholds for the first question of a kind; each further one has a slightly lower
+one."""
 
 
 def watches_of(owner: str, count: int, sensors: int) -> tuple[Watch, ...]:
-    """So many questions of a participant, the kinds and the sensors taking turns."""
+    """So many questions of a participant; kinds and sensors take turns."""
     kinds = tuple(Kind)
     found = []
     for index in range(count):
@@ -131,7 +130,7 @@ def watches_of(owner: str, count: int, sensors: int) -> tuple[Watch, ...]:
 
 
 def expected(tables: Iterable[pa.Table], watches: Sequence[Watch]) -> dict[Watch, list[Row]]:
-    """The answer to each question over all connections given, sorted."""
+    """The answer to each question over all given connections, sorted."""
     needed = {"ts": pa.float64(), "src_ip": pa.string(), "dst_ip": pa.string()}
     types = pa.schema([*needed.items(), ("dst_port", pa.int32())])
     batches = (batch for table in tables for batch in table.select(types.names).to_batches())
@@ -154,11 +153,11 @@ def _statement(watch: Watch) -> str:
 
 
 TASK_UNITS: Final = 2.5
-"""Load of a task before any rises: four peers full of them, and all that is not a task's, leave
-some of two cores free."""
+"""Initial load of a task: four peers full of such tasks, and all other work, leave a part of two
+cores free."""
 SENSORS: Final = 2
-"""Streams of connections of each participant. A task works when a window closes; those of one
-stream all at once. So the windows of the streams close in turn, or load would come in waves."""
+"""Streams of connections of each participant. A task works when a window closes, and all tasks of
+one stream do so at once. So the windows of the streams close in turn, to avoid waves of load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +165,8 @@ class Place:
     """One peer.
 
     Attributes:
-        letter: its name in the papers. tasks: how many are its own.
-        room: how many tasks of `TASK_UNITS` its declared capacity is.
+        letter: its name in the papers. tasks: number of its own.
+        room: its declared capacity, in tasks of `TASK_UNITS`.
     """
 
     letter: str
@@ -180,7 +179,7 @@ class Place:
         return watches_of(self.participant, self.tasks, SENSORS)
 
     def stream(self, sensor: int) -> StreamDefinition:
-        """What a sensor posts to, from 0; every member may read it."""
+        """The stream of a sensor, from 0; every member may read it."""
         return StreamDefinition(
             name=f"medusa://{self.participant}/sensor{sensor + 1}",
             schema=source_schema(self.participant),
@@ -195,7 +194,7 @@ class Place:
 
     @property
     def menu(self) -> str:
-        """What it runs for others: any task, up to all it can."""
+        """Its menu for others: any task, up to its capacity."""
         return str(math.ceil(self.capacity))
 
     @property
@@ -208,18 +207,18 @@ A: Final = Place("A", "mit.edu", tasks=16, room=10.0)
 B: Final = Place("B", "utah.edu", tasks=6, room=10.0)
 C: Final = Place("C", "brown.edu", tasks=5, room=10.0)
 D: Final = Place("D", "brandeis.edu", tasks=1, room=12.0)
-"""A has 6 tasks too many, B room for 4 and C for 5: either alone is not enough for A."""
+"""A has 6 tasks too many, B has room for 4 and C for 5: neither alone is enough for A."""
 
 AHEAD_S: Final = WINDOW_S / SENSORS
-"""How far the traffic of a sensor is ahead of the one before it, seconds of trace."""
+"""Seconds of trace by which a sensor's traffic is ahead of the one before it."""
 
 FOUNDERS: Final = (A, B, C)
 EVERYBODY: Final = (A, B, C, D)
 
 RAISE: Final = 1.5
-"""How much faster B's traffic becomes at once."""
+"""Factor of each increase of B's traffic."""
 RAISES: Final = 4
-"""How often at most: beyond some windows an epoch, more speed is hardly more load."""
+"""Increases at most: with more than some windows in an epoch, more speed is hardly more load."""
 OVERLOAD: Final = 1.12
 """It rises until all loads together are this many times all capacities. D brings room for more."""
 
@@ -233,7 +232,7 @@ RANGE_TASKS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """A contract: load may move either way at up to that price."""
+    """A contract: load may move in both directions at up to that price."""
 
     one: Place
     other: Place
@@ -260,13 +259,12 @@ WITH_D: Final = Agreement(C, D, PRICE * CHEAPER)
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What is played.
+    """The course of a run.
 
     Attributes:
-        founders: are there from the beginning, with these agreements.
-        whole: all four steps; else the first alone.
-        warm_s: after the first tasks have worked, seconds: a JVM that has just started is slower
-            than it will be.
+        founders: the initial peers, with these agreements.
+        whole: all four steps; else only the first.
+        warm_s: seconds after the first tasks have worked: a JVM is slow at its start.
         rounds: how often the traffic's speed is corrected at most.
     """
 
@@ -288,4 +286,4 @@ SHORT: Final = Script(
     warm_s=10.0,
     rounds=2,
 )
-"""A has 3 tasks too many, and B room for 7."""
+"""A has 3 tasks too many, and B has room for 7."""

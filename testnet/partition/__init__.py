@@ -1,1 +1,1 @@
-"""A federation that is split for a while: what its clients get meanwhile, and afterwards."""
+"""A federation that is split for a while, and its client's results meanwhile and afterwards."""

@@ -1,4 +1,4 @@
-"""The peers: the far one with its source, and the servers, on the near side of the split."""
+"""The peers: the far one with its source, and the servers on the near side of the split."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from testnet.partition.chain import FAR_OWNER, NEAR_OWNER, SCHEMA, Source, outpu
 from tools.client.async_client import open_medusa
 
 EPOCH_S: Final = 0.15
-"""Shortest epoch, seconds, for each peer: a job takes a tenth of a second of a core that all of
-them share, and what is late because the machine is busy is no matter of the split."""
+"""Shortest epoch, seconds, multiplied by the number of peers: a job takes a tenth of a second of a
+core that all share, and delays by a busy machine are not due to the split."""
 
 PEER_CONFIG: Final = f"{CONFIG}\n[contracts]\ntrade = false\n\n[engine]\nepoch_s = "
-"""medusa.toml of every peer. No market: nothing but the split shall happen."""
+"""medusa.toml of every peer. No market: only the split shall happen."""
 
 
 class Cast:
-    """
+    """The peers of the demonstration.
+
     Args:
-        replica: the first server is on the far side as well, and a replica of it on the near one:
-            the poster's B and R, where the sources are at A and the client asks C.
+        replica: the first server is on the far side as well, with a replica on the near one: the
+            poster's B and R, where the sources are at A and the client asks C.
 
     Attributes:
-        source: the peer of the first source: on the far side, but with a replica.
+        source: the peer of the first source: on the far side, unless there is a replica.
         servers: in the order of the chain; the client asks the last. replica: that of the first.
     """
 
@@ -41,7 +42,7 @@ class Cast:
 
     @property
     def sides(self) -> tuple[list[Peer], list[Peer]]:
-        """Who is where."""
+        """The peers on each side."""
         far = self.servers[0] if self._replicated else self.source
         return [far], [peer for peer in self.all if peer is not far]
 
@@ -51,17 +52,17 @@ class Cast:
 
     @property
     def homes(self) -> tuple[Peer, Peer, Peer]:
-        """Where each source is."""
+        """The peer of each source."""
         near = self.source if self._replicated else self.servers[0]
         return self.source, near, near
 
     @property
     def answers(self) -> str:
-        """The last server's output."""
+        """The last server's output stream."""
         return output(self._chain - 1)
 
     async def enter(self, report: Callable[[str], None]) -> None:
-        """Start all, and wait until they know each other."""
+        """Start all peers, and wait until they know each other."""
         self.source = await self._federation.found(FAR_OWNER)
         first = await self._federation.admit(NEAR_OWNER)
         await first.ready()
@@ -74,7 +75,7 @@ class Cast:
         await self._federation.together()
 
     async def define(self, sources: tuple[Source, ...], bound_s: float) -> None:
-        """Publish the sources and a query on each server, all running."""
+        """Publish the sources and a query on each server, and start all."""
         await publish(self.source, (SCHEMA,))
         for source, peer in zip(sources, self.homes, strict=True):
             await publish(peer, streams=(source.stream,))
@@ -84,7 +85,7 @@ class Cast:
             await publish(peer, queries=(work,))
 
     async def replica_is_ready(self) -> None:
-        """Returns once it has caught up, and is known for that."""
+        """Wait until the replica has caught up, and others know that."""
 
         def caught_up(told: Snapshot) -> bool:
             return any(each.state == "caught up" for peer in told.peers for each in peer.replicas)
@@ -93,7 +94,7 @@ class Cast:
             await until_status(client, caught_up)
 
     async def read_from(self) -> Peer | None:
-        """Whom the last server reads the first one's output from."""
+        """The peer from which the last server reads the first one's output."""
         async with open_medusa(self.servers[-1].home.folder) as client:
             (last,) = (await client.status(federation=False)).peers
         producers = {each.name: each.producer for each in last.streams if each.role == "mirror"}

@@ -1,7 +1,8 @@
-"""What flows: readings of three sources, merged by the first server of a chain, thinned by each.
+"""The data of the demonstration: readings of three sources, merged by the first server of a chain,
+thinned by each.
 
 One source is on the far side of the split, two are on the near side, with the servers and the
-client. So during the split results can be made, but not all of them.
+client. So during the split results can be made from a part of the input.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ SCHEMA: Final = Schema(
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A source stream. sensor: its number. share: of all readings, how many come from it."""
+    """A source stream. sensor: its number. share: its part of all readings."""
 
     sensor: int
     stream: StreamDefinition
@@ -49,7 +50,8 @@ class Source:
 
 
 def sources(missing: float, *, replica: bool = False) -> tuple[Source, ...]:
-    """The far one first; with a replica all are on one side. missing: its share of all readings."""
+    """The sources, the far one first; with a replica all are on one side. missing: its share of all
+    readings."""
     owners = (FAR_OWNER,) * 3 if replica else (FAR_OWNER, NEAR_OWNER, NEAR_OWNER)
     shares = (missing, (1 - missing) / 2, (1 - missing) / 2)
     return tuple(
@@ -63,17 +65,17 @@ def sources(missing: float, *, replica: bool = False) -> tuple[Source, ...]:
 
 
 def query_name(server: int) -> str:
-    """What one server does goes by this name."""
+    """The name of a server's query."""
     return f"medusa://{NEAR_OWNER}/server{server + 1}"
 
 
 def output(server: int) -> str:
-    """The stream that a server puts out."""
+    """The output stream of a server."""
     return f"{query_name(server)}/out"
 
 
 def query(server: int, bound_s: float, replica: str = "") -> Query:
-    """What one server does, counted from 0. replica: peer id (hex) of its secondary, if any."""
+    """The query of one server, counted from 0. replica: peer id (hex) of its secondary, if any."""
     boxes: tuple[Box, ...] = ()
     source = output(server - 1)
     if not server:
@@ -95,30 +97,30 @@ Row = tuple[int, int]
 
 
 def rows_in(table: pa.Table) -> list[Row]:
-    """The readings of a part of an output."""
+    """The readings in a part of an output."""
     columns = (table.column(name).to_pylist() for name in ("sensor", "number"))
     return list(zip(*columns, strict=True))
 
 
 def readings_table(sensor: int, at_us: list[int], numbers: list[int]) -> pa.Table:
-    """As a client posts them."""
+    """Readings as a table to post."""
     return pa.table([at_us, [sensor] * len(at_us), numbers], schema=SCHEMA.payload)
 
 
 def expected(posted: Iterable[Row], chain: int) -> set[Row]:
-    """What the last server puts out for these, by plain arithmetic."""
+    """The last server's right output for these, by plain arithmetic."""
     sieves = SIEVES[:chain]
     return {row for row in posted if all(row[1] % sieve for sieve in sieves)}
 
 
 RATE: Final = 525
-"""Readings per second of all sources together: Borealis' 175 a stream."""
+"""Readings per second of all sources together: Borealis has 175 a stream."""
 TICK_S: Final = 0.1
-"""Between two posts, seconds: the source's boundary follows the clock by so much (as there)."""
+"""Seconds between two posts: the source's boundary lags the clock by as much (as in Borealis)."""
 
 
 def sensor_of(client: AsyncMedusaClient, source: Source, posted: list[Row]) -> Sensor:
-    """Posts to a source. posted: takes every reading handed over."""
+    """The sensor that posts to a source. posted: gets every queued reading."""
 
     def take(at_us: list[int], numbers: list[int]) -> pa.Table:
         posted.extend((source.sensor, number) for number in numbers)

@@ -50,7 +50,7 @@ def partition(as_json: bool, **given: object) -> None:
     how it was corrected, and whether the client ends with exactly the stream of a failure-free run.
     Exits with 1 when something is not as it must be, with 2 when something failed.
     """
-    # Late: --help and a mistyped option need none of this.
+    # late: --help and a mistyped option do not need it
     from testnet.kit.stages import Stages
     from testnet.partition.figures import Options
     from testnet.partition.run import STAGES, run_partition

@@ -1,4 +1,5 @@
-"""What a client was told while its federation was split, and the figures that come of it."""
+"""The changes that a client received while its federation was split, and the figures computed from
+them."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class NewTuples:
-    """Tuples later than all that were heard of before.
+    """Tuples later than all earlier ones.
 
     Attributes:
         at: when they came, seconds since the epoch. delay_s: of the oldest of them.
@@ -63,12 +64,14 @@ class NewTuples:
 
 @dataclass
 class Observations:
-    """
+    """The data of the run.
+
     Attributes:
-        posted: every reading handed over. heard: every change, in order.
-        steady_at, cut_at, healed_at: from when on the usual delay is measured, when the federation
-            was split and when that was over, seconds since the epoch; 0.0: not yet.
-        read_from: with a replica: whom C read from at the end of the split, and of the run.
+        posted: every queued reading. heard: every change, in order.
+        steady_at, cut_at, healed_at: begin of the measurement of the usual delay, of the split, and
+            of the heal, seconds since the epoch; 0.0: not yet.
+        read_from: with a replica: the peer from which C read at the end of the split, and of the
+            run.
     """
 
     posted: list[Row] = field(default_factory=list)
@@ -79,7 +82,7 @@ class Observations:
     read_from: list[str] = field(default_factory=list)
 
     def new_tuples(self) -> list[NewTuples]:
-        """What was heard of new tuples, in order; corrections are none."""
+        """The arrivals of new tuples, in order; corrections are not among them."""
         found: list[NewTuples] = []
         seen = BEGINNING
         for heard in self.heard:
@@ -95,8 +98,8 @@ class Observations:
         return found
 
     def corrected_at(self) -> float:
-        """When nothing tentative was left for the first time after the split; the split's end where
-        nothing ever was."""
+        """The first time after the split without tentative tuples; the split's end if there were
+        none."""
         reached, corrected = BEGINNING, self.healed_at
         outstanding = False
         for heard in self.heard:
@@ -117,7 +120,7 @@ class Observations:
 
     @property
     def corrected(self) -> bool:
-        """Whether nothing tentative is left, and something of after the split is stable."""
+        """Whether no tentative tuple is left, and some tuple from after the split is stable."""
         if not self.heard:
             return False
         seen = max(e.change.upto for e in self.heard if e.change.kind is not Kind.UNDO)
@@ -126,7 +129,7 @@ class Observations:
 
 
 class Check(Struct, frozen=True):
-    """claim: what must hold. found: what did."""
+    """A claim, the measurement, and whether it holds."""
 
     claim: str
     good: bool
@@ -134,23 +137,25 @@ class Check(Struct, frozen=True):
 
 
 class PartitionResult(Struct, frozen=True):
-    """
+    """The result of the run.
+
     Attributes:
-        seconds: how long the federation was split. chain: servers one after the other.
-        corrections: how the client was told of them. missing: share of the input that was away.
-        bound_ms: X, how much longer than usual new results may take.
+        seconds: duration of the split. chain: number of servers.
+        corrections: their form. missing: share of the input on the far side.
+        bound_ms: X, by how much longer than usual new results may take.
         max_new_tuple_delay_ms_stable, _failure, _stabilization: longest time from a tuple's posting
-            to when the client first heard of it, or of a later one: before the split and after the
+            to its arrival, or a later tuple's, at the client: before the split and after the
             corrections; during the split; from its end until all was corrected.
         first_tentative_ms: after the cut; null: there was none.
-        tentative: tuples given tentatively. undone: of those, taken back by UNDO and REC_DONE.
+        tentative: tentative tuples. undone: of those, taken back by UNDO and REC_DONE.
         revised: tuples in DELETION, INSERTION and REPLACEMENT revisions.
-        undos, rec_dones: how many there were.
-        corrected_ms: from the end of the split until nothing tentative was left.
-        duplicates, losses: of the client's stream in the end, against a failure-free answer.
+        undos, rec_dones: their numbers.
+        corrected_ms: from the end of the split until no tentative tuple was left.
+        duplicates, losses: of the client's final stream, against a failure-free answer.
         exact: there is neither.
         expected: tuples of that answer.
-        read_from: with a replica: whom C read from at the end of the split, and of the run.
+        read_from: with a replica: the peer from which C read at the end of the split, and of the
+            run.
     """
 
     seconds: float
@@ -184,20 +189,20 @@ class PartitionResult(Struct, frozen=True):
 
 
 RECONNECT_S: Final = 1.0
-"""How long what was cut may take to flow again, seconds."""
+"""Seconds until cut links work again, at most."""
 
 REPLICA: Final = "replica"
 """The name of R's peer."""
 
 SMALL: Final = 0.02
-"""A share of the input that is small: the difference must be small then, too."""
+"""Share of the input below which the difference must be small, too."""
 
 PER_MISSING: Final = 5
-"""Revisions, as a share of the tuples undone otherwise, per share of the input that was missing."""
+"""Revisions, as a share of the tuples that UNDO would take back, per share of the missing input."""
 
 
 def figures(run: Observations, options: Options) -> PartitionResult:
-    """What was seen, counted and judged."""
+    """Compute the figures, and judge them."""
     fold: Fold[Row] = Fold(options.corrections, rows_in)
     finals = [fold.apply(heard.change) for heard in run.heard]
     got = Counter(row for final in finals if final is not None for row in final.rows)

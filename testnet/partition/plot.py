@@ -1,4 +1,4 @@
-"""What the client was told over time: how late new results were, and what was final."""
+"""The client's changes over time: the delay of new results, and the final ones."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ ORANGE: Final = "#d98324"
 GREY: Final = "#8a8a8a"
 FROM_S: Final = -4.0
 BEHIND_S: Final = 6.0
-"""What is shown before the split and after the corrections, seconds."""
+"""Seconds shown before the split and after the corrections."""
 
 
 def write_plot(path: Path, run: Observations, result: PartitionResult) -> None:
-    """Draw it. Blocking, a second."""
+    """Draw the picture. Blocking, a second."""
     figure = new_figure(9.0, 6.2)
     delays, tuples = figure.subplots(2, 1, sharex=True)
     _draw_delays(delays, run, result)
@@ -60,7 +60,7 @@ def _draw_delays(axes: Axes, run: Observations, result: PartitionResult) -> None
 
 
 def _draw_tuples(axes: Axes, run: Observations) -> None:
-    """How far behind the present what is known is, and what is final."""
+    """The lag of the latest result, and of the latest final one."""
     times: list[float] = []
     final: list[float] = []
     known: list[float] = []

@@ -29,19 +29,19 @@ STAGES: Final[dict[str, str]] = {
     "heal": "heal it, and watch",
     "end": "end and compare",
 }
-"""Stage -> what a person reads."""
+"""By stage, its text for people."""
 
 WARM_S: Final = 8.0
-"""A JVM that has just started is slower than it will be, seconds."""
+"""Seconds before the measurement: a JVM is slow at its start."""
 STEADY_S: Final = 8.0
-"""How long the usual delay is measured, seconds."""
+"""Seconds in which the usual delay is measured."""
 WATCH_S: Final = 6.0
-"""How long it is watched afterwards, seconds."""
+"""Seconds of observation afterwards."""
 LOOK_S: Final = 0.1
 
 
 class Play:
-    """Fills `run`."""
+    """Carries out the run: fills `run`."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Play:
     async def run(self) -> None:
         """
         Raises:
-            MedusaError: something failed.
+            MedusaError: the run failed.
         """
         with self._stages.stage("start") as stage:
 
@@ -127,7 +127,7 @@ class Play:
             self._run.read_from.append("nobody" if read is None else read.name)
 
     async def _follow(self, client: AsyncMedusaClient) -> None:
-        """The changes, until the stream's end."""
+        """Receive the changes, until the stream's end."""
         boundary = None
         async for change in client.follow(self._cast.answers, self._options.corrections):
             self._run.heard.append(Heard(wall_clock(), change))
@@ -138,12 +138,12 @@ class Play:
     async def _until(self, condition: Callable[[], bool], what: str) -> None:
         """
         Raises:
-            DeadlineError: it does not hold, and what was told before the split is all there is.
+            DeadlineError: the condition does not hold, and there is no progress.
         """
         run = self._run
 
         def stands() -> str:
-            # What is heard does not end while readings come; what is to be corrected does.
+            # changes do not end while readings come; corrections do
             heard = len(run.heard) if self._all_posted else bool(run.heard)
             return f"{heard} changes heard, {run.outstanding} tentative tuples"
 

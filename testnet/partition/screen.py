@@ -1,4 +1,5 @@
-"""What a person sees of the demonstration: a live screen on a terminal, else a line per stage."""
+"""The demonstration's output for people: a live screen on a terminal, else a line for each
+stage."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from testnet.partition.figures import PartitionResult
 
 
 def open_screen(stages: Stages, console: Console) -> AbstractAsyncContextManager[None]:
-    """Show the stages while the body runs."""
+    """Show the stages during the block."""
     frame = partial(stages.render, "partition")
     return screen.open_screen(stages, console, frame, frame)
 
@@ -28,12 +29,12 @@ GOLDEN: Final = (
     ("2 servers, X = 2 s, 10 s (Borealis)", "0.17 s", "2.22 s", "0.19 s"),
     ("2 servers, each delays (Borealis)", "0.17 s", "3.74 s", "0.14 s"),
 )
-"""What the original measured at its client: usually, during the failure, afterwards. Its servers
+"""The original's measurements at its client: usually, during the failure, afterwards. Its servers
 took tuples one by one, with buckets of 0.5 s in the first line and 0.1 s in the others."""
 
 
 def render_result(result: PartitionResult) -> RenderableType:
-    """The figures beside the original's, and whether all is as it must be."""
+    """The figures beside the original's, and the checks."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("longest delay of new results", no_wrap=True)
     for name in ("usually", "split", "corrections"):

@@ -60,7 +60,7 @@ LIMITS: Final[tuple[tuple[ModuleType, tuple[str, ...]], ...]] = (
     (documents, ("MAX_DOCUMENT", "MAX_PROPOSAL")),
     (receipts, ("MAX_RECEIPT", "MAX_ENTRY")),
 )
-"""By module, the limits of what it puts on the wire."""
+"""By module, the limits of its messages."""
 
 INTRODUCTION: Final = """\
 All messages that Medusa's programs exchange, with their fields and limits. `make protocol` writes
@@ -161,7 +161,7 @@ SIGNED: Final[tuple[tuple[str, str, tuple[type[Struct], ...]], ...]] = (
 
 
 async def read_methods() -> Mapping[str, Method]:
-    """The methods of a peer, as it serves them once it runs."""
+    """The methods of a running peer."""
     federation = Federation({"example.org": 1})
     with tempfile.TemporaryDirectory() as folder:
         ((name, place),) = build(federation, Path(folder)).items()

@@ -1,4 +1,4 @@
-"""A page of Markdown that grows: headings, prose, tables, and messages with their fields."""
+"""A growing page of Markdown: headings, prose, tables, and messages with their fields."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ NAMES: Final = {
     ("overlay.datagrams", "_Body"): "Datagram",
     ("overlay.peers", "_Body"): "PeerRecord",
 }
-"""Of messages whose types are private to a module, by module and type."""
+"""Names of messages whose types are private to a module, by module and type."""
 
 
 @dataclass
 class Page:
-    """The page as it grows. names: how it calls each message, for headings and links."""
+    """The page. names: the page's name of each message, for headings and links."""
 
     names: Mapping[type[Struct], str]
 
@@ -59,7 +59,7 @@ class Page:
         return f"[{name}](#{name.lower().replace(' ', '-')})"
 
     def message(self, kind: type[Struct], level: int = 3) -> None:
-        """A message with its fields, once."""
+        """Add a message with its fields, unless the page has it already."""
         if kind in self._told:
             return
         self._told.add(kind)
@@ -78,7 +78,7 @@ class Page:
 
 
 def closure(kinds_told: Iterable[type[Struct]]) -> list[type[Struct]]:
-    """Those, and all that they hold, in order."""
+    """Those messages, and all that they contain, in order."""
     found: dict[type[Struct], None] = {}
     waiting = list(kinds_told)
     while waiting:
@@ -90,7 +90,7 @@ def closure(kinds_told: Iterable[type[Struct]]) -> list[type[Struct]]:
 
 
 def names_of(told: list[type[Struct]]) -> dict[type[Struct], str]:
-    """A name for each; two of one name have those of their packages, or modules, before it."""
+    """A name for each message; if two have the same, their packages or modules are prefixed."""
     every = closure(told)
     for depth in range(4):
         names = {kind: _name(kind, depth) for kind in every}

@@ -20,7 +20,7 @@ from engine.objects.schema import BEGINNING, END
 from overlay.names import PeerId
 
 _LONG: Final = 2**40
-"""From here on a power of two reads better as one."""
+"""Powers of two are written as such from here on."""
 
 _MOMENTS: Final = {BEGINNING: "BEGINNING", END: "END"}
 
@@ -64,7 +64,7 @@ class MessageWords:
 
 
 def describe(kind: type[Struct], name_of: Callable[[type[Struct]], str]) -> MessageWords:
-    """A message in words. name_of: how the page names another message."""
+    """Describe a message. name_of: the page's name of another message."""
     names = [each.name for each in structs.fields(kind)]
     text, meanings = _split(inspect.cleandoc(_docstring(kind)), names)
     meanings |= _beside_fields(kind)
@@ -85,7 +85,7 @@ def describe(kind: type[Struct], name_of: Callable[[type[Struct]], str]) -> Mess
 
 
 def type_words(hint: object, name_of: Callable[[type[Struct]], str]) -> str:
-    """A field's type in words, with the limits that its decoder holds it to."""
+    """A field's type in words, with the limits that its decoder enforces."""
     origin, arguments = get_origin(hint), get_args(hint)
     parts = [type_words(each, name_of) for each in arguments if _is_type(each)]
     if origin is Annotated:
@@ -116,7 +116,7 @@ def _is_type(argument: object) -> bool:
 
 
 def inner(kind: type[Struct]) -> Iterator[type[Struct]]:
-    """The messages that fields of this one hold, in order."""
+    """The messages that fields of this one contain, in order."""
     for hint in get_type_hints(kind, include_extras=True).values():
         yield from messages_in(hint)
 
@@ -187,7 +187,8 @@ def _docstring(kind: type[Struct]) -> str:
 
 
 def _split(text: str, names: list[str]) -> tuple[str, dict[str, str]]:
-    """What a docstring says of the whole, and of each field: `name: ...` or `one, other: ...`."""
+    """Split a docstring into the text about the whole, and that of each field: `name: ...` or `one,
+    other: ...`."""
     text = text.replace("\nAttributes:\n", "\n")
     if text.startswith("Attributes:\n"):
         text = text.partition("\n")[2]
@@ -214,7 +215,7 @@ def _begins(text: str, at: int) -> bool:
 
 
 def _flow(text: str) -> str:
-    """A text on one line a paragraph."""
+    """A text with each paragraph on one line."""
     paragraphs = re.split(r"\n\s*\n", textwrap.dedent(text).strip())
     return "\n\n".join(" ".join(each.split()) for each in paragraphs)
 

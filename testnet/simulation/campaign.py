@@ -1,13 +1,10 @@
-"""A campaign: many seeds over worker processes, until one fails.
+"""A campaign: many seeds in worker processes, until one fails.
 
-A campaign's worker: reads requests from standard input, a line of JSON each, and answers each
-with a line. A process of its own, so that a seed that hangs can be ended from outside, and so that
-Python's hashes are the same in every run.
-
-Worker processes, and the seeds that they are given one after the other.
-
-One that makes no progress is ended, and its seed has failed: by the CPU time that it takes where it
-turns in circles, by the clock where it waits for what never comes.
+* A worker reads requests from standard input, one line of JSON each, and answers each with a line.
+  It is a process of its own, so that a hanging seed can be ended from outside, and Python's hashes
+  are the same in every run.
+* A seed without progress is ended and has failed: by its CPU time if it loops, by the clock if it
+  waits for ever.
 """
 
 from __future__ import annotations
@@ -35,7 +32,7 @@ from testnet.simulation.simulate import RUN, Result, simulate
 
 
 class Request(Struct, frozen=True):
-    """manifest: None: the one that the seed generates. trace: whether it is wanted."""
+    """manifest: None: the one generated from the seed. trace: whether to return it."""
 
     seed: int
     manifest: Manifest | None = None
@@ -44,7 +41,7 @@ class Request(Struct, frozen=True):
 
 def main() -> None:
     sweep()
-    # What a peer prints would break the protocol.
+    # other output of a peer would break the protocol
     answers, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:
         request = msgspec.json.decode(line, type=Request)
@@ -57,15 +54,15 @@ def main() -> None:
 
 
 CPU_LIMIT_S: Final = 120.0
-"""Of one seed: some tens of times what one takes."""
+"""CPU seconds of one seed: some tens of times the usual."""
 
 STILL_SHARE: Final = 4.0
-"""Times as long may pass by the clock: others want the processor as well."""
+"""Wall time of a seed as a multiple of that: other processes use the processor too."""
 
 WATCH_S: Final = 0.5
 
 TAIL_BYTES: Final = 2000
-"""Of what a worker that died said last."""
+"""Bytes of a dead worker's last output."""
 
 
 class Worker:
@@ -82,7 +79,7 @@ class Worker:
         return self._process.poll() is None
 
     async def run(self, request: Request, cpu_limit_s: float = CPU_LIMIT_S) -> Result:
-        """That seed, or how it failed to come to an end."""
+        """Run a seed; returns its result, or how it failed to end."""
         assert self._process.stdin is not None
         try:
             await self._process.stdin.send_all(msgspec.json.encode(request) + b"\n")
@@ -143,7 +140,7 @@ async def open_worker() -> AsyncIterator[Worker]:
     Raises:
         UnavailableError: it cannot be started.
     """
-    # No order of a set may show; should one, this has the seed fail again when it is replayed.
+    # no set's order may matter; if one does, the seed fails again in a replay
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     try:
         process = await trio.lowlevel.open_process(
@@ -152,7 +149,7 @@ async def open_worker() -> AsyncIterator[Worker]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environment,
-            start_new_session=True,  # Ctrl-C is ours to handle
+            start_new_session=True,  # Ctrl-C is for this process
         )
     except OSError as error:
         raise UnavailableError(f"no worker can be started: {error.strerror}") from None
@@ -167,16 +164,16 @@ async def open_worker() -> AsyncIterator[Worker]:
 
 
 async def simulate_apart(request: Request) -> Result:
-    """In a worker of its own."""
+    """Run a seed in a worker of its own."""
     async with open_worker() as worker:
         return await worker.run(request)
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """What a campaign came to.
+    """The result of a campaign.
 
     Attributes:
-        tentative: tuples that subscribers were given before they were final.
+        tentative: tuples that subscribers got before they were final.
         failed: the seeds that failed, the first one first.
     """
 
@@ -198,11 +195,12 @@ class Summary(msgspec.Struct, frozen=True):
 
 @dataclass
 class Campaign:
-    """
+    """A campaign of seeds.
+
     Attributes:
-        go_on: whether the seeds after one that failed are run all the same.
+        go_on: whether the seeds after a failed one are run too.
         cpu_limit_s: of one seed, seconds.
-        done: told of every seed that is done.
+        done: told of every completed seed.
     """
 
     first: int
@@ -226,7 +224,7 @@ class Campaign:
         return self.summary()
 
     def summary(self) -> Summary:
-        """Of the seeds that are done."""
+        """The summary of the completed seeds."""
         done = sorted(self.results, key=lambda result: result.seed)
         return Summary(
             self.first,
@@ -242,12 +240,12 @@ class Campaign:
         )
 
     async def _work(self, left: Iterator[int]) -> None:
-        """One worker after the other: the next one where a seed was the last one's end."""
+        """Run workers one after the other: a new one if a seed ended the last one."""
         seed = next(left, None)
         while seed is not None and not self._stopped:
             async with open_worker() as worker:
                 while seed is not None and worker.alive and not self._stopped:
-                    # The others finish the lower seeds that they are at: the first one counts.
+                    # workers finish their lower seeds, because the first failed seed counts
                     result = await worker.run(Request(seed), self.cpu_limit_s)
                     self.results.append(result)
                     self.done.tell(result)

@@ -1,4 +1,4 @@
-"""What must hold of every run, read off its history alone."""
+"""The checks of every run, which read only its history."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from testnet.simulation.peer_checks import (
 from testnet.simulation.stream_checks import check_streams
 
 EPOCHS: Final = 3.0
-"""Epochs that results may be later by: a task starts one at a time, and is not hurried."""
+"""Epochs by which results may be later: a task starts one at a time, and is not hurried."""
 
 BUSY_S: Final = 0.75
-"""How late a look may be, and a job, seconds."""
+"""Seconds by which a look, or a job, may be late."""
 
 
 def check_bound(history: History, manifest: Manifest) -> list[Violation]:
-    """What an input of a task had at any moment, its results have by the bound later, as long as
+    """Check the bound: input that a task had at any moment is in its results by the bound later, if
     the task has run all that time: tentative or stable, computed there or elsewhere."""
     slack_s = EPOCHS * manifest.settings.epoch_s + BUSY_S
     wrong: dict[str, Violation] = {}
@@ -68,16 +68,17 @@ def check_bound(history: History, manifest: Manifest) -> list[Violation]:
 
 @dataclass(frozen=True)
 class _Promise:
-    """One that was seen without a break. before: by output, how far consumers were before it was
-    given, or were being sent."""
+    """An uninterrupted promise of a primary. before: by output, the boundaries that consumers had
+    before it, or that were being sent."""
 
     last: Covered
     before: Mapping[str, int]
 
 
 def check_standbys(history: History, _: Manifest) -> list[Violation]:
-    """Passive standby, precise: from the moment that its secondary has caught up, a primary gives
-    its consumers nothing that the secondary has not (what was under way before may still come)."""
+    """Check precise passive standbys: from the moment that the secondary has caught up, a
+    primary gives consumers nothing that the secondary has not (messages under way before may
+    still arrive)."""
     wrong: list[Violation] = []
     promises: dict[str, _Promise] = {}
     furthest: dict[str, Received] = {}
@@ -103,7 +104,8 @@ def _goes_on(before: Covered, now: Covered) -> bool:
 
 
 def _given(now: Covered, furthest: Mapping[str, Received]) -> dict[str, int]:
-    """A primary that was cut off from its secondary may have given more than its successor has."""
+    """Boundaries by output. A primary cut off from its secondary may have given more than its
+    successor has."""
     had = {output: got.upto for output, got in furthest.items()}
     return {output: max(at, had.get(output, at)) for output, at in now.ours.items()}
 
@@ -129,7 +131,8 @@ Checker = Callable[[History, Manifest], list[Violation]]
 
 
 def check_liveness(history: History, _: Manifest) -> list[Violation]:
-    """After the heal everything came, and no client met what trying again cannot mend."""
+    """Check that all was delivered after the heal, and that no client got an error that retries
+    cannot solve."""
     overdue = [Violation(Check.LIVENESS, f"overdue: {each.what}") for each in history.of(Overdue)]
     failed = [
         Violation(Check.LIVENESS, f"{each.client} failed at {each.at:.3f} s: {each.error}")
@@ -151,8 +154,8 @@ CHECKERS: Final[Mapping[Check, Checker]] = {
 
 
 def violations(history: History, manifest: Manifest) -> list[Violation]:
-    """Everything that the manifest's checks find, the worst first: what was lost or wrong before
-    what was late."""
+    """All violations that the manifest's checks find, the worst first: lost or wrong before
+    late."""
     return [
         found
         for check in CHECKERS
@@ -170,7 +173,7 @@ _AT_REST: Final = {
 
 
 def converged(now: Quiescent, manifest: Manifest) -> bool:
-    """Whether the peers agree about all that is checked at rest."""
+    """Whether the peers agree in all that is checked at rest."""
     return not any(
         check in manifest.checks and holds(now, manifest) for check, holds in _AT_REST.items()
     )

@@ -1,19 +1,21 @@
-"""One process made deterministic: everything that code can learn from outside comes from a seed.
+"""Makes one process deterministic: all outside influences follow from a seed.
 
-What is replaced, for the time of one simulation: trio's choice of the next task, the order in which
-it cancels several, clocks, random bytes, new keys, threads (their jobs run in the task that asked,
-while virtual time passes), the order of folders, and the collector's moments. Two things stay
-random and must not matter: the bytes that OpenSSL makes for itself (only lengths go into the
-digest, and they are fixed), and addresses of objects (so no set of plain objects may decide an
-order). What a module draws while it is imported is not the seed's either: only the first seed of a
-process imports it.
+For the time of one simulation, this replaces:
 
-Ed25519 without doing the same work twice: what was signed here need not be verified here.
+* trio's choice of the next task, and the order in which it cancels several;
+* clocks, random bytes, and new keys;
+* threads (their jobs run in the calling task, while virtual time passes);
+* the order of folders, and the times of garbage collection.
 
-In a simulation signers and verifiers share a process, and to verify what peers have signed was a
-sixth of what a seed costs. That a signature which a key has made of a message verifies is a
-property of Ed25519, so remembering it can change no outcome. Everything else is verified: what was
-forged, altered, or put under another key or purpose is never found among what was made.
+Two things stay random and must not matter: the bytes that OpenSSL makes for itself (only lengths go
+into the digest, and they are fixed), and addresses of objects (so no set of plain objects may
+decide an order). Random numbers that a module draws at its import are not the seed's either: only
+the first seed of a process imports it.
+
+Signatures made here are not verified again. Signers and verifiers share a process, and verification
+was a sixth of a seed's cost. A signature that a key has made of a message is valid by the
+definition of Ed25519, so remembering it changes no outcome. All others are verified: a forged or
+altered signature, or one under another key or purpose, is not among the remembered ones.
 """
 
 from __future__ import annotations
@@ -43,14 +45,14 @@ from testnet.virtual.clock import VirtualTime
 from testnet.virtual.hosts import EPOCH_S, running_process
 
 MOST_REMEMBERED: Final = 20_000
-"""Signatures: more than a seed makes while what they are on still travels; some 10 MB."""
+"""Remembered signatures: more than a seed makes while their messages are under way; some 10 MB."""
 
 
 class Signatures:
-    """Signs and verifies.
+    """Signs, verifies, and remembers made signatures.
 
     Attributes:
-        verified: how many signatures had to be verified.
+        verified: number of signatures that had to be verified.
     """
 
     def __init__(self) -> None:
@@ -88,15 +90,15 @@ class Signatures:
 T = TypeVar("T")
 
 KEY_BYTES: Final = 32
-"""Of an Ed25519 private key."""
+"""Bytes of an Ed25519 private key."""
 
 
 @contextmanager
 def deterministic(seed: int, virtual: VirtualTime, disk: Disk) -> Iterator[None]:
-    """Until the block ends, what happens in this process follows from the seed.
+    """Until the block ends, all events in this process follow from the seed.
 
     Args:
-        disk: told of what is synced to it.
+        disk: told of files that are synced.
     """
     with ExitStack() as stack:
         stack.callback(random.setstate, random.getstate())
@@ -144,7 +146,8 @@ def _no_cpu_time() -> float:
 
 
 def _refusing_to_sleep() -> Callable[[float], None]:
-    """Threads of libraries that this process has used before may sleep on."""
+    """A `time.sleep` that raises in the simulation's thread; threads of libraries that this process
+    has used before may sleep."""
     simulation, really_sleep = threading.get_ident(), time.sleep
 
     def sleep(seconds: float) -> None:
@@ -157,7 +160,7 @@ def _refusing_to_sleep() -> Callable[[float], None]:
 
 def _random_bytes(rng: random.Random) -> list[Any]:
     class Ed25519Keys:
-        """Keys of seeded bytes; for all else the real class."""
+        """Keys from seeded bytes; all else is the real class's."""
 
         @staticmethod
         def generate() -> Ed25519PrivateKey:
@@ -167,7 +170,8 @@ def _random_bytes(rng: random.Random) -> list[Any]:
     importing, really_import, system = 0, importer._find_and_load, os.urandom
 
     def import_module(*arguments: object) -> object:
-        """Of a module that is not there yet."""
+        """Import a module. While an import is under way, random bytes come from the system, not
+        from the seed."""
         nonlocal importing
         importing += 1
         try:
@@ -207,7 +211,8 @@ def _threads(rng: random.Random) -> list[Any]:
         abandon_on_cancel: bool = False,
         limiter: trio.CapacityLimiter | None = None,
     ) -> T:
-        """A job of a worker thread: its effect is there at some moment while others go on."""
+        """Run a worker thread's job in the calling task: its effect appears at some moment while
+        others run."""
         await trio.lowlevel.checkpoint_if_cancelled()
         process = running_process()
         mean_s = 0.0 if process is None else process.disk_s
@@ -242,9 +247,9 @@ def _scheduler(rng: random.Random) -> list[Any]:
 
 
 def _cancellation() -> list[Any]:
-    """Scopes whose deadlines have come together, and the tasks of one, are told in the order of
-    their making, and not by their addresses: what is done to abort a task may show, as where it
-    waits for one of asyncio's."""
+    """Cancel scopes with equal deadlines, and the tasks of one scope, in the order of their
+    creation, not of their addresses: aborting a task may have visible effects, as when it waits for
+    an asyncio task."""
     numbers = itertools.count()
     recalculate = _run.CancelStatus.recalculate
     deliver = _run.Task._attempt_delivery_of_any_pending_cancel
@@ -281,7 +286,8 @@ def _age(task: _run.Task) -> int:
 
 @contextmanager
 def _collected_at_the_end() -> Iterator[None]:
-    """The collector runs finalizers at moments that depend on what was imported before."""
+    """Collect garbage only at the end: finalizers would otherwise run at times that depend on
+    earlier imports."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,6 +1,6 @@
-"""What a killed peer finds on its disk: all it wrote, or after a power cut, what it had synced.
+"""The disk that a killed peer leaves: all it wrote, or after a power cut, only what it had synced.
 
-A snapshot of the folder is taken at the moment of death; the next life begins with that.
+A snapshot of the folder is taken at the moment of death; the peer's next life begins with that.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from testnet.virtual.hosts import Process, running_process
 T = TypeVar("T")
 
 IMMUTABLE: Final = (".parquet",)
-"""Files that never change once they have this name: a copy may be a link."""
+"""Suffixes of files that never change under this name: a copy may be a link."""
 
 SYNCED_BELOW_PYTHON: Final = (".sqlite", ".sqlite-journal", ".sqlite-wal", ".sqlite-shm")
-"""SQLite syncs where this cannot see it; it is taken at its word."""
+"""Suffixes of SQLite's files: SQLite syncs below Python, and is believed to do so."""
 
 _OPERATIONS: Final = ("replace", "rename", "unlink", "truncate", "ftruncate")
 
 
 class Disk:
-    """Which files, up to which length, a power cut leaves.
+    """Tracks the files, and their lengths, that survive a power cut.
 
     Args:
-        rng: draws how much of what was not synced is there all the same.
+        rng: draws how much unsynced data survives all the same.
     """
 
     def __init__(self, rng: random.Random) -> None:
@@ -42,19 +42,19 @@ class Disk:
         self._due: dict[Process, tuple[int, Callable[[], None]]] = {}
 
     def patches(self) -> list[Any]:
-        """Every operation that makes something last, or takes it away, is told of here."""
+        """Patches of all operations that make data durable or remove it."""
         real = {name: getattr(os, name) for name in _OPERATIONS}
         operations = {**real, "fsync": self.sync, "fdatasync": self.sync}
         told = [mock.patch.object(os, name, self._told(each)) for name, each in operations.items()]
-        # who finds a torn file here cannot tell whether the power was lost: it may have been
+        # a reader of a torn file cannot know whether the power was lost, so it must assume that
         return [*told, mock.patch.object(psutil, "boot_time", return_value=float("inf"))]
 
     def before_operation(self, process: Process, number: int, action: Callable[[], None]) -> None:
-        """Call it before the process does the so-many-th of these operations from now."""
+        """Call the action before the process's number-th such operation from now."""
         self._due[process] = number, action
 
     def forget(self, process: Process) -> None:
-        """Call nothing before its operations any more."""
+        """Cancel `before_operation` of the process."""
         self._due.pop(process, None)
 
     def _told(self, real: Callable[..., T]) -> Callable[..., T]:
@@ -71,19 +71,19 @@ class Disk:
         return operation
 
     def sync(self, descriptor: int) -> None:
-        """In place of `os.fsync` and `os.fdatasync`, which would cost real time."""
+        """Replaces `os.fsync` and `os.fdatasync`, which would cost real time."""
         status = os.fstat(descriptor)
         self._synced[status.st_ino] = status.st_size
 
     def sync_all(self, folder: Path) -> None:
-        """All there is has reached the disk."""
+        """Count all present data as synced."""
         for path in folder.rglob("*"):
             if path.is_file():
                 status = path.stat()
                 self._synced[status.st_ino] = status.st_size
 
     def snapshot(self, home: Path, copy: Path, *, power: bool) -> None:
-        """Copy a folder as a kill leaves it, or a power cut."""
+        """Copy a folder as a kill, or a power cut, leaves it."""
 
         def keep(source: str, target: str) -> str:
             name, lost = Path(source), 0
@@ -131,7 +131,7 @@ class _SortedScan:
 
 
 def folder_patches(rng: random.Random) -> list[Any]:
-    """Folders give their files in order, and temporary files have seeded names."""
+    """Patches by which folders list their files in order, and temporary files have seeded names."""
     listdir = os.listdir
 
     def names_in(path: str | Path = ".") -> list[str]:

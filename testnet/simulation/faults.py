@@ -1,4 +1,4 @@
-"""Faults as a schedule: what breaks when, and for how long. Every fault has a heal.
+"""Faults as a schedule: kinds, times, and durations. Every fault has a heal.
 
 The schedule is data, drawn beforehand; `testnet.simulation.scenario` carries it out.
 """
@@ -14,11 +14,11 @@ import msgspec
 from msgspec import Struct
 
 LONGEST_S: Final = 6.0
-"""Of a drawn fault, seconds: well beyond the detector's time on the local preset."""
+"""Longest drawn fault, seconds: well beyond the detector's time on the local preset."""
 
 LEAPS_S: Final = (-3_000.0, 45.0, 3_600.0, 8_640_000.0)
-"""By which a clock may leap, seconds: back beyond what a datagram may be old, ahead by less and by
-more than is believed, and ahead by a hundred days."""
+"""Leaps of a clock, seconds: back beyond a datagram's allowed age, ahead by less and by more than
+is believed, and ahead by a hundred days."""
 
 
 class _Fault(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):
@@ -35,7 +35,7 @@ class Crash(_Fault, frozen=True, tag="crash"):
     """The peer dies as by kill -9, and is started again.
 
     Attributes:
-        power: the machine's power fails: what was not synchronised to the disk is gone as well.
+        power: the machine's power fails: unsynced data is lost as well.
     """
 
     peer: str
@@ -56,17 +56,18 @@ class Clog(_Fault, frozen=True, tag="clog"):
 
 
 class Noise(_Fault, frozen=True, tag="noise"):
-    """A share of all datagrams is lost, and of them all doubled."""
+    """A share of all datagrams is lost, and a share of all is doubled."""
 
     loss: float
     duplicate: float = 0.0
 
 
 class Partition(_Fault, frozen=True, tag="partition"):
-    """Those peers and the others do not hear each other.
+    """Those peers and the others do not receive each other's messages.
 
     Attributes:
-        symmetric: otherwise the others do not hear those peers, while those hear them.
+        symmetric: otherwise the others do not receive those peers' messages, while those receive
+            theirs.
     """
 
     peers: tuple[str, ...]
@@ -77,7 +78,7 @@ class Drift(_Fault, frozen=True, tag="drift"):
     """A peer's wall clock goes wrong.
 
     Attributes:
-        rate: seconds that it gains a second. step_s: by which it jumps when this begins.
+        rate: seconds that it gains a second. step_s: its jump when this begins.
     """
 
     peer: str
@@ -86,8 +87,8 @@ class Drift(_Fault, frozen=True, tag="drift"):
 
 
 class Forge(_Fault, frozen=True, tag="forge"):
-    """A member lies: it tells another that the founder has admitted somebody. There is nothing to
-    heal: nobody may believe it."""
+    """A member lies: it tells another that the founder has admitted a participant. No peer may
+    believe it, so there is nothing to heal."""
 
     peer: str
     victim: str
@@ -95,15 +96,15 @@ class Forge(_Fault, frozen=True, tag="forge"):
 
 
 class Admit(_Fault, frozen=True, tag="admit"):
-    """No fault but a change that has to get everywhere: a peer admits a participant."""
+    """No fault but a change that must reach all peers: a peer admits a participant."""
 
     peer: str
     participant: str
 
 
 class Cheat(_Fault, frozen=True, tag="cheat"):
-    """A peer pays what it is billed under signatures that are not its own, and writes down nothing.
-    Nobody may take them; healed, it pays as it should."""
+    """A peer pays its bills under forged signatures, and records nothing. No peer may accept them;
+    healed, it pays correctly."""
 
     peer: str
 
@@ -112,7 +113,7 @@ Fault = Crash | Stop | Clog | Noise | Partition | Drift | Forge | Admit | Cheat
 
 
 def named_peers(fault: Fault) -> tuple[str, ...]:
-    """The peers that it names."""
+    """The peers that the fault names."""
     match fault:
         case Crash() | Stop() | Drift() | Admit() | Cheat():
             return (fault.peer,)
@@ -143,7 +144,7 @@ class FaultRates:
 
 
 def draw_rates(rng: random.Random) -> FaultRates:
-    """Swarm testing: a seed leaves most kinds out, so that the others get far.
+    """Swarm testing: a seed leaves most kinds out, so that the others have more effect.
 
     Groce et al., Swarm Testing, ISSTA 2012.
     """
@@ -184,7 +185,7 @@ def schedule(
 def _drawn(
     rng: random.Random, kind: str, peers: Sequence[str], mortal: Sequence[str]
 ) -> Fault | None:
-    """A fault of a kind, its times not set; None: it cannot be here."""
+    """Draw a fault of a kind, without its times; None: it is impossible here."""
     if kind in {"crash", "power", "stop"}:
         if not mortal:
             return None
@@ -202,7 +203,7 @@ def _drawn(
 
 
 def _between(rng: random.Random, kind: str, peers: Sequence[str]) -> Fault:
-    """One that needs several peers."""
+    """Draw a fault that needs several peers."""
     if kind == "forge":
         return Forge(0, 0, *rng.sample(list(peers), 2))
     if kind == "clog":
@@ -212,7 +213,7 @@ def _between(rng: random.Random, kind: str, peers: Sequence[str]) -> Fault:
 
 
 def _one_life_each(faults: Iterable[Fault]) -> tuple[Fault, ...]:
-    """Without those that would kill a peer that is down already."""
+    """The faults without those that would kill a peer that is already down."""
     down_until: dict[str, float] = {}
     state: list[Fault] = []
     for fault in faults:

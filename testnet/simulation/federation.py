@@ -1,4 +1,4 @@
-"""The federation that a simulation begins with: homes on disk, as the commands make them."""
+"""The initial federation of a simulation: homes on disk, as the commands make them."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ OVERLAY_PORT: Final = 7654
 CLIENT_PORT: Final = 7655
 
 JOIN_BY: Final = 3
-"""Peers that an invitation names: while one of them is down, the others are there."""
+"""Peers that an invitation names: if one of them is down, the others are there."""
 
 Settings = Mapping[str, Mapping[str, object]]
-"""What medusa.toml would say, by section and key."""
+"""Contents of medusa.toml, by section and key."""
 
 
 @dataclass(frozen=True)
 class Federation:
-    """What is built before a simulation starts.
+    """The federation to build before a simulation starts.
 
     Attributes:
-        participants: how many peers each has; the first one founds. Peers are called "mit.edu/0",
+        participants: number of peers of each; the first one founds. Peers are called "mit.edu/0",
             "mit.edu/1", ...
-        settings: of all peers: {"engine": {"epoch_s": 0.5}}; overlay.preset is "local" unless said,
+        settings: of all peers: {"engine": {"epoch_s": 0.5}}; overlay.preset is "local" by default,
             addresses are the simulation's.
-        peer_settings: those of single peers, by name, on top.
+        peer_settings: those of single peers, by name, in addition.
     """
 
     participants: Mapping[str, int]
@@ -42,7 +42,7 @@ class Federation:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all peers, in order."""
+        """The names of all peers, in order."""
         return tuple(
             f"{participant}/{number}"
             for participant, peers in self.participants.items()
@@ -59,7 +59,8 @@ class Federation:
 
 
 def build(federation: Federation, folder: Path) -> dict[str, Path]:
-    """Make every home in `folder`, by the peer's name: founder, siblings, and those invited."""
+    """Make every home in `folder`, by the peer's name: founder, siblings, and invited
+    participants."""
     made: dict[str, Path] = {}
     firsts: dict[str, Home] = {}
     by = tuple((ip, OVERLAY_PORT) for ip in federation.hosts.values())[:JOIN_BY]

@@ -1,8 +1,8 @@
 """A random testnet from a seed.
 
-Swarm testing (Groce et al., ISSTA 2012; TigerBeetle's `vopr`): the seed draws not only when faults
-come but which kinds at all, how many peers there are, what runs and how it is protected; so that a
-thousand seeds are a thousand different federations. Bounded so that one costs seconds.
+Swarm testing (Groce et al., ISSTA 2012; TigerBeetle's `vopr`): the seed draws not only the times of
+faults but also their kinds, the number of peers, the queries and their protection; so a thousand
+seeds are a thousand different federations. Sizes are bounded so that a seed costs seconds.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ from testnet.simulation.manifest import (
 PARTICIPANTS: Final = ("mit.edu", "utah.edu", "brown.edu", "rice.edu")
 
 MOST_PEERS: Final = 6
-"""A seed costs seconds: simulated peers cost CPU each for every virtual second."""
+"""Peers: simulated peers cost CPU each for every virtual second."""
 
 WORKLOAD_S: Final = (8.0, 20.0)
 
 ROWS_OF_ALL: Final = 600
-"""Of all posters together."""
+"""Rows of all posters together."""
 
 BOUNDS_S: Final = (1.0, 2.0, 4.0)
-"""Of results, seconds: shorter than some faults, and longer than others."""
+"""Bounds of results, seconds: shorter than some faults, and longer than others."""
 
 TRADING: Final = 0.4
 """Share of the seeds with several participants in which they have contracts: a quarter of all."""
@@ -94,8 +94,8 @@ def generate(seed: int) -> Manifest:
 
 
 def _bounded(rng: random.Random, manifest: Manifest) -> Manifest:
-    """With bounds and subscribers to whom they matter; drawn apart, so that all else is as
-    without."""
+    """Add bounds, and subscribers for which they matter; drawn separately, so that all else stays
+    the same."""
     queries = tuple(
         msgspec.structs.replace(
             table,
@@ -113,7 +113,7 @@ def _bounded(rng: random.Random, manifest: Manifest) -> Manifest:
 
 
 def _trading(rng: random.Random, manifest: Manifest) -> Manifest:
-    """With contracts, in a share of the seeds; drawn apart, so that all else is as without."""
+    """Add contracts in a share of the seeds; drawn separately, so that all else stays the same."""
     participants = tuple(manifest.participants)
     if len(participants) < 2 or rng.random() > TRADING:
         return manifest
@@ -129,7 +129,7 @@ def _trading(rng: random.Random, manifest: Manifest) -> Manifest:
         )
         for one, other in combinations(rng.sample(participants, len(participants)), 2)
     )
-    # who runs queries is short of capacity, and so are some others
+    # the owners of queries are short of capacity, and so are some others
     short = {table.at.partition("/")[0] for table in manifest.queries}
     capacities = {
         peer: rng.choice((0.005, 0.02, 0.1))
@@ -182,7 +182,7 @@ def _streams(
                 f"medusa://{owner}/s{number}",
                 home,
                 slack_s=rng.choice((0.0, 0.05, 0.5, 2.0)),
-                # a majority of 2k + 1 voters decides who is home
+                # a majority of 2k + 1 voters decides the leader
                 k_safety=rng.choice((0, 1)) if participants[owner] >= 3 else 0,
             )
         )
@@ -213,7 +213,7 @@ def _queries(
         owner = at.partition("/")[0]
         base = f"medusa://{owner}/q{number}"
         inputs = [stream.name for stream in streams]
-        # tuples that were filtered are tuples as they were
+        # filtered tuples are unchanged tuples
         lasts = [table.boxes[-1] for table in made]
         inputs += [last.outputs[0] for last in lasts if isinstance(last, Filter)]
         boxes, outputs = _boxes(rng, base, inputs)
@@ -258,7 +258,7 @@ def _boxes(
 
 
 def _outputs(queries: Sequence[QueryTable]) -> list[str]:
-    """The last stream of each."""
+    """The last stream of each query."""
     return [outputs_of(table.boxes[-1])[-1] for table in queries]
 
 
@@ -285,7 +285,7 @@ def _posters(
 
 
 def _of_one(peers: Sequence[str]) -> tuple[str, ...]:
-    """Those of the first one's participant: a poster has no token but that one's."""
+    """The peers of the first peer's participant: a poster has a token of that one only."""
     owner = peers[0].partition("/")[0]
     return tuple(peer for peer in peers if peer.partition("/")[0] == owner)
 

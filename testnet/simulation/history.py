@@ -1,4 +1,4 @@
-"""What happened in a run, as its clients and an onlooker saw it: all that the checkers read."""
+"""The history of a run: events seen by its clients and by an observer, read by the checkers."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Event(Struct, frozen=True):
 
 
 class Attempted(Event, frozen=True):
-    """A poster handed rows over: from now on they are in doubt."""
+    """A poster queued rows: from now on they may or may not be stored."""
 
     poster: str
     stream: str
@@ -80,7 +80,7 @@ class Attempted(Event, frozen=True):
 
 
 class Acknowledged(Event, frozen=True):
-    """All that it had handed over up to that number is stored, its client says."""
+    """The peer acknowledged all rows up to that number."""
 
     poster: str
     stream: str
@@ -88,7 +88,7 @@ class Acknowledged(Event, frozen=True):
 
 
 class Received(Event, frozen=True):
-    """A subscriber was given an epoch: tuples with after < stime <= upto, microseconds."""
+    """A subscriber got an epoch: tuples with after < stime <= upto, microseconds."""
 
     subscriber: str
     peer: str
@@ -99,7 +99,7 @@ class Received(Event, frozen=True):
 
 
 class Tentative(Event, frozen=True):
-    """A subscriber was given that many tuples that may change."""
+    """A subscriber got that many tentative tuples."""
 
     subscriber: str
     rows: int
@@ -112,7 +112,7 @@ class Invited(Event, frozen=True):
 
 
 class Failed(Event, frozen=True):
-    """A client was told what trying again cannot mend."""
+    """A client got an error that retries cannot solve."""
 
     client: str
     error: str
@@ -126,24 +126,24 @@ class Late(Event, frozen=True):
 
 
 class Overdue(Event, frozen=True):
-    """What had not come by the deadline after the heal."""
+    """Items missing at the deadline after the heal."""
 
     what: str
 
 
 class PrimaryView(Struct, frozen=True):
-    """A query that a peer believes to be the primary of, under that term."""
+    """A query of which a peer believes to be the primary, under that term."""
 
     query: str
     term_number: int
 
 
 class AccountView(Struct, frozen=True):
-    """One side's receipts of what one peer pays another under a contract.
+    """One side's receipts for one peer's payments to another under a contract.
 
     Attributes:
         payer, payee: peer ids (hex). tuples, amount: of all receipts; micros.
-        head: digest (hex) of the last one, which holds that of the one before, and so on.
+        head: digest (hex) of the last one, which contains that of the one before, and so on.
     """
 
     contract: str
@@ -156,7 +156,7 @@ class AccountView(Struct, frozen=True):
 
 
 class Books(Struct, frozen=True):
-    """A ledger. fault: what is wrong with its chain or a signature, or ""."""
+    """A ledger. fault: an error in its chain or a signature, or ""."""
 
     balances: tuple[Balance, ...] = ()
     accounts: tuple[AccountView, ...] = ()
@@ -164,7 +164,7 @@ class Books(Struct, frozen=True):
 
 
 class WorkView(Struct, frozen=True):
-    """A task that a peer works on for another, or that runs elsewhere for it."""
+    """A task that a peer runs for another, or that another peer runs for it."""
 
     task: str
     term_number: int
@@ -172,15 +172,15 @@ class WorkView(Struct, frozen=True):
 
 
 class PeerView(Event, frozen=True):
-    """One running peer, seen from within.
+    """The internal state of a running peer.
 
     Attributes:
         id: hex. life: counts its starts.
-        statements: digests of the membership statements it holds. members: who is in by them.
-        primaries: its queries that run. works: tasks it runs for others. gives: its own, elsewhere.
-        health: of the others by peer id (hex), as its failure detector has it.
+        statements: digests of its membership statements. members: those that follow from them.
+        primaries: its running queries. works: tasks it runs for others. gives: its own, elsewhere.
+        health: of the others by peer id (hex), by its failure detector.
         incarnation: its own.
-        producers: by stream, who produces it as the catalog tells there: "peer term worker".
+        producers: by stream, the producer by its catalog: "peer term worker".
         books: its ledger.
     """
 
@@ -200,12 +200,12 @@ class PeerView(Event, frozen=True):
 
 
 class Covered(Event, frozen=True):
-    """A primary that lets consumers have what its secondary has, and no more.
+    """A primary that limits its consumers to the boundaries that its secondary has.
 
     Attributes:
-        look: counts the onlooker's; where one is missing this did not hold.
+        look: counts the observer's looks; if one is missing, this did not hold then.
         under: term, lives of both and more: another value is another promise.
-        ours, theirs: by output, how far it is at the primary and at the secondary, microseconds.
+        ours, theirs: by output, the boundary at the primary and at the secondary, microseconds.
     """
 
     look: int
@@ -216,12 +216,12 @@ class Covered(Event, frozen=True):
 
 
 class Reached(Event, frozen=True):
-    """A task that may let its results wait for so long, as it is now.
+    """The state of a task whose results have a bound.
 
     Attributes:
-        look: counts the onlooker's; where one is missing it did not run.
+        look: counts the observer's looks; if one is missing, it did not run then.
         life: counts the starts of its peer.
-        came: how far the input is that is ahead, microseconds. given: how far its results are.
+        came: the boundary of its most advanced input, microseconds. given: that of its results.
     """
 
     look: int
@@ -234,15 +234,15 @@ class Reached(Event, frozen=True):
 
 
 class Quiescent(Event, frozen=True):
-    """Everything was healed, and has had its time: the view of each peer that runs, by name, and
-    the ids of those that do not."""
+    """The state after the heal and a convergence time: each running peer's view, by name, and the
+    ids of the others."""
 
     peers: tuple[PeerView, ...]
     down: tuple[str, ...] = ()
 
 
 class Paid(Event, frozen=True):
-    """Every stream has ended, and what was to be billed has had its time: what the books say."""
+    """The ledgers after every stream has ended, and time for the last bills."""
 
     state: Quiescent
 
@@ -261,13 +261,14 @@ class History:
 
 
 EVIDENCE: Final = 6
-"""Lines of evidence of one violation: the first few tell."""
+"""Lines of evidence for one violation."""
 
 
 class Violation(Struct, frozen=True):
-    """
+    """A broken rule.
+
     Attributes:
-        check: whose rule is broken. text: how. evidence: lines from the history.
+        check: of which rule. text: how. evidence: lines from the history.
     """
 
     check: str

@@ -1,10 +1,8 @@
-"""A tiny interpreter of queries and tasks over lists of rows, independent of Spark: what the tests
-hold the engine to, and what computes under simulation.
+"""An interpreter of queries and tasks over lists of rows, independent of Spark: the tests compare
+the engine with it, and it computes tasks under simulation.
 
-Tasks computed by the interpreter, in place of Spark: many peers of one process each have theirs.
-
-A job takes virtual time, and so much CPU time per row as the description says; both are the same in
-every run of a seed.
+In a simulation it replaces Spark: many peers of one process each have theirs. A job takes virtual
+time, and a configured CPU time for each row; both are the same in every run of a seed.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ from engine.tasks.windows import Interval
 from overlay.events import Events
 
 Value: TypeAlias = Any
-"""Of a field: a number, a text, a truth value, or None."""
+"""The value of a field: a number, a text, a truth value, or None."""
 
 Row: TypeAlias = dict[str, Any]
 """A tuple: stime (int) and the fields; of a source stream also `seq`."""
@@ -124,7 +122,7 @@ _STRICT: dict[str, Callable[..., Any]] = {
 
 
 def canonical(rows: Sequence[Row], schema: Schema, *, arrival: bool = False) -> list[Row]:
-    """Rows in the order of the stream: stime, then number of arrival or payload."""
+    """Rows in the order of the stream: stime, then arrival number or payload."""
 
     def key(row: Row) -> tuple[Any, ...]:
         if arrival:
@@ -271,15 +269,16 @@ def _port(step: FilterStep, row: Row) -> int:
 
 
 FILES_HELD: Final = 64
-"""Epoch files whose rows one task keeps: windows read the same files again and again."""
+"""Epoch files whose rows one task caches: windows read the same files repeatedly."""
 
 
 @dataclass(frozen=True)
 class InterpreterConfig:
-    """
+    """The costs of simulated jobs.
+
     Attributes:
-        job_s: mean virtual seconds a job takes, exponentially distributed.
-        cpu_s, cpu_row_s: CPU seconds that a job is said to have taken, and those of each row.
+        job_s: mean virtual seconds of a job, exponentially distributed.
+        cpu_s, cpu_row_s: reported CPU seconds of a job, and of each row.
         rng: draws the times.
     """
 
@@ -290,7 +289,7 @@ class InterpreterConfig:
 
 
 class InterpretingExecutor:
-    """Behind `engine.tasks.execution.Executor`. jobs: how many it has run."""
+    """Implements `engine.tasks.execution.Executor`. jobs: number of jobs so far."""
 
     state = "running"
     trouble = ""
@@ -308,7 +307,7 @@ class InterpretingExecutor:
 
 
 class InterpretedTask:
-    """Behind `engine.tasks.execution.Computation`."""
+    """Implements `engine.tasks.execution.Computation`."""
 
     def __init__(self, executor: InterpretingExecutor, task: Task) -> None:
         self._executor = executor
@@ -349,7 +348,7 @@ class InterpretedTask:
 
 @lru_cache(maxsize=256)
 def _plain(schema: pa.Schema) -> pa.Schema:
-    """The schema with times as the numbers that the interpreter makes of them."""
+    """The schema with times as numbers, as the interpreter has them."""
     return pa.schema(
         [
             pa.field(each.name, pa.int64() if pa.types.is_timestamp(each.type) else each.type)
@@ -366,5 +365,5 @@ def _table(rows: list[Row], schema: pa.Schema) -> pa.Table:
 async def open_interpreter(
     config: InterpreterConfig, _logs: Path, _events: Events
 ) -> AsyncIterator[InterpretingExecutor]:
-    """An executor that needs nothing; `functools.partial` with a config makes an `OpenExecutor`."""
+    """An executor without resources; `functools.partial` with a config makes an `OpenExecutor`."""
     yield InterpretingExecutor(config)

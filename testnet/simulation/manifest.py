@@ -1,7 +1,7 @@
-"""A testnet in one TOML document: peers, streams, queries, workload, faults, and what is checked.
+"""A testnet in one TOML document: peers, streams, queries, workload, faults, and checks.
 
-The same document runs in the simulator and as real processes (`testnet.simulation.run_real`).
-Times are seconds from the start of the workload; names of objects are whole (`medusa://…`).
+The same document runs in the simulator and as real processes (`testnet.simulation.run_real`). Times
+are seconds from the start of the workload; names of objects are whole (`medusa://…`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MAX_ROWS: Final = 10_000_000
 
 
 class Check(StrEnum):
-    """What the history of a run is held against."""
+    """The checks of a run's history."""
 
     STREAMS = "streams"
     OWNERS = "owners"
@@ -50,18 +50,18 @@ class Check(StrEnum):
 
 
 class _Table(Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of the document: a key that is not known is refused."""
+    """A table of the document: unknown keys are refused."""
 
 
 class Settings(_Table, frozen=True):
-    """What every peer is configured with.
+    """The settings of every peer.
 
     Attributes:
         settle_s: between the receipts of a task, seconds. trade: whether load is offered and taken.
         confirm_s, stay_s: see `ContractsConfig`.
-        job_cpu_s, row_cpu_s: what an epoch of any task, and a row of it, takes, CPU seconds; of
-            the simulator only.
-        capacity_cores: of a peer, where `capacities` does not say otherwise by its name.
+        job_cpu_s, row_cpu_s: cost of an epoch of any task, and of a row, CPU seconds; of the
+            simulator only.
+        capacity_cores: of a peer, unless `capacities` has another for its name.
     """
 
     preset: Preset = Preset.LOCAL
@@ -93,10 +93,10 @@ class Weather(_Table, frozen=True):
 
 
 class StreamTable(_Table, frozen=True):
-    """A source stream of the rows that posters post (`testnet.simulation.history`).
+    """A source stream of posters' rows (`testnet.simulation.history`).
 
     Attributes:
-        history_s: how much of it stays readable though all who were promised it have it, seconds.
+        history_s: how long tuples stay readable after all promised readers have them, seconds.
     """
 
     name: str
@@ -133,11 +133,11 @@ class PosterTable(_Table, frozen=True):
     """A client that posts numbered rows.
 
     Attributes:
-        at: the peers that it posts by, of one participant: the first, and another one when that
-            does not answer.
-        posts, rows: how many posts, and rows in each. every_s: between two posts, mean, seconds.
-        keys: how many values the key column has.
-        crashes: how often the client dies with posts unanswered and another one goes on.
+        at: the peers that it posts to, of one participant: the first, and another one if that does
+            not answer.
+        posts, rows: number of posts, and rows in each. every_s: between two posts, mean, seconds.
+        keys: number of values of the key column.
+        crashes: how often the client dies with unanswered posts and another one continues.
     """
 
     name: str
@@ -155,11 +155,12 @@ class PosterTable(_Table, frozen=True):
 
 
 class SubscriberTable(_Table, frozen=True):
-    """
+    """A client that subscribes.
+
     Attributes:
         at: the peers that it reads from, one after the other.
-        stay_s: how long at each, mean, seconds.
-        corrections: how it is told of them; None: it wants stable tuples alone.
+        stay_s: time at each, mean, seconds.
+        corrections: their form; None: only stable tuples.
     """
 
     name: str
@@ -170,7 +171,7 @@ class SubscriberTable(_Table, frozen=True):
 
 
 class MoveTable(_Table, frozen=True):
-    """`medusa move`: let another peer of the participant compute a stream."""
+    """`medusa move`: moves the task of a stream to another peer of the participant."""
 
     at_s: float
     stream: str
@@ -183,7 +184,7 @@ class ContractTable(_Table, frozen=True):
 
     Attributes:
         price: least and most, micros per unit of load and second.
-        most_load: units that either runs for the other. sublet: whether it may be passed on.
+        most_load: units that either runs for the other. sublet: whether a task may be passed on.
         revoked_s: when `one` revokes it; None: never.
     """
 
@@ -196,13 +197,14 @@ class ContractTable(_Table, frozen=True):
 
 
 class Manifest(_Table, frozen=True):
-    """
+    """A testnet.
+
     Attributes:
-        participants: how many peers each has; the first one founds the federation. The peers are
+        participants: number of peers of each; the first one founds the federation. The peers are
             called `mit.edu/0`, `mit.edu/1`…
-        workload_s: while it lasts there are faults; then everything is healed.
-        settle_s: within which everything must have converged after that.
-        checks: all of them unless it says which.
+        workload_s: the time with faults; then everything is healed.
+        settle_s: the time in which everything must have converged after that.
+        checks: all of them by default.
     """
 
     participants: dict[str, int]
@@ -222,17 +224,17 @@ class Manifest(_Table, frozen=True):
 
     @property
     def peers(self) -> tuple[str, ...]:
-        """Their names."""
+        """The names of the peers."""
         return tuple(
             f"{name}/{n}" for name, count in self.participants.items() for n in range(count)
         )
 
 
 def load_manifest(path: Path) -> Manifest:
-    """The manifest in a file.
+    """Load the manifest in a file.
 
     Raises:
-        InvalidInputError: it cannot be read or makes no sense; names the file and the place.
+        InvalidInputError: it cannot be read or is invalid; names the file and the place.
     """
     try:
         path.stat()
@@ -246,10 +248,10 @@ def load_manifest(path: Path) -> Manifest:
 
 
 def read_manifest(document: object) -> Manifest:
-    """The manifest that a parsed document is.
+    """Convert a parsed document to a manifest.
 
     Raises:
-        InvalidInputError: it makes no sense; names the place.
+        InvalidInputError: it is invalid; names the place.
     """
     try:
         manifest = msgspec.convert(document, Manifest)
@@ -262,7 +264,7 @@ def read_manifest(document: object) -> Manifest:
 
 
 def _faults_of(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Each (place, what is wrong there)."""
+    """Each fault as (place, mistake)."""
     counts = manifest.participants.values()
     if min(counts, default=0) < 1 or sum(counts) > MAX_PEERS:
         yield "participants", f"each has a peer or more, and all {MAX_PEERS} at most"

@@ -1,4 +1,4 @@
-"""What the peers, seen from within, must agree about: owners, members, money, and who is alive."""
+"""Checks of the peers' internal states: owners, members, money, and health."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def _last(history: History) -> Quiescent | None:
 
 
 def check_owners(history: History, manifest: Manifest) -> list[Violation]:
-    """Never two peers under one term; at rest one primary a query, and one worker a task at most,
-    which is the one that its owner names."""
+    """Check that never two peers hold one term. At rest a query has one primary, and a task at most
+    one worker, which is the one that its owner names."""
     wrong = list(_two_of_one_term(history.of(PeerView)))
     at_rest = _last(history)
     return wrong + (owners_of(at_rest, manifest) if at_rest else [])
@@ -81,8 +81,8 @@ def owners_of(now: Quiescent, manifest: Manifest) -> list[Violation]:
 
 
 def check_membership(history: History, manifest: Manifest) -> list[Violation]:
-    """Nobody is a member who was not invited; at rest all peers hold the same statements, and
-    their lookups agree."""
+    """Check that every member was invited. At rest all peers hold the same statements, and their
+    lookups agree."""
     wrong = list(_uninvited(history, manifest))
     at_rest = _last(history)
     return wrong + (membership_of(at_rest, manifest) if at_rest else [])
@@ -111,7 +111,7 @@ def membership_of(now: Quiescent, manifest: Manifest) -> list[Violation]:
 
 
 def catalog_of(now: Quiescent, manifest: Manifest) -> list[Violation]:
-    """All lookups of a stream agree, and name who has it, and who computes it for that one."""
+    """Check that all lookups of a stream agree, and name its producer and its worker."""
     wrong: list[Violation] = []
     makers = makers_of(now, manifest)
     for stream in sorted({name for view in now.peers for name in view.producers}):
@@ -126,7 +126,7 @@ def catalog_of(now: Quiescent, manifest: Manifest) -> list[Violation]:
 
 
 def makers_of(now: Quiescent, manifest: Manifest) -> dict[str, str]:
-    """Who makes the sources and the last streams of queries, as those peers themselves have it."""
+    """The producers of the sources and of the queries' last streams, by those peers' own state."""
     makes = {table.query().name: last_output(table.query()) for table in manifest.queries}
     makes |= {table.name: table.name for table in manifest.streams if table.k_safety}
     makers = {
@@ -151,7 +151,7 @@ def last_output(query: Query) -> str:
 
 
 def named(peer: str, term_number: int, worker: str) -> str:
-    """A producer, as `PeerView.producers` has it. peer, worker: ids (hex)."""
+    """A producer, as in `PeerView.producers`. peer, worker: ids (hex)."""
     return f"{peer} {term_number} {worker}".rstrip()
 
 
@@ -159,8 +159,8 @@ def named(peer: str, term_number: int, worker: str) -> str:
 
 
 def check_money(history: History, manifest: Manifest) -> list[Violation]:
-    """No ledger is damaged; at rest what one side of a contract spent the other earned, receipt by
-    receipt, each signed by both."""
+    """Check that no ledger is damaged. At rest one side of a contract has spent what the other has
+    earned, receipt by receipt, each signed by both."""
     moments = [_last(history), *(paid.state for paid in history.of(Paid))]
     return [
         wrong for moment in moments if moment is not None for wrong in money_of(moment, manifest)
@@ -174,7 +174,7 @@ def money_of(now: Quiescent, _: Manifest) -> list[Violation]:
         if view.books.fault
     ]
     if now.down:
-        return wrong  # the other half of the books is not to be seen
+        return wrong  # the other half of the books is not visible
     books: defaultdict[str, list[str]] = defaultdict(list)
     sums: defaultdict[str, int] = defaultdict(int)
     for view in now.peers:
@@ -192,7 +192,8 @@ def money_of(now: Quiescent, _: Manifest) -> list[Violation]:
 
 
 def _accounts_that_differ(now: Quiescent) -> Iterator[Violation]:
-    """Both sides have the same receipts, the last of which vouches for all before it."""
+    """Accounts whose two sides do not have the same receipts; the last receipt vouches for all
+    before it."""
     sides = {view.id: {_key(each): each for each in view.books.accounts} for view in now.peers}
     for key in sorted({key for accounts in sides.values() for key in accounts}):
         _, payer, payee = key
@@ -210,8 +211,9 @@ def _key(account: AccountView) -> tuple[str, str, str]:
 
 
 def check_gossip(history: History, manifest: Manifest) -> list[Violation]:
-    """No peer's incarnation goes back, but from the future, where nobody believes it; and each life
-    has one of its own; at rest all that run see each other alive and the others not."""
+    """Check that no peer's incarnation goes back, except from the future, where nobody believes it,
+    and that each life has its own. At rest all running peers see each other alive and the others
+    not."""
     wrong = list(_gone_back(history.of(PeerView)))
     at_rest = _last(history)
     return wrong + (gossip_of(at_rest, manifest) if at_rest else [])

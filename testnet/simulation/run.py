@@ -25,17 +25,18 @@ from testnet.virtual.clock import VirtualTime
 from testnet.virtual.network import Network
 
 MEMORY_DISK: Final = Path("/dev/shm")  # noqa: S108 - folders of our own are made in it
-"""Where there is one, homes live in memory: what a real disk costs is no part of a simulation."""
+"""If it exists, homes are in memory: the cost of a real disk is no part of a simulation."""
 
 PREFIX: Final = "medusa-simulation-"
 
 YOUNG_S: Final = 60.0
-"""Seconds for which a folder without a lock is left alone: its owner may be about to take it."""
+"""Seconds for which a folder without a lock is not removed: its owner may be about to lock it."""
 
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A folder, gone with the block. It is locked: however its owner ends, the lock ends too."""
+    """A folder, removed after the block. It is locked; the lock ends with its owner, however that
+    ends."""
     within = MEMORY_DISK if MEMORY_DISK.is_dir() else None
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=within))
     try:
@@ -47,7 +48,7 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def sweep(within: Path = MEMORY_DISK) -> list[Path]:
-    """Remove the folders of simulations whose process is gone; returns which."""
+    """Remove the folders of simulations whose process is gone; returns them."""
     swept = []
     for folder in sorted(within.glob(f"{PREFIX}*")):
         with suppress(OSError), _opened(folder) as descriptor:
@@ -70,22 +71,22 @@ def _opened(folder: Path) -> Iterator[int]:
 
 
 LIMIT_S: Final = 3600.0
-"""Virtual seconds after which a scenario is taken to hang."""
+"""Virtual seconds after which a scenario counts as hanging."""
 
 
 class StalledError(Exception):
-    """Nothing will ever happen again, or things happen without time passing."""
+    """No event will ever come, or events come without time passing."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a simulation gave.
+    """The result of a simulation.
 
     Attributes:
         digest: of every packet that arrived and every line of the trace: equal for equal seeds.
-        trace: what happened. packets: how many arrived.
-        virtual_s, cpu_s: what it took, in the simulation's time and in ours.
-        error: what the scenario or a peer raised; None: all went well.
+        trace: the events. packets: number of arrived packets.
+        virtual_s, cpu_s: duration in the simulation's time, and CPU seconds.
+        error: raised by the scenario or a peer; None: there was none.
     """
 
     seed: int
@@ -104,7 +105,7 @@ def run_simulation(
     *,
     limit_s: float = LIMIT_S,
 ) -> Outcome:
-    """Run `main` on a federation that is built first; when it returns, all peers are stopped."""
+    """Run `main` on a newly built federation; when it returns, all peers are stopped."""
     started = time.process_time()
     virtual = VirtualTime()
     network = Network(virtual, Random(f"{seed} network"))
@@ -125,7 +126,7 @@ def run_simulation(
         try:
             with deterministic(seed, virtual, disk), trace.hearing_peers():
                 trio.run(scenario, folder, trace, clock=virtual.clock, strict_exception_groups=True)
-        except Exception as raised:  # noqa: BLE001 - it is what the simulation has found
+        except Exception as raised:  # noqa: BLE001 - the error is the simulation's result
             error = _only(raised)
             trace.add("error", repr(error))
     if error is None and virtual.stalled:
@@ -142,7 +143,7 @@ def run_simulation(
 
 
 def _only(error: BaseException) -> BaseException:
-    """The error itself, where a group holds nothing else."""
+    """The error itself, if a group has only that one."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

@@ -1,7 +1,7 @@
-"""A manifest's testbed of real processes on this machine: kill -9 and restarts are real ones.
+"""A manifest's testbed of real processes on this machine, with real kill -9 and restarts.
 
-The network is loopback and cannot be broken; the peers cannot be seen from within. So faults of the
-network and of clocks are refused, and what is checked is what clients see.
+The network is loopback and cannot be broken; the peers' internal states are not visible. So faults
+of the network and of clocks are refused, and only clients' observations are checked.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from tools.client.async_client import AsyncMedusaClient, open_medusa
 from tools.home.folder import Home
 
 CHECKS: Final = (Check.STREAMS, Check.LIVENESS)
-"""What can be checked of peers that are not seen from within."""
+"""The checks that do not need the peers' internal states."""
 
 
 class RealPlace:
-    """See `testbed.Place`."""
+    """A peer's home; see `testbed.Place`."""
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
@@ -110,7 +110,7 @@ def refused(fault: Fault) -> InvalidInputError:
 
 
 async def run_real(manifest: Manifest, seed: int) -> Result:
-    """Run it on real peers.
+    """Run a manifest on real peers.
 
     Raises:
         InvalidInputError: it has faults that cannot be made here.

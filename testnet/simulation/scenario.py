@@ -50,7 +50,7 @@ from testnet.simulation.workload import (
 
 
 async def run_faults(bed: Testbed, faults: Sequence[Fault]) -> None:
-    """Break what the schedule says when it says so; returns when all of it is healed.
+    """Carry out the schedule; returns when all faults are healed.
 
     Raises:
         InvalidInputError: the testbed cannot make such a fault.
@@ -79,21 +79,22 @@ async def _run(bed: Testbed, fault: Fault, start: float) -> None:
 
 
 LOOK_S: Final = 0.25
-"""Between two looks at the peers from within, seconds."""
+"""Seconds between two looks at the peers' internal states."""
 
 LONGEST_LOOK_S: Final = 4.0
-"""The same, seconds, where they do not come to agree: each look asks all of them for all."""
+"""The longest such interval, seconds, while they do not agree: each look asks all peers for
+everything."""
 
 SET_UP_S: Final = 120.0
-"""Longest that defining everything may take, seconds."""
+"""Longest time for the definitions, seconds."""
 
 AUDITOR: Final = "auditor of "
-"""Begins the names of the readers that read every source stream to its end."""
+"""The prefix of the names of the readers that read every source stream to its end."""
 
 
 @dataclass
 class Run:
-    """A manifest on a testbed. history: what came of it."""
+    """A manifest on a testbed. history: its events."""
 
     bed: Testbed
     manifest: Manifest
@@ -149,7 +150,7 @@ class Run:
     # -- the work ----------------------------------------------------------------------------------
 
     def _rng(self) -> random.Random:
-        """Of one client: what it draws does not depend on what the others do."""
+        """A random generator for one client, independent of the other clients' draws."""
         return random.Random(self.bed.rng.getrandbits(64))
 
     async def _work(self) -> None:
@@ -189,7 +190,7 @@ class Run:
         await trio.sleep(max(0.0, seconds - self.bed.now()))
 
     async def _converge(self, posters: list[PosterClient], readers: list[Reader]) -> None:
-        """Everything comes about within the time it has; what does not is noted."""
+        """Wait until everything has converged, within the allowed time; note what has not."""
         deadline = trio.current_time() + self.manifest.settle_s
         with trio.CancelScope(deadline=deadline):
             for poster in posters:
@@ -215,7 +216,7 @@ class Run:
                 )
 
     async def _until_quiescent(self, deadline: float) -> None:
-        """Until the peers agree with one another, or time is up: then what they say is kept."""
+        """Wait until the peers agree with one another, or the time is over; record their states."""
         pause_s = LOOK_S
         while True:
             now = self._state()
@@ -235,7 +236,7 @@ class Run:
         return Quiescent(self.bed.now(), views, down)
 
     async def _with_lookups(self, now: Quiescent) -> Quiescent:
-        """The same, and what the catalog tells each peer of every stream."""
+        """The same, with each peer's catalog lookups of every stream."""
         if Check.MEMBERSHIP not in self.manifest.checks:
             return now
         streams = [table.name for table in self.manifest.streams]
@@ -247,8 +248,8 @@ class Run:
         return msgspec.structs.replace(now, peers=peers)
 
     async def _until_paid(self) -> None:
-        """Until both books agree once all tasks have ended, or time is up: then what they say is
-        kept."""
+        """Wait until both ledgers agree after all tasks have ended, or the time is over; record
+        them."""
         if not self._contracts or Check.MONEY not in self.manifest.checks:
             return
         try:
@@ -259,7 +260,8 @@ class Run:
             self.history.add(Paid(now.at, now))
 
     async def _read_late(self, stream: str) -> None:
-        """Every row that came late. That stream does not end: nothing for a while is its end."""
+        """Read every late row. That stream does not end, so silence for a while counts as its
+        end."""
         found: list[dict[str, object]] = []
 
         async def read(peer: str) -> None:
@@ -282,7 +284,7 @@ class Run:
             async with self.bed.client(by, patience_s=PATIENCE_S) as client:
                 await client.move_task(stream, target)
         except (MedusaError, ExceptionGroup) as error:
-            # Half of the moves meet a fault: what they leave behind is what is checked.
+            # half of the moves meet a fault; the state that they leave is checked
             self.bed.note("move", f"{stream} to {to}: {error}")
         else:
             self.bed.note("move", f"{stream} is at {to}")
@@ -295,7 +297,7 @@ class Run:
     # -- looking on ------------------------------------------------------------------------------
 
     async def _onlook(self) -> None:
-        """Keep each peer's view whenever it has changed."""
+        """Record each peer's state whenever it has changed."""
         seen: dict[str, PeerView] = {}
         for look in itertools.count():
             for covered in self.bed.covered(look):

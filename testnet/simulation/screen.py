@@ -1,4 +1,4 @@
-"""What `medusa-testnet simulate` shows."""
+"""The output of `medusa-testnet simulate`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from testnet.simulation.simulate import Result
 
 @asynccontextmanager
 async def open_progress(campaign: Campaign, console: Console) -> AsyncIterator[None]:
-    """A bar of the seeds that are done, and a line for each that failed, while the block lasts."""
+    """A bar of the completed seeds, and a line for each failed one, during the block."""
     with Progress(
         TextColumn("seeds"),
         BarColumn(),
@@ -28,7 +28,7 @@ async def open_progress(campaign: Campaign, console: Console) -> AsyncIterator[N
         task = progress.add_task("seeds", total=campaign.seeds, cpu=0.0)
 
         def done(result: Result) -> None:
-            if not result.good:  # at once: who interrupts a campaign has seen it
+            if not result.good:  # at once, so that a user who interrupts a campaign has seen it
                 console.print(f"seed {result.seed} failed", style="bold red")
             cpu_s = sum(result.cpu_s for result in campaign.results) / len(campaign.results)
             progress.update(task, completed=len(campaign.results), cpu=cpu_s)
@@ -38,7 +38,7 @@ async def open_progress(campaign: Campaign, console: Console) -> AsyncIterator[N
 
 
 def render_summary(summary: Summary) -> RenderableType:
-    """A line of figures; where a seed failed, what it found and how to replay it."""
+    """A line of figures; for a failed seed, its findings and how to replay it."""
     per_seed = summary.cpu_s / max(1, summary.seeds)
     figures = Text(
         f"{summary.green} of {summary.seeds} seeds green: {summary.virtual_s:,.0f} s of virtual "
@@ -50,7 +50,7 @@ def render_summary(summary: Summary) -> RenderableType:
 
 
 def render_result(result: Result, *, trace: bool) -> RenderableType:
-    """One seed. trace: with a line for every event."""
+    """The result of one seed. trace: with a line for every event."""
     lines = [Text(line) for line in result.trace] if trace else []
     if not result.good:
         return Group(*lines, _failure(result))

@@ -1,4 +1,4 @@
-"""A manifest under the simulator, with one seed: its history checked."""
+"""Runs a manifest in the simulator with one seed, and checks its history."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from testnet.simulation.world import PeerFailedError, World
 from testnet.virtual.links import LinkModel
 
 ATTEMPT_S: Final = 0.25
-"""Before a question of the catalog's is asked again, seconds: simulated round trips take some 10 ms
-and CPU time none, and most of what a federation with losses waits for is this."""
+"""Seconds before a catalog request is repeated: simulated round trips take some 10 ms and no CPU
+time, and a federation with losses mostly waits for this."""
 
 RUN = "run"
-"""The check of what is no checker's: the run itself came to an end."""
+"""The check that the run itself came to an end."""
 
 
 class Result(Struct, frozen=True):
-    """One seed.
+    """The result of one seed.
 
     Attributes:
-        digest: of everything that happened: the same seed gives the same.
-        virtual_s, cpu_s: how long it was in there, and what it took here, seconds.
+        digest: of all events: the same seed gives the same.
+        virtual_s, cpu_s: duration in virtual time, and CPU time, seconds.
         rows: acknowledged. epochs: that subscribers got. faults: that were made.
-        tentative: tuples that subscribers were given and that might have changed.
-        receipts: that were signed by both sides of a contract.
-        trace: one line an event.
+        tentative: tentative tuples that subscribers got.
+        receipts: signed by both sides of a contract.
+        trace: a line for each event.
     """
 
     seed: int
@@ -65,13 +65,13 @@ class Result(Struct, frozen=True):
 
 
 def simulate(manifest: Manifest, seed: int) -> Result:
-    """Run it, and check its history."""
+    """Run a manifest, and check its history."""
     history = History()
 
     async def main(world: World) -> None:
         own = manifest.settings
         world.jobs = replace(world.jobs, cpu_s=own.job_cpu_s, cpu_row_s=own.row_cpu_s)
-        await world.start_all()  # in fine weather: who has not met anybody retries for long
+        await world.start_all()  # without faults: a peer that has not met anybody retries for long
         calm = manifest.weather
         world.network.links.default = LinkModel(
             *calm.delay_s, loss=calm.loss, duplicate=calm.duplicate, reorder=calm.reorder
@@ -106,7 +106,7 @@ def simulate(manifest: Manifest, seed: int) -> Result:
 
 
 def settings_of(manifest: Manifest, peer: str) -> Settings:
-    """medusa.toml of a peer, by section."""
+    """A peer's medusa.toml, by section."""
     own = manifest.settings
     return {
         "overlay": {"preset": own.preset.value},
@@ -126,13 +126,13 @@ def settings_of(manifest: Manifest, peer: str) -> Settings:
 
 
 def _receipts(history: History) -> int:
-    """Each is in two ledgers."""
+    """The number of receipts; each is in two ledgers."""
     ledgers = [view.books.accounts for paid in history.of(Paid) for view in paid.state.peers]
     return sum(account.receipts for accounts in ledgers for account in accounts) // 2
 
 
 def _failure(error: BaseException) -> Violation:
-    """What a run raised, innermost first."""
+    """The error of a run, innermost first."""
     lines: list[str] = []
 
     def add(each: BaseException) -> None:

@@ -45,14 +45,13 @@ from tools.daemon.peer import Peer
 from tools.market.settler import Settler
 
 CALL_S = 5.0
-"""Patience with the one that is lied to, seconds."""
+"""Seconds for a call to the victim of a lie."""
 
 NOBODYS_KEY: Final = Ed25519PrivateKey.from_private_bytes(bytes(32))
 
 
 async def forge_admission(liar: Overlay, victim: str, participant: str) -> None:
-    """Tell a peer (hex) that the founder has admitted somebody, under a signature that is not the
-    founder's."""
+    """Tell a peer (hex) that the founder has admitted a participant, under a forged signature."""
     root = Root.create(participant, wall_clock())
     charter = digest_of(liar.membership.charter)
     admission = Admission(
@@ -63,7 +62,7 @@ async def forge_admission(liar: Overlay, victim: str, participant: str) -> None:
         connection = await liar.connect(parse_peer_id(victim))
         await connection.call(PUSH, Push((statement,), ()), Pushed, timeout_s=CALL_S)
     except MedusaError:
-        return  # nobody there to be lied to, or it hung up
+        return  # the victim is not there, or closed the connection
 
 
 def admit(sponsor: Overlay, root: Root, participant: str) -> None:
@@ -74,8 +73,7 @@ def admit(sponsor: Overlay, root: Root, participant: str) -> None:
 
 
 def cheat(peer: Peer | None) -> None:
-    """From now on it pays what it is billed by a signature that is not its own, and writes nothing
-    down."""
+    """Let the peer pay its bills with forged signatures, and record nothing."""
 
     def proposed(payee: PeerId, proposal: Proposal, _: float) -> list[Effect]:
         return [Send(payee, countersign(NOBODYS_KEY, proposal))]
@@ -85,7 +83,7 @@ def cheat(peer: Peer | None) -> None:
 
 
 def honest(peer: Peer | None) -> None:
-    """It pays as it should again."""
+    """Let the peer pay correctly again."""
     if peer is not None:
         vars(_payer(peer)).pop("proposed", None)
 
@@ -96,10 +94,10 @@ def _payer(peer: Peer) -> Payer:
 
 
 class SimulatedBed:
-    """See `testbed.Testbed`. Faults of one kind may overlap: the last heal counts.
+    """The simulator's `testbed.Testbed`. Faults of one kind may overlap: the last heal counts.
 
     Args:
-        history: hears of what changes who is a member.
+        history: told of changes of the membership.
     """
 
     def __init__(self, world: World, history: History) -> None:
@@ -174,7 +172,7 @@ class SimulatedBed:
             case Cheat(peer=peer):
                 honest(self.peers[peer].peer)
             case Clog() | Forge() | Admit():
-                pass  # the network lets it go by itself; nothing was broken
+                pass  # the network removes the clog by itself
 
     async def _intrude(self, fault: Forge | Admit) -> None:
         place = self.peers[fault.peer]
@@ -189,7 +187,8 @@ class SimulatedBed:
             await forge_admission(overlay, victim, fault.participant)
 
     async def _restart(self, peer: str, fault: Fault) -> None:
-        """Unless a later fault has it down, before or while it starts: that one's heal will do."""
+        """Restart the peer, unless a later fault takes it down before or during the start: that
+        one's heal restarts it."""
         if self._down[peer] is not fault:
             return
         try:

@@ -1,15 +1,15 @@
-"""Nothing is lost, repeated or wrong beyond what was promised.
+"""Checks the streams: nothing is lost, repeated or wrong beyond the promises.
 
 * A subscriber's epochs follow one another: boundaries never go back, no tuple is outside its epoch.
 * All subscribers of a stream have the same tuples up to the lower one's boundary. Each begins at
-  the beginning of the stream; of a query by amnesia or upstream backup, at what the peer that took
-  over has of its past.
-* Every acknowledged row is in its source stream or among its late tuples, once; a row in doubt is
-  there once or not at all; a row that nobody posted is nowhere.
-* A derived stream is what one batch run of its query makes of the stream that subscribers of its
-  inputs have. Where no more than recovery `gap` was asked for, a standby may leave tuples out:
-  every one that comes must be one of the batch answer. Of such a stream one consumer may have what
-  another never saw, so what is made of it is not compared.
+  the beginning of the stream; for a query with amnesia or upstream backup, at the start of the new
+  primary's history.
+* Every acknowledged row is in its source stream or among its late tuples, once. An unacknowledged
+  row is there once or not at all. No other row is anywhere.
+* A derived stream equals one batch run of its query over the inputs that subscribers have. With
+  recovery `gap`, a standby may leave tuples out: every one that comes must be in the batch answer.
+  One consumer of such a stream may have a tuple that another never saw, so streams made from it are
+  not compared.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _STREAMS: Final = Check.STREAMS
 
 @dataclass
 class Record:
-    """What one subscriber has of a stream: all tuples with begin < stime <= boundary."""
+    """One subscriber's part of a stream: all tuples with begin < stime <= boundary."""
 
     subscriber: str
     stream: str
@@ -57,7 +57,7 @@ class Record:
 
 
 def check_streams(history: History, manifest: Manifest) -> list[Violation]:
-    """See above."""
+    """Run the checks above."""
     records: dict[str, Record] = {}
     wrong = list(_follow(history, records))
     longest: dict[str, Record] = {}
@@ -114,7 +114,7 @@ def _disagreements(
 
 
 def _difference(got: list[Row], wanted: list[Row]) -> list[str]:
-    """Which tuples are in one of them alone."""
+    """The tuples that are in only one of the two."""
     ours, theirs = (Counter(_key(row) for row in rows) for rows in (got, wanted))
     lines = [f"unexpected: {dict(row)}" for row in (ours - theirs).elements()]
     lines += [f"missing: {dict(row)}" for row in (theirs - ours).elements()]
@@ -166,7 +166,7 @@ def _is(posted: Posted | None, row: Row) -> bool:
 
 
 def _differences(manifest: Manifest, longest: Mapping[str, Record]) -> Iterator[Violation]:
-    """Each query's outputs against a batch run over what came of its inputs."""
+    """Differences between each query's outputs and a batch run over its inputs as received."""
     entries: dict[str, StreamEntry] = {
         stream.name: StreamEntry(
             StreamDefinition(stream.name, schema_of(stream.name).name), schema_of(stream.name)
@@ -204,7 +204,7 @@ def _compare(
             if not _may_miss(query):
                 known[stream] = answer
             continue
-        # of a stream with a gap, one consumer may have what another never saw
+        # of a stream with a gap, one consumer may have a tuple that another never saw
         if record.begin == BEGINNING and not _may_miss(query):
             known[stream] = record
         boundary = min(record.boundary, upto)
@@ -226,17 +226,17 @@ def _compare(
 
 
 def _may_miss(query: Query) -> bool:
-    """Whether a takeover may cost tuples: there is one, and no more than `gap` was asked for."""
+    """Whether a takeover may cost tuples: the query has a standby, and recovery `gap`."""
     wanted = query.availability
     return wanted.recovery is Recovery.GAP and wanted.mode is not Mode.NONE
 
 
 def _forgets(query: Query) -> bool:
-    """Whether who takes over need not have the past of the outputs."""
+    """Whether a new primary may lack the history of the outputs."""
     return query.availability.mode in {Mode.AMNESIA, Mode.UPSTREAM_BACKUP}
 
 
 def _outputs(manifest: Manifest, holds: Callable[[Query], bool]) -> frozenset[str]:
-    """The streams of the queries of which that holds."""
+    """The streams of the queries for which that holds."""
     queries = (table.query() for table in manifest.queries)
     return frozenset(name for query in queries if holds(query) for name in streams_written(query))

@@ -1,4 +1,4 @@
-"""What a run prints: one line an event, with the virtual time and who it concerns in columns."""
+"""The trace of a run: a line for each event, with the virtual time and the peer in columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Trace:
     Args:
         elapsed: the virtual time, seconds since the start.
         heard: told of each line.
-        folder: left out of texts: it is another one in every run.
+        folder: removed from texts, because it differs in every run.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class Trace:
         self._folder = folder
 
     def add(self, kind: str, text: str, peer: str = "") -> None:
-        """A line of now."""
+        """Add a line with the present time."""
         text = text.replace(self._folder, "")
         line = f"{self._elapsed():12.6f}  {peer:<16} {kind:<8} {text}"
         self.lines.append(line)
@@ -36,7 +36,7 @@ class Trace:
 
     @contextmanager
     def hearing_peers(self) -> Iterator[None]:
-        """Every event that a living peer notes is a line, too."""
+        """Add a line for every event that a living peer notes."""
         handler, level = _Heard(self), LOGGER.level
         LOGGER.addHandler(handler)
         LOGGER.setLevel(logging.INFO)

@@ -1,4 +1,4 @@
-"""Peers seen from within, where they run in this very process: what no client is shown."""
+"""The internal states of peers that run in this process, which clients do not see."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from tools.home.folder import Home
 
 
 def books_of(home: Home, peer: str, federation: str) -> Books:
-    """What the ledger of that peer (hex) says, and what is wrong with it."""
+    """The content of a peer's (hex) ledger, and its error."""
     path = home.folder / LEDGER_FILE
     if not path.exists():
         return Books()
@@ -59,7 +59,7 @@ def books_of(home: Home, peer: str, federation: str) -> Books:
 
 
 def _accounts(path: Path) -> tuple[tuple[AccountView, ...], str]:
-    """The receipts by account, and the first that both did not sign."""
+    """The receipts by account, and the first that is not signed by both."""
     with connect_for_reading(path) as connection:
         keys = dict(connection.execute("SELECT peer, key FROM keys").fetchall())
         entries = connection.execute("SELECT data FROM entries ORDER BY position").fetchall()
@@ -84,7 +84,7 @@ def _accounts(path: Path) -> tuple[tuple[AccountView, ...], str]:
 
 
 def _unsigned(entry: Settled, receipt: Receipt, keys: Mapping[bytes, bytes]) -> str:
-    """Who of the two has not signed it; "": both have."""
+    """The party that has not signed it; "": both have."""
     signed = (
         (receipt.payee, RECEIPT_DOMAIN, entry.payee_signature),
         (receipt.payer, COUNTERSIGN_DOMAIN, entry.payer_signature),
@@ -101,7 +101,7 @@ def _unsigned(entry: Settled, receipt: Receipt, keys: Mapping[bytes, bytes]) -> 
 
 
 def view_of(name: str, life: int, peer: Peer, now: float) -> PeerView:
-    """What a peer believes about itself and the others now. now: seconds since the start."""
+    """A peer's present beliefs about itself and the others. now: seconds since the start."""
     engine = peer.engine
     overlay = engine.overlay
     others = [record.peer_id for record in overlay.peers.all()]
@@ -147,8 +147,8 @@ def _primaries(engine: Engine) -> tuple[PrimaryView, ...]:
 
 
 async def producers_of(peer: Peer, streams: Iterable[str]) -> Mapping[str, str]:
-    """By stream, who produces it as the catalog tells that peer: "peer term worker"; or why it
-    cannot tell."""
+    """By stream, its producer by that peer's catalog: "peer term worker"; or the reason that it is
+    not known."""
     found: dict[str, str] = {}
     for stream in streams:
         try:
@@ -168,8 +168,8 @@ async def producers_of(peer: Peer, streams: Iterable[str]) -> Mapping[str, str]:
 def covered(
     peers: Mapping[str, Peer], lives: Mapping[str, int], look: int, now: float
 ) -> Iterator[Covered]:
-    """Every query whose consumers may have only what its secondary has, as of this moment. lives:
-    of the same peers, by name."""
+    """Every query whose consumers may now have only what its secondary has. lives: of the same
+    peers, by name."""
     worked = {each.task.name for peer in peers.values() for each in peer.engine.assignments.all()}
     for (name, primary), (other, secondary) in permutations(peers.items(), 2):
         engine = primary.engine
@@ -183,8 +183,8 @@ def covered(
             if (standby.term, term.secondary) != (term, secondary.engine.overlay.identity.peer_id):
                 continue
             if sum(running.name in _replicated(peer) for peer in peers.values()) > 1:
-                continue  # who has been taken over and does not know it yet waits for nobody
-            # what another peer works on it gives to consumers itself, and waits for nobody
+                continue  # a superseded primary that does not know it yet waits for no secondary
+            # a worker gives its results to consumers itself, and waits for no secondary
             here = [task for task in running.tasks if task.name not in worked]
             works = [task.current.term.number for task in here]
             yield Covered(
@@ -198,10 +198,10 @@ def covered(
 
 
 def reached(peer: Peer, name: str, life: int, look: int, now: float) -> Iterator[Reached]:
-    """The tasks of a peer that have a bound, and run."""
+    """The running tasks of a peer that have a bound."""
     engine = peer.engine
     placed = [(task.name, task.fork) for task in engine.queries.tasks()]
-    assigned = [  # of what it takes over as well meanwhile, it has both
+    assigned = [  # a task that the peer takes over meanwhile is in both lists
         (f"{each.user} for {each.stored.owner[:8]}", each.copy.fork)
         for each in engine.assignments.all()
         if each.copy is not None and each.copy.ready and each.work.going_on

@@ -1,4 +1,4 @@
-"""Clients of a testnet: they post numbered rows, and subscribe, through whatever happens."""
+"""Clients of a testnet: posters of numbered rows and subscribers, which survive all faults."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Place(Protocol):
 
 
 class Testbed(Protocol):
-    """Peers that run, and can be broken."""
+    """Running peers that faults can be applied to."""
 
     @property
     def rng(self) -> random.Random: ...
@@ -87,44 +87,45 @@ class Testbed(Protocol):
         """A client of that peer."""
 
     async def inflict(self, fault: Fault) -> None:
-        """Break it.
+        """Begin a fault.
 
         Raises:
             InvalidInputError: this kind of fault cannot be made here.
         """
 
     async def heal(self, fault: Fault) -> None:
-        """Mend what `inflict` broke."""
+        """End a fault that `inflict` began."""
 
     def look(self, *, books: bool = False) -> tuple[PeerView, ...]:
-        """The peers that run, from within, as far as that can be seen. books: their ledgers too."""
+        """The internal states of the running peers, if visible. books: their ledgers too."""
 
     def covered(self, look: int) -> Iterable[Covered]:
-        """The queries whose consumers may have only what a secondary has, as far as can be seen."""
+        """The queries whose consumers may have only what a secondary has, if visible."""
 
     def reached(self, look: int) -> Iterable[Reached]:
-        """The tasks that have a bound, as far as can be seen."""
+        """The tasks with a bound, if visible."""
 
     async def look_up(self, streams: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
-        """By peer that runs, by stream, who produces it as the catalog tells there; as far as that
-        can be asked. See `PeerView.producers`."""
+        """By running peer, by stream: its producer by that peer's catalog, if it can be asked. See
+        `PeerView.producers`."""
 
 
 PATIENCE_S: Final = 4.0
-"""How long a client tries one peer before it goes to the next, seconds."""
+"""Seconds for which a client tries one peer before it goes to the next."""
 
 RETRY_S: Final = 0.5
-"""Between two clients of one poster or subscriber, seconds."""
+"""Seconds between two clients of one poster or subscriber."""
 
 HURRIED: Final = 0.1
-"""Share of its pauses that a poster makes once all is healed: nothing is left to wait for."""
+"""Share of its pauses that a poster makes after the heal."""
 
 VALUES: Final = 1000
 
 
 class PosterClient:
-    """Posts until all is acknowledged: by client after client, under one producer's name, each of
-    which begins again with the first post. `post_event`'s promise is that this stores each once.
+    """Posts until all rows are acknowledged: with one client after the other under one producer's
+    name, each of which begins again with the first post. By `post_event`'s promise each post is
+    stored once.
 
     Args:
         producer: that name; another participant's poster may have it too.
@@ -192,7 +193,7 @@ class PosterClient:
             self._acknowledge(self._table.posts)
 
     def _make(self) -> None:
-        """The next post: from here on its rows may be anywhere."""
+        """Make the next post: from now on its rows may be stored."""
         now_us = int(self._bed.now() * 1e6)
         first = len(self._posts) * self._table.rows
         rows = tuple(
@@ -217,7 +218,7 @@ class PosterClient:
 
 
 def producer_names(posters: Sequence[PosterTable]) -> list[str]:
-    """Names for the producers, told apart at one stream and within one participant only."""
+    """Names for the producers, distinct only for one stream and within one participant."""
     names, taken = [], Counter[tuple[str, str]]()
     for poster in posters:
         whose = poster.stream, poster.participant
@@ -227,11 +228,11 @@ def producer_names(posters: Sequence[PosterTable]) -> list[str]:
 
 
 class Reader:
-    """A subscriber that goes from peer to peer with the boundary it has.
+    """A subscriber that goes from peer to peer with its boundary.
 
     Attributes:
-        boundary: of the last epoch it was given, microseconds.
-        ended: the stream has, or the reader has failed for good.
+        boundary: of its last epoch, microseconds.
+        ended: the stream has ended, or the reader has failed for good.
     """
 
     def __init__(
@@ -286,7 +287,7 @@ class Reader:
                 self.boundary = epoch.upto
 
     async def _follow_at(self, peer: str, corrections: Corrections) -> None:
-        """As it is told of tentative tuples: what is final in the end is what it has received."""
+        """Follow with corrections: the tuples that become final count as received."""
         fold = Fold(corrections, rows_of, _key, self.boundary)
         async with (
             self._bed.client(peer, patience_s=PATIENCE_S) as client,
@@ -311,12 +312,12 @@ class Reader:
 
 
 def _key(row: Row) -> Hashable:
-    """Of what aggregates make; no other stream has one."""
+    """The key of a row from an aggregate; no other stream has a key."""
     return row.get("window_start"), row.get("key")
 
 
 async def end_stream(bed: Testbed, stream: str, peers: tuple[str, ...]) -> None:
-    """Say that nothing more is posted to it, by whichever peer takes it; tries for ever."""
+    """End a stream, through any peer that accepts it; tries for ever."""
     await persist(bed, peers, lambda peer: _end_by(bed, stream, peer))
 
 
@@ -330,10 +331,10 @@ async def _end_by(bed: Testbed, stream: str, peer: str) -> None:
 async def persist(
     bed: Testbed, peers: tuple[str, ...], attempt: Callable[[str], Awaitable[None]]
 ) -> None:
-    """Try it at one peer after the other until one can be reached.
+    """Try an action at one peer after the other until one can be reached.
 
     Raises:
-        MedusaError: what trying again cannot mend.
+        MedusaError: an error that retries cannot solve.
     """
     for peer in itertools.cycle(peers):
         try:
@@ -347,13 +348,13 @@ async def persist(
 
 
 EARLIER_S: Final = 60.0
-"""How long it is in force already: clocks differ, seconds."""
+"""Seconds for which it is already in force, because clocks differ."""
 
 VALID_S: Final = 86_400.0
 
 
 async def conclude(bed: Testbed, table: ContractTable, rng: random.Random) -> str:
-    """Make the contract, and give it to a peer of either party; its id.
+    """Make a contract, and give it to a peer of either party; returns its id.
 
     Raises:
         MedusaError: a peer does not take it.
@@ -380,7 +381,7 @@ async def conclude(bed: Testbed, table: ContractTable, rng: random.Random) -> st
 
 
 async def end_contract(bed: Testbed, table: ContractTable, contract: str) -> None:
-    """`one` revokes it, by whichever of its peers takes that; tries for ever."""
+    """Let `one` revoke the contract, through any of its peers; tries for ever."""
     document = revoke(_root(bed, table.one), _federation(bed, table.one), contract, wall_clock())
     peers = tuple(name for name, place in bed.peers.items() if place.participant == table.one)
     await persist(bed, peers, lambda peer: _deliver(bed, peer, document))

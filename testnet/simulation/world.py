@@ -1,8 +1,8 @@
 """A federation of production peers under simulation: started, stopped, killed and asked.
 
-A peer is a task in the context of its own process on its own machine. Killing it is done to the
-world and not to the task: at that moment its sockets are gone, and the folder that its next life
-sees is copied; whatever the task still does while it is cancelled reaches nobody.
+A peer is a task in the context of its own process on its own machine. A kill acts on the world and
+not on the task: at that moment its sockets are gone, and the folder for its next life is copied.
+Further actions of the task while it is cancelled have no effect on others.
 """
 
 from __future__ import annotations
@@ -31,27 +31,28 @@ from tools.daemon.peer import Peer, open_peer
 from tools.home.folder import Home
 
 DEADLINE_S: Final = 120.0
-"""Virtual seconds after which a peer that does not start, stop or meet the others is a fault."""
+"""Virtual seconds after which a peer that does not start, stop or meet the others counts as
+failed."""
 
 LOOK_S: Final = 0.05
-"""Between two looks at what tells nobody, virtual seconds."""
+"""Virtual seconds between two looks at conditions without notification."""
 
 DISK_S: Final = 0.002
-"""What a job of a worker thread takes, mean, virtual seconds: some writes to a disk."""
+"""Mean duration of a worker thread's job, virtual seconds: some writes to a disk."""
 
 JOB_S: Final = 0.02
-"""What the job of an epoch takes, mean, virtual seconds."""
+"""Mean duration of an epoch's job, virtual seconds."""
 
 
 AMID_S: Final = 5.0
-"""How long a peer is waited for to write something, virtual seconds."""
+"""Virtual seconds to wait until a peer writes something."""
 
 MOST_OPERATIONS: Final = 12
-"""Operations on files among which one is chosen: some commits of epochs."""
+"""Operations on files of which one is chosen: some commits of epochs."""
 
 
 class PeerFailedError(Exception):
-    """A peer ended by a fault of its own."""
+    """A peer ended by an error of its own."""
 
 
 class _Life:
@@ -75,7 +76,7 @@ class SimulatedPeer:
 
     Attributes:
         name: "mit.edu/0". host: its IP. id: hex.
-        lives: how often it was started.
+        lives: number of its starts.
     """
 
     def __init__(self, name: str, host: str, folder: Path) -> None:
@@ -91,17 +92,17 @@ class SimulatedPeer:
 
     @property
     def home(self) -> Home:
-        """The same path for all its lives."""
+        """Its home, at the same path in all its lives."""
         return Home(self._link)
 
     @property
     def folder(self) -> Path:
-        """Of its present life."""
+        """The folder of its present life."""
         return self._folder
 
     @property
     def peer(self) -> Peer | None:
-        """Its parts, while it runs."""
+        """Its composition, while it runs."""
         return None if self.life is None else self.life.peer
 
     @property
@@ -109,7 +110,8 @@ class SimulatedPeer:
         return self.peer is not None
 
     def leave_behind(self, disk: Disk, *, power: bool) -> None:
-        """Its next life begins with what is on the disk now; who still writes, writes elsewhere."""
+        """Keep the present disk for its next life; tasks of the old life write elsewhere from now
+        on."""
         copy = self._folder.with_name(str(int(self._folder.name) + 1))
         disk.snapshot(self._folder, copy, power=power)
         self._point_to(copy)
@@ -123,7 +125,7 @@ class SimulatedPeer:
 
 @dataclass(frozen=True)
 class Ground:
-    """What a world stands on. folder: of all homes. trace: takes what happens."""
+    """The basis of a world. folder: of all homes. trace: takes events."""
 
     folder: Path
     time: VirtualTime
@@ -133,14 +135,14 @@ class Ground:
 
 
 class World:
-    """What a scenario acts on.
+    """The world that a scenario acts on.
 
     Attributes:
-        rng: for the scenario's own choices. seed: where all of them come from.
+        rng: for the scenario's own choices. seed: of all random choices.
         network: the weather, by `SimulatedPeer.host`.
         peers: all, by name, running or not.
-        trace: what happened so far.
-        jobs: what the tasks of a peer take, from its next start on.
+        trace: the events so far.
+        jobs: the costs of a peer's tasks, from its next start on.
     """
 
     def __init__(
@@ -216,13 +218,13 @@ class World:
         await self.until(met, "the peers know one another")
 
     async def until(self, condition: Callable[[], bool], what: str = "") -> None:
-        """Wait for what tells nobody.
+        """Wait for a condition without notification.
 
         Raises:
             trio.TooSlowError: it has not come true.
         """
         with trio.move_on_after(DEADLINE_S):
-            while not condition():  # noqa: ASYNC110 - what is waited for tells nobody
+            while not condition():  # noqa: ASYNC110 - the condition has no notification
                 await trio.sleep(LOOK_S)
             return
         raise trio.TooSlowError(f"not within {DEADLINE_S:g} s: {what or condition}")
@@ -240,12 +242,12 @@ class World:
             place.life = None
 
     async def crash(self, name: str, *, power: bool = False) -> None:
-        """Kill a peer as by kill -9; nothing in it can help it any more.
+        """Kill a peer as by kill -9.
 
         Args:
-            power: its machine as well: others get no answer at all until it is started again. Where
-                `engine.fsync` is on, what was not synced to its disk may be gone; without it a peer
-                promises nothing for that case, and here its disk keeps all.
+            power: its machine as well: it answers nothing until it is started again. With
+                `engine.fsync`, unsynced data may be lost; without it a peer promises nothing for
+                that case, and here its disk keeps all.
         """
         place = self.peers[name]
         life = place.life
@@ -254,8 +256,8 @@ class World:
         await trio.lowlevel.checkpoint()
 
     async def crash_amid_writing(self, name: str, *, power: bool = False) -> None:
-        """As `crash`, at a moment when it renames, syncs, cuts or removes a file; if it does not
-        for a while, then anyhow."""
+        """As `crash`, at a moment when it renames, syncs, truncates or removes a file; after a
+        while without one, at any moment."""
         place = self.peers[name]
         life = place.life
         assert life is not None, f"{name} does not run"
@@ -284,7 +286,7 @@ class World:
         await self.start(name)
 
     def set_clock(self, name: str, *, offset_s: float = 0.0, drift: float = 0.0) -> None:
-        """Set the wall clock of a peer's machine: so far off now, gaining so much a second."""
+        """Set the wall clock of a peer's machine to that offset, gaining so much a second."""
         clock = self.network.machine(self.peers[name].host).clock
         clock.set(self.now(), offset_s=offset_s, drift=drift)
         self.note("clock", f"{offset_s:+g} s, drifting {drift:+g}", name)
@@ -300,7 +302,7 @@ class World:
                     life.settled.set()
                     await life.told.wait()
         except Exception as error:
-            if life.process.alive:  # the last breath of one that was killed is nobody's business
+            if life.process.alive:  # errors of a killed peer's task do not count
                 life.failure = error
                 self.note("failed", repr(error), place.name)
                 if life.settled.is_set():

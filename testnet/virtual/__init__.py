@@ -1,1 +1,1 @@
-"""Virtual time, and the network that simulated peers are connected by."""
+"""Virtual time, and the network that connects simulated peers."""

@@ -1,6 +1,6 @@
-"""Virtual time: it stands still while anything can be done, and then jumps to what comes next.
+"""Virtual time: it stands still while any task can run, and then jumps to the next event.
 
-What comes next is a deadline of trio's or an event of the network's, whichever is earlier.
+That is a deadline of trio's or an event of the network's, whichever is earlier.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Arguments = TypeVarTuple("Arguments")
 
 
 class Clock:
-    """A queue of what is due; whatever lies between costs nothing.
+    """A queue of timed events; time without events costs nothing.
 
     Attributes:
         now: seconds.
@@ -32,21 +32,22 @@ class Clock:
         self._due: list[tuple[float, int, Callable[..., None], tuple[object, ...]]] = []
 
     def at(self, time: float, do: Callable[[*Arguments], None], *arguments: *Arguments) -> None:
-        """Do that at that time, seconds; at once if it has passed; ties in order of asking."""
+        """Call a function at that time, seconds; at once if it has passed; equal times in order of
+        calls."""
         self._number += 1
         heappush(self._due, (max(time, self.now), self._number, do, arguments))
 
     def after(self, delay: float, do: Callable[[*Arguments], None], *arguments: *Arguments) -> None:
-        """Do that in so many seconds."""
+        """Call a function after so many seconds."""
         self.at(self.now + delay, do, *arguments)
 
     @property
     def next_due(self) -> float:
-        """The time of what is next; infinite if nothing is due."""
+        """The time of the next event; infinite if there is none."""
         return self._due[0][0] if self._due else inf
 
     def run(self, until: float) -> None:
-        """Do all that is due up to and including that time; then it is that time."""
+        """Run all events up to and including that time, and set the time to it."""
         due = self._due
         while due and due[0][0] <= until:
             self.now, _, do, arguments = heappop(due)
@@ -58,16 +59,16 @@ START: Final = 20_000.0
 """Trio's clock at the start. Real ones start anywhere from 10,000 up, never near 0."""
 
 MOST_READINGS: Final = 5_000_000
-"""Readings of the clock at one moment after which a simulation is taken to turn in circles: trio
-reads it several times in every pass over its tasks, and a busy moment has some thousands."""
+"""Readings of the clock at one moment after which a simulation counts as looping: trio reads it
+several times in every pass over its tasks, and a busy moment has some thousands."""
 
 
 class VirtualTime(Clock):
-    """Trio's clock for one run, with events of its own: in no task, and in trio's seconds.
+    """Trio's clock for one run, with events of its own: outside of tasks, and in trio's seconds.
 
     Attributes:
-        clock: to be given to `trio.run`.
-        stalls: told when it stalls. stalled: why it has, or "".
+        clock: for `trio.run`.
+        stalls: told when it stalls. stalled: the reason, or "".
     """
 
     def __init__(self) -> None:
@@ -75,7 +76,7 @@ class VirtualTime(Clock):
         self.stalled = ""
         self.stalls: Listeners[[]] = Listeners()
         self._readings = 0
-        # Trio lets its own MockClock jump, and nobody else; this replaces what it jumps to.
+        # trio lets only its own MockClock jump; this replaces the target of its jumps
         self.clock = trio.testing.MockClock(autojump_threshold=0.0)
         self.clock.current_time = self._read  # type: ignore[method-assign]
         self.clock._autojump = self._advance  # type: ignore[method-assign]
@@ -96,7 +97,7 @@ class VirtualTime(Clock):
         self.stalls.tell()
 
     def _advance(self) -> None:
-        """All tasks are waiting: go to the next moment and do what the network has for it."""
+        """All tasks are waiting: go to the next moment and run the network's events."""
         moment = min(GLOBAL_RUN_CONTEXT.runner.deadlines.next_deadline(), self.next_due)
         if moment == inf:
             self._stall("nothing will ever happen again")

@@ -1,7 +1,7 @@
-"""Machines and the processes on them: who runs the code that is running, and what its clock shows.
+"""Machines and the processes on them: which process is running, and what its clock shows.
 
-Which process a task belongs to is known by a context variable. It is set in the process's first
-task, and every task that comes of it inherits it.
+A context variable has the process of a task. It is set in the process's first task, and the tasks
+that this starts inherit it.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 EPOCH_S: Final = 1_767_225_600.0
-"""What true wall clocks show when a simulation starts: 2026-01-01, UTC."""
+"""The true wall clocks' reading when a simulation starts: 2026-01-01, UTC."""
 
 
 class HostClock:
-    """A machine's wall clock, and the steady one: as far off as it was set. True times are seconds
-    since the simulation started."""
+    """A machine's wall clock and steady clock, each with its error. True times are seconds since
+    the simulation started."""
 
     def __init__(self) -> None:
         self._since = 0.0
         self._wall = EPOCH_S
-        self._steady = 1_000.0  # since boot: not the wall, and not trio's
+        self._steady = 1_000.0  # since boot: neither the wall clock nor trio's
         self._rate = 1.0
 
     def wall(self, true: float) -> float:
-        """Seconds since 1970, as it shows them."""
+        """The wall clock's reading, seconds since 1970."""
         return self._wall + (true - self._since) * self._rate
 
     def steady(self, true: float) -> float:
-        """Seconds since it was booted: steps do not show, drift does."""
+        """The steady clock's reading, seconds since boot: it has the drift, but no steps."""
         return self._steady + (true - self._since) * self._rate
 
     def set(self, true: float, *, offset_s: float, drift: float) -> None:
-        """Let it be so far off now, and gain `drift` seconds a second from now on."""
+        """Set the present offset, and the drift in seconds a second from now on."""
         self._wall, self._steady = EPOCH_S + true + offset_s, self.steady(true)
         self._since, self._rate = true, 1.0 + drift
 
@@ -51,19 +51,19 @@ class Machine:
 
 
 class Mortal(Protocol):
-    """What a process has open, and loses when it is killed."""
+    """An open resource of a process, lost when it is killed."""
 
     def die(self, *, power: bool) -> None:
-        """Its process is gone. power: and its machine's power with it."""
+        """Its process is killed. power: and its machine loses power."""
 
 
 @dataclass(eq=False)
 class Process:
-    """One run of a program on a machine. Dead, it has no sockets and gets no new ones.
+    """One run of a program on a machine. A dead process has no sockets and gets no new ones.
 
     Attributes:
-        sockets: those that are open, in order of their making.
-        disk_s: mean time that a job of a worker thread takes, seconds of virtual time.
+        sockets: the open ones, in order of their creation.
+        disk_s: mean duration of a worker thread's job, seconds of virtual time.
     """
 
     machine: Machine
@@ -83,7 +83,7 @@ def running_process() -> Process | None:
 
 @contextmanager
 def inside(process: Process) -> Iterator[None]:
-    """What the block does and the tasks it starts are that process's doing."""
+    """Run the block, and the tasks that it starts, as that process."""
     token = _running.set(process)
     try:
         yield

@@ -1,7 +1,7 @@
-"""What becomes of what is sent from one host to another: delay, loss, doubles, cuts, clogs.
+"""Links between hosts: delay, loss, duplicates, cuts, clogs.
 
-Like the packet simulator of TigerBeetle: every ordered pair of hosts has its own weather, faults
-last, and a fault in one direction says nothing about the other.
+As in TigerBeetle's packet simulator, every ordered pair of hosts has its own weather, faults last,
+and a fault in one direction does not affect the other.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from itertools import permutations
 from typing import Final
 
 LOOPBACK_S: Final = 20e-6
-"""From a host to itself, seconds; nothing gets lost there."""
+"""Delay from a host to itself, seconds; nothing gets lost there."""
 
 RETRANSMIT_S: Final = 0.2
 """TCP's first wait for an acknowledgement, seconds (Linux), doubled by each further one."""
 
 MOST_RETRANSMIT_S: Final = 8.0
-"""Linux goes on to 120 s: simulated faults are shorter, and would end in nothing but waiting."""
+"""Longest wait, seconds. Linux goes on to 120 s, but simulated faults are shorter, and longer waits
+would add nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class LinkModel:
     """One direction of a link.
 
     Attributes:
-        delay_s, jitter_s: a packet takes the first, and an exponential time with the second as its
+        delay_s, jitter_s: a packet takes the first plus an exponential time with the second as its
             mean.
         loss: share of packets that vanish; TCP sends them again, later.
         duplicate: share of datagrams that arrive twice.
@@ -69,7 +70,7 @@ class Links:
             self._models[source, target] = model
 
     def cut(self, source: str, target: str, *, both: bool = True) -> None:
-        """Nothing gets through until it is healed; nor does what is under way now."""
+        """Drop everything, also packets now under way, until it is healed."""
         self._cuts.add((source, target))
         if both:
             self._cuts.add((target, source))
@@ -96,18 +97,18 @@ class Links:
                 self.cut(source, target, both=False)
 
     def clog(self, source: str, target: str, until: float) -> None:
-        """What is sent, or under way, arrives after that time only."""
+        """Let packets sent, or now under way, arrive only after that time."""
         self._clogs[source, target] = until
 
     def is_cut(self, source: str, target: str) -> bool:
         return (source, target) in self._cuts
 
     def open_at(self, source: str, target: str, now: float) -> float:
-        """When what arrives there now is let through: now, or when its clog ends."""
+        """When a packet that arrives now is delivered: now, or when its clog ends."""
         return max(now, self._clogs.get((source, target), now))
 
     def arrivals(self, source: str, target: str, now: float) -> tuple[float, ...]:
-        """When a datagram sent now arrives: never, once or twice."""
+        """The times at which a datagram sent now arrives: none, one or two."""
         if source == target:
             return (now + LOOPBACK_S,)
         model = self._models.get((source, target), self.default)
@@ -117,7 +118,7 @@ class Links:
         return tuple(self._arrival(model, source, target, now) for _ in range(copies))
 
     def segment_arrival(self, source: str, target: str, now: float) -> float:
-        """When a segment of TCP sent now arrives, sent again as often as it is lost."""
+        """When a TCP segment sent now arrives, repeated as often as it is lost."""
         if source == target:
             return now + LOOPBACK_S
         model = self._models.get((source, target), self.default)

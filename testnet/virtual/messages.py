@@ -1,6 +1,6 @@
-"""A simulated network of messages: sans-IO cores on one virtual clock, and what lies between them.
+"""A simulated network of messages: sans-IO cores on one virtual clock, with links between them.
 
-A node costs nothing while its core sleeps, so a hundred thousand quiet ones are as quick as none.
+A node costs nothing while its core sleeps, so quiet nodes cost no time.
 """
 
 from __future__ import annotations
@@ -15,28 +15,29 @@ from overlay.errors import InternalError
 from testnet.virtual.clock import Clock
 
 MOST_TICKS: Final = 64
-"""At one moment: a tick may bring to light that something else was due already."""
+"""Ticks of a core at one moment: a tick may reveal that another one was due already."""
 
 TURN_S: Final = 0.2
-"""How long a starved machine runs at a time, seconds, in the mean."""
+"""Mean seconds that a starved machine runs at a time."""
 SLOWNESS: Final = 10.0
-"""It runs a tenth of the time: pauses are nine times as long as turns, 1.8 s in the mean and of
-exponential length, so that one in a hundred lasts over 8 s. The anomalies of the Lifeguard paper
-(arXiv 1707.00788, section V) last from 0.1 to 33 s."""
+"""A starved machine runs a tenth of the time: pauses are nine times as long as turns, 1.8 s in the
+mean and exponentially distributed, so that one in a hundred lasts over 8 s. The anomalies of the
+Lifeguard paper (arXiv 1707.00788, section V) last from 0.1 to 33 s."""
 
 C = TypeVar("C")
 V = TypeVar("V")
-"""A core, and the events that it is told of."""
+"""A core, and its events."""
 
 
 class Nodes(ABC, Generic[C, V]):
-    """
+    """Nodes with cores on a virtual clock.
+
     Attributes:
-        cores: by node; None where it is gone.
+        cores: by node; None if it is gone.
     """
 
     def __init__(self, count: int, tick: V) -> None:
-        """tick: the event that tells a core that its time has come."""
+        """tick: the event for a core whose time has come."""
         self.clock = Clock()
         self.cores: list[C | None] = [None] * count
         self._wakes = [inf] * count
@@ -44,22 +45,22 @@ class Nodes(ABC, Generic[C, V]):
 
     @abstractmethod
     def _due(self, core: C) -> float:
-        """When a core wants its next tick, seconds."""
+        """When a core's next tick is due, seconds."""
 
     @abstractmethod
     def _handle(self, node: int, core: C, event: V) -> None:
-        """Let a core handle an event, and do what it wants."""
+        """Let a core handle an event, and carry out its effects."""
 
     def _wake(self, node: int, due: float) -> None:
         self._tick(node, due)
 
     def stop(self, node: int) -> None:
-        """A node is gone."""
+        """Remove a node."""
         self.cores[node] = None
         self._wakes[node] = inf
 
     def tell(self, node: int, event: V) -> None:
-        """Something happened at a node."""
+        """Give an event to a node."""
         core = self.cores[node]
         if core is None:
             return
@@ -67,7 +68,7 @@ class Nodes(ABC, Generic[C, V]):
         self._schedule(node, core)
 
     def _schedule(self, node: int, core: C) -> None:
-        # An earlier tick than this stays in the queue; it looks again when it comes.
+        # an earlier tick stays in the queue, and checks again when it comes
         wake = self._due(core)
         if wake < self._wakes[node]:
             self._wakes[node] = wake
@@ -91,8 +92,8 @@ class Nodes(ABC, Generic[C, V]):
 
 @dataclass(frozen=True)
 class Link:
-    """One way of a datagram: never shorter than `least`, longer by `more` in the mean (both in
-    seconds), exponentially distributed, as queues make it."""
+    """The delay of a datagram: at least `least`, plus an exponential time with mean `more` (both in
+    seconds), as queues cause."""
 
     least: float
     more: float
@@ -107,7 +108,7 @@ LINKS: Final = {
 
 
 class Network:
-    """Datagrams come late, out of order, or not at all; each for itself.
+    """Datagrams come late, out of order, or not at all; each independently.
 
     Attributes:
         lost, carried: datagrams so far.
@@ -132,8 +133,8 @@ class Network:
         return self._link.least + self._rng.expovariate(1.0) * self._link.more
 
     def stream_delay(self) -> float:
-        """Seconds that a message takes over a connection, which repeats what is lost: a round trip
-        for each time."""
+        """Seconds that a message takes over a connection, which repeats lost packets: a round trip
+        for each repetition."""
         delay = self._link.least + self._rng.expovariate(1.0) * self._link.more
         while self._loss and self._rng.random() < self._loss:
             self.lost += 1
@@ -143,11 +144,10 @@ class Network:
 
 
 class Starved:
-    """A machine that gets its processor in threads: what comes in a pause waits for the next one.
+    """A machine that gets its processor in turns: events in a pause wait for the next turn.
 
-    Messages and timers alike wait, and are dealt with in the order in which they were due; so a
-    peer may hold the answer in its queue and still run into the timeout. That is the anomaly of
-    the Lifeguard paper.
+    Messages and timers both wait, and are handled in the order in which they were due. So a peer
+    may have the answer in its queue and still hit the timeout: the anomaly of the Lifeguard paper.
     """
 
     __slots__ = ("_begin", "_end", "_rng")
@@ -155,11 +155,11 @@ class Starved:
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._begin = 0.0
-        # Somewhere in its cycle: not all of them start with a turn.
+        # a random point of its cycle: not all start with a turn
         self._end = 0.0
 
     def turn(self, time: float) -> float:
-        """When something that is due then gets done. Times must not decrease."""
+        """When an event that is due then is handled. Times must not decrease."""
         while self._end <= time:
             self._begin = self._end + self._rng.expovariate(1.0) * TURN_S * (SLOWNESS - 1)
             self._end = self._begin + self._rng.expovariate(1.0) * TURN_S

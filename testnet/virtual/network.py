@@ -1,7 +1,7 @@
 """The simulated network: trio's sockets, between machines that are named by their IPs.
 
-A datagram or segment is an event of virtual time. Everything that arrives goes into a digest, so
-that two runs of one seed can be compared.
+A datagram or segment is an event of virtual time. Every arrival goes into a digest, so that two
+runs of one seed can be compared.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ SYN_PAUSES_S: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 
 
 class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
-    """All machines and what goes between them.
+    """All machines and their network.
 
     Attributes:
         links: the weather between machines; may be changed at any time.
         machines: by IP.
-        packets: how many have arrived.
+        packets: number of arrived packets.
     """
 
     def __init__(self, time: VirtualTime, rng: random.Random) -> None:
@@ -44,12 +44,12 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
         self._datagrams: dict[tuple[str, int], DatagramSocket] = {}
 
     def enable(self) -> None:
-        """Every socket that trio makes in this run is one of ours from now on."""
+        """Replace every socket that trio makes in this run from now on."""
         trio.socket.set_custom_socket_factory(self)
         trio.socket.set_custom_hostname_resolver(self)
 
     def machine(self, ip: str) -> Machine:
-        """The machine with that IP, new if there was none."""
+        """The machine with that IP, created if missing."""
         return self.machines.setdefault(ip, Machine(ip))
 
     def is_up(self, ip: str) -> bool:
@@ -57,7 +57,7 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
         return machine is not None and machine.up
 
     def kill(self, process: Process, *, power: bool) -> None:
-        """The process is gone: its kernel closes its sockets, unless that is gone as well."""
+        """Kill a process: its kernel closes its sockets, unless its machine loses power."""
         process.alive = False
         if power:
             process.machine.up = False
@@ -102,7 +102,7 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
         self._datagrams[address] = bound
 
     def forget(self, address: tuple[str, int], closed: object) -> None:
-        """A socket was closed: its port is free."""
+        """Free the port of a closed socket."""
         if self._listeners.get(address) is closed:
             del self._listeners[address]
         if self._datagrams.get(address) is closed:
@@ -121,7 +121,7 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
             bound.receive(data, source)
 
     def send_reset(self, source: Endpoint, target: Endpoint) -> None:
-        """A reset: one that is lost is not sent again."""
+        """Send a reset, which is not repeated if it is lost."""
 
         def arrive() -> None:
             if not self.links.is_cut(source.ip, target.ip):
@@ -133,10 +133,11 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
             self.time.at(arrival, arrive)
 
     async def connect(self, endpoint: Endpoint, target: tuple[str, int]) -> None:
-        """Open a connection from a new endpoint.
+        """
+        Open a connection from a new endpoint.
 
         Raises:
-            OSError: refused, or nobody answers.
+            OSError: refused, or there is no answer.
         """
         answer = _Answer(Endpoint(self, *target))
         answer.theirs.other, endpoint.other = endpoint, answer.theirs
@@ -152,7 +153,7 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
         raise OSError(errno.ETIMEDOUT, "connection timed out")
 
     def _greet(self, endpoint: Endpoint, target: tuple[str, int], answer: _Answer) -> None:
-        """A SYN arrives."""
+        """Handle a SYN."""
         ip = target[0]
         if self.links.is_cut(endpoint.ip, ip) or not self.is_up(ip):
             return
@@ -165,7 +166,7 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
             self.time.at(arrival, self._answered, endpoint, answer)
 
     def _answered(self, endpoint: Endpoint, answer: _Answer) -> None:
-        """A SYN's answer arrives."""
+        """Handle the answer to a SYN."""
         if self.links.is_cut(answer.theirs.ip, endpoint.ip) or not self.is_up(endpoint.ip):
             return
         self.delivered("ack", answer.theirs.ip, endpoint.ip, 0)
@@ -173,10 +174,10 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
             self.send_reset(endpoint, answer.theirs)
         answer.here.set()
 
-    # -- what two runs of a seed must agree in
+    # -- the digest, in which two runs of a seed must agree
 
     def delivered(self, kind: str, source: str, target: str, length: int) -> None:
-        """Note that a packet has arrived. Not its bytes: TLS's are random."""
+        """Note that a packet has arrived, without its bytes: TLS's are random."""
         self.packets += 1
         text = f"{kind} {source} {target} {length}".encode()
         self._hash.update(struct.pack("<d", self.time.now) + text)
@@ -191,7 +192,7 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
 
 
 class _Answer:
-    """What becomes of a SYN. here: set once the dialling side knows."""
+    """The outcome of a SYN. here: set once the dialling side knows it."""
 
     def __init__(self, theirs: Endpoint) -> None:
         self.theirs = theirs

@@ -1,4 +1,4 @@
-"""Trio's sockets on the simulated network: as much of them as programs over TCP and UDP use."""
+"""Trio's sockets on the simulated network: those of their methods that TCP and UDP programs use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from testnet.virtual.hosts import Process
 from testnet.virtual.tcp import Carrier, Endpoint
 
 MOST_DATAGRAMS: Final = 4096
-"""Datagrams that wait to be read: about the 4 MiB that a kernel keeps; the next ones are lost."""
+"""Datagrams that wait to be read: about the 4 MiB of a kernel; further ones are lost."""
 
 BACKLOG: Final = 1024
 """Connections that wait to be accepted; the next one is refused."""
@@ -22,11 +22,11 @@ BACKLOG: Final = 1024
 Address = tuple[str, int]
 
 Value: TypeAlias = Any
-"""What trio's sockets take: its own signatures say no more."""
+"""Arguments of trio's sockets: trio's own signatures say no more."""
 
 
 class Ports(Carrier, Protocol):
-    """The network behind the sockets: who is bound where, and how one gets there."""
+    """The network behind the sockets: bound ports, and connections."""
 
     def listen(self, address: Address, listener: Listener) -> None:
         """
@@ -41,7 +41,7 @@ class Ports(Carrier, Protocol):
         """
 
     def forget(self, address: Address, closed: object) -> None:
-        """A socket was closed: its port is free."""
+        """Free the port of a closed socket."""
 
     def send_datagram(self, source: Address, target: Address, data: bytes) -> None: ...
 
@@ -49,12 +49,12 @@ class Ports(Carrier, Protocol):
         """Open a connection from a new endpoint.
 
         Raises:
-            OSError: refused, or nobody answers.
+            OSError: refused, or there is no answer.
         """
 
 
 class SimulatedSocket(trio.socket.SocketType):
-    """What streams and datagrams share. A socket belongs to the process that made it."""
+    """The common part of streams and datagrams. A socket belongs to the process that made it."""
 
     _kind: socket.SocketKind
 
@@ -118,7 +118,7 @@ class SimulatedSocket(trio.socket.SocketType):
         self.close()
 
     def _release(self) -> None:
-        """Wake who waits for it."""
+        """Wake the waiting tasks."""
 
     def _check_open(self) -> None:
         if self._closed:
@@ -161,7 +161,7 @@ class DatagramSocket(SimulatedSocket):
         return data[:bufsize], source
 
     def receive(self, data: bytes, source: Address) -> None:
-        """A datagram has come."""
+        """Queue an arrived datagram."""
         if len(self._queue) < MOST_DATAGRAMS:
             self._queue.append((data, source))
             self._readers.unpark()
@@ -178,7 +178,7 @@ class Listener:
         self.waiting = trio.lowlevel.ParkingLot()
 
     def offer(self, endpoint: Endpoint) -> bool:
-        """Whether a connection is taken."""
+        """Queue a connection; False if it is refused."""
         if len(self.queue) >= BACKLOG:
             return False
         self.queue.append(endpoint)

@@ -1,7 +1,7 @@
-"""A TCP connection as far as programs can tell: order, windows, retransmission, FIN and RST.
+"""A TCP connection as programs see it: order, windows, retransmission, FIN and RST.
 
-Each direction is a queue of segments that arrive in order. One whose link is cut waits, and is sent
-again with growing pauses as by a kernel; so a healed link goes on after a while, not at once.
+Each direction is a queue of segments that arrive in order. A segment on a cut link is repeated with
+growing pauses, as by a kernel; so a healed link resumes after a while, not at once.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from testnet.virtual.clock import VirtualTime
 from testnet.virtual.links import MOST_RETRANSMIT_S, RETRANSMIT_S, Links
 
 WINDOW_BYTES: Final = 256 * 2**10
-"""Bytes of one direction that were sent and not yet read: past it the sender waits."""
+"""Bytes of one direction sent and not yet read; beyond it the sender waits."""
 
 FIN: Final = b""
-"""A segment without data is the end."""
+"""The end of a direction: a segment without data."""
 
 
 class Carrier(Protocol):
-    """What carries segments from machine to machine, when and if the weather allows it."""
+    """Carries segments between machines, depending on the weather."""
 
     time: VirtualTime
     links: Links
@@ -35,7 +35,7 @@ class Carrier(Protocol):
         """Note that a packet has arrived."""
 
     def send_reset(self, source: Endpoint, target: Endpoint) -> None:
-        """A reset: one that is lost is not sent again."""
+        """Send a reset, which is not repeated if it is lost."""
 
 
 class Endpoint:
@@ -51,7 +51,7 @@ class Endpoint:
     def __init__(self, network: Carrier, ip: str, port: int) -> None:
         self.network = network
         self.ip, self.port = ip, port
-        self.other: Endpoint = self  # until there is one
+        self.other: Endpoint = self  # until there is another side
         self.readable = trio.lowlevel.ParkingLot()
         self.writable = trio.lowlevel.ParkingLot()
         self.failure = 0
@@ -73,11 +73,11 @@ class Endpoint:
 
     @property
     def has_news(self) -> bool:
-        """Whether `take` gives something, or raises."""
+        """Whether `take` returns something, or raises."""
         return bool(self._arrived) or self._ended or self.failure != 0
 
     def take(self, limit: int) -> bytes:
-        """Data that has come, b"" at the end.
+        """Data that has arrived, b"" at the end.
 
         Raises:
             OSError: it was reset.
@@ -96,7 +96,7 @@ class Endpoint:
         return data
 
     def send(self, data: bytes) -> None:
-        """Data for which there is room, or FIN."""
+        """Send data for which there is room, or FIN."""
         network = self.network
         arrival = network.links.segment_arrival(self.ip, self.other.ip, network.time.now)
         self._last_arrival = max(arrival, self._last_arrival)
@@ -105,13 +105,13 @@ class Endpoint:
         network.time.at(self._last_arrival, self._deliver)
 
     def finish(self) -> None:
-        """No more data follows."""
+        """Send no more data."""
         if not self.finished and not self.failure:
             self.finished = True
             self.send(FIN)
 
     def close(self) -> None:
-        """As a kernel closes: what was sent arrives; what was not read tells the other side."""
+        """Close as a kernel does: sent data arrives; unread data causes a reset."""
         if self.closed:
             return
         self.closed = True
@@ -123,7 +123,7 @@ class Endpoint:
         self.wake()
 
     def vanish(self) -> None:
-        """The machine has no power any more: nothing is sent, not even a goodbye."""
+        """The machine lost power: nothing more is sent, not even a reset."""
         self.closed = True
         self._on_the_way.clear()
         self.wake()
@@ -143,14 +143,14 @@ class Endpoint:
     # -- the network's side
 
     def reset(self) -> None:
-        """A reset has come."""
+        """Handle a reset."""
         if not self.failure:
             self.failure = errno.EPIPE if self._ended else errno.ECONNRESET
             self._on_the_way.clear()
             self.wake()
 
     def _deliver(self) -> None:
-        """Segments whose time has come reach the other side, unless the link is down."""
+        """Deliver segments whose time has come to the other side, unless the link is down."""
         if self._waiting or not self._on_the_way:
             return
         network, target = self.network, self.other.ip
@@ -180,7 +180,7 @@ class Endpoint:
 
     def _receive(self, data: bytes) -> None:
         if self.closed or self.failure:
-            if data and self.network.is_up(self.ip):  # nobody reads: that kernel says so
+            if data and self.network.is_up(self.ip):  # nobody reads it: that kernel sends a reset
                 self.network.send_reset(self, self.other)
         elif data == FIN:
             self._ended = True
@@ -190,7 +190,7 @@ class Endpoint:
             self.readable.unpark_all()
 
     def _acknowledge(self, read: int) -> None:
-        """Tell the sender that there is room again, as soon as that gets through."""
+        """Tell the sender that there is room again, once that gets through."""
         network = self.network
         if network.links.is_cut(self.ip, self.other.ip):
             network.time.at(network.time.now + RETRANSMIT_S, self._acknowledge, read)
