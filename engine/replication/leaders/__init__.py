@@ -1,1 +1,1 @@
-"""Source streams that survive their leader: k replicas, and voters that decide who is leader."""
+"""Source streams that survive their leader: k replicas, and voters that elect the leader."""

@@ -17,12 +17,12 @@ from overlay.killpoints import KillPoint, kill_point
 
 
 class Announcing:
-    """Of one stream, at one of its voters. One thing is told after the other, and of a deleted
-    stream nothing any more: each voter withdraws it last of all.
+    """The announcements of one stream at one of its voters, one after the other. A deleted stream
+    is withdrawn last of all, and not announced any more.
 
     Args:
         stream: its name.
-        nursery: runs what tells the catalog.
+        nursery: runs the announcements.
     """
 
     def __init__(
@@ -37,13 +37,13 @@ class Announcing:
         self._telling = trio.Lock()
 
     def announce_soon(self, entries: Iterable[StreamEntry], term: SourceTerm) -> None:
-        """This peer is the leader of that term."""
+        """Announce this peer as the leader of that term."""
         self.stop()
         tell = partial(self._announce, tuple(entries), term)
         self._announcements.tell_soon(self._stream, tell)
 
     def stop(self) -> None:
-        """Tell nobody any more that this peer is leader."""
+        """Stop announcing this peer as the leader."""
         self._announcements.stop_telling(self._stream)
 
     async def _announce(self, entries: tuple[StreamEntry, ...], term: SourceTerm) -> None:
@@ -55,13 +55,13 @@ class Announcing:
         self._published = True
 
     async def announce_altered(self, entries: Iterable[StreamEntry]) -> None:
-        """The stream, and what is beside it, is defined so from now on."""
+        """Announce new definitions of the stream and of those beside it."""
         async with self._telling:
             if not self._deleted:
                 await self._announcements.announce_altered(entries)
 
     def leave_soon(self, streams: Iterable[str], leader: str) -> None:
-        """Another peer is leader: publications of this one do not count any more."""
+        """Leave the stream to another leader: what this peer published does not count any more."""
         if self._published:
             self._published = False
             self._events.note("info", f"follows {leader[:8]}, the leader of {self._stream} now")
@@ -76,9 +76,9 @@ class Announcing:
 
     @kill_point(KillPoint.LEADER_WITHDRAW)
     async def withdraw(self, streams: Iterable[str]) -> None:
-        """The stream is deleted."""
+        """Withdraw the deleted stream."""
         async with self._telling:
             self._deleted = True
             for stream in streams:
-                with suppress(MedusaError):  # a restart takes it back as well
+                with suppress(MedusaError):  # a restart withdraws it as well
                     await self._announcements.withdraw(stream)

@@ -1,11 +1,10 @@
-"""What a voter of a stream must not forget: whom it promised what, and whose journal it has.
+"""The ballot of a voter: its promise, the latest term it knows, and the term of its journal.
 
-A stream with k-safety k has 2k+1 voters, fixed when it is created. Who is its leader is decided as
-in vertical Paxos (Lamport, Malkhi, Zhou, PODC 2009): a *term* has one configuration: its leader
-and k replicas; a candidate has a majority promise its term, learns of the latest term
-that can have acknowledged anything, and installs its own at a majority, once its replicas have all
-that it has. Everything here is a pure function of a ballot; the caller writes what comes out before
-anybody hears of it.
+A stream with k-safety k has 2k+1 voters, fixed when it is created. They elect its leader as in
+vertical Paxos (Lamport, Malkhi, Zhou, PODC 2009). A *term* has one configuration: a leader and k
+replicas. A candidate asks a majority to promise its term, and learns the latest term that can have
+acknowledged a post. Once its replicas have its whole journal, it installs its term at a majority.
+Everything here is a pure function of a ballot; the caller writes the result before it answers.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ MAX_TOLD: Final = 16
 """Readers in `Ballot.told`: one is enough for a refusal, and people want to know which."""
 
 MAX_READER_CHARS: Final = 256
-"""Of one of them, so that all fit into every vote."""
+"""Characters of one of them, so that all fit into every vote."""
 
 
 class SourceTerm(Struct, frozen=True, rename={"number": "fence", "leader": "home"}):
@@ -43,8 +42,8 @@ class SourceTerm(Struct, frozen=True, rename={"number": "fence", "leader": "home
 
     @property
     def rank(self) -> tuple[int, bool]:
-        """Of two that a voter hears of, the one with the higher counts: a leader asks for the
-        deletion under its own term, after all else."""
+        """Orders terms: the higher one counts. A leader asks for the deletion under its own term,
+        after all else."""
         return self.number, self.deleted
 
     @property
@@ -58,17 +57,18 @@ class SourceTerm(Struct, frozen=True, rename={"number": "fence", "leader": "home
 
 
 class Ballot(Struct, frozen=True, rename={"voters": "electors"}):
-    """
+    """What one voter of a stream must not forget.
+
     Attributes:
         voters: peer ids (hex), the founder first.
-        promised: the highest term heard of; nothing of a lower one is agreed to.
-        voted: for whom `promised` was promised.
-        term: the latest that is known to be installed, as far as this voter knows.
+        promised: the highest term heard of; requests of a lower one are refused.
+        voted: the candidate that `promised` was promised to.
+        term: the latest that is installed, as far as this voter knows.
         joined: the term whose leader gave this peer its journal; 0: it has none.
         journal: the term in which that journal was begun, 0: the founder's; names its folder.
         deleted: a majority has agreed to the deletion: it never changes again.
         told: readers, for people, that this voter as the leader has given the stream's end, or was
-            about to; a stream is reopened only where no voter has told anybody.
+            about to; a stream is reopened only if no voter has told a reader.
     """
 
     voters: tuple[str, ...]
@@ -95,8 +95,8 @@ class Ballot(Struct, frozen=True, rename={"voters": "electors"}):
 
 
 def promise(ballot: Ballot, number: int, candidate: str) -> Ballot | None:
-    """The ballot after a vote for that candidate; None: another has that term, or a higher; or
-    the stream is deleted."""
+    """The ballot after a vote for that candidate; None: another has that term, or a higher one was
+    promised; or the stream is deleted."""
     if ballot.deleted or candidate not in ballot.voters or number <= 0:
         return None
     if number < ballot.promised or (number == ballot.promised and candidate != ballot.voted):
@@ -105,7 +105,7 @@ def promise(ballot: Ballot, number: int, candidate: str) -> Ballot | None:
 
 
 def tell(ballot: Ballot, reader: str) -> Ballot:
-    """The ballot that remembers that this reader is given the end."""
+    """The ballot with a note that this reader is given the end."""
     reader = reader[:MAX_READER_CHARS]
     if reader in ballot.told or len(ballot.told) >= MAX_TOLD:
         return ballot
@@ -113,9 +113,9 @@ def tell(ballot: Ballot, reader: str) -> Ballot:
 
 
 def without_future(ballot: Ballot, latest: int) -> Ballot:
-    """The ballot without a promise that was asked for under a term beyond `latest`: no other could
-    ever be installed after it. Nothing was; else the ballot stays as it is, as something may have
-    been acknowledged."""
+    """The ballot without a promise to a term beyond `latest`: no other could ever be installed
+    after it. If such a term was installed, the ballot stays as it is: a post may have been
+    acknowledged."""
     if ballot.promised <= latest or max(ballot.number, ballot.joined) > latest:
         return ballot
     promised = max(ballot.number, ballot.joined)
@@ -124,15 +124,15 @@ def without_future(ballot: Ballot, latest: int) -> Ballot:
 
 
 def concede(ballot: Ballot, number: int, winner: str) -> Ballot | None:
-    """The ballot after a promise to who has a majority's for that term: whoever else we may have
-    promised the same one, ourselves perhaps, has lost. None: something higher was promised."""
+    """The ballot after a promise to the candidate with a majority for that term. Another one that
+    was promised the same term, ourselves perhaps, has lost. None: a higher one was promised."""
     if number == ballot.promised:
         ballot = msgspec.structs.replace(ballot, voted=winner)
     return promise(ballot, number, winner)
 
 
 def install(ballot: Ballot, term: SourceTerm) -> Ballot | None:
-    """The ballot that knows of that term; None: something higher was promised."""
+    """The ballot with that term; None: a higher one was promised, or its members are no voters."""
     if len(term.replicas) != ballot.k_safety or len(set(term.members)) != ballot.k_safety + 1:
         return None
     if not set(term.members) <= set(ballot.voters):
@@ -146,27 +146,27 @@ def install(ballot: Ballot, term: SourceTerm) -> Ballot | None:
 
 
 def learn(ballot: Ballot, term: SourceTerm | None) -> Ballot:
-    """As told by another voter: kept in mind, where it does not contradict a promise."""
+    """The ballot with a term that another voter told, unless that contradicts a promise."""
     if term is None or (ballot.term is not None and term.rank <= ballot.term.rank):
         return ballot
     return install(ballot, term) or ballot
 
 
 def latest_of(terms: Iterable[SourceTerm | None]) -> SourceTerm | None:
-    """The one that counts."""
+    """The term that counts; None: there is none."""
     known = (term for term in terms if term is not None)
     return max(known, key=lambda term: term.rank, default=None)
 
 
 def may_succeed(ballot: Ballot, own: str, terms: Iterable[SourceTerm | None]) -> bool:
-    """Whether this peer's journal has everything that was ever acknowledged. A deletion that may
-    have been agreed to needs no journal: anybody may bring it to its end.
+    """Whether this peer's journal has every acknowledged post. A deletion that may have been agreed
+    to needs no journal: any voter may bring it to its end.
 
-    Everything acknowledged under a term is in the journals of all its members; and who joined a
-    later term, which was not installed, has it from one of them.
+    The journals of all members of a term have every post acknowledged under it. A voter that joined
+    a later term, which was not installed, has them from one of those members.
 
     Args:
-        terms: the latest that each voter of a majority knows, which promised our term.
+        terms: the latest that each voter of a majority knows; that majority promised our term.
     """
     latest = latest_of(terms)
     if latest is not None and latest.deleted:

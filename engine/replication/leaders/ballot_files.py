@@ -1,4 +1,4 @@
-"""The ballots of a voter, one file a stream: a vote is on disk before anybody hears of it."""
+"""The ballots of a voter, one file per stream: a vote is on disk before any peer hears of it."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ _MEND: Final = "restore it from a copy; do not remove it"
 
 
 class StoredBallot(Struct, frozen=True):
-    """entry: the stream as published."""
+    """A ballot on disk. entry: the stream as published."""
 
     entry: StreamEntry
     ballot: Ballot
 
 
 class BallotFiles:
-    """Those in one folder."""
+    """The ballot files of one folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def load(self, damaged: Callable[[DamagedError], None] = refuse) -> Iterator[StoredBallot]:
-        """As `load_folder`. A damaged ballot must not be removed: a voter that forgot whom it
-        voted for may let two peers believe that they are leader."""
+        """As `load_folder`. A damaged ballot must not be removed: a voter that forgot its vote may
+        let two peers believe that they are leader."""
         return load_folder(self._folder, StoredBallot, mend=_MEND, damaged=damaged)
 
     def abstaining(self) -> frozenset[str]:
-        """The streams on which this peer has no vote any more: it had one in a home that was
-        lost, and what it voted is not known."""
+        """The streams on which this peer may not vote any more: it voted in a home that was lost,
+        and its votes are not known."""
         try:
             return load_json(self._folder / ABSTAINS, frozenset[str], mend=_MEND)
         except NotFoundError:
             return frozenset()
 
     def abstain(self, streams: Iterable[str]) -> None:
-        """Never to vote on those streams.
+        """Never vote on those streams.
 
         Raises:
             StorageError: the disk does not take it.
@@ -61,7 +61,7 @@ class BallotFiles:
     def save(self, stored: StoredBallot) -> None:
         """
         Raises:
-            StorageError: the disk does not take it; what was there is untouched.
+            StorageError: the disk does not take it; the old file is untouched.
         """
         with storing(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)

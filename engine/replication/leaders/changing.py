@@ -20,14 +20,14 @@ from overlay.errors import BrokenError, StorageError, UnavailableError
 
 
 async def alter(keeper: Keeper, alteration: Alteration) -> None:
-    """The stream is defined so from now on, at all replicas on return. The same again is no change,
-    but is waited for.
+    """Change the definition of the stream; on return all replicas have it. The same again is no
+    change, but is waited for.
 
     Raises:
-        InvalidInputError: it cannot be defined so.
+        InvalidInputError: the definition would be invalid.
         NotFoundError: it was deleted meanwhile.
-        UnavailableError: this peer is not the leader, or its replicas do not answer: it may come to
-            be defined so, or not; asked again, it is.
+        UnavailableError: this peer is not the leader, or its replicas do not answer: the change may
+            come to count, or not; asked again, it does.
     """
     leader = keeper.logs.leader
     before = leader.definition or keeper.entry.stream
@@ -40,11 +40,11 @@ async def alter(keeper: Keeper, alteration: Alteration) -> None:
 
 
 async def reopen(keeper: Keeper) -> Refused | None:
-    """The stream goes on although it has ended, at all replicas on return. Gives why it does not.
+    """Let an ended stream go on; on return all replicas do. Gives the reason if it does not.
 
     Raises:
-        UnavailableError: this peer is the leader no more, or its replicas do not answer: it may
-            come to go on, or not; asked again, it does.
+        UnavailableError: this peer is the leader no more, or its replicas do not answer: the stream
+            may come to go on, or not; asked again, it does.
     """
     await keeper.step(partial(_reopen, keeper))
     with trio.move_on_after(LAPSE * keeper.around.quiet_s):
@@ -73,12 +73,11 @@ async def _reopened(keeper: Keeper) -> Refused | None:
 
 
 async def tell_end(keeper: Keeper, reader: str) -> None:
-    """That reader, in words for people, is about to be given the end of the stream: no voter
-    forgets that.
+    """Write down that a reader, in words for people, is about to be given the stream's end.
 
     Raises:
-        BrokenError: it must not be given it by this peer, or no more.
-        StorageError: it could not be written down: nor must it then.
+        BrokenError: this peer must not give it the end, or not any more.
+        StorageError: it could not be written down: then the reader must not get the end either.
     """
 
     def tell(_: float) -> list[Effect]:
@@ -102,12 +101,12 @@ def _delete(keeper: Keeper, now: float) -> list[Effect]:
 
 
 async def delete(keeper: Keeper) -> None:
-    """The stream is deleted, here on return, at others as soon as they hear of it.
+    """Delete the stream: here on return, at other voters as soon as they hear of it.
 
     Raises:
         UnavailableError: this peer is not the leader, or no majority of its voters answers: nothing
-            has changed, or it is said that it may come to be deleted still.
-        StorageError: it is deleted, and files of it stay here until the peer starts again.
+            has changed, or the text says that the stream may still come to be deleted.
+        StorageError: it is deleted, but files of it stay here until the peer starts again.
     """
     folder = keeper.around.store.folder_of(LogKey(keeper.name, REPLICATED))
     await keeper.step(partial(_delete, keeper))
@@ -125,7 +124,7 @@ async def delete(keeper: Keeper) -> None:
 
 
 def why_no_leader(keeper: Keeper) -> str:
-    """For people, where nobody is known to be leader."""
+    """Why the stream has no known leader, for people."""
     election = keeper.election
     if election.is_deleting:
         return (

@@ -1,22 +1,22 @@
 """One voter of a stream: witness, replica, candidate or leader. Sans-IO.
 
-    FOLLOWER --silence--> INQUIRING --nobody hears a leader--> CANDIDATE --majority--> RECRUITING
+    FOLLOWER --silence--> INQUIRING --no voter hears a leader--> CANDIDATE --majority--> RECRUITING
     RECRUITING --k replicas in step--> INSTALLING --majority--> LEADER
     LEADER --asked to delete--> INSTALLING --majority--> deleted, for good
-    LEADER --asked to reopen--> CANDIDATE --all voters, none told anybody of the end--> RECRUITING
+    LEADER --asked to reopen--> CANDIDATE --all voters, no reader told of the end--> RECRUITING
 
-A leader whose replica is lost stands again, with a higher term, and recruits another. Whoever hears
-of a higher term than its own is a follower again. Nothing is acknowledged but by a LEADER, and only
-what all replicas of its term have stored; `engine.replication.leaders.ballot` says why that is
-enough. A candidate that hears of a deletion from its majority brings that to its end instead of
-recruiting, and a witness stands for that, too: a deletion that was begun does not stay half done.
+A leader that has lost a replica stands again, with a higher term, and recruits another. A voter
+that hears of a higher term than its own is FOLLOWER again. Only a LEADER acknowledges posts, once
+all replicas of its term have stored them; `engine.replication.leaders.ballot` says why that is
+enough. A candidate that hears of a deletion from its majority completes it instead of
+recruiting. A witness stands for that, too, so that no deletion stays half done.
 
 Only a LEADER tells a reader that the stream has ended, and it writes the reader into its ballot
 first. A voter that has voted for a term becomes LEADER again only under a higher term. So if
 every voter has voted for a term, and no voter has told a reader by then, no reader hears of
 the end while that term lasts: the leader of that term may begin its segment of the journal before
 the end. A later leader that may succeed it has that segment, unless the term was never installed:
-then nothing that was posted under it counts.
+then no post under it counts.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ from engine.streams.journal import START, Position
 from overlay.killpoints import KillPoint, kill_point
 
 BEATS: Final = 4
-"""Signs of life of a leader within the time after which it counts as silent."""
+"""Messages of a leader within the time after which it counts as silent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,8 @@ class Refused:
     """Why a stream that has ended is not reopened.
 
     Attributes:
-        told: who was given its end, for people. silent: voters that did not say, where nobody is
-            known to have been.
+        told: readers that were given its end, for people. silent: voters that did not answer, if no
+            such reader is known.
     """
 
     told: tuple[str, ...]
@@ -91,11 +91,12 @@ class Refused:
 
 
 class Election(Voter):
-    """
+    """A voter that may stand for election, and lead.
+
     Attributes:
-        committed: everything before it is committed, where it is leader.
-        refused: why the stream was not reopened when it was asked for the last time; None: it was,
-            or is about to be.
+        committed: as the leader: everything before it is committed.
+        refused: why the stream was not reopened when that was last asked for; None: it was, or is
+            about to be.
     """
 
     def __init__(
@@ -113,26 +114,24 @@ class Election(Voter):
         self._term: SourceTerm | None = None
 
     def found(self, now: float) -> list[Effect]:
-        """Be the first leader of a new stream, whose journal has been begun. All voters know of it.
-
-        Once only: a stream that has had a leader goes on where that one stood.
-        """
+        """Become the first leader of a new stream, whose journal has been begun and whose voters
+        know of it. Once only: a stream that has had a leader goes on where that one stood."""
         assert self.ballot.promised == 0, "founded already"
         state = msgspec.structs.replace(self.ballot, promised=1, voted=self.own, joined=1)
         effects = self._keep(state)
         return effects + self._stand(now)
 
     def resign(self, now: float) -> list[Effect]:
-        """What was to be done could not be: another may try."""
+        """Follow again, because this peer could not do its part: another voter may try."""
         return self._follow(now, succeeded=False)
 
     def is_confirmed(self, now: float) -> bool:
-        """Whether a majority agreed a moment ago that this peer is leader."""
+        """Whether a majority confirmed a moment ago that this peer is leader."""
         lately = len(self.ballot.voters) - len(self.unconfirmed(now))
         return self.role is Role.LEADER and lately >= self.ballot.majority
 
     def unconfirmed(self, now: float) -> tuple[str, ...]:
-        """The other voters that have not agreed a moment ago that this peer is leader."""
+        """The other voters that have not confirmed a moment ago that this peer is leader."""
         return tuple(
             peer
             for peer in self._others
@@ -141,7 +140,7 @@ class Election(Voter):
 
     @property
     def awaited(self) -> tuple[str, ...]:
-        """The other voters that have not accepted the term yet which is being installed."""
+        """The other voters that have not accepted the term yet that is being installed."""
         return tuple(peer for peer in self._others if peer not in self._installed)
 
     @property
@@ -152,23 +151,23 @@ class Election(Voter):
 
     @kill_point(KillPoint.LEADER_DELETE)
     def delete(self, now: float) -> list[Effect]:
-        """As the leader: ask all voters to agree that the stream is deleted; see `deleted`. There
-        is no way back: whoever hears of it may bring it to its end."""
+        """As the leader: ask all voters to agree to the deletion; see `deleted`. There is no way
+        back: a voter that hears of it may bring it to its end."""
         assert self.role is Role.LEADER
         assert self._term is not None
         term = msgspec.structs.replace(self._term, deleted=True)
         return [StopShipping(), Suspended(succeeded=False), *self._propose(term, now)]
 
     def tell_end(self, reader: str) -> list[Effect] | None:
-        """As the leader: that reader is about to be given the stream's end. None: not allowed."""
+        """As the leader: note that a reader is about to be given the end. None: not allowed."""
         if self.role is not Role.LEADER:
             return None
         return self._keep(tell(self.ballot, reader))
 
     @kill_point(KillPoint.LEADER_REOPEN)
     def reopen(self, now: float) -> list[Effect]:
-        """As the leader: stand anew, to begin the next segment of the journal before the stream's
-        end, if all voters say that nobody was told of it; see `Won` and `refused`."""
+        """As the leader: stand again, to begin the next segment of the journal before the stream's
+        end, if all voters say that they told no reader of it; see `Won` and `refused`."""
         assert self.role is Role.LEADER
         silent, told = self.unconfirmed(now), self.ballot.told
         self.refused = Refused(told, () if told else silent) if told or silent else None
@@ -179,7 +178,7 @@ class Election(Voter):
         return effects
 
     def handle(self, event: Event, now: float) -> list[Effect]:
-        """What is to be done, in this order. now: seconds, never going back."""
+        """The effects of an event, in order. now: seconds, never going back."""
         if isinstance(event, Received):
             known = event.sender in self._others
             return self._received(event.sender, event.message, now) if known else []
@@ -288,7 +287,7 @@ class Election(Voter):
         return effects if len(self._votes) < wanted else effects + self._count(now)
 
     def _count(self, now: float) -> list[Effect]:
-        """At least a majority has voted for us."""
+        """Count the votes of at least a majority."""
         if not may_succeed(self.ballot, self.own, self._votes.values()):
             return self._follow(now, succeeded=True)
         latest = latest_of(self._votes.values())
@@ -298,7 +297,8 @@ class Election(Voter):
         return self._begin(now)
 
     def _begin(self, now: float) -> list[Effect]:
-        """The majority is ours. What joins our term from here on has all that was acknowledged."""
+        """Begin a term that a majority promised. Replicas that join from here on get every
+        acknowledged post."""
         self.role, self._since = Role.RECRUITING, now
         won = Won(self.number, self._may_reopen())
         state = msgspec.structs.replace(self.ballot, joined=self.number)
@@ -315,7 +315,7 @@ class Election(Voter):
         return self.refused is None
 
     def _recruit(self, now: float) -> list[Effect]:
-        """Those that have the journal, before those that do not."""
+        """Ship to more voters: those that have the journal before the others."""
         members = () if self.ballot.term is None else self.ballot.term.members
         return self._replica_set.recruit(
             sorted(self._others, key=lambda peer: (peer in self._dead, peer not in members)), now
@@ -341,7 +341,7 @@ class Election(Voter):
         self.role, self._since = Role.INSTALLING, now
         self._term = term
         state = install(self.ballot, term)
-        if state is None:  # a higher term was promised, and we have not been told yet
+        if state is None:  # a higher term was promised, and we have not heard of it yet
             return self._follow(now, succeeded=True)
         self._installed = {self.own}
         return [*self._keep(state), *self._announce()]
@@ -355,7 +355,7 @@ class Election(Voter):
             return self._learn(answer.term)
         if answer.promised > self.number:
             return self._follow(now, succeeded=True) + self._learn(answer.term)
-        # of another version, a voter knows of no deletion, and accepts the term without it
+        # a voter of an older release knows no deletion, and accepts the term without it
         if not answer.accepted or answer.term != self._term:
             return []
         self._confirmed[sender] = now

@@ -1,4 +1,4 @@
-"""What a voter of a stream hears, and what it has done: events and effects of `Election`."""
+"""The events that a voter of a stream handles, and their effects; see `Election`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from engine.streams.journal import Position
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time passes; about `BEATS` times as often as silence is long."""
+    """Time has passed; about `BEATS` of these within the time of silence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A request, answered by one `Send` to the sender; or the answer to one of ours."""
+    """A request of another voter, answered by one `Send`; or the answer to one of ours."""
 
     sender: str
     message: Message
@@ -25,7 +25,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class HealthChanged:
-    """What the failure detector believes of another voter now."""
+    """The failure detector has changed its mind about another voter."""
 
     peer: str
     dead: bool
@@ -33,7 +33,7 @@ class HealthChanged:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A leader wants to ship to us."""
+    """A leader wants to ship its journal to us."""
 
     leader: str
     number: int
@@ -41,7 +41,7 @@ class Called:
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """Our journal is the leader's. journal: see `Ballot.journal`."""
+    """Our journal has become the leader's. journal: see `Ballot.journal`."""
 
     number: int
     journal: int
@@ -67,7 +67,7 @@ class StoredAt:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """What ships to that peer has ended."""
+    """Shipping to that peer has ended."""
 
     peer: str
     number: int
@@ -78,7 +78,7 @@ Event: TypeAlias = Tick | Received | HealthChanged | Called | CaughtUp | InStep 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Write the ballot; what follows in the list may be done only then."""
+    """Write the ballot; later effects of the list wait for that."""
 
     ballot: Ballot
 
@@ -94,8 +94,8 @@ class Won:
     """A majority promised this term: begin a segment of the journal with it.
 
     Attributes:
-        reopened: all voters did, and none has told anybody of the stream's end: the segment
-            begins as if it had not ended.
+        reopened: all voters promised it, and none has told a reader of the stream's end: the
+            segment begins as if the stream had not ended.
     """
 
     number: int
@@ -104,7 +104,7 @@ class Won:
 
 @dataclass(frozen=True, slots=True)
 class Ship:
-    """Bring that peer into step, and keep it there."""
+    """Bring that peer's journal into step, and keep it there."""
 
     peer: str
     number: int
@@ -131,14 +131,14 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """Nothing is acknowledged until we are leader again. succeeded: another may be by now."""
+    """Acknowledge nothing until we are leader again. succeeded: another peer may be by now."""
 
     succeeded: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """The stream is deleted: leave nothing of it but the ballot."""
+    """The stream is deleted: remove all of it but the ballot."""
 
 
 Effect: TypeAlias = (

@@ -1,6 +1,6 @@
-"""The replica's side: what the leader ships goes into a journal of the same bytes.
+"""The replica's side: it stores what the leader ships in a journal of the same bytes.
 
-A journal that is not a beginning of the leader's is replaced: the new one is written aside, and
+A journal that is not a beginning of the leader's is replaced. The new one is written beside it, and
 counts once the ballot says so, so that a crash in between leaves the old one.
 """
 
@@ -39,18 +39,18 @@ from overlay.errors import ConflictError, DecodeError, StorageError, Unavailable
 from overlay.rpc import MAX_STRUCT_BYTES, Duplex
 
 ROOM_AGAIN_S: Final = 0.5
-"""Between two looks whether the disk has room again, seconds."""
+"""Seconds between two looks for room on the disk."""
 
 INLINE_BYTES: Final = 16 * 2**10
 """A part below this is stored at once (tens of microseconds); above, in a worker thread."""
 
 
 async def follow(keeper: Keeper, leader: str, term_number: int, duplex: Duplex) -> None:
-    """Store what that leader ships under that term, until the call ends.
+    """Store the journal that a leader ships under a term, until the call ends.
 
     Raises:
         ConflictError: a higher term was promised, or the stream is deleted.
-        MedusaError: what it shipped does not fit, or could not be stored.
+        MedusaError: a part does not fit, or could not be stored.
     """
     await keeper.feed(Called(leader, term_number))
     _check(keeper, leader, term_number)
@@ -113,7 +113,7 @@ class _Following:
     # -- in step ------------------------------------------------------------------------------
 
     async def _store_parts(self) -> None:
-        """Until a `Join`, or for ever."""
+        """Store parts until a `Join`, or for ever."""
         while True:
             data, body = await self._duplex.receive_raw()
             part = _part(data)
@@ -129,7 +129,7 @@ class _Following:
         while True:
             at = part.at
             try:
-                # what begins a segment may shorten the logs
+                # the start of a segment may shorten the logs
                 async with leader.exclusive() if at[1] else leader.at_rest():
                     _check(self._keeper, self._peer, self._term_number)
                     leader.note_reopening(at, rest)
@@ -175,7 +175,7 @@ class _Following:
                 await trio.to_thread.run_sync(shutil.rmtree, path, True)
 
     async def _drop_logs(self) -> None:
-        """And have the leader ship once more: what it is about to send goes on where they ended.
+        """Drop the logs, and have the leader ship once more: its epochs would follow the old ones.
 
         Raises:
             UnavailableError: always.
@@ -187,7 +187,7 @@ class _Following:
         raise UnavailableError(f"{keeper.name}: its logs could not go on: it begins anew")
 
     def _planned(self, plan: Plan) -> list[tuple[StreamLog, int, int]]:
-        """Our logs in the order in which they come: the boundaries from which, and up to which."""
+        """Our logs in the order in which they come, with the boundaries of what is sent of each."""
         leader = self._leader
         planned = [
             (leader.log, plan.start, plan.boundary),
@@ -200,7 +200,7 @@ class _Following:
 
     @asynccontextmanager
     async def _at_rest_over(self) -> AsyncIterator[None]:
-        """Our old journal's rows are not cut while the logs grow by the leader's epochs."""
+        """Within the block our old journal's rows are not cut: the logs grow by the leader's."""
         leader, journal = self._leader, self._keeper.election.ballot.journal
         async with leader.at_rest():
             before = [log.boundary for log in leader.logs]
@@ -226,7 +226,7 @@ class _Following:
         self._keeper.election.hear(self._term_number, trio.current_time())
 
     async def _receive_journals(self) -> None:
-        """Into folders of their own: nothing counts before the last of it is there."""
+        """Receive journals into folders of their own: they count once they are complete."""
         folders = journal_folders(
             self._keeper.around.store.folder_of(self._state.key), self._term_number
         )
@@ -246,9 +246,8 @@ class _Following:
 
 
 def _fits(leader: Leader, planned: list[tuple[StreamLog, int, int]]) -> bool:
-    """Whether logs that are kept elsewhere can follow ours. Late tuples have no place in time
-    before they are in their log: ours must not have more of them than the journal that follows
-    tells of."""
+    """Whether the leader's logs can follow ours. Late tuples have no place in time before they are
+    in their log: ours must not have more of them than the journal that follows."""
     ahead = any(log is leader.late_log and log.boundary > upto for log, _, upto in planned)
     return not ahead and all(
         log.boundary == BEGINNING or _stays(log) >= start for log, start, _ in planned
@@ -256,8 +255,8 @@ def _fits(leader: Leader, planned: list[tuple[StreamLog, int, int]]) -> bool:
 
 
 def _stays(log: StreamLog) -> int:
-    """So far a log goes on whatever journal it has next: the stream may have gone on after the end
-    that the log has, even if it has ended once more."""
+    """The boundary up to which a log stays, whatever journal it has next: the stream may have gone
+    on after the end that the log has, even if it has ended once more."""
     return log.before_end if log.boundary == END else log.boundary
 
 
@@ -274,7 +273,7 @@ def _copy(journal: Journal, part: Part, body: bytes) -> None:
 
 
 class _Anew:
-    """The reader of a new journal, in which there is nothing to read yet."""
+    """The reader of a new journal, which must be empty."""
 
     def restore(self, _: Record) -> None:
         raise ConflictError("a journal was there already")

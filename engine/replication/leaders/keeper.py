@@ -1,4 +1,4 @@
-"""A voter of one stream at work: the driver of `Election`, its file, messages and journal."""
+"""A voter of one stream at work: drives `Election`, its file, messages and journal."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ from overlay.killpoints import KillPoint, kill_point
 from overlay.node import Overlay
 
 LAPSE: Final = 3
-"""A post waits for its replicas so many silences long before its poster is told to try again: an
-election, and the recruiting after it, take about two."""
+"""So many silences a post waits for its replicas before its producer must try again: an election,
+and the recruiting after it, take about two."""
 
 FOUNDED: Final = 1
 """The term that a founder joins by itself, before anything can be acknowledged."""
@@ -65,11 +65,11 @@ FOUNDED: Final = 1
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What the voters of a peer share.
+    """The parts of a peer that all its voters use.
 
     Attributes:
         quiet_s: see `Election`.
-        ship: ships to a peer under a term, until that ends.
+        ship: ships a journal to a peer under a term, until the call ends.
     """
 
     overlay: Overlay
@@ -87,14 +87,15 @@ class Surroundings:
 
 
 class Keeper:
-    """
+    """This peer as a voter of one stream.
+
     Attributes:
         entry: the stream as published. entries: that, and what is beside it, by name.
-        election: what this peer is to it.
-        logs: what of it is kept here. announcing: what the catalog is told.
-        trouble: why replicas of ours store nothing more.
-        deleted: set once the stream is, by the word of a majority.
-        cleared: set once nothing of it is left here then.
+        election: decides its role.
+        logs: its files, if it has any. announcing: its catalog entries.
+        trouble: why its replicas store nothing more.
+        deleted: set once a majority has deleted the stream.
+        cleared: set once nothing of the stream is left here then.
     """
 
     def __init__(self, around: Surroundings, stored: StoredBallot) -> None:
@@ -134,7 +135,7 @@ class Keeper:
         return self.election.role is VoterRole.LEADER
 
     async def run(self) -> None:
-        """Let time pass for it, until it is deleted."""
+        """Let time pass for the election, until the stream is deleted."""
         if self.election.deleted:  # a crash may have come before all of it was gone
             await self._drop()
         while not self.election.deleted:
@@ -163,10 +164,10 @@ class Keeper:
             await self._carry_out(self.election.found(trio.current_time()), None)
 
     async def tell(self, sender: str, message: Message) -> Message:
-        """What another voter says or asks; our answer.
+        """Answer a message of another voter.
 
         Raises:
-            MedusaError: it could not be written down, or is of the future: we have said nothing.
+            MedusaError: the answer could not be written down, or the message is of the future.
         """
         answer = await self.feed(Received(sender, message))
         if answer is None:
@@ -174,21 +175,21 @@ class Keeper:
         return answer
 
     async def try_feed(self, event: Event) -> None:
-        """`feed`, where nobody can be told of what fails."""
+        """`feed`, where no caller can be told of a failure."""
         try:
             await self.feed(event)
         except MedusaError as error:
             self.around.events.note("error", f"could not go on with {self.name}: {error}")
 
     async def feed(self, event: Event) -> Message | None:
-        """Something has happened. Gives the answer, where it was a request.
+        """Handle an event; gives the answer to a request.
 
         Raises:
-            MedusaError: the disk does not take what was to be kept, or another voter speaks of a
-                term of the future; nothing follows from the event.
+            MedusaError: the disk does not take the ballot, or another voter names a term of the
+                future; the event has no effect.
         """
         if isinstance(event, Received | Called):
-            # They count up by one, far below what clocks make: who claims one beyond leaves none.
+            # Numbers count up by one, far below what clocks make: one beyond would be the last.
             number = event.number if isinstance(event, Called) else highest_number(event.message)
             MAJORITY.check(self.name, number, self.around.overlay.clock())
         async with self._lock:
@@ -204,7 +205,7 @@ class Keeper:
         await self.step(lambda _: self.election.forget())
 
     async def step(self, asked: Callable[[float], list[Effect]]) -> None:
-        """Carry out what this peer asks of its election at that moment, on trio's clock; where
+        """Carry out the effects of a request of this peer, at that moment on trio's clock; if
         `asked` raises, nothing has happened.
 
         Raises:
@@ -214,7 +215,7 @@ class Keeper:
             await self._carry_out(asked(trio.current_time()), None)
 
     async def be_altered(self) -> None:
-        """All replicas have another definition of the stream.
+        """Take another definition of the stream, which all replicas have.
 
         Raises:
             NotFoundError: it was deleted meanwhile.
@@ -227,7 +228,7 @@ class Keeper:
                 self._announce_soon()
 
     async def _take_definition(self) -> None:
-        """What the journal says that the stream is; all replicas have it."""
+        """Take the journal's definition of the stream, which all replicas have."""
         definition = self.logs.definition
         if definition is None or definition.edition <= self.entry.stream.edition:
             return
@@ -239,16 +240,16 @@ class Keeper:
             self.around.events.note("warning", f"could not save {self.name}: {error}")
 
     async def moved(self) -> None:
-        """Returns once something has changed: who is leader, or what its replicas have."""
+        """Return once something has changed: the leader, or the replicas' positions."""
         await self._changes.changed()
 
     async def settled(self) -> None:
-        """Returns once some voter is leader."""
+        """Return once some voter is leader."""
         nobody = {"", self.around.own}
         await self._changes.until(lambda _: self.is_leader or self.election.leader not in nobody)
 
     async def leader_changed(self) -> None:
-        """Returns once another peer is leader, or this one."""
+        """Return once another peer is leader, or this one."""
         before = self.election.leader
         await self._changes.until(lambda _: self.election.leader != before)
 
@@ -262,7 +263,7 @@ class Keeper:
         raise UnavailableError(f"{self.name}: its leader is changing: send it again")
 
     async def acknowledged(self, upto: Position) -> None:
-        """Returns once all replicas have what is before `upto`.
+        """Return once all replicas have everything before `upto`.
 
         Raises:
             UnavailableError: this peer is not the leader any more, or they do not answer: the post
@@ -335,13 +336,13 @@ class Keeper:
 
     @kill_point(KillPoint.VOTER_DROP)
     async def _drop(self) -> None:
-        """Leave nothing of the stream but the ballot, which says that it is deleted."""
+        """Remove all of the stream but the ballot, which says that it is deleted."""
         self.announcing.stop()
         self.logs.serve_no_more()
         self.deleted.set()
-        async with self.following:  # what was shipped to us ends, see `follow`
+        async with self.following:  # a leader's call to us ends, see `follow`
             await self.logs.erase(self.name)
-        if self.around.store.get(self.name) is None:  # it may be of a new one, without replicas
+        if self.around.store.get(self.name) is None:  # a new one, without replicas, may have it
             await self.announcing.withdraw(self.entries)
         self.around.events.note("info", f"deleted {self.name}")
         self.cleared.set()
@@ -375,7 +376,7 @@ class Keeper:
         self._changes.set(self._changes.value + 1)
 
     async def _ask(self, to: str, message: Message) -> None:
-        """A question to another voter; no answer is as good as none."""
+        """Ask another voter; a failure counts as no answer."""
         quiet_s = self.around.quiet_s
         try:
             with trio.fail_after(quiet_s):
@@ -401,7 +402,7 @@ class Keeper:
             await self.try_feed(Lost(peer, number))
 
     async def _find_damaged(self) -> None:
-        with trio.CancelScope(shield=True):  # for it stops what ships, this too
+        with trio.CancelScope(shield=True):  # it stops all shipping, this task too
             await self.step(self.election.found_damaged)
 
     def _announce_soon(self) -> None:
@@ -410,10 +411,10 @@ class Keeper:
         self.announcing.announce_soon(self.entries.values(), term)
 
     def _note_leader(self) -> None:
-        """Where another has taken over, this peer is no leader any more."""
+        """Serve no more, and leave the catalog to the leader, if another peer has taken over."""
         leader = self.election.leader
         if leader not in {"", self.around.own}:
-            # one that could do nothing any more does not step down a second time
+            # a leader that was suspended before gets no second `Suspended`
             self.logs.serve_no_more()
             self.announcing.leave_soon(self.entries, leader)
 

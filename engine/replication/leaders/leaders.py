@@ -50,15 +50,15 @@ from overlay.node import Overlay
 from overlay.rpc import Caller, Duplex
 
 CONNECT_S: Final = 1.5
-"""Until a leader that does not answer is given up by who routes posts to it, seconds: the poster
-tries again, and another may be leader then."""
+"""How long a router of posts waits for a leader that does not answer, seconds: then the producer
+tries again, and another peer may be leader."""
 
 FOUND_S: Final = 10.0
 """How long the voters of a new stream may take to agree to it, seconds."""
 
 
 class Leaders:
-    """Made by the engine; `register` puts its calls on the peer's service.
+    """The voters of this peer; `register` puts their calls on the peer's service.
 
     Args:
         folder: of the ballots.
@@ -100,7 +100,7 @@ class Leaders:
         )
 
     async def resume(self) -> None:
-        """Open what the last run kept, as a replica or witness of whoever is leader now."""
+        """Open the voters of the last run, each as a replica or a witness."""
         latest = MAJORITY.latest(self._overlay.clock())
         for stored in self._files.load():
             ballot = without_future(stored.ballot, latest)
@@ -108,23 +108,23 @@ class Leaders:
         await self._nursery.start(self._listen)
 
     async def _listen(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Hear of changes until the engine closes."""
+        """Listen to the failure detector until the engine closes."""
         with self._overlay.gossip.changed.listening(self._health_changed):
             task_status.started()
             await trio.sleep_forever()
 
     def get(self, stream: str) -> Keeper | None:
-        """By the name of the stream, of its late tuples or of its revisions."""
+        """The voter of a stream, also by the name of its late tuples or of its revisions."""
         keeper = self._keepers.get(base_of(stream))
         if keeper is None or keeper.election.deleted or stream not in keeper.entries:
             return None
         return keeper
 
     async def connect(self, stream: str) -> Connection:
-        """A connection to the leader of a stream, which is elsewhere.
+        """A connection to the leader of a stream, which is another peer.
 
         Raises:
-            UnavailableError: it cannot be reached, or nobody is leader at the moment.
+            UnavailableError: it cannot be reached, or there is no leader at the moment.
         """
         keeper, own = self.get(stream), self._overlay.identity.peer_id.hex()
         found: list[Connection] = []
@@ -144,7 +144,7 @@ class Leaders:
         raise UnavailableError(f"{stream}: nobody is its leader at the moment; try again")
 
     async def found(self, entry: StreamEntry) -> None:
-        """Become the first leader of a stream, or be it again, whose creation was cut short.
+        """Become the first leader of a stream, or again, if its creation was cut short.
 
         Raises:
             InvalidInputError: there are too few peers for what it asks.
@@ -237,8 +237,8 @@ class Leaders:
         return Done()
 
     def abstains(self, stream: str) -> bool:
-        """Whether this peer has no vote any more on that stream, or on the one that it is beside;
-        it may be named as its leader until others have taken over."""
+        """Whether this peer may not vote any more on that stream, or on the one that it is beside;
+        the catalog may name it as the leader until another peer has taken over."""
         return base_of(stream) in self._abstaining
 
     def _check_votes(self, stream: str) -> None:

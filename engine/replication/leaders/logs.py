@@ -1,4 +1,4 @@
-"""Files of a stream that a voter keeps beside its ballot: logs and journal, if it has any."""
+"""The logs and the journal of a stream at a voter, if it has any."""
 
 from __future__ import annotations
 
@@ -14,14 +14,11 @@ from engine.streams.stream_state import LogKey, Role, StreamState
 from overlay.killpoints import KillPoint, kill_point
 
 HOLDER: Final = Hold("home")
-"""The name under which a replica's logs are kept as far back as the leader's are."""
+"""The hold on a replica's logs, which are kept as far back as the leader's."""
 
 
 class VoterLogs:
-    """
-    Attributes:
-        state: None: this peer is a witness, or has not opened them yet.
-    """
+    """The files of one voter. state: None: it is a witness, or has not opened them yet."""
 
     def __init__(self, store: StreamStore) -> None:
         self._store = store
@@ -39,7 +36,7 @@ class VoterLogs:
         return None if self.state is None else self.leader.definition
 
     async def open(self, entry: StreamEntry, journal: int) -> StreamState:
-        """Opened, or made. journal: see `Ballot.journal`."""
+        """Open or make them. journal: see `Ballot.journal`."""
         assert self.state is None, "they are open"
         self.state = await self._store.keep(entry, Role.REPLICA, REPLICATED, journal=journal)
         return self.state
@@ -69,7 +66,7 @@ class VoterLogs:
 
     @kill_point(KillPoint.VOTER_SERVE)
     async def serve(self) -> None:
-        """As the leader: posts go through, and readers are given the stream."""
+        """As the leader: let posts through, and serve readers."""
         async with self.leader.exclusive():
             self.leader.replica.settling.leading = True
         for state in self._all_states:
@@ -81,7 +78,7 @@ class VoterLogs:
                 self.leader.replica.settling.leading = False
 
     def serve_no_more(self) -> None:
-        """Send subscribers away, here too: the log of who is no replica any more stands still."""
+        """Send subscribers away, here too: the log of a peer that is no replica stands still."""
         if self.state is None or self.state.role is not Role.SOURCE:
             return
         for state in self._all_states:
@@ -94,14 +91,14 @@ class VoterLogs:
         await self._store.define(self.state, entry)
 
     async def drop(self) -> None:
-        """Close them, and delete what is in them."""
+        """Close them, and delete their files."""
         assert self.state is not None, "they are open"
         await self._store.drop(self.state.key)
         self.state = None
 
     @kill_point(KillPoint.VOTER_ERASE)
     async def erase(self, stream: str) -> None:
-        """`drop`, for good: no post comes any more, and what is not open goes as well."""
+        """`drop`, for good: no post comes any more, and files that are not open go as well."""
         state, self.state = self.state, None
         if state is not None and state.leader is not None:
             await state.leader.retire()

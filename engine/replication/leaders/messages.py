@@ -1,4 +1,4 @@
-"""What voters of a stream tell one another, and what a leader ships to its replicas."""
+"""Messages between the voters of a stream, and from a leader to its replicas."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ FOLLOW: Final = "home.follow"
 
 
 class Inquire(Struct, frozen=True, tag="inquire"):
-    """Whether anybody hears the leader still; promises nothing (pre-vote: Ongaro, 9.6)."""
+    """Asks whether a voter still hears a leader; promises nothing (pre-vote: Ongaro, 9.6)."""
 
 
 class View(Struct, frozen=True, tag="view"):
-    """What a voter knows of the stream's leader.
+    """The answer to `Inquire`: the latest term and promise of a voter.
 
     Attributes:
         silent: this voter has heard nothing of a leader for too long.
@@ -43,7 +43,7 @@ class Vote(Struct, frozen=True, tag="vote"):
 
     Attributes:
         promised: the highest term the voter knows. term: the latest that it knows.
-        told: see `Ballot.told`; None: it is of an earlier version, and does not know.
+        told: see `Ballot.told`; None: an older release, which does not know.
     """
 
     number: int = field(name="fence")
@@ -54,7 +54,7 @@ class Vote(Struct, frozen=True, tag="vote"):
 
 
 class Install(Struct, frozen=True, tag="install"):
-    """This term is to count, or, said again and again, still does."""
+    """A leader installs its term at a voter; sent again and again as a sign of life."""
 
     term: SourceTerm = field(name="tenure")
 
@@ -69,7 +69,7 @@ class Installed(Struct, frozen=True, tag="installed"):
 
 
 class Delete(Struct, frozen=True, tag="delete"):
-    """A majority has agreed that the stream is deleted: keep nothing but a note of that."""
+    """A majority has agreed that the stream is deleted: keep nothing but the ballot."""
 
 
 class Deleted(Struct, frozen=True, tag="deleted"):
@@ -77,13 +77,13 @@ class Deleted(Struct, frozen=True, tag="deleted"):
 
 
 Request: TypeAlias = Inquire | AskVote | Install | Delete
-"""Answered at once by one of the others."""
+"""Each is answered at once by one of the others."""
 
 Message: TypeAlias = Request | View | Vote | Installed | Deleted
 
 
 def highest_number(message: Message) -> int:
-    """The highest that a voter speaks of."""
+    """The highest term number in a message."""
     match message:
         case Inquire() | Delete() | Deleted():
             return 0
@@ -115,23 +115,23 @@ class Told(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True, rename={"voters": "electors"}):
-    """Be a voter of this stream from now on. voters: peer ids (hex), the founder first."""
+    """Makes a peer a voter of this stream. voters: peer ids (hex), the founder first."""
 
     entry: StreamEntry
     voters: tuple[str, ...]
 
 
 class Follow(Struct, frozen=True, rename={"term_number": "fence"}):
-    """Opens the call over which a leader ships to a replica: `ReplicaState` comes back, then
-    epochs (`Tuples`), `Part`s, a `Join`, and `Part`s for ever; each `Part` is answered by `Stored`.
-    """
+    """Opens the call over which a leader ships to a replica. `ReplicaState` comes back; the leader
+    sends a `Plan`, epochs (`Tuples`), `Part`s, a `Join`, and `Part`s for ever. The replica answers
+    each `Part` with `Stored`."""
 
     stream: str
     term_number: int
 
 
 class Segment(Struct, frozen=True, array_like=True):
-    """One of a journal: two of the same number and term begin with the same bytes."""
+    """A segment of a journal: two of one number and term begin with the same bytes."""
 
     number: int
     term_number: int
@@ -139,7 +139,7 @@ class Segment(Struct, frozen=True, array_like=True):
 
 
 class ReplicaState(Struct, frozen=True):
-    """What the replica has.
+    """The journal and the logs of a replica.
 
     Attributes:
         joined: the term whose journal it has.
@@ -155,12 +155,12 @@ class ReplicaState(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """What follows: all of the journals anew, or the rest of the one it has.
+    """The leader's plan: to send all of the journals anew, or the rest of the replica's.
 
     Attributes:
-        boundary, late_boundary, revisions_boundary: epochs up to there follow first: of the
-            revisions, of the stream, of the late tuples; only where `anew`.
-        start, late_start, revisions_start: the boundaries from which the logs are kept here.
+        boundary, late_boundary, revisions_boundary: epochs up to there come first: of the
+            revisions, of the stream, of the late tuples; only with `anew`.
+        start, late_start, revisions_start: the boundaries from which the leader keeps its logs.
     """
 
     anew: bool
@@ -176,7 +176,7 @@ class Part(Struct, frozen=True, tag="part"):
     """Whole entries of a journal, as they are in its file: the body.
 
     Attributes:
-        at: where they stand; offset 0: the segment begins.
+        at: their place in the journal; offset 0: the segment begins.
         committed: everything before it is on all members of the term.
         late: they belong to the journal of the late tuples.
         start, late_start, revisions_start: the boundaries from which the leader keeps its logs.
@@ -191,21 +191,21 @@ class Part(Struct, frozen=True, tag="part"):
 
 
 class Join(Struct, frozen=True, tag="join"):
-    """That was everything: the replica belongs to the term, on its disk, when it says so."""
+    """The replica has been sent everything: once its disk says so, it belongs to the term."""
 
 
 class Shipped(Struct, frozen=True):
-    """What a leader sends once its `Plan` is known."""
+    """A message of the leader after its `Plan`."""
 
     message: Part | Join
 
 
 class Stored(Struct, frozen=True):
-    """Everything before `upto` is in the replica's journal.
+    """The replica's journal has everything before `upto`.
 
     Attributes:
         joined: answers `Join`.
-        trouble: why nothing more is.
+        trouble: why it stores nothing more.
     """
 
     upto: Position

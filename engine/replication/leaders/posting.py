@@ -1,7 +1,7 @@
-"""Posts to a stream with replicas: taken one after the other, answered when all replicas have them.
+"""Takes posts to a stream with replicas, and answers each once all replicas have it.
 
-A post need not wait for the answer to the one before it, so that a client's window of posts is
-under way to the replicas at a time.
+A post does not wait for the answer to the one before it: a client's whole window of posts is on its
+way to the replicas at a time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ UNANSWERED: Final = 64
 
 
 async def take_posts(keeper: Keeper, store: StreamStore, writer: Writer, duplex: Duplex) -> None:
-    """The posts of one call, at the leader.
+    """Take the posts of one call, at the leader.
 
     Raises:
         UnavailableError: this peer is the leader no more, or its replicas do not answer.
@@ -40,7 +40,7 @@ async def take_posts(keeper: Keeper, store: StreamStore, writer: Writer, duplex:
                 except EndOfCall:
                     break
                 posted = await store.intake.post(state, writer, post, body)
-                # A duplicate as well waits for all that was before it.
+                # A duplicate, too, waits for everything before it.
                 await accepted.send((posted, keeper.logs.leader.source.position))
         await trio.sleep_forever()  # the answers still go
 

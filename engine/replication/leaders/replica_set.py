@@ -1,4 +1,4 @@
-"""The peers that a leader ships to: who is in step, how far each is, who is missing since when."""
+"""The peers that a leader ships to: which are in step, how far each is, which are missing."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from engine.streams.journal import START, Position
 
 
 class ReplicaSet:
-    """Of one term.
+    """The replicas of one term.
 
     Args:
-        again_s: before somebody is shipped to again, seconds.
+        again_s: before a peer that failed is shipped to again, seconds.
     """
 
     def __init__(self, number: int, size: int, again_s: float) -> None:
@@ -34,11 +34,11 @@ class ReplicaSet:
 
     @property
     def everywhere(self) -> Position:
-        """Everything before it is with all of them."""
+        """All of them have everything before this position."""
         return min((self._stored.get(peer, START) for peer in self._in_step), default=START)
 
     def recruit(self, candidates: Iterable[str], now: float) -> list[Effect]:
-        """Ship to as many as are wanted still; whoever failed just now, a while later again."""
+        """Ship to as many more as are needed; a peer that failed just now comes a while later."""
         free = [
             peer
             for peer in candidates
@@ -49,12 +49,12 @@ class ReplicaSet:
         return [Ship(peer, self.number) for peer in chosen]
 
     def dismiss(self, peer: str, now: float) -> bool:
-        """One who was lost before all were in step: somebody else may do; whether it was ours."""
+        """Drop a peer that was lost before all were in step; gives whether it was a replica."""
         self._avoided[peer] = now + self._again_s
         return self._in_step.pop(peer, None) is not None
 
     def in_step(self, peer: str, upto: Position) -> bool:
-        """It has everything that there was; whether it is one of ours."""
+        """Note that a peer has the whole journal; gives whether it is a replica."""
         if peer not in self._in_step:
             return False
         self._in_step[peer] = True
@@ -67,7 +67,7 @@ class ReplicaSet:
             self._stored[peer] = max(upto, self._stored.get(peer, START))
 
     def miss(self, peer: str, now: float) -> None:
-        """One of the term was lost."""
+        """Note that a replica of an installed term was lost."""
         if peer in self._in_step:
             self._in_step[peer] = False
             self._missing.setdefault(peer, now)
@@ -77,11 +77,11 @@ class ReplicaSet:
         return peer in self._missing
 
     def missing_since(self, before: float) -> Sequence[str]:
-        """Who has been missing since then or longer."""
+        """The replicas that have been missing since then or longer."""
         return [peer for peer, since in self._missing.items() if since <= before]
 
     def ship_again(self, now: float) -> list[Effect]:
-        """To those that are missing, now and then."""
+        """Ship to missing replicas, now and then."""
         due = [peer for peer in self._missing if self._avoided.get(peer, now) <= now]
         for peer in due:
             self._avoided[peer] = now + self._again_s

@@ -1,10 +1,10 @@
-"""The leader's side of replication: bring a replica into step, then send what the journal grows by.
+"""The leader's side of replication: bring a replica into step, then send the journal's growth.
 
     leader                                   replica
     Follow(term)                  -->
-                                   <--     ReplicaState: what it has
+                                   <--     ReplicaState
     Plan                           -->
-    [epochs of both logs]          -->     only where its journal is not a beginning of ours
+    [epochs of both logs]          -->     only if its journal is not a beginning of ours
     Part, Part, ...                -->
                                    <--     Stored, Stored, ...
     Join                           -->
@@ -12,7 +12,7 @@
     Part, Part, ... (or an empty one as a sign of life)
 
 Parts are whole entries of the journal's file, as many as are there: posts that come while one part
-is under way make up the next.
+is on its way make up the next.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ from overlay.identity import parse_peer_id
 from overlay.rpc import Duplex, EndOfCall
 
 PART_BYTES: Final = 512 * 2**10
-"""Of the journal in one message, about: many small posts, or one."""
+"""Bytes of the journal in one message, about: many small posts, or one."""
 
 PARTS_AHEAD: Final = 32
-"""Parts that a replica has not answered: bounds what it holds for us."""
+"""Parts without an answer: bounds what the replica holds for us."""
 
 
 async def ship(keeper: Keeper, peer: str, term_number: int) -> None:
-    """Until the call ends.
+    """Ship the journal to a peer, until the call ends.
 
     Raises:
-        MedusaError: why it did.
+        MedusaError: why it ended.
     """
     try:
         with trio.fail_after(keeper.around.quiet_s):
@@ -118,7 +118,7 @@ class _Ship:
         await Feed(Cursor(log, after), log.boundary).send(self._duplex)
 
     async def _send_journal(self, source: Source, at: Position, *, late: bool) -> None:
-        """Nobody writes to it meanwhile."""
+        """Send a journal to its end; no post is written to it meanwhile."""
         while at < source.position:
             at, data = source.read(at, PART_BYTES)
             await self._duplex.send(Shipped(Part(at, START, late)), data)
@@ -148,7 +148,7 @@ class _Ship:
 
 
 def _continues(has: ReplicaState, source: Source) -> Position | None:
-    """Where the replica's journal ends in ours; None: it is not a beginning of ours.
+    """The end of the replica's journal in ours; None: it is not a beginning of ours.
 
     Segments of one number and term were written by one leader: one is a beginning of the other.
     """

@@ -1,6 +1,6 @@
-"""A voter of a stream: it promises, answers, follows, and forgets no deletion. Sans-IO.
+"""A voter of a stream: it promises, answers, follows, and keeps a deletion. Sans-IO.
 
-A candidate and a leader do more: `engine.replication.leaders.election`.
+`engine.replication.leaders.election` adds the candidate and the leader.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class Voter:
     """
     Args:
         own: this peer's id (hex).
-        quiet_s: a leader of which nothing was heard for so long is silent.
+        quiet_s: a leader that was not heard for so long is silent.
 
     Attributes:
-        role: what it is now. ballot: as last kept.
+        role: its present role. ballot: as last kept.
         number: of the term that it stands for or holds.
-        whole: nothing of its journal was found damaged; one that is not whole does not stand.
+        whole: no damage was found in its journal; a voter with damage does not stand.
     """
 
     def __init__(
@@ -65,12 +65,12 @@ class Voter:
 
     @property
     def leader(self) -> str:
-        """The peer that is leader, as far as this voter knows; "": none yet."""
+        """The leader, as far as this voter knows; "": none yet."""
         return "" if self.ballot.term is None else self.ballot.term.leader
 
     @property
     def deleted(self) -> bool:
-        """Whether the stream is, by the word of a majority."""
+        """Whether a majority has deleted the stream."""
         return self.ballot.deleted
 
     @property
@@ -79,22 +79,22 @@ class Voter:
         return tuple(sorted(self._dead))
 
     def hear(self, number: int, now: float) -> None:
-        """Something of a leader of that term has come: it lives."""
+        """Note a sign of life of the leader of that term."""
         if number >= self.ballot.number:
             self._heard_at = now
 
     def may_store(self, leader: str, number: int) -> bool:
-        """Whether what that leader ships under that term may still be written and acknowledged."""
+        """Whether the journal of that leader and term may still be written and acknowledged."""
         ballot = self.ballot
         return not ballot.deleted and (ballot.promised, ballot.voted) == (number, leader)
 
     def forget(self) -> list[Effect]:
-        """The journal is about to go, to be replaced."""
+        """Note that the journal is about to be replaced."""
         return self._keep(msgspec.structs.replace(self.ballot, joined=0))
 
     def found_damaged(self, now: float) -> list[Effect]:
-        """The journal is not whole any more: another member is to be leader, and send it anew.
-        Until then it is kept: it may be all that there is."""
+        """Note that the journal is damaged: another member is to be leader, and send it anew. Until
+        then it is kept: there may be no other."""
         self.whole = False
         return self._follow(now, succeeded=False)
 
@@ -150,7 +150,7 @@ class Voter:
         return self._keep(msgspec.structs.replace(self.ballot, joined=number, journal=journal))
 
     def _yield_to(self, number: int, peer: str, now: float) -> list[Effect]:
-        """A peer that has a higher term, or won the same, has taken over or is about to."""
+        """Follow a peer that has a higher term, or has won the same one."""
         if self.role is Role.FOLLOWER or number < self.number:
             return []
         assert number > self.number or peer != self.own, "nobody else has it from us"
@@ -177,8 +177,8 @@ class Voter:
         return self.leader in self._dead or now - self._heard_at >= self._quiet_s
 
     def _drawn_patience(self) -> float:
-        """Before we stand, seconds: the first replica before the others, and never at the same time
-        again and again (Ongaro and Ousterhout, Raft, 5.2)."""
+        """The wait before this voter stands, seconds: the first replica before the others, and
+        never two at the same time again and again (Ongaro and Ousterhout, Raft, 5.2)."""
         members = () if self.ballot.term is None else self.ballot.term.replicas
         turn = members.index(self.own) if self.own in members else len(members)
         return self._quiet_s * (turn + self._rng.uniform(0.0, 0.5)) / 2
