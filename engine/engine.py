@@ -10,8 +10,8 @@ from pathlib import Path
 import trio
 
 from dht.catalog import Catalog
+from engine.objects.catalog_records import SCHEMA, STREAM
 from engine.objects.files import SchemaFiles
-from engine.objects.kinds import SCHEMA, STREAM
 from engine.objects.readers import Readers, guard
 from engine.replication.announcements import Announcements
 from engine.replication.copies import Copies

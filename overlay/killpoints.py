@@ -28,7 +28,7 @@ class KillPoint(StrEnum):
     CATALOG_NAME_PRODUCER = "catalog.name_producer"
     CATALOG_PUBLISH_QUERY = "catalog.publish_query"
     CATALOG_WITHDRAW = "catalog.withdraw"
-    FOLLOWER_FOLLOW_PAST = "follower.follow_past"
+    FOLLOWER_FOLLOW_HISTORY = "follower.follow_history"
     FOLLOWER_PART_WITH = "follower.part_with"
     LEADER_DELETE = "leader.delete"
     LEADER_REOPEN = "leader.reopen"

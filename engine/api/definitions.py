@@ -19,6 +19,7 @@ from engine.api.messages import (
     ReopenStream,
 )
 from engine.objects.alteration import altered
+from engine.objects.catalog_records import SCHEMA, STREAM, find, lookup
 from engine.objects.definitions import (
     StreamDefinition,
     StreamEntry,
@@ -28,7 +29,6 @@ from engine.objects.definitions import (
 )
 from engine.objects.differing import listed, schemas_differ, streams_differ
 from engine.objects.files import SchemaFiles
-from engine.objects.kinds import SCHEMA, STREAM, find, lookup
 from engine.objects.schema import check_schema
 from engine.replication.announcements import Announcements
 from engine.replication.leaders.leaders import Leaders

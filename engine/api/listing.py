@@ -13,7 +13,7 @@ from dht.catalog import Catalog, Kind
 from engine.api.messages import ListObjects, LookupObject, ObjectDescription, Objects
 from engine.api.status import ASK_PEER_S
 from engine.objects.availability import Availability, Mode
-from engine.objects.kinds import PRODUCER, QUERY, SCHEMA, STREAM, VIEW, Definition, find
+from engine.objects.catalog_records import PRODUCER, QUERY, SCHEMA, STREAM, VIEW, Definition, find
 from engine.replication.queries import QueryHost
 from engine.replication.status import PeerStatus, Status
 from engine.tasks.status import TaskStatus

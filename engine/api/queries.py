@@ -9,8 +9,8 @@ from engine.api.messages import Created, CreateQuery, QueryStatusSet, SetQuerySt
 from engine.language.classes import check_secondary
 from engine.language.modification import Modified, ModifyQuery
 from engine.objects.alteration import Alteration
+from engine.objects.catalog_records import QUERY, find
 from engine.objects.differing import queries_differ
-from engine.objects.kinds import QUERY, find
 from engine.objects.query import Query, QueryStatus
 from engine.replication.modifier import Modifier
 from engine.replication.queries import QueryHost
@@ -48,7 +48,7 @@ class QueryCalls:
             return Created((str(name), *existing.value.outputs))
         self._check_secondary(request.query)
         inputs = await self._queries.inputs(request.query)
-        await self._locator.check_past(request.query, inputs)
+        await self._locator.check_history_range(request.query, inputs)
         entry = await self._queries.create(request.query)
         remarks = [
             remark

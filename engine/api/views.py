@@ -7,7 +7,7 @@ participant is asked.
 from __future__ import annotations
 
 from engine.api.administration import Administration
-from engine.objects.kinds import VIEW, lookup
+from engine.objects.catalog_records import VIEW, lookup
 from engine.objects.readers import Readers
 from engine.objects.view import View
 from engine.replication.views.host import Views

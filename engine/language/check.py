@@ -13,9 +13,9 @@ import msgspec
 
 from engine.language.classes import check_availability
 from engine.language.expressions import Expression, FieldRef
+from engine.language.history_range import check_history_range
 from engine.language.operators import aggregate_type, nullable
 from engine.language.parse_expression import parse_expression, parse_predicate
-from engine.language.past import check_past
 from engine.language.steps import AggregateStep, FilterStep, MapStep, Step, TypedAggregate
 from engine.objects.query import (
     WINDOW_START,
@@ -77,7 +77,7 @@ def check_query(query: Query, known: Mapping[str, Schema]) -> dict[str, Schema]:
     """
     boxes = ordered_boxes(query)
     check_availability(query, query.availability)
-    check_past(query)
+    check_history_range(query)
     written = streams_written(query)
     for name in sorted(written):
         if name in known:

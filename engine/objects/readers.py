@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dht.catalog import Catalog
+from engine.objects.catalog_records import QUERY, SCHEMA, STREAM
 from engine.objects.definitions import (
     ANY,
     CONTRACT,
@@ -17,7 +18,6 @@ from engine.objects.definitions import (
     StreamEntry,
     may_write,
 )
-from engine.objects.kinds import QUERY, SCHEMA, STREAM
 from engine.objects.schema import Schema
 from overlay.errors import NotAuthorisedError
 from overlay.listeners import Decision, Listeners

@@ -9,8 +9,8 @@ from typing import Final
 import trio
 
 from dht.catalog import Catalog
+from engine.objects.catalog_records import PRODUCER, QUERY, STREAM
 from engine.objects.definitions import Producer, StreamEntry, base_of
-from engine.objects.kinds import PRODUCER, QUERY, STREAM
 from engine.replication.directory import Directory
 from engine.replication.stored_query import StoredQuery
 from engine.replication.term import Term

@@ -12,8 +12,8 @@ from typing import Final
 import trio
 
 from dht.catalog import Catalog, Published
+from engine.objects.catalog_records import PRODUCER, QUERY, STREAM, lookup
 from engine.objects.definitions import Producer, QueryEntry, StreamEntry
-from engine.objects.kinds import PRODUCER, QUERY, STREAM, lookup
 from engine.replication.book import Book, Rendition, remember
 from engine.replication.deciders import HIGHEST_NUMBER
 from engine.replication.term import Term
@@ -167,13 +167,13 @@ class Directory:
         return believed
 
     async def query(self, query: str) -> QueryEntry:
-        """A query as published. Raises: see `engine.objects.kinds.lookup`."""
+        """A query as published. Raises: see `engine.objects.catalog_records.lookup`."""
         return (await lookup(self._catalog, QUERY, ObjectName.parse(query))).value
 
     async def entry(self, stream: str) -> StreamEntry:
         """A stream as published; as it was before, if the catalog is slow or away.
 
-        Raises: see `engine.objects.kinds.lookup`.
+        Raises: see `engine.objects.catalog_records.lookup`.
         """
         if stream in self._entries:
             await self._wait_for(stream, self._learn_entry)

@@ -120,7 +120,7 @@ class QueryCopy:
                 )
             elif query.after > BEGINNING:
                 since = max(after[name], query.after)
-                self.logs[name] = await followers.follow_past(entry, self.name, since)
+                self.logs[name] = await followers.follow_history(entry, self.name, since)
             else:
                 self.logs[name] = await followers.follow(entry, self.name)
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from dht.catalog import Catalog
+from engine.objects.catalog_records import STREAM, find
 from engine.objects.definitions import ANY, QueryEntry, StreamEntry, check_members, check_not_late
-from engine.objects.kinds import STREAM, find
 from engine.objects.query import Query, QueryStatus, streams_read, streams_written
 from engine.objects.readers import Readers
 from engine.objects.schema import BEGINNING, Schema

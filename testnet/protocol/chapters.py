@@ -16,7 +16,7 @@ from msgspec import Struct
 from contracts import documents, receipts
 from contracts.config import ContractsConfig
 from dht import records, wire
-from engine.objects import kinds
+from engine.objects import catalog_records
 from engine.replication import digests as stream_digests
 from engine.streams import messages as tuples
 from overlay import (
@@ -140,8 +140,16 @@ SIGNED: Final[tuple[tuple[str, str, tuple[type[Struct], ...]], ...]] = (
         " `catalog.body`.",
         (
             records.Record,
-            *(each.type for each in (kinds.STREAM, kinds.QUERY, kinds.SCHEMA, kinds.VIEW)),
-            kinds.PRODUCER.type,
+            *(
+                each.type
+                for each in (
+                    catalog_records.STREAM,
+                    catalog_records.QUERY,
+                    catalog_records.SCHEMA,
+                    catalog_records.VIEW,
+                )
+            ),
+            catalog_records.PRODUCER.type,
         ),
     ),
     (

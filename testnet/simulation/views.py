@@ -22,7 +22,7 @@ from contracts.receipts import (
 )
 from engine.engine import Engine
 from engine.objects.availability import Mode, Recovery
-from engine.objects.kinds import PRODUCER
+from engine.objects.catalog_records import PRODUCER
 from engine.objects.query import QueryStatus
 from engine.objects.schema import BEGINNING
 from overlay import statements

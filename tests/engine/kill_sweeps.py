@@ -87,7 +87,7 @@ DELETING_LEADERS: Final = [
 MAKING_VIEWS: Final = [
     Order(KillPoint.VIEW_OPEN),
     Order(KillPoint.LOG_BEGIN),
-    Order(KillPoint.FOLLOWER_FOLLOW_PAST),
+    Order(KillPoint.FOLLOWER_FOLLOW_HISTORY),
     Order(KillPoint.VIEW_PUBLISH),
     Order(KillPoint.CATALOG_NAME_PRODUCER, "after"),
     Order(KillPoint.VIEW_PUBLISH, "after"),

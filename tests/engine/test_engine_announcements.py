@@ -13,8 +13,8 @@ from engine_modified import Edition, Reader, answers, sieve_and_sums
 from engine_peers import make_stream, open_town, rows, until
 
 from dht.catalog import Catalog, Kind
+from engine.objects.catalog_records import STREAM as STREAMS
 from engine.objects.definitions import Producer, StreamEntry
-from engine.objects.kinds import STREAM as STREAMS
 from engine.objects.schema import END
 from engine.replication.announcements import Announcements
 from engine.replication.copy import Workshop

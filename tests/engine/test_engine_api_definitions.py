@@ -24,8 +24,8 @@ from engine.api.messages import (
     SetQueryStatus,
 )
 from engine.objects.alteration import Alteration
+from engine.objects.catalog_records import QUERY, STREAM
 from engine.objects.definitions import StreamDefinition
-from engine.objects.kinds import QUERY, STREAM
 from engine.objects.query import Box, Filter, Map, Query, QueryStatus
 from engine.objects.schema import Field, FieldType
 from engine.replication.moves.messages import Deal

@@ -20,8 +20,8 @@ from engine_peers import (
     until,
 )
 
+from engine.objects.catalog_records import PRODUCER
 from engine.objects.definitions import Idle, Producer, StreamDefinition
-from engine.objects.kinds import PRODUCER
 from engine.objects.query import Filter, Query
 from engine.objects.schema import Field, FieldType, Schema
 from engine.replication.book import key_of

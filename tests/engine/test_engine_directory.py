@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dht.catalog import Catalog, Published
+from engine.objects.catalog_records import PRODUCER
 from engine.objects.definitions import Producer, StreamDefinition, StreamEntry
-from engine.objects.kinds import PRODUCER
 from engine.objects.schema import Field, FieldType, Schema
 from engine.replication.book import MAX_REMEMBERED, Book, Rendition, in_order, key_of
 from engine.replication.deciders import HIGHEST_NUMBER

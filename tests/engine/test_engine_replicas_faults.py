@@ -26,7 +26,7 @@ from replicated_queries import (
 
 from dht.catalog import Catalog
 from engine.objects.availability import Mode, Recovery
-from engine.objects.kinds import STREAM
+from engine.objects.catalog_records import STREAM
 from engine.objects.query import Query
 from engine.objects.schema import END
 from engine.replication.replicas.primaries import Primaries

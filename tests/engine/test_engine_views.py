@@ -17,7 +17,7 @@ from engine_peers import (
 )
 from viewed_streams import caught_up, post
 
-from engine.objects.kinds import PRODUCER, STREAM, VIEW
+from engine.objects.catalog_records import PRODUCER, STREAM, VIEW
 from engine.objects.schema import BEGINNING, END
 from engine.objects.view import Last, Range, Recent, View
 from engine.replication.views import host

@@ -12,8 +12,8 @@ from engine.api.messages import (
     QueryStatusSet,
     SetQueryStatus,
 )
+from engine.language.history_range import copy_of
 from engine.language.modification import BoxChange, Modified, ModifyQuery
-from engine.language.past import copy_of
 from engine.objects.availability_request import AvailabilityRequest
 from engine.objects.definitions import QueryEntry
 from engine.objects.query import Query, QueryStatus

@@ -35,7 +35,7 @@ from engine.language.labels import Readers
 from engine.language.xml.availability import ATTRIBUTES, read_request
 from engine.language.xml.boxes import read_box, seconds_to_us
 from engine.language.xml.tree import Node
-from engine.language.xml.views import PAST, over_the_past
+from engine.language.xml.views import HISTORY_RANGE, over_history
 from engine.objects.definitions import (
     DEFAULT_HISTORY_US,
     DEFAULT_MAX_AHEAD_US,
@@ -143,13 +143,13 @@ def made_query(
     readers: Mapping[str, Readers],
 ) -> Query:
     """The checked query of a `<query>` element."""
-    given = node.checked(("name",), (*ATTRIBUTES, *PAST))
+    given = node.checked(("name",), (*ATTRIBUTES, *HISTORY_RANGE))
     with node.about():
         query = Query(
             qualify(given["name"]), tuple(boxes), tuple(outputs), readers=tuple(readers.items())
         )
         ordered_boxes(query)
-        return over_the_past(applied(query, read_request(given)), given)
+        return over_history(applied(query, read_request(given)), given)
 
 
 def _read_field(node: Node) -> Field:

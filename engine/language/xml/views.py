@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from engine.language.past import check_past
+from engine.language.history_range import check_history_range
 from engine.language.xml.boxes import seconds_to_us
 from engine.language.xml.tree import Node
 from engine.objects.query import Query
@@ -29,7 +29,7 @@ from overlay.errors import InvalidInputError
 
 TAG: Final = "connection_point_view"
 
-PAST: Final = ("from", "until", "version")
+HISTORY_RANGE: Final = ("from", "until", "version")
 """The attributes of a `<query>` that is computed over a part of the past."""
 
 
@@ -96,7 +96,7 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def over_the_past(query: Query, given: Mapping[str, str]) -> Query:
+def over_history(query: Query, given: Mapping[str, str]) -> Query:
     """The query over the part of the past that its attributes name.
 
     Args:
@@ -110,7 +110,7 @@ def over_the_past(query: Query, given: Mapping[str, str]) -> Query:
     if not (version.isascii() and version.isdigit() and len(version) <= 9):
         raise InvalidInputError(f"version {version[:40]!a} is not a number")
     query = msgspec.structs.replace(query, after=after, until=until, version=int(version))
-    check_past(query)
+    check_history_range(query)
     return query
 
 

@@ -29,7 +29,7 @@ PAST: Final = "past"
 queries or views."""
 
 
-def past_of(user: str) -> Hold:
+def history_of(user: str) -> Hold:
     """The hold of a user that reads a log's history."""
     return Hold("past", user)
 
@@ -111,11 +111,11 @@ class Followers:
             self._use(state, user, origin, after)
             return state
 
-    @kill_point(KillPoint.FOLLOWER_FOLLOW_PAST)
-    async def follow_past(self, entry: StreamEntry, user: str, after: int) -> StreamState:
+    @kill_point(KillPoint.FOLLOWER_FOLLOW_HISTORY)
+    async def follow_history(self, entry: StreamEntry, user: str, after: int) -> StreamState:
         """The log of a stream from the boundary `after` on, for a query or a view of ours: one that
-        is here and reaches back so far, or a follower's of its own. It is held as `past_of(user)`
-        for a while: by then the user holds it."""
+        is here and reaches back so far, or a follower's of its own. It is held as
+        `history_of(user)` for a while: by then the user holds it."""
         async with self._changing:
             state = self._store.get(entry.stream.name)
             if state is None:
@@ -128,7 +128,7 @@ class Followers:
                     state = await self._store.keep(entry, Role.MIRROR, variant)
                 self._use(state, user, FOR_QUERIES, after)
             expires = trio.current_time() + self._store.timing.held_s
-            state.log.hold(past_of(user), max(after, state.log.start), expires)
+            state.log.hold(history_of(user), max(after, state.log.start), expires)
             return state
 
     def need(self, stream: str, user: str, boundary: int) -> None:
@@ -233,7 +233,7 @@ class Followers:
             if state is not None and state.name == name and user in direct:
                 direct.discard(user)
                 state.log.release(Hold("replica", user))
-                state.log.release(past_of(user))
+                state.log.release(history_of(user))
             if state is None or not direct:
                 del self._direct[key]
         for key in self._keys_read(name, user):
@@ -241,7 +241,7 @@ class Followers:
             users.discard(user)
             self._running[key].forget(user)
             if (state := self._store.get(*key)) is not None:
-                state.log.release(past_of(user))
+                state.log.release(history_of(user))
             needs = self._needs.get(key, {})
             if needs.pop(user, END) < END and users:
                 self._running[key].follower.need(min(needs.values(), default=END))

@@ -13,7 +13,7 @@ import trio
 from engine.objects.definitions import StreamDefinition, StreamEntry
 from engine.objects.schema import BEGINNING, END
 from engine.objects.view import Last, Recent, View
-from engine.replication.following.book import Followers, past_of
+from engine.replication.following.book import Followers, history_of
 from engine.replication.following.follower import Course, Follower
 from engine.replication.following.origin import Local, Place
 from engine.replication.views.locating import before_last, recent
@@ -103,8 +103,10 @@ class Feeding:
             MedusaError: it cannot be opened.
         """
         after = max(self.state.log.boundary, self._view.after)
-        source = await self._followers.follow_past(source_of(self.state.entry), self._user, after)
-        source.log.hold(past_of(self._user), max(after, source.log.start))
+        source = await self._followers.follow_history(
+            source_of(self.state.entry), self._user, after
+        )
+        source.log.hold(history_of(self._user), max(after, source.log.start))
         self._source = source
         return source
 
@@ -133,7 +135,7 @@ class Feeding:
         await self._followers.leave(self.stream, self._user)
 
     async def _copy(self, source: StreamState) -> None:
-        place = Place(local=Local(source.key, past_of(self._user)))
+        place = Place(local=Local(source.key, history_of(self._user)))
         course = Course(self._view.after, self._view.until, committed=self._committed)
         await Follower(self.state, (place,), self._followers.reach, HOLD.kind, course).follow()
 

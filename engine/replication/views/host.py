@@ -9,8 +9,8 @@ import msgspec
 import trio
 
 from dht.catalog import Catalog
+from engine.objects.catalog_records import STREAM, VIEW, find
 from engine.objects.definitions import StreamDefinition, StreamEntry, check_not_late
-from engine.objects.kinds import STREAM, VIEW, find
 from engine.objects.readers import Readers
 from engine.objects.view import View, check_order, check_view
 from engine.replication.announcements import Announcements

@@ -70,7 +70,7 @@ class Locator:
             await state.released(found.until)
         return found
 
-    async def check_past(self, query: Query, inputs: Iterable[str]) -> None:
+    async def check_history_range(self, query: Query, inputs: Iterable[str]) -> None:
         """
         Args:
             inputs: the streams that it reads and does not make, revisions included.

@@ -21,7 +21,7 @@ from tools.client.async_client import AsyncMedusaClient
 from tools.client.at_prompt import ask, warnings_of
 from tools.client.entries import entry_of, hidden
 from tools.commands.command_line import read_text, warn
-from tools.commands.medusa.travel import past_in_words, view_in_words
+from tools.commands.medusa.travel import history_in_words, view_in_words
 from tools.monitor.availability_words import in_words
 
 T = TypeVar("T")
@@ -124,7 +124,7 @@ def told_of(kind: str, entry: object) -> list[str]:
     return [
         f"availability: {in_words(query.availability)}",
         f"class: {class_of(weakest)} (box {weakest.name!a})",
-        *past_in_words(query),
+        *history_in_words(query),
     ]
 
 

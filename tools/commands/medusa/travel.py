@@ -71,7 +71,7 @@ def view_in_words(view: View) -> str:
     return f"{told}, moving with it; copied {interval_in_words(view.after, END)}"
 
 
-def past_in_words(query: Query) -> list[str]:
+def history_in_words(query: Query) -> list[str]:
     """A sentence about the interval of its inputs over which a query is computed; none if over
     all."""
     if (query.after, query.until, query.version) == (BEGINNING, END, 0):

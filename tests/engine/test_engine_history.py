@@ -12,7 +12,7 @@ from engine_interpreted import interpret
 from engine_peers import DEADLINE_S, Place, make_stream, open_town, rows, until
 
 from engine.language.check import check_query
-from engine.language.past import copy_of
+from engine.language.history_range import copy_of
 from engine.objects.availability import Availability, Mode
 from engine.objects.definitions import QueryEntry
 from engine.objects.query import (

@@ -19,7 +19,7 @@ from overlay.errors import InvalidInputError
 from overlay.names import ObjectName
 
 
-def check_past(query: Query) -> None:
+def check_history_range(query: Query) -> None:
     """
     Raises:
         InvalidInputError: an empty interval, a negative version, or a bound of a query that ends.
@@ -72,7 +72,7 @@ def copy_of(entry: QueryEntry, name: str, after: int, until: int) -> Query:
         version=original.version + 1,
         readers=tuple((new_name(stream), given) for stream, given in declared.items()),
     )
-    check_past(query)
+    check_history_range(query)
     return query
 
 
