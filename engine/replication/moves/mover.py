@@ -2,20 +2,20 @@
 
 Step by step, and what a crash leaves after each:
 
-1. assign: the new worker is told the task's definition and a boundary, and begins there while
-   the old one still works. A crash of the owner: the assignment is forgotten; the worker asks
-   whether it is needed, and drops it. A crash of the worker: it goes on with it, or the move is
-   given up after `PREPARE_S`.
-2. wait until its output has reached ours: the inputs' suffix is there, and the windows are open.
+1. assign: the new worker gets the task's definition and a boundary, and begins there while the old
+   one still works. A crash of the owner: the assignment is forgotten; the worker asks whether it is
+   needed, and drops it. A crash of the worker: it goes on with it, or the move is given up after
+   `PREPARE_S`.
+2. wait until its output has reached ours: it has the inputs' suffix, and its windows are open.
 3. pause the output; write the placement down, which decides. Before it nothing has happened; after
    it, a restart of the owner follows the new worker.
 4. go on: our output follows the new worker's from the boundary where it stood. The catalog names
    the new worker, and subscribers from elsewhere are sent to it.
 5. activate the new worker, release the old one: repeated until they have heard it.
 
-Whoever dies at whichever step, the output log is ours, its boundary is where it goes on, and all
-workers compute the same: nothing is lost and nothing comes twice. The inputs stay here as well, as
-far back as the boundary needs, so a task can always be taken home.
+Whichever peer dies at whichever step, the output log is ours, the task goes on at its boundary, and
+all workers compute the same: nothing is lost and nothing comes twice. The inputs stay here as well,
+as far back as the boundary needs, so a task can always be taken back.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ PREPARE_S: Final = 60.0
 """Longest that a new worker may take to reach our output, seconds: a JVM starts in 10 to 20."""
 
 POLL_S: Final = 0.05
-"""How often it is asked how far it is, seconds."""
+"""How often the new worker is asked for its progress, seconds."""
 
 TEND_S: Final = 1.0
 """How often workers are looked after, seconds."""
@@ -80,19 +80,19 @@ KEPT_RECORDS: Final = 1000
 """Moves that are remembered, for the monitor."""
 
 FIRST_EPOCH_S: Final = 60.0
-"""How long the first epoch after a switch is waited for, to say how long it took, seconds."""
+"""How long the first epoch after a switch is waited for, to measure the standstill, seconds."""
 
 
 class Mover:
-    """
+    """Moves the tasks of this peer's queries to workers and back.
+
     Attributes:
         records: the last moves, oldest first.
         may_pass_on: decides whether the worker of a task may pass it on; raises
-            NotAuthorisedError where not. The market decides it.
+            NotAuthorisedError if not. The market decides it.
         teller: tells workers what they are.
         missed: told of a worker that let a task stand still: (worker, task).
-        agree: asked about a placement before it counts: (task, placement). What it raises stops
-            the move.
+        agree: asked about a placement before it counts: (task, placement). An error stops the move.
     """
 
     def __init__(self, queries: QueryHost) -> None:
@@ -110,27 +110,27 @@ class Mover:
         self.agree: Decision[[str, Placement], None] = Decision(_nobody_minds)
 
     def be_patient(self, patience_s: float) -> None:
-        """How long a task that runs elsewhere may stand still from now on, seconds."""
+        """Set how long a task that runs elsewhere may stand still, seconds."""
         self._patience_s = patience_s
 
     async def move(self, task: str, to: PeerId, deal: Deal) -> MoveRecord:
-        """Let another peer work on a task, or ourselves again.
+        """Move a task to another peer, or back to this one.
 
         Args:
-            to: this peer or NO_PEER: home.
-            deal: on what terms.
+            to: this peer or NO_PEER: back.
+            deal: the worker's terms.
 
         Raises:
             NotFoundError: no such task here. StoppedError: it does not run.
             ConflictError: it is being moved, or is there already.
             UnavailableError: the worker cannot be reached, or did not catch up in time; nothing has
                 changed.
-            MedusaError: why the worker refuses.
+            MedusaError: the worker's reason for a refusal.
         """
         return await self._move(task, to, deal, payee=to, owed=deal)
 
     async def pass_on(self, worker: PeerId, request: PassOn) -> MoveRecord:
-        """The worker gives the task to another one, and stays the one whom we pay.
+        """Move a task that its worker passes on; the worker stays the one that we pay.
 
         Raises:
             NotAuthorisedError: it is not the task's worker, or may not pass it on.
@@ -138,24 +138,24 @@ class Mover:
         """
         current = self._working(request.task, request.term_number, worker).current
         to = parse_optional_peer_id(request.to)
-        if to in {NO_PEER, self._here}:  # who passed it on would be paid for what we compute
+        if to in {NO_PEER, self._here}:  # else we would pay the worker for our own computing
             raise NotAuthorisedError(f"{request.task}: give it back instead")
         self.may_pass_on(current)
         deal, payee = request.deal, current.payee
-        if not deal.contract:  # to a peer of its own participant, which steps into its place
+        if not deal.contract:  # to a peer of its own participant, which takes its place
             same = self.participant_of(worker) == self.participant_of(to)
             if worker != payee or not same:
                 raise NotAuthorisedError(f"{request.task}: bill it yourself, or give it back")
             deal, payee = current.deal, to
         elif deal.giver != worker.hex():
             raise NotAuthorisedError(f"{request.task}: you pay for what you pass on")
-        elif not current.owed.contract:  # by a peer of ours, whom nobody pays: then we pay the next
+        elif not current.owed.contract:  # by an unpaid peer of ours: then we pay the next one
             deal = replace(deal, giver=self._here.hex())
             return await self._move(request.task, to, deal, payee=to, owed=deal)
         return await self._move(request.task, to, deal, payee=payee, owed=current.owed)
 
     async def give_back(self, worker: PeerId, request: GiveBackTask) -> MoveRecord:
-        """The worker wants to be rid of it.
+        """Take back a task that its worker gives back.
 
         Raises:
             NotAuthorisedError: it is not the task's worker.
@@ -176,11 +176,11 @@ class Mover:
         return record.participant
 
     async def take_back(self, task: str) -> MoveRecord:
-        """`move`, home."""
+        """Move a task back to this peer."""
         return await self._move(task, NO_PEER, Deal(), payee=NO_PEER, owed=Deal())
 
     def confirm(self, worker: PeerId, request: Confirm) -> Confirmed:
-        """What a peer is to a task that it believes to work on."""
+        """What a peer is to a task whose worker it believes to be."""
         if self._preparing.get((request.task, worker)) == request.term_number:
             return Confirmed(PlacementStatus.ASSIGNED)
         try:
@@ -254,8 +254,8 @@ class Mover:
 
     @contextmanager
     def _prepared_for(self, task: str, to: PeerId, term_number: int) -> Iterator[None]:
-        """Within the block a worker that asks is to go on preparing; after it, what the placements
-        say holds."""
+        """Within the block a worker that asks is to go on preparing; after it, the placements
+        count."""
         self._preparing[task, to] = term_number
         try:
             yield
@@ -272,7 +272,7 @@ class Mover:
 
     @kill_point(KillPoint.MOVE_PREPARE)
     async def _prepare(self, stored: StoredQuery, placed: Copy, term: Term, deal: Deal) -> int:
-        """Let the new worker get to where the output is; the bytes that it took over."""
+        """Let the new worker reach the output's boundary; gives the bytes that it took over."""
         assignment = Assignment(
             task=placed.name,
             term_number=term.number,
@@ -319,7 +319,7 @@ class Mover:
         self._nursery.start_soon(self._note_stall, placed, record, committed_at)
 
     async def _note_stall(self, placed: Copy, record: MoveRecord, committed_at: float) -> None:
-        """Remember the move, with the time that the output stood still; 0: nothing came."""
+        """Record the move, with the time that the output stood still; 0: no epoch came."""
         since = placed.current.term.since
         stood_s = 0.0
         with trio.move_on_after(FIRST_EPOCH_S), suppress(ClosedError):
@@ -329,7 +329,7 @@ class Mover:
 
     @kill_point(KillPoint.MOVE_SEND_SUBSCRIBERS)
     async def _send_subscribers(self, placed: Copy) -> None:
-        """The catalog first, so that who is sent away finds the worker there."""
+        """Tell the catalog first, so that subscribers that are sent away find the worker there."""
         worker = placed.current.term.holder
         try:
             await self._queries.name_worker(placed)
@@ -345,7 +345,7 @@ class Mover:
         return await connection.call(method, request, response, timeout_s=CALL_S)
 
     async def tend(self) -> None:
-        """Repeat what workers have not heard, and take home what stands still; for ever."""
+        """Tell workers again, and take back tasks that stand still; for ever."""
         while True:
             await trio.sleep(TEND_S)
             for placed in self._queries.tasks():
@@ -361,7 +361,7 @@ class Mover:
                     self._nursery.start_soon(self._miss, placed)
 
     async def _dismiss(self, placed: Copy) -> None:
-        """The output has ended: its worker has nothing more to do, and we have all of it."""
+        """Take back a task whose output has ended: its worker has nothing more to do."""
         async with placed.moving:
             if placed.running or not placed.current.term.holder:
                 return
@@ -383,11 +383,11 @@ class Mover:
 
 
 def _nobody_minds(_task: str, _placement: Placement) -> None:
-    """Where no contracts are, no placement is paid for."""
+    """Without contracts, no placement is paid for."""
 
 
 def _only_siblings(placement: Placement) -> None:
-    """Where no contracts are, a task stays within the participant that may do with it as it likes.
+    """Without contracts, a task may be passed on if it is not run under a contract.
 
     Raises:
         NotAuthorisedError: the task is run under a contract.

@@ -1,1 +1,1 @@
-"""Queries with a secondary: what it keeps while the primary lives, and how it takes over."""
+"""Queries with a secondary: its copy while the primary lives, and its takeover."""

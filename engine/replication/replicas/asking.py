@@ -14,17 +14,16 @@ from overlay.names import PeerId
 from overlay.node import Overlay
 
 CALL_S: Final = 2.0
-"""Patience with a peer that stands by, seconds: the failure detector says whether it is to be
-replaced."""
+"""The longest wait for a standby, seconds: the failure detector says whether it is replaced."""
 
 
 async def ask(
     overlay: Overlay, peer: PeerId, method: str, message: msgspec.Struct, timeout_s: float = CALL_S
 ) -> KeptUp:
-    """What a peer that stands by, or has taken over, says of itself.
+    """Ask a peer that stands by, or has taken over, for its state.
 
     Raises:
-        MedusaError: it cannot be reached, or says that it does neither, or makes no sense.
+        MedusaError: it cannot be reached, does neither, or its answer makes no sense.
     """
     connection = await overlay.connect(peer)
     answer = await connection.call(method, message, KeptUp, timeout_s=timeout_s)
@@ -33,7 +32,7 @@ async def ask(
 
 
 async def dismiss(overlay: Overlay, peer: PeerId, query: str, term_number: int) -> Dismissed:
-    """Have a peer stand by no more.
+    """Have a peer stop standing by.
 
     Raises:
         MedusaError: it cannot be told, or has the query all the same.

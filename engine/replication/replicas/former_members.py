@@ -1,7 +1,7 @@
-"""Peers that had a part in a query, and may not know that they have none any more.
+"""Former members of a query: peers that may not know that they have no part in it any more.
 
-As long as the query stays as it is that is harmless: on the other side of a split such a peer
-computes the same (ADR 8). Before it is modified each of them must have let go of it (ADR 13).
+While the query stays as it is they do no harm: on the other side of a split such a peer computes
+the same (ADR 8). Before the query is modified each of them must have let go of it (ADR 13).
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from overlay.names import PeerId
 
 
 class FormerMembers:
-    """Those of the queries whose primary this peer is."""
+    """The former members of the queries whose primary this peer is."""
 
     def __init__(self, queries: QueryHost) -> None:
         self._overlay = queries.shop.overlay
         self._queries = queries
 
     def part_from(self, running: QueryCopy, peer: PeerId) -> None:
-        """It may take itself for the secondary yet, or come to do so: written down."""
+        """Write down that a peer may take itself for the secondary, now or later."""
         parted = running.stored.parted_from(peer)
         if parted != running.stored.parted:
             self._queries.write(running, parted=parted)
 
     async def settle(self, running: QueryCopy, *, alone: bool) -> dict[str, int]:
-        """Have all of them let go of it, until it is written down that they have. A secondary is
-        none of them.
+        """Have all former members let go of the query; the caller then writes that down. The
+        secondary is none of them.
 
         Args:
             alone: those that cannot be told are gone for good, as the user says.
 
         Returns:
-            by stream, how far they have given it out, microseconds.
+            by stream, the boundary up to which they have given it out, microseconds.
 
         Raises:
             UnavailableError: one cannot be told, or may still give out results.

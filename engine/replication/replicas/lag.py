@@ -1,4 +1,4 @@
-"""For how long one peer has had of a stream what another has not."""
+"""The time for which one peer has had tuples of a stream that another has not."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ MAX_PASSED: Final = 512
 
 
 class Lag:
-    """Of the clock, since a stream's own time may run as fast as it likes."""
+    """A lag by the clock: a stream's own time may run as fast as it likes."""
 
     def __init__(self) -> None:
         self._passed: deque[tuple[int, float]] = deque(maxlen=MAX_PASSED)
 
     def note(self, boundary: int, now: float) -> None:
-        """Ours is there by now. boundary: microseconds. now: on any clock, seconds; the same for
+        """Note our boundary. boundary: microseconds. now: on any clock, seconds; the same for
         all calls."""
         if not self._passed or self._passed[-1][0] < boundary:
             self._passed.append((boundary, now))
 
     def over(self, boundary: int, now: float) -> float:
-        """For how long we have had what follows `boundary`, where the other is, seconds; 0.0 where
-        we have not. It does not go back: what it has had is forgotten."""
+        """How long we have had tuples after `boundary`, the other peer's, seconds; 0.0: we have
+        none. It does not go back: what the other has had is forgotten."""
         while self._passed and self._passed[0][0] <= boundary:
             self._passed.popleft()
         return now - self._passed[0][1] if self._passed else 0.0

@@ -1,4 +1,4 @@
-"""What the primary and the secondary of a query say to each other.
+"""Messages between the primary and the secondary of a query.
 
 Both are peers of the participant whose query it is.
 """
@@ -13,17 +13,17 @@ from engine.streams.leases import Lease
 
 
 class StandBy(Struct, frozen=True):
-    """Primary to secondary: be ready to take over. The same again, or with changes, at any time."""
+    """Asks a peer to be the secondary of a query. Sent again, or with changes, at any time."""
 
     stored: StoredQuery
 
 
 class KeepUp(Struct, frozen=True, rename={"term_number": "fence"}):
-    """Primary to secondary, every `KEEP_UP_S`: it lives, and where the query is.
+    """Tells the secondary, every `KEEP_UP_S`, that the primary lives, and its boundaries.
 
     Attributes:
         positions: by stream, the boundary after which a secondary needs it.
-        boundaries: by output, how far the primary is.
+        boundaries: by output, the primary's.
         leases: of named subscribers of the outputs: those that have changed, or some of them.
     """
 
@@ -35,14 +35,14 @@ class KeepUp(Struct, frozen=True, rename={"term_number": "fence"}):
 
 
 class KeptUp(Struct, frozen=True):
-    """The secondary's answer to `StandBy` and `KeepUp`: how far it is.
+    """The secondary's answer to `StandBy` and `KeepUp`: its boundaries.
 
     Attributes:
         written_term: the latest that the secondary knows of.
-        boundaries: by stream, how far it has what it keeps.
-        positions: by stream, from where it would go on if it were restarted now.
-        earliest: it cannot go on with the last modification at its boundary, and stands still
-            until it hears of it again: the earliest boundary at which it could; BEGINNING: it can.
+        boundaries: by stream that it keeps, its own.
+        positions: by stream, the boundary from which it would go on if it were restarted now.
+        earliest: BEGINNING: it can go on with the last modification at its boundary. Else the
+            earliest boundary at which it could; it stands still until it hears of it again.
     """
 
     written_term: WrittenTerm = field(name="tenure")
@@ -52,31 +52,32 @@ class KeptUp(Struct, frozen=True):
 
 
 class Dismiss(Struct, frozen=True, rename={"term_number": "fence"}):
-    """Primary to secondary: stand by no longer."""
+    """Tells the secondary to stop standing by."""
 
     query: str
     term_number: int
 
 
 class Dismissed(Struct, frozen=True):
-    """The secondary stands by no longer.
+    """The answer to `Dismiss`: the peer stands by no longer.
 
     Attributes:
-        given: by stream, how far this peer has given out those of the query, microseconds.
+        given: by stream of the query, the boundary up to which this peer has given it out,
+            microseconds.
     """
 
     given: dict[str, int] = {}
 
 
 class Incumbent(Struct, frozen=True, rename={"term_number": "fence"}):
-    """A secondary that hears nothing asks the primary: is this still so?"""
+    """Asks the primary, which has been silent, whether this peer is still its secondary."""
 
     query: str
     term_number: int
 
 
 class ReadReplica(Struct, frozen=True, rename={"term_number": "fence"}):
-    """The secondary reads a stream of the query as the primary has it, whatever consumers may have.
+    """Opens a stream of the query for its secondary, as the primary has it, gated or not.
 
     Attributes:
         stream: an output, or an input. after: the boundary that the secondary has.

@@ -1,4 +1,4 @@
-"""From which boundary on a secondary needs each stream of a query.
+"""The boundary from which on a secondary needs each stream of a query.
 
 All are functions of boundaries alone, since a task's state is a suffix of its inputs. Boundaries
 are microseconds; BEGINNING and END stand for themselves.
@@ -14,8 +14,8 @@ from engine.tasks.windows import needed_after, whole_after
 
 
 def needed(tasks: Sequence[Task], safe: Mapping[str, int]) -> dict[str, int]:
-    """For every stream that the tasks read or make: whoever begins there, with empty windows, makes
-    everything that follows `safe` (upstream backup: Hwang et al., CS-04-05, `cause()` of the oldest
+    """For every stream that the tasks read or make: a peer that begins there, with empty windows,
+    makes all tuples after `safe` (upstream backup: Hwang et al., CS-04-05, `cause()` of the oldest
     tuple that is still needed).
 
     Args:
@@ -31,7 +31,7 @@ def needed(tasks: Sequence[Task], safe: Mapping[str, int]) -> dict[str, int]:
 
 
 def reached(tasks: Sequence[Task], inputs: Mapping[str, int]) -> dict[str, int]:
-    """For every output: the boundary after which it is right when its task begins with the inputs
+    """For every output: the boundary after which it is right if its task begins with the inputs
     after `inputs` and no window open (amnesia)."""
     at = dict(inputs)
     for task in tasks:

@@ -1,9 +1,9 @@
 """The primary's side: a secondary for every query that asks for one, kept up to date.
 
-What the mode asks of the rest of the federation is done here as well, with `SecondaryState`:
-producers of inputs are let go of only what the secondary cannot need any more, and consumers get
-only what it has, where recovery is to be precise and its state comes from us. Whether the query is
-this peer's at all: `engine.replication.replicas.succession`.
+The rest of what the mode asks is done here as well, with `SecondaryState`. Producers of inputs may
+drop only tuples that the secondary cannot need any more. Consumers get only tuples that it has, if
+recovery is to be precise and its state comes from us. `engine.replication.replicas.succession`
+finds out whether the query is this peer's at all.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from overlay.names import PeerId
 __all__ = ["Primaries", "SecondaryState"]
 
 KEEP_UP_S: Final = 0.5
-"""How often a secondary hears where the query is, seconds: what it may have to compute again."""
+"""How often a secondary hears the boundaries, seconds: it may have to compute as much again."""
 
 RECRUIT_S: Final = 10.0
-"""Patience with a peer that is to stand by, seconds: it opens logs."""
+"""The longest wait for a peer that is asked to stand by, seconds: it opens logs."""
 
 SETTLE_S: Final = 2.0
-"""How long after a takeover a new secondary is not looked for yet, seconds: first the consumers get
-what they wait for, of machines that have more to do now."""
+"""How long after a takeover no new secondary is looked for, seconds: first the consumers get their
+results, from machines that have more to do now."""
 
 
 class Primaries:
@@ -103,8 +103,8 @@ class Primaries:
         return upkeep.log_of(running, stream)
 
     def copied(self, secondary: PeerId, query: str, stream: str, boundary: int) -> None:
-        """The secondary has a stream up to there, and keeps it."""
-        with suppress(NotFoundError):  # or one that was it before the call began
+        """Note that the secondary has a stream up to there, and keeps it."""
+        with suppress(NotFoundError):  # or a peer that was it before the call began
             self.replicated(secondary, query, stream)
             running, secondary_state = self._queries.get(query), self.secondary_state(query)
             upkeep.has_copied(running, secondary_state, stream, boundary)
@@ -119,7 +119,7 @@ class Primaries:
     # -- asked by whoever modifies a query, and holds `SecondaryState.talking` --
 
     async def reach(self, running: QueryCopy, *, alone: bool) -> dict[str, int]:
-        """How far others have given out its streams; see `FormerMembers.settle`.
+        """How far former members have given out its streams; see `FormerMembers.settle`.
 
         Raises:
             UnavailableError: it may be another peer's, or its secondary cannot be reached.
@@ -136,10 +136,10 @@ class Primaries:
 
     @kill_point(KillPoint.PRIMARY_TELL)
     async def tell(self, running: QueryCopy) -> int:
-        """Let its secondary have the query as it is now; see `KeptUp.earliest`.
+        """Tell its secondary the query as it is now; see `KeptUp.earliest`.
 
         Raises:
-            MedusaError: it is not known whether that one has it.
+            MedusaError: it is not known whether the secondary has it.
         """
         secondary_state = self.secondary_state(running.name)
         if not await self._stand_by(running, secondary_state, running.stored.term):
@@ -151,7 +151,7 @@ class Primaries:
     async def tend(self) -> None:
         """Look after the secondaries, for ever."""
         for stored in self._queries.pending.values():
-            with suppress(NotFoundError):  # what is another's, and this peer stands by for
+            with suppress(NotFoundError):  # another peer's, for which this peer stands by
                 upkeep.hold_all(self._queries.get(stored.name))
                 self._nursery.start_soon(self._succession.reclaim, stored)
         with self._overlay.gossip.changed.listening(self._detected):
@@ -201,7 +201,7 @@ class Primaries:
         return not self._overlay.gossip.health(peer).gone
 
     async def _recruit(self, running: QueryCopy, secondary_state: SecondaryState) -> None:
-        """Find a secondary. Until there is one, nothing waits for it."""
+        """Find a secondary. Until there is one, consumers do not wait for it."""
         secondary_state.reset()
         if running.stored.term.secondary:
             running.parted_at = trio.current_time()
@@ -217,7 +217,7 @@ class Primaries:
             self._former_members.part_from(running, candidate)
             try:
                 agreed = await self._stand_by(running, secondary_state, term)
-            except MedusaError:  # why ever it does not: the next one
+            except MedusaError:  # whatever the reason: the next one
                 running.parted_at = trio.current_time()
                 if not self._succession.is_ours(running):
                     return
@@ -238,15 +238,15 @@ class Primaries:
             self._queries.appoint(running, alone)
 
     def _let_go_on(self, running: QueryCopy) -> None:
-        """Nobody who may give out results of it does not know its last modification."""
+        """Remove the limits of a modification, once all peers that give out results know it."""
         if running.limited and running.wait_s(PARTED_S) <= 0:
             running.go_on()
-            self._queries.publish_soon(running)  # it was not to be known before
+            self._queries.publish_soon(running)  # its publication had to wait
 
     async def _stand_by(
         self, running: QueryCopy, secondary_state: SecondaryState, term: Term
     ) -> bool:
-        """Whether that peer stands by; or else we have been succeeded."""
+        """Ask a peer to stand by; False: another peer has succeeded us."""
         stored = msgspec.structs.replace(
             running.stored.under(term),
             positions=upkeep.positions(running, modest=secondary_state.modest),
@@ -256,7 +256,7 @@ class Primaries:
         message = StandBy(stored)
         answer = await ask(self._overlay, term.secondary, "replica.stand_by", message, RECRUIT_S)
         if answer.earliest > BEGINNING and not running.limited:
-            await self._dismiss(term)  # what it has is past what counts by now
+            await self._dismiss(term)  # its results are past the boundary that counts by now
             answer = await ask(
                 self._overlay, term.secondary, "replica.stand_by", message, RECRUIT_S
             )
@@ -272,7 +272,7 @@ class Primaries:
             except UnavailableError:
                 secondary_state.told = None
                 raise
-            except MedusaError as error:  # it does not want to, or cannot: nobody waits for it
+            except MedusaError as error:  # it refuses, or cannot: consumers do not wait for it
                 self._overlay.events.note(
                     "warning", f"misses the secondary of {running.name}: {error}"
                 )
@@ -317,7 +317,7 @@ class Primaries:
         return True
 
     def _deleted(self, running: QueryCopy) -> None:
-        """Its secondary hears of it; if not now, when it asks."""
+        """Dismiss the secondary of a deleted query; if it does not hear now, then when it asks."""
         upkeep.hold_no_more(running)
         self._forget(running)
         if running.stored.term.secondary:
@@ -345,9 +345,9 @@ def _unchanged(told: StoredQuery, stored: StoredQuery) -> bool:
 def preferred(
     query: str, candidates: Iterable[PeerId], asked: str, is_busy: Callable[[PeerId], bool]
 ) -> list[PeerId]:
-    """All candidates, the best first: the one asked for, then those with room, in an order that
-    differs from query to query, so that secondaries spread over the peers, and that hardly changes
-    when peers come and go (rendezvous hashing: Thaler and Ravishankar, 1998).
+    """All candidates, the best first: the requested one, then those with room. Their order differs
+    from query to query, so that secondaries spread over the peers, and hardly changes when peers
+    come and go (rendezvous hashing: Thaler and Ravishankar, 1998).
 
     Args:
         candidates: peer ids. asked: a peer id (hex), or "".

@@ -1,5 +1,4 @@
-"""What a primary knows of its secondary, and what follows for the streams of the query: how long
-they are kept for it, here and where they come from, and how far consumers may read."""
+"""A primary's knowledge of its secondary, and the holds and gates on the query's streams."""
 
 from __future__ import annotations
 
@@ -22,29 +21,29 @@ from engine.streams.retention import Hold
 from overlay.errors import NotFoundError
 
 JOIN_S: Final = 60.0
-"""How long what is open now is kept for an active secondary that begins there, seconds."""
+"""How long present tuples are kept for an active secondary that begins with them, seconds."""
 
 MAX_LEASES_TOLD: Final = 256
-"""Of named subscribers, in one message; the others are told in the next ones."""
+"""Leases of named subscribers in one message; the others are in the next ones."""
 
 
 class SecondaryState:
-    """What is known of the secondary of one query.
+    """A primary's knowledge of the secondary of one query.
 
     Attributes:
-        told: what it was told of the query.
-        positions: from where it would go on, even after a restart of its own.
-        stored: by stream, how far it has it, where it copies it from us.
-        boundaries: by stream, how far it says to be.
-        goal: by output, how far it has to come to be caught up.
-        modest: it could not get what would serve the slowest consumer, and begins with what we
+        told: the query as it was told.
+        positions: by stream, the boundary from which it would go on after a restart of its own.
+        stored: by stream that it copies from us, the boundary that it has.
+        boundaries: by stream, the boundary that it reports.
+        goal: by output, the boundary at which it is caught up.
+        modest: it could not get the tuples for the slowest consumer, and begins with those that we
             have ourselves.
         leases: by stream and subscriber, the boundary that it knows of.
-        talking: held while it is talked to.
-        earliest: it cannot take the last modification at its boundary: the earliest at which it
-            could; BEGINNING: it can, or there is none.
-        caught_up: it has had everything at least once, since it was too far behind to wait for.
-        lags: by output, how long we have had what it has not.
+        talking: held during calls to it.
+        earliest: BEGINNING: it can take the last modification at its boundary, or there is none.
+            Else the earliest boundary at which it could.
+        caught_up: it has reached `goal`, since it was last too far behind to wait for.
+        lags: by output, how long we have had tuples that it has not.
     """
 
     def __init__(self) -> None:
@@ -52,7 +51,7 @@ class SecondaryState:
         self.reset()
 
     def reset(self) -> None:
-        """There is no secondary yet, or another one."""
+        """Forget all: there is no secondary yet, or another one."""
         self.told: StoredQuery | None = None
         self.earliest = BEGINNING
         self.positions: dict[str, int] = {}
@@ -63,7 +62,7 @@ class SecondaryState:
         self.modest = False
 
     def untold(self, leases: Iterable[Lease]) -> tuple[Lease, ...]:
-        """Those that it does not know as they are, or some of them."""
+        """The leases that it does not know as they are, or some of them."""
         changed = (each for each in leases if self.leases.get(_key(each)) != each.boundary)
         return tuple(islice(changed, MAX_LEASES_TOLD))
 
@@ -71,7 +70,7 @@ class SecondaryState:
         self.leases |= {_key(each): each.boundary for each in leases}
 
     def lost(self) -> None:
-        """It has nothing any more."""
+        """Note that it has nothing any more."""
         self.modest = True
         self.stored: dict[str, int] = {}
         self.boundaries: dict[str, int] = {}
@@ -83,7 +82,7 @@ def _key(lease: Lease) -> tuple[str, str]:
 
 
 def secondary_of(query: str) -> Hold:
-    """Whom the logs are held for until the secondary has them too."""
+    """The hold on logs until the secondary has them too."""
     return Hold("secondary", query)
 
 
@@ -103,14 +102,14 @@ def streams_of(running: QueryCopy) -> tuple[str, ...]:
 
 
 def positions(running: QueryCopy, *, modest: bool = False) -> dict[str, int]:
-    """From where a secondary that has nothing yet would go on. modest: an active one, with what we
-    have of the inputs ourselves; consumers that are far behind are beyond it."""
+    """The positions of a secondary that has nothing yet. modest: of an active one, with the inputs
+    that we have ourselves; consumers that are far behind are beyond it."""
     tasks = running.plan
     mode = running.stored.availability.mode
     if mode is Mode.AMNESIA:
         inputs = {name: log_of(running, name).boundary for name in running.stored.inputs}
         return {**inputs, **reached(tasks, inputs)}
-    if mode is Mode.PASSIVE_STANDBY:  # it copies them: who comes after a takeover finds the past
+    if mode is Mode.PASSIVE_STANDBY:  # it copies outputs: after a takeover they have their history
         safe = {task.name: task.state.log.start for task in running.tasks}
     else:
         own = frozenset((secondary_of(running.name), *(Hold("task", task.name) for task in tasks)))
@@ -120,9 +119,9 @@ def positions(running: QueryCopy, *, modest: bool = False) -> dict[str, int]:
         }
     found = needed(tasks, safe)
     if mode is Mode.PASSIVE_STANDBY or modest:
-        for name in running.stored.inputs:  # what it can have of them, from us
+        for name in running.stored.inputs:  # we have no more of them
             found[name] = max(found[name], log_of(running, name).start)
-    if mode is Mode.ACTIVE_STANDBY and modest:  # and what it can make of that
+    if mode is Mode.ACTIVE_STANDBY and modest:  # and it makes its outputs of those
         inputs = {name: found[name] for name in running.stored.inputs}
         for output, whole in reached(tasks, inputs).items():
             found[output] = max(found[output], whole)
@@ -130,7 +129,7 @@ def positions(running: QueryCopy, *, modest: bool = False) -> dict[str, int]:
 
 
 def hold_for(running: QueryCopy, secondary_state: SecondaryState, known: dict[str, int]) -> None:
-    """Keep what a secondary begins with until it has it. known: the positions it is told."""
+    """Keep the tuples that a secondary begins with until it has them. known: its positions."""
     mode, holder = running.stored.availability.mode, secondary_of(running.name)
     if mode is Mode.PASSIVE_STANDBY:
         for stream, position in known.items():
@@ -141,7 +140,7 @@ def hold_for(running: QueryCopy, secondary_state: SecondaryState, known: dict[st
 
 
 def hold_all(running: QueryCopy) -> None:
-    """After a restart it is not known yet what the secondary has."""
+    """Hold all streams: after a restart it is not known yet what the secondary has."""
     if running.stored.availability.mode is Mode.PASSIVE_STANDBY:
         for stream in streams_of(running):
             log = log_of(running, stream)
@@ -149,7 +148,7 @@ def hold_all(running: QueryCopy) -> None:
 
 
 def hold_no_more(running: QueryCopy) -> None:
-    """There is no secondary."""
+    """Release the holds for a secondary: there is none."""
     for stream in streams_of(running):
         log_of(running, stream).release(secondary_of(running.name))
 
@@ -157,7 +156,7 @@ def hold_no_more(running: QueryCopy) -> None:
 def has_copied(
     running: QueryCopy, secondary_state: SecondaryState, stream: str, boundary: int
 ) -> None:
-    """A passive secondary has a stream up to there, and keeps it."""
+    """Note that a passive secondary has a stream up to there, and keeps it."""
     secondary_state.stored[stream] = boundary
     log_of(running, stream).hold(secondary_of(running.name), boundary)
 
@@ -165,7 +164,7 @@ def has_copied(
 def let_go_upstream(
     running: QueryCopy, secondary_state: SecondaryState, followers: Followers
 ) -> None:
-    """Producers keep what a secondary may need that does not read them itself."""
+    """Have producers keep input tuples that a secondary may need, and does not read itself."""
     mode = running.stored.availability.mode
     for name in running.stored.inputs:
         keep = END
@@ -177,7 +176,7 @@ def let_go_upstream(
 
 
 def _checkpointed(running: QueryCopy, secondary_state: SecondaryState, name: str) -> int:
-    """After which boundary the secondary would read an input from its producer."""
+    """The boundary after which the secondary would read an input from its producer."""
     readers = [task for task in running.plan if name in task.inputs]
     if any(task.window is not None for task in readers):
         return secondary_state.stored.get(name, BEGINNING)
@@ -185,11 +184,11 @@ def _checkpointed(running: QueryCopy, secondary_state: SecondaryState, name: str
 
 
 def release(running: QueryCopy, secondary_state: SecondaryState, now: float) -> bool:
-    """Let consumers have what the secondary has; everything where that need not be, or where they
-    would have to wait for longer than the bound of the query. now: on trio's clock, seconds.
+    """Let consumers have the tuples that the secondary has; all tuples if they need not wait for
+    it, or would wait longer than the query's bound. now: on trio's clock, seconds.
 
     Returns:
-        whether that secondary is not waited for any more, until it has caught up.
+        whether consumers wait for it no longer, until it has caught up.
     """
     availability = running.stored.availability
     gated = (
@@ -202,7 +201,7 @@ def release(running: QueryCopy, secondary_state: SecondaryState, now: float) -> 
         return False
     stored = {task.name: secondary_state.stored.get(task.name, BEGINNING) for task in running.tasks}
     if not secondary_state.caught_up:
-        # the goal stands still: one that runs after a stream in haste would never be caught up
+        # the goal stands still: a moving one, of a fast stream, would never be reached
         secondary_state.goal = secondary_state.goal or {
             task.name: task.boundary for task in running.tasks
         }
@@ -225,7 +224,7 @@ def release(running: QueryCopy, secondary_state: SecondaryState, now: float) -> 
 def _is_overdue(
     running: QueryCopy, secondary_state: SecondaryState, stored: Mapping[str, int], now: float
 ) -> bool:
-    """Whether consumers have waited for the secondary for longer than they asked to wait."""
+    """Whether consumers have waited for the secondary longer than the query allows."""
     lags = {task.name: secondary_state.lags.setdefault(task.name, Lag()) for task in running.tasks}
     for task in running.tasks:
         lags[task.name].note(task.boundary, now)
@@ -235,7 +234,7 @@ def _is_overdue(
 
 
 def computed(running: QueryCopy, secondary_state: SecondaryState) -> dict[str, int]:
-    """By output, the boundary up to which nobody will compute it again, whoever takes over."""
+    """By output, the boundary up to which no peer will compute it again, after any takeover."""
     found = {task.name: task.boundary for task in running.tasks}
     stored = running.stored
     if stored.availability.mode is Mode.NONE:
@@ -252,8 +251,8 @@ def computed(running: QueryCopy, secondary_state: SecondaryState) -> dict[str, i
 
 
 def released(running: QueryCopy, secondary_state: SecondaryState) -> dict[str, int]:
-    """By stream, the boundary after which a secondary that has only what producers keep for it can
-    come to have it."""
+    """By stream, the boundary after which a secondary can come to have it that has only the tuples
+    that producers keep for it."""
     if running.stored.availability.mode is not Mode.UPSTREAM_BACKUP:
         return {}
     state = positions(running) | secondary_state.positions

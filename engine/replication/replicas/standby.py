@@ -1,4 +1,4 @@
-"""One query whose secondary this peer is: what it keeps of it, by mode.
+"""One query whose secondary this peer is: its copy, by mode.
 
 It is a file from the moment it is agreed to, so that a restart goes on with it.
 """
@@ -44,22 +44,22 @@ from overlay.errors import ConflictError, MedusaError
 from overlay.killpoints import KillPoint, kill_point
 
 SAVE_S: Final = 5.0
-"""How often new positions are written down, seconds: older ones only mean more to compute again."""
+"""How often new positions are written down, seconds: with older ones more is computed again."""
 
 PRIMARY: Final = Hold("primary")
-"""Whom the standby's outputs are held for, as its primary says its consumers need them."""
+"""The hold on the standby's outputs, from the boundary that the primary's consumers need."""
 
 GRACE_S: Final = 60.0
-"""How long after the primary was last heard of, seconds: until then its consumers are here."""
+"""How long that hold lasts after the primary was last heard, seconds: by then they are here."""
 
 
 class Standby:
     """
     Attributes:
-        copy: what this peer has of the query.
-        decided: as it is written down once this peer has taken over, until nothing is left to do.
+        copy: this peer's copy of the query.
+        decided: the query as a takeover has written it down, until nothing is left to do.
         saved: the positions that are on disk.
-        watch: what is known of the primary.
+        watch: weighs the primary's signs of life.
         succeeding: a takeover is under way. looked_up_at: when the catalog was last asked about
             it, on trio's clock, seconds.
     """
@@ -94,7 +94,7 @@ class Standby:
 
     @property
     def stored(self) -> StoredQuery:
-        """As a takeover would go on with it, but for the term."""
+        """The query as a takeover would go on with it, but for the term."""
         return self.copy.stored
 
     @property
@@ -107,18 +107,18 @@ class Standby:
         return self.stored.name
 
     def yields_to(self, term: Term) -> bool:
-        """Whether it is to let go of the query by the word of that primary: it has not taken over
-        itself, and that one is its own or a later one."""
+        """Whether to let go of the query at that primary's request: this peer has not taken over,
+        and the primary has its term, or a later one."""
         return self.decided is None and HIGHEST_NUMBER.releases(term, self.term)
 
     @property
     def term(self) -> Term:
-        """The highest that is known of it here."""
+        """The latest term of the query that is known here."""
         return self.stored.term if self.decided is None else self.decided.term
 
     @property
     def lost(self) -> bool:
-        """Whether the primary has no more what the copies would go on with."""
+        """Whether the primary has dropped the tuples that the copies need next."""
         logs = self.copy.logs
         inputs = (logs[name].key for name in self.stored.inputs if name in logs)
         gone = [each.gone for each in self._copying] + [self._followers.gone(key) for key in inputs]
@@ -130,11 +130,11 @@ class Standby:
 
     @property
     def boundaries(self) -> dict[str, int]:
-        """How far it has what it keeps, microseconds, by stream."""
+        """The boundaries of its logs, microseconds, by stream."""
         return {name: state.log.boundary for name, state in self.copy.logs.items()}
 
     def rendition(self, stream: str) -> StreamState | None:
-        """An output, where it is computed here as its primary computes it."""
+        """The log of an output, if it is computed here as the primary computes it."""
         computed = self.computes and stream in self.stored.entry.outputs
         sure = self.watch.sure(trio.current_time())
         return self.copy.logs.get(stream) if computed and sure else None
@@ -149,7 +149,7 @@ class Standby:
 
     @property
     def behind_us(self) -> int:
-        """How far its outputs are behind the primary's, as last heard, microseconds."""
+        """The lag of its outputs behind the primary's, as last heard, microseconds."""
         gaps = [
             told - self.copy.logs[output].log.boundary
             for output, told in self._told.items()
@@ -158,10 +158,10 @@ class Standby:
         return max(0, *gaps) if gaps else 0
 
     async def open(self) -> None:
-        """Keep what the mode says; on disk on return."""
+        """Open the logs that the mode asks for; on disk on return."""
         self.save()
         if self.mode is not Mode.AMNESIA:
-            # a takeover must not wait for a JVM, nor for code that it has never run
+            # a takeover must not wait for a JVM, nor for code that has never run in it
             cold = () if self.mode is Mode.ACTIVE_STANDBY else self.copy.plan
             self._queries.warm([task for task in cold if task.of is None])
         match self.mode:
@@ -180,7 +180,7 @@ class Standby:
 
     @property
     def _windowed(self) -> list[Task]:
-        """Those with a state, which is a suffix of their inputs."""
+        """The tasks with windows: their state is a suffix of their inputs."""
         return [task for task in self.copy.plan if task.window is not None]
 
     async def _keep_outputs(self) -> None:
@@ -190,11 +190,11 @@ class Standby:
             state.log.hold(PRIMARY, position, trio.current_time() + GRACE_S)
 
     async def _follow(self, tasks: Sequence[Task], *, carried: bool) -> None:
-        """Follow what these read from elsewhere, from where their outputs are.
+        """Follow the tasks' inputs from elsewhere, from where the tasks' outputs are.
 
         Args:
-            carried: the primary sends it, and lets its producer keep what it has not given us. Else
-                it comes from its producer, and from the primary what the producer let go of.
+            carried: the primary sends them, and has their producer keep what it has not sent. Else
+                their producer sends them, and the primary only what the producer has dropped.
         """
         origin = (self._primary, PRODUCER) if carried else (PRODUCER, self._primary)
         for name, entry in self.stored.inputs.items():
@@ -203,7 +203,7 @@ class Standby:
                 continue
             owner = carrier(self.stored)
             after = min(self._needed_by(task) for task in readers)
-            if carried:  # what the primary has of it, or what came before a restart
+            if carried:  # as far as the primary has it, or a restart has left it
                 before = self._shop.store.get(name, f"{INPUT}-{owner}")
                 start = BEGINNING if before is None else before.log.start
                 after = max(self.stored.positions.get(name, BEGINNING), start)
@@ -215,7 +215,7 @@ class Standby:
         return needed_after(task, self.copy.logs[task.output].log.boundary)
 
     async def _follow_outputs(self) -> None:
-        """Follow those of the primary, checkpoint by checkpoint."""
+        """Follow the outputs of the primary, checkpoint by checkpoint."""
         reach, origin = self._followers.reach, (self._primary,)
         async with trio.open_nursery() as nursery:
             for task in self.copy.plan:
@@ -228,7 +228,7 @@ class Standby:
                 nursery.start_soon(follower.run)
 
     def _trim(self) -> None:
-        """The carry is what the tasks may still read of their inputs."""
+        """Hold the carry: the part of the inputs that the tasks may still read."""
         for name in self.stored.inputs:
             readers = [task for task in self._windowed if name in task.inputs]
             if readers:
@@ -236,7 +236,7 @@ class Standby:
                 self.copy.logs[name].log.hold(Hold("carry", self.name), needed)
 
     def hear(self, message: KeepUp, now: float) -> Heard:
-        """What the primary says: where its consumers are, and how far it is."""
+        """Take the primary's message: the positions of its consumers, and its boundaries."""
         known = {*self.stored.inputs, *self.stored.entry.outputs}
         positions = self.stored.positions | {
             name: at for name, at in message.positions.items() if name in known
@@ -265,7 +265,7 @@ class Standby:
         return Heard(behind_us=int(1e6 * max(ahead_s, default=0.0)))
 
     def note_boundaries(self, now: float) -> None:
-        """Remember when our own outputs were where. now: on trio's clock, seconds."""
+        """Note the boundaries of our own outputs. now: on trio's clock, seconds."""
         for task in self.copy.tasks:
             self._lag(task.name).note(task.boundary, now)
 
@@ -273,7 +273,7 @@ class Standby:
         return self._lags.setdefault(output, Lag())
 
     async def take_status(self, entry: QueryEntry) -> None:
-        """The primary has started or stopped it.
+        """Take the query's status: the primary has started or stopped it.
 
         Raises:
             StorageError: the disk does not take it; nothing has changed.
@@ -292,7 +292,7 @@ class Standby:
             await self.copy.stop()
 
     async def relabel(self, stored: StoredQuery) -> None:
-        """What it reads has the readers now that `stored` says.
+        """Give the query's inputs the readers that `stored` has.
 
         Raises:
             StorageError: the disk does not take it; nothing has changed.
@@ -305,11 +305,11 @@ class Standby:
 
     @kill_point(KillPoint.STANDBY_TAKE_VERSION)
     async def take_edition(self, told: StoredQuery) -> int:
-        """Go on where it stands with what the primary says of the query now, which `follows`.
+        """Go on where it stands with the query as the primary tells it, which `follows`.
 
         Returns:
-            BEGINNING; or, where that cannot be, the earliest boundary at which it could: until the
-            primary speaks again it stands still then.
+            BEGINNING; or, if that cannot be, the earliest boundary at which it could: then it
+            stands still until the primary's next message.
 
         Raises:
             StorageError: the disk does not take it; nothing has changed.
@@ -340,7 +340,7 @@ class Standby:
 
     @kill_point(KillPoint.STANDBY_ADOPT)
     def _adopt(self, stored: StoredQuery, plan: Sequence[Task]) -> int:
-        """Write it down, unless it comes too late; see `take_edition`."""
+        """Write the edition down, unless it comes too late; see `take_edition`."""
         if stored.entry.edition > self.stored.entry.edition:
             upto = stored.former[-1].upto
             try:
@@ -363,7 +363,7 @@ class Standby:
             name: positions.get(name, BEGINNING) if log.boundary == BEGINNING else log.start
             for name, log in ((name, state.log) for name, state in self.copy.logs.items())
         }
-        before = self._queries.files.given(self.name)  # as its primary, say
+        before = self._queries.files.given(self.name)  # by this peer as its primary, say
         given = {
             name: max(reached, before.get(name, BEGINNING)) for name, reached in self._given.items()
         }
@@ -372,31 +372,31 @@ class Standby:
 
     @property
     def _given(self) -> dict[str, int]:
-        """By output, how far somebody may have it from here."""
+        """By output, the boundary up to which consumers may have it from here."""
         return {task.output: self.boundaries.get(task.output, BEGINNING) for task in self.copy.plan}
 
     def save(self) -> None:
         """
         Raises:
-            StorageError: the disk does not take it; what was there is untouched.
+            StorageError: the disk does not take it; the old file is untouched.
         """
         self._queries.files.save(self.stored)
         self.saved = self.stored.positions
 
     async def leave_primary(self) -> None:
-        """Nothing comes from it any more. What is kept stays, and what runs goes on."""
+        """Stop following the primary. The logs stay, and running tasks go on."""
         self.copy.go_on()
         await self._following.stop()
         self._followers.take_from(self.name, FROM_PRODUCERS)
 
     def let_go(self) -> None:
-        """Its tasks hold what they need by now."""
+        """Release the carry: the tasks hold what they need by now."""
         for name in self.stored.inputs:
             if name in self.copy.logs:
                 self.copy.logs[name].log.release(Hold("carry", self.name))
 
     async def drop(self) -> None:
-        """Keep nothing of it any more."""
+        """Drop all of it."""
         with trio.CancelScope(shield=True):
             await self.leave_primary()
             self.let_go()

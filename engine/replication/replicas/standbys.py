@@ -1,8 +1,8 @@
-"""The secondary's side: the queries that this peer would go on with, and the takeover itself.
+"""The secondary's side: the queries that this peer would take over, and the takeover itself.
 
-A takeover is decided by writing down a term with a higher number. What follows can be repeated:
-the outputs are served, the catalog names this peer, consumers come from the boundary they hold, and
-who has the lower term steps down when it hears of the higher one.
+A takeover is decided by writing down a term with a higher number. The rest can be repeated: the
+outputs are served, the catalog names this peer, consumers come from the boundary they hold, and the
+holder of the lower term steps down when it hears of the higher one.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ from overlay.gossip.events import Health
 from overlay.names import NO_PEER, ObjectName, PeerId
 
 TICK_S: Final = 0.25
-"""How often silent primaries are looked at, seconds."""
+"""How often silent primaries are checked, seconds."""
 
 ASK_CALL_S: Final = 5.0
-"""Patience with a primary that is asked, seconds."""
+"""The longest wait for a primary that is asked, seconds."""
 
 LOOK_UP_S: Final = 5.0
-"""How long, and how often, the catalog is asked about a query that is not said to run, seconds."""
+"""How long, and how often, the catalog is asked about a query that does not run, seconds."""
 
 RESUME_S: Final = 10.0
-"""How often it is tried to open what could not be opened after a restart, seconds."""
+"""How often to try again to open a standby of the last run, seconds."""
 
 MAX_STANDBYS: Final = 500
 """Queries of others that a peer stands by for: each has logs, and may come to run here."""
 
 
 class Standbys:
-    """Those of one peer."""
+    """The standbys of one peer."""
 
     def __init__(self, queries: QueryHost) -> None:
         shop = queries.shop
@@ -87,7 +87,7 @@ class Standbys:
         return self._standbys.get(query)
 
     def rendition(self, stream: str) -> StreamState | None:
-        """A stream as this peer computes it beside its primary."""
+        """A stream that this peer computes beside its primary."""
         for standby in self._standbys.values():
             state = standby.rendition(stream)
             if state is not None:
@@ -97,7 +97,7 @@ class Standbys:
     # -- asked by a primary -----------------------------------------------------------------
 
     async def stand_by(self, primary: PeerId, participant: str, request: StandBy) -> KeptUp:
-        """Be the secondary of a query, or hear what has changed of it.
+        """Become the secondary of a query, or take its changes.
 
         Args:
             primary: the caller. participant: its participant.
@@ -106,7 +106,7 @@ class Standbys:
             NotAuthorisedError: the query is not of our participant, or not the caller's.
             InvalidInputError: it makes no sense.
             ConflictError: a later term is known here.
-            BusyError: too many already, or not yet.
+            BusyError: there are too many, or this peer is still leaving the query.
         """
         stored = request.stored
         self._check_ours(primary, participant, stored)
@@ -126,11 +126,11 @@ class Standbys:
             if len(self._standbys) >= MAX_STANDBYS:
                 raise BusyError(f"this peer stands by for {MAX_STANDBYS} queries already")
             standby = await self._open(stored)
-            self._queries.pending.pop(stored.name, None)  # of the last run, and not opened yet
+            self._queries.pending.pop(stored.name, None)  # of the last run, not opened yet
             return _kept_up(standby)
 
     async def keep_up(self, primary: PeerId, request: KeepUp) -> KeptUp:
-        """The primary lives.
+        """Note that the primary lives.
 
         Raises:
             NotFoundError: we do not stand by for that.
@@ -150,14 +150,14 @@ class Standbys:
         return _kept_up(standby)
 
     def _adopt(self, standby: Standby, leases: Iterable[Lease]) -> None:
-        """Whoever is waited for there is waited for here, too."""
+        """Grant subscribers the leases that they have at the primary."""
         for lease in leases:
             if lease.stream in _outputs(standby):
-                with suppress(BusyError):  # of its consumers this peer keeps less than it might
+                with suppress(BusyError):  # this peer keeps less for its consumers than it might
                     self._store.adopt(lease)
 
     async def dismiss(self, primary: PeerId, participant: str, request: Dismiss) -> Dismissed:
-        """The primary has another secondary, or no such query any more.
+        """Stop standing by: the primary has another secondary, or the query is deleted.
 
         Raises:
             NotAuthorisedError: the query is not of our participant, or not of the caller's.
@@ -177,10 +177,10 @@ class Standbys:
             return Dismissed(self._queries.files.given(request.query))
 
     async def vacate(self, query: str) -> None:
-        """A query of that name is to be made here: whether the one that we stand by for is no more.
+        """Stop standing by for a query of that name, if it is gone: another one is to be made here.
 
         Raises:
-            ConflictError: it still is, or its primary cannot be asked.
+            ConflictError: it still exists, or its primary cannot be asked.
         """
         standby = self._standbys.get(query)
         if standby is not None:
@@ -203,7 +203,7 @@ class Standbys:
             raise NotAuthorisedError(f"{query}: only peers of {owner} stand by for it")
 
     def _known(self, query: str) -> Term:
-        """The latest term of the query that this peer knows of, and that can be believed."""
+        """The latest term of the query that is known here, and not of the future."""
         known = self._here_known(query)
         return (
             known if HIGHEST_NUMBER.believes(known.number, self._overlay.clock()) else Term(query)
@@ -221,20 +221,20 @@ class Standbys:
     # -- over time ----------------------------------------------------------------------------
 
     async def resume(self) -> None:
-        """Take up what the last run stood by for."""
+        """Resume the standbys of the last run."""
         for stored in list(self._queries.pending.values()):
             if stored.term.holder in {NO_PEER, self._here}:
                 continue
             try:
                 await self._open(stored, again=True)
-            except MedusaError as error:  # another's query must not keep this peer from its own
+            except MedusaError as error:  # another peer's query must not keep this one from its own
                 text = f"does not stand by for {stored.name} yet: {error}"
                 self._overlay.events.note("error", text)
             else:
                 del self._queries.pending[stored.name]
 
     async def tend(self) -> None:
-        """Look after the primaries, for ever."""
+        """Watch the primaries, for ever."""
         with self._overlay.gossip.changed.listening(self._detected):
             resumed_at = trio.current_time()
             while True:
@@ -255,7 +255,7 @@ class Standbys:
         self._tell(standby, self._overlay.gossip.health(standby.term.holder))
         self._apply(standby, standby.watch.handle(Tick(), trio.current_time()))
         if standby.lost:
-            self._nursery.start_soon(self._give_up, standby)  # its primary sees that, and asks anew
+            self._nursery.start_soon(self._give_up, standby)  # its primary notices, and asks anew
 
     def _detected(self, peer: PeerId, health: Health) -> None:
         for standby in self.all():
@@ -278,7 +278,7 @@ class Standbys:
                         self._nursery.start_soon(self._take_over, standby, reason)
 
     async def _ask(self, standby: Standby) -> None:
-        """A primary that lives and does not know us any more is one that needs us no more."""
+        """Ask the primary whether this peer is still its secondary; if not, give the standby up."""
         if standby.decided is not None:
             return
         question = Incumbent(standby.name, standby.term.number)
@@ -297,12 +297,12 @@ class Standbys:
     # -- what comes of it ------------------------------------------------------------------------
 
     async def _open(self, stored: StoredQuery, *, again: bool = False) -> Standby:
-        """again: it is one of the last run; if it cannot be opened now, then later."""
+        """again: it is of the last run; if it cannot be opened now, then later."""
         plan = await self._overlay.threads.run(self._participant, stored.network.tasks)
         standby = Standby(self._queries, stored, plan, resumed=again)
         try:
             await standby.open()
-        except BaseException:  # half of it would be looked after by nobody
+        except BaseException:  # no loop looks after half a standby
             if not again:
                 await standby.drop()
             raise
@@ -321,7 +321,7 @@ class Standbys:
                 if self._standbys.get(standby.name) is not standby:
                     return
                 if standby.stored.entry.status is not QueryStatus.RUNNING:
-                    return  # nobody waits for it; it is started when its primary is back
+                    return  # no consumer waits for it; it is started when its primary is back
                 term = await self._succeed(standby)
         except MedusaError as error:  # a full disk, say: at the next tick again
             self._overlay.events.note("error", f"could not take over {standby.name}: {error}")
@@ -336,9 +336,9 @@ class Standbys:
         )
 
     async def _look_up(self, standby: Standby) -> None:
-        """What a primary has told its client and the catalog, and died before it told us: that the
-        query is started, or, while we were away, that it is deleted, or modified with another peer
-        as its secondary."""
+        """Look up what a primary told its client and the catalog, but not us before it died: that
+        the query is started, or, while we were away, that it is deleted, or modified with another
+        peer as its secondary."""
         known, now = standby.stored.entry, trio.current_time()
         sure = known.status is QueryStatus.RUNNING and standby.watch.sure(now)
         if sure or now - standby.looked_up_at < LOOK_UP_S:
@@ -373,8 +373,8 @@ class Standbys:
                         await standby.take_status(found)
 
     async def _published_edition(self, standby: Standby) -> int:
-        """The newest that is known of. Who was away knows nobody yet who could tell, and asks
-        again."""
+        """The newest edition that is published. A peer that was away knows no other peers yet, and
+        asks again."""
         while not standby.watch.sure(trio.current_time()):
             with suppress(UnavailableError):
                 return await self._directory.edition(_outputs(standby)[0])
@@ -382,7 +382,7 @@ class Standbys:
         return 0
 
     def _decide(self, standby: Standby) -> StoredQuery:
-        """Have it: what follows can be repeated, and is until it is done."""
+        """Take the query: write that down. All else can be repeated, and is until it is done."""
         known = (standby.term.number, *map(self._directory.number, _outputs(standby)))
         now = self._overlay.clock()
         term = HIGHEST_NUMBER.next(standby.name, known, self._here, now)
@@ -395,7 +395,7 @@ class Standbys:
         return stored
 
     async def _succeed(self, standby: Standby) -> int:
-        """Returns the number of the term in which this peer has it."""
+        """Complete the takeover; gives the number of the term."""
         stored = standby.decided or self._decide(standby)
         with trio.CancelScope(shield=True):
             await standby.leave_primary()

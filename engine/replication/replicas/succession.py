@@ -1,7 +1,7 @@
-"""Who has a query: a primary that restarts, or hears of a later term than its own, finds out.
+"""Finds out which peer has a query, after a primary's restart, or when it hears of a later term.
 
-Where it has been taken over it steps down; where the one that took over is gone as well it has the
-query again, in a later term.
+A primary whose query was taken over steps down. If the peer that took over is gone as well, it has
+the query again, in a later term.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RECLAIM_S: Final = 3.0
 """How long a restarted primary tries to reach its secondary before it goes on alone, seconds."""
 
 CONTESTED_S: Final = 60.0
-"""How long one that has been taken over tries to reach its successor, or to hear that it is dead,
+"""How long a primary that was succeeded tries to reach its successor, or to hear that it is dead,
 before it goes on with the query itself, seconds."""
 
 AGAIN_S: Final = 0.5
@@ -37,10 +37,10 @@ AGAIN_S: Final = 0.5
 
 
 class Succession:
-    """Of the queries whose primary this peer is, or was before it restarted.
+    """The succession of queries whose primary this peer is, or was before it restarted.
 
     Attributes:
-        stepped_down: told of a query that this peer has no more.
+        stepped_down: told of a query that this peer has given up.
     """
 
     def __init__(self, queries: QueryHost, former_members: FormerMembers) -> None:
@@ -54,17 +54,17 @@ class Succession:
         self.stepped_down: Listeners[[QueryCopy]] = Listeners()
 
     def is_over(self, running: QueryCopy) -> bool:
-        """A later term than ours is known."""
+        """Whether a later term than ours is known."""
         return self._known_number(running.stored) > running.stored.term.number
 
     def is_ours(self, running: QueryCopy) -> bool:
-        """Still: it may have been deleted while others were asked about it."""
+        """Whether it is still ours: it may have been deleted while others were asked about it."""
         with suppress(NotFoundError):
             return self._queries.get(running.name) is running
         return False
 
     async def reclaim(self, stored: StoredQuery) -> None:
-        """After a restart: whether it is ours yet, its secondary or its successor knows."""
+        """After a restart: ask its secondary, or its successor, whether the query is still ours."""
         successor = await self._successor(stored)
         answer = await self._asked(stored, successor)
         running = self._queries.get(stored.name)
@@ -77,7 +77,7 @@ class Succession:
                 await self.step_down(running)
                 return
             if self.is_over(running):
-                self._insist(running, successor)  # it was, by a peer that is gone itself
+                self._insist(running, successor)  # it was taken over, by a peer that is gone itself
             if running.stored.term.secondary:
                 running.limit()  # it may not have heard of the last modification
             self._queries.take_over(running)
@@ -85,7 +85,7 @@ class Succession:
             self._overlay.events.note("warning", f"could not go on with {stored.name}: {error}")
 
     async def give_way(self, running: QueryCopy) -> None:
-        """It is over: the holder of the later term has it, unless that one is gone as well."""
+        """Leave the query to the holder of the later term, unless that one is gone as well."""
         peer = await self._successor(running.stored)
         if not self.is_over(running) or not self.is_ours(running):  # by now
             return
@@ -95,7 +95,7 @@ class Succession:
             await self.step_down(running)
 
     async def step_down(self, running: QueryCopy) -> None:
-        """Another peer has it. What is read here goes on as a mirror of what that one produces.
+        """Give up a query that another peer has. Streams of it that are read here are followed.
 
         Whatever fails on the way, nothing is served here any more at the end."""
         self._queries.leaving.add(running.name)
@@ -115,7 +115,7 @@ class Succession:
         self._overlay.events.note("info", f"gave up {running.name}: it is another peer's now")
 
     def _insist(self, running: QueryCopy, gone: PeerId) -> None:
-        """Have it again, in a later term than that of the peer that is gone."""
+        """Take it again, in a later term than that of the peer that is gone."""
         self._former_members.part_from(running, gone)
         known = (self._known_number(running.stored), running.stored.term.number)
         now = self._overlay.clock()
@@ -124,7 +124,7 @@ class Succession:
         self._overlay.events.note("warning", f"took back {running.name}: its successor is gone")
 
     async def _asked(self, stored: StoredQuery, peer: PeerId) -> Term | None:
-        """The term that the peer which should have the query now knows of; None: it says none."""
+        """The term that the query's next peer knows of; None: it does not answer."""
         contested = self._known_number(stored) > stored.term.number
         with trio.move_on_after(CONTESTED_S if contested else RECLAIM_S):
             while self._lives(peer):
@@ -139,7 +139,7 @@ class Succession:
         return None
 
     async def _successor(self, stored: StoredQuery) -> PeerId:
-        """Who has the query if we have not: as the catalog says, or else its secondary."""
+        """The peer with the query if we have it not: as published, or else its secondary."""
         with suppress(MedusaError):
             for output in stored.entry.outputs:
                 await self._directory.learn(output)

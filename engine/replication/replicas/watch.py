@@ -1,8 +1,8 @@
-"""When a secondary takes over: what it hears of its primary, weighed. Sans IO.
+"""When a secondary takes over: it weighs its primary's signs of life. Sans IO.
 
-The failure detector's word is enough: a primary that was only slow is fenced off afterwards, and
-both compute the same. A bound on the query is enough as well: whoever lets its consumers wait for
-longer than they asked is to be succeeded, dead or not (a stalled stream is evidence).
+The failure detector's report is enough: a primary that was only slow steps down afterwards, and
+both compute the same. A bound on the query is enough as well: a primary that lets its consumers
+wait for longer is succeeded, dead or not (a stalled stream is evidence).
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ DOUBT_S: Final = 1.5
 its messages."""
 
 ASK_S: Final = 5.0
-"""Silence of a primary that lives after which it is asked whether it still counts on us, seconds:
-the query may be deleted, or have another secondary."""
+"""Silence of a living primary after which it is asked whether this peer is still its secondary,
+seconds: the query may be deleted, or have another one."""
 
 SURE_S: Final = 15.0
-"""Silence of a primary, seconds, after which its secondary does not take itself for that any more
-without asking: another one may have been found, and the query modified. A failure detector has
-mostly spoken by then."""
+"""Silence of a primary, seconds, after which this peer is not sure to be its secondary until it has
+asked: there may be another one, and the query modified. The failure detector has mostly spoken by
+then."""
 
 PARTED_S: Final = 20.0
-"""How long a query is not modified after a peer was given up that may have stood by for it,
-seconds: more than `SURE_S`, as that one may have heard of its primary a little later."""
+"""How long a query is not modified after a possible secondary was given up, seconds: more than
+`SURE_S`, as that peer may have heard of its primary a little later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """From the primary. behind_us: how far its outputs are behind ours, microseconds; 0 where ours
-    are not computed."""
+    """A message of the primary. behind_us: its outputs' lag behind ours, microseconds; 0: ours are
+    not computed."""
 
     behind_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Detected:
-    """By the failure detector, of the primary."""
+    """The failure detector's report on the primary."""
 
     health: Health
 
@@ -55,7 +55,7 @@ Event = Heard | Detected | Tick
 
 @dataclass(frozen=True, slots=True)
 class TakeOver:
-    """reason: for people."""
+    """Take the query over. reason: for people."""
 
     reason: str
 
@@ -67,22 +67,22 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask the primary whether it still counts on us."""
+    """Ask the primary whether this peer is still its secondary."""
 
 
 Effect = TakeOver | Doubt | Ask
 
 
 class Watch:
-    """One secondary's look at its primary.
+    """One secondary's watch on its primary.
 
     Args:
-        bound_s: how long consumers may wait, seconds; 0: as long as it takes.
+        bound_s: how long consumers may wait, seconds; 0: for ever.
         now: on any clock, seconds; the same for all calls.
-        resumed: what is known of the primary is of before a restart: it is asked soon.
+        resumed: the primary was last heard before a restart: it is asked soon.
 
     Attributes:
-        unheard: nothing was heard of the primary since that restart.
+        unheard: the primary was not heard since that restart.
     """
 
     def __init__(self, bound_s: float, now: float, *, resumed: bool = False) -> None:
@@ -94,7 +94,7 @@ class Watch:
         self._behind_since: float | None = None
 
     def sure(self, now: float) -> bool:
-        """Whether this peer is its secondary, and knows the query as it is now."""
+        """Whether this peer is surely the secondary, and knows the query as it is now."""
         return not self.unheard and now - self._heard_at <= SURE_S
 
     def handle(self, event: Event, now: float) -> list[Effect]:
