@@ -3,14 +3,19 @@ times the CPU time of a peer. It may be armed, as `crashing_peer`."""
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import ModuleType
+from typing import Final
 
 import crashing_peer
 
 from overlay.events import Events
+
+ROW_S: Final = "MEDUSA_TEST_ROW_S"
+"""In the environment: the CPU seconds that each row is said to have taken."""
 
 
 def main() -> None:
@@ -26,7 +31,8 @@ def open_executor(
 ) -> AbstractAsyncContextManager[object]:
     from testnet.simulation.interpreter import InterpreterConfig, open_interpreter
 
-    return open_interpreter(InterpreterConfig(), logs, events)
+    config = InterpreterConfig(cpu_row_s=float(os.environ.get(ROW_S, 0.0)))
+    return open_interpreter(config, logs, events)
 
 
 if __name__ == "__main__":

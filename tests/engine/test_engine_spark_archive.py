@@ -272,10 +272,12 @@ spark.stop()
 """
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 def test_a_jvm_starts_from_the_archive_of_a_training_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It takes half a minute. In `make test`, JVMs start from the archive that this machine has."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a cache"))
     found = archive_for(EDGE, find_java(os.environ), Path(_find_spark_home()), os.environ)
     assert found is not None

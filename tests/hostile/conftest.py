@@ -41,7 +41,7 @@ def siege() -> Iterator[Siege]:
     thread.join()
 
 
-@pytest.fixture(params=[2.5, pytest.param(30.0, marks=pytest.mark.soak)], ids=["short", "long"])
+@pytest.fixture(params=[1.0, pytest.param(30.0, marks=pytest.mark.soak)], ids=["short", "long"])
 def seconds(request: pytest.FixtureRequest) -> float:
     """How long an attack lasts."""
     return float(request.param)

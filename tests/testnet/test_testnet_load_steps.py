@@ -1,20 +1,41 @@
-"""The load demonstration: real peers, real contracts, real Spark; short, and with all its steps."""
+"""The load demonstration: real peers, real contracts; short, and with all its steps."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from interpreting_peer import ROW_S
+from killed_peers import let_crash
 
 from testnet.load.board import SHORT_STAGES, LoadBoard
 from testnet.load.run import Options, run_load
 from testnet.load.script import EVERYBODY, SHORT, A, B, C, D
 
-pytestmark = [pytest.mark.process, pytest.mark.spark]
+pytestmark = pytest.mark.process
 
 
-async def test_who_has_too_much_sheds() -> None:
-    """The short form: what `medusa-testnet load --short` runs."""
+async def test_who_has_too_much_sheds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `medusa-testnet load --short`, but quicker and without Spark: what a task costs is said,
+    where Spark's is measured."""
+    let_crash(tmp_path, monkeypatch, interpreting=True)
+    monkeypatch.setenv(ROW_S, "5.5e-5")
+    for name in ("run", "board"):
+        monkeypatch.setattr(f"testnet.load.{name}.MEAN_S", 4.0)
+    monkeypatch.setattr("testnet.load.run.HOLD_S", 5.0)
+    monkeypatch.setattr("testnet.load.run.SHORT", replace(SHORT, warm_s=15.0, rounds=0))
+    await short_form()
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+async def test_who_has_too_much_sheds_with_spark() -> None:
+    """What `medusa-testnet load --short` runs."""
+    await short_form()
+
+
+async def short_form() -> None:
     result = await run_load(Options(short=True), LoadBoard(words=SHORT_STAGES))
     assert result.answers_exact, result.different
     assert result.answers == sum(place.tasks for place in SHORT.founders)
@@ -26,6 +47,7 @@ async def test_who_has_too_much_sheds() -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.spark
 @pytest.mark.timeout(3_600)
 async def test_the_four_steps(tmp_path: Path) -> None:
     """Some five minutes."""
