@@ -31,7 +31,7 @@ def open_executor(
 ) -> AbstractAsyncContextManager[object]:
     from testnet.simulation.interpreter import InterpreterConfig, open_interpreter
 
-    config = InterpreterConfig(cpu_row_s=float(os.environ.get(ROW_S, 0.0)))
+    config = InterpreterConfig(cpu_row_s=float(os.environ.get(ROW_S, "0")))
     return open_interpreter(config, logs, events)
 
 

@@ -62,52 +62,54 @@ async def three() -> AsyncIterator[tuple[list[Peer], AsyncMedusaClient]]:
             yield voters, client
 
 
-async def reopened_while_killing(steps: list[Order]) -> None:
-    async with three() as (voters, client):
-        await client.create_stream(StreamDefinition(STREAM, SCHEMA.name, k_safety=1))
-        with trio.fail_after(DEADLINE_S * (1 + len(steps))):
-            await end(client, 1)
-            home = await stable_leader(voters)
-            await home.kill_9()  # between the end and the reopening
-            second = await stable_leader(voters)
-            assert second is not home
-            with pytest.raises(UnavailableError):  # it may have told somebody
-                await client.reopen_stream(STREAM)
-            await start(home)
+async def reopened_while_killing(
+    voters: list[Peer], client: AsyncMedusaClient, steps: list[Order]
+) -> None:
+    await client.create_stream(StreamDefinition(STREAM, SCHEMA.name, k_safety=1))
+    with trio.fail_after(DEADLINE_S * (1 + len(steps))):
+        await end(client, 1)
+        home = await stable_leader(voters)
+        await home.kill_9()  # between the end and the reopening
+        second = await stable_leader(voters)
+        assert second is not home
+        with pytest.raises(UnavailableError):  # it may have told somebody
+            await client.reopen_stream(STREAM)
+        await start(home)
+        await reopen(client)
+        for number, step in enumerate(steps, 2):
+            await end(client, number)
+            victim = Victim(await stable_leader(voters))
+            victim.arm(step)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(reopen, client)
+                await victim.revive()
+        last = len(steps) + 2
+        await end(client, last)
+        found = await to_the_end(client.subscribe(STREAM))
+        assert found == [(10 * number, number) for number in range(1, last + 1)]
+        with pytest.raises(ConflictError, match="was told a subscriber of"):
             await reopen(client)
-            for number, step in enumerate(steps, 2):
-                await end(client, number)
-                victim = Victim(await stable_leader(voters))
-                victim.arm(step)
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(reopen, client)
-                    await victim.revive()
-            last = len(steps) + 2
-            await end(client, last)
-            found = await to_the_end(client.subscribe(STREAM))
-            assert found == [(10 * number, number) for number in range(1, last + 1)]
-            with pytest.raises(ConflictError, match="was told a subscriber of"):
-                await reopen(client)
-            beside = [epoch.table async for epoch in client.subscribe(f"{STREAM}/revisions")]
-            assert sum(table.num_rows for table in beside) == last
+        beside = [epoch.table async for epoch in client.subscribe(f"{STREAM}/revisions")]
+        assert sum(table.num_rows for table in beside) == last
 
 
-async def deleted_while_killing(steps: list[Order]) -> None:
-    async with three() as (voters, client):
-        for number, step in enumerate(steps):
-            stream = f"medusa://{PARTICIPANT}/d{number}"
-            with trio.fail_after(DEADLINE_S):
-                await client.create_stream(StreamDefinition(stream, SCHEMA.name, k_safety=1))
-                await client.post_event(stream, rows([(10, 1)]), boundary=10)
-                assert await client.post_revisions(stream, deletions([10])) == []
-                await client.flush()
-                victim = Victim(await stable_leader(voters, stream))
-                victim.arm(step)
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(delete, client, stream)
-                    await victim.revive()
-                for peer in voters:
-                    await gone(peer, stream)
+async def deleted_while_killing(
+    voters: list[Peer], client: AsyncMedusaClient, steps: list[Order]
+) -> None:
+    for number, step in enumerate(steps):
+        stream = f"medusa://{PARTICIPANT}/d{number}"
+        with trio.fail_after(DEADLINE_S):
+            await client.create_stream(StreamDefinition(stream, SCHEMA.name, k_safety=1))
+            await client.post_event(stream, rows([(10, 1)]), boundary=10)
+            assert await client.post_revisions(stream, deletions([10])) == []
+            await client.flush()
+            victim = Victim(await stable_leader(voters, stream))
+            victim.arm(step)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(delete, client, stream)
+                await victim.revive()
+            for peer in voters:
+                await gone(peer, stream)
 
 
 async def delete(client: AsyncMedusaClient, stream: str) -> None:
@@ -136,27 +138,22 @@ async def start(peer: Peer) -> None:
 
 
 @pytest.mark.process
-async def test_a_home_that_is_killed_between_its_end_and_its_reopening() -> None:
-    await reopened_while_killing([])
-
-
-@pytest.mark.process
-async def test_a_home_that_is_killed_while_it_reopens() -> None:
-    await reopened_while_killing(REOPENING_LEADERS[2:5:2])
-
-
-@pytest.mark.process
-async def test_a_home_that_is_killed_while_it_deletes() -> None:
-    await deleted_while_killing([DELETING_LEADERS[0], DELETING_LEADERS[4]])
+async def test_homes_that_are_killed_while_they_reopen_and_delete() -> None:
+    """One is killed between its end and its reopening; one each at two steps of either."""
+    async with three() as (voters, client):
+        await reopened_while_killing(voters, client, REOPENING_LEADERS[2:5:2])
+        await deleted_while_killing(voters, client, [DELETING_LEADERS[0], DELETING_LEADERS[4]])
 
 
 @pytest.mark.soak
 @pytest.mark.process
 async def test_homes_that_are_killed_wherever_they_delete() -> None:
-    await deleted_while_killing(DELETING_LEADERS)
+    async with three() as (voters, client):
+        await deleted_while_killing(voters, client, DELETING_LEADERS)
 
 
 @pytest.mark.soak
 @pytest.mark.process
 async def test_homes_that_are_killed_wherever_they_reopen() -> None:
-    await reopened_while_killing(REOPENING_LEADERS)
+    async with three() as (voters, client):
+        await reopened_while_killing(voters, client, REOPENING_LEADERS)

@@ -62,7 +62,7 @@ class Watch:
     attack_s: float
     rss: int = 0
     files: int = 0
-    seen: Seen = field(default_factory=lambda: Seen([], [], [], [], 0))
+    seen: Seen = field(default_factory=Seen)
 
     @property
     def is_brief(self) -> bool:
@@ -111,7 +111,7 @@ class Siege:
     evil: HostileMember
     evil_home: Home
     _large: bool = False
-    _last: int = 0
+    _honest: subprocess.Popen[str] | None = None
 
     @property
     def address(self) -> Address:
@@ -145,31 +145,49 @@ class Siege:
     async def watched(self, attack_s: float) -> AsyncIterator[Watch]:
         """Honest posts and deliveries, and looks at the processes, while the block lasts."""
         watch = Watch(attack_s)
-        homes = (str(peer.home.folder) for peer in (self.mit, self.utah))
-        command = [sys.executable, WATCH, *homes, STREAM, str(self._last)]
-        process = await trio.lowlevel.open_process(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        async with process.stdin, process.stdout, trio.open_nursery() as nursery:
-            try:
-                with trio.fail_after(DEADLINE_S):
-                    said = await process.stdout.receive_some()
-                    assert said.startswith(b"ready"), f"the honest clients say {said!r}"
+        try:
+            with trio.fail_after(DEADLINE_S):
+                said = await self._tell_honest("begin")
+            assert said == "ready\n", f"the honest clients say {said!r}"
+            async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._look, watch)
                 yield watch
-                await process.stdin.aclose()
                 with trio.fail_after(DEADLINE_S):
-                    said = b"".join([part async for part in process.stdout])
-            finally:
-                process.kill()
-                with trio.CancelScope(shield=True):
-                    await process.wait()
+                    said = await self._tell_honest("end")
                 nursery.cancel_scope.cancel()
-        said = said.removeprefix(b"\n")
+        except BaseException:
+            self.release()  # who knows what the honest clients wait for
+            raise
         watch.seen = msgspec.json.decode(said, type=Seen)
-        self._last = watch.seen.last
+
+    async def _tell_honest(self, what: str) -> str:
+        """Their next line. They are started when they are first needed."""
+        process = self._honest = self._honest or self._start_honest()
+
+        def tell() -> str:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(f"{what}\n")
+            process.stdin.flush()
+            return process.stdout.readline()
+
+        return await trio.to_thread.run_sync(tell, abandon_on_cancel=True)
+
+    def _start_honest(self) -> subprocess.Popen[str]:
+        homes = (str(peer.home.folder) for peer in (self.mit, self.utah))
+        return subprocess.Popen(
+            [sys.executable, WATCH, *homes, STREAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def release(self) -> None:
+        """End the honest clients, if there are any."""
+        if self._honest is not None:
+            self._honest.kill()
+            self._honest.communicate()
+            self._honest = None
 
     async def _look(self, watch: Watch) -> None:
         processes = [psutil.Process(peer.pid) for peer in (self.mit, self.utah)]
@@ -193,7 +211,11 @@ async def open_siege() -> AsyncIterator[Siege]:
             schema = schema_of("mit.edu")
             await client.create_schema(schema)
             await client.create_stream(StreamDefinition(STREAM, schema.name))
-        yield Siege(mit, utah, *evil)
+        siege = Siege(mit, utah, *evil)
+        try:
+            yield siege
+        finally:
+            siege.release()
 
 
 async def admitted(federation: Federation, participant: str) -> tuple[HostileMember, Home]:

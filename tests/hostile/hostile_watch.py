@@ -1,13 +1,14 @@
 """Honest clients in a process of their own, so that an attacker's work is not in what they measure.
 
-`python hostile_watch.py POSTING_HOME READING_HOME STREAM FIRST` posts tuples to the stream from the
-number FIRST on, reads them at the other peer, and prints a `Seen` as JSON once its standard input
-ends.
+`python hostile_watch.py POSTING_HOME READING_HOME STREAM` reads the stream at one peer. Told to
+`begin`, a line of its standard input, it posts tuples to it at the other, and says `ready` once the
+first are read; told to `end`, it prints a `Seen` as JSON.
 """
 
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -29,75 +30,97 @@ class Seen(msgspec.Struct):
     Attributes:
         posts: seconds until each was answered. deliveries: from a post until its tuple was read.
         refused: errors of posts. dead: what an honest peer took for dead, and who did.
-        last: the number of the last tuple.
     """
 
-    posts: list[float]
-    deliveries: list[float]
-    refused: list[str]
-    dead: list[str]
-    last: int
+    posts: list[float] = []
+    deliveries: list[float] = []
+    refused: list[str] = []
+    dead: list[str] = []
 
 
-async def _post(
-    client: AsyncMedusaClient, stream: str, seen: Seen, posted: dict[int, float]
-) -> None:
-    ready = False
-    while True:
-        seen.last += 1
-        at = posted[seen.last] = trio.current_time()
-        try:
-            await client.post_event(stream, rows([(seen.last, seen.last)]))
-            await client.flush()
-        except MedusaError as error:
-            seen.refused.append(str(error))
-        else:
-            if ready:
-                seen.posts.append(trio.current_time() - at)
-            elif seen.deliveries:  # the first ones connect, and look the stream up
-                ready = True
-                seen.deliveries.clear()
+@dataclass
+class Honest:
+    """
+    Attributes:
+        seen: since it was told to begin. posted: when tuples were that have not been read.
+        delivered: set by each tuple that is read, and anew.
+    """
+
+    poster: AsyncMedusaClient
+    reader: AsyncMedusaClient
+    stream: str
+    seen: Seen = field(default_factory=Seen)
+    posted: dict[int, float] = field(default_factory=dict)
+    delivered: trio.Event = field(default_factory=trio.Event)
+    last: int = 0
+
+    async def obey(self) -> None:
+        """What it is told, until nobody is there any more."""
+        while await _told("begin"):
+            self.seen = Seen()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._post)
+                await self.delivered.wait()  # the first ones connect, and look the stream up
+                self.seen = Seen()
+                nursery.start_soon(self._ask, self.poster)
+                nursery.start_soon(self._ask, self.reader)
                 print("ready", flush=True)
-        await trio.sleep(POST_EVERY_S)
+                await _told("end")
+                if not self.seen.deliveries:  # it was brief
+                    await self.delivered.wait()
+                nursery.cancel_scope.cancel()
+            print(msgspec.json.encode(self.seen).decode(), flush=True)
+
+    async def _post(self) -> None:
+        while True:
+            self.last += 1
+            at = self.posted[self.last] = trio.current_time()
+            seen = self.seen
+            try:
+                await self.poster.post_event(self.stream, rows([(self.last, self.last)]))
+                await self.poster.flush()
+            except MedusaError as error:
+                seen.refused.append(str(error))
+            else:
+                seen.posts.append(trio.current_time() - at)
+            await trio.sleep(POST_EVERY_S)
+
+    async def read(self) -> None:
+        async for epoch in self.reader.subscribe(self.stream):
+            now = trio.current_time()
+            for number in epoch.table.column("value").to_pylist():
+                if number in self.posted:
+                    self.seen.deliveries.append(now - self.posted.pop(number))
+            self.delivered.set()
+            self.delivered = trio.Event()
+
+    async def _ask(self, client: AsyncMedusaClient) -> None:
+        """Whether its peer believes the others to be alive."""
+        while True:
+            snapshot = await client.status()
+            by = next(peer.participant for peer in snapshot.peers if peer.peer == snapshot.by)
+            for peer in snapshot.peers:
+                if peer.health == "dead" and peer.participant in {"mit.edu", "utah.edu"}:
+                    self.seen.dead.append(f"{by} takes {peer.participant} for dead")
+            await trio.sleep(ASK_EVERY_S)
 
 
-async def _read(
-    client: AsyncMedusaClient, stream: str, seen: Seen, posted: dict[int, float]
-) -> None:
-    async for epoch in client.subscribe(stream, after=seen.last):
-        now = trio.current_time()
-        for number in epoch.table.column("value").to_pylist():
-            if number in posted:
-                seen.deliveries.append(now - posted.pop(number))
+async def _told(what: str) -> bool:
+    line = await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+    return line.strip() == what
 
 
-async def _ask(client: AsyncMedusaClient, seen: Seen) -> None:
-    """Whether its peer believes the others to be alive."""
-    while True:
-        snapshot = await client.status()
-        by = next(peer.participant for peer in snapshot.peers if peer.peer == snapshot.by)
-        for peer in snapshot.peers:
-            if peer.health == "dead" and peer.participant in {"mit.edu", "utah.edu"}:
-                seen.dead.append(f"{by} takes {peer.participant} for dead")
-        await trio.sleep(ASK_EVERY_S)
-
-
-async def main(posting: str, reading: str, stream: str, first: int) -> None:
-    seen = Seen([], [], [], [], first)
-    posted: dict[int, float] = {}
+async def main(posting: str, reading: str, stream: str) -> None:
     async with (
-        open_medusa(posting, producer=f"honest-{first}") as poster,
+        open_medusa(posting, producer="honest") as poster,
         open_medusa(reading) as reader,
         trio.open_nursery() as nursery,
     ):
-        nursery.start_soon(_post, poster, stream, seen, posted)
-        nursery.start_soon(_read, reader, stream, seen, posted)
-        nursery.start_soon(_ask, poster, seen)
-        nursery.start_soon(_ask, reader, seen)
-        await trio.to_thread.run_sync(sys.stdin.read, abandon_on_cancel=True)
+        honest = Honest(poster, reader, stream)
+        nursery.start_soon(honest.read)
+        await honest.obey()
         nursery.cancel_scope.cancel()
-    print(msgspec.json.encode(seen).decode(), flush=True)
 
 
 if __name__ == "__main__":
-    trio.run(main, sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))
+    trio.run(main, *sys.argv[1:4])

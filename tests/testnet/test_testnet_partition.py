@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
 from engine.objects.schema import END, STIME
 from engine.streams.corrections import Change, Corrections, Kind
+from testnet.command import main
 from testnet.partition.chain import SIEVES, expected, query, sources
 from testnet.partition.figures import Heard, Observations, Options, PartitionResult, figures
 from testnet.partition.plot import write_plot
@@ -133,12 +135,12 @@ def test_the_result_is_shown_beside_the_original(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_a_real_split_is_borne_and_corrected() -> None:
-    command = [sys.executable, "-c", "from testnet.command import main; main()", "partition"]
+@pytest.mark.spark
+def test_a_real_split_is_borne_and_corrected(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in (("WARM_S", 1.0), ("STEADY_S", 2.0), ("WATCH_S", 1.0)):
+        monkeypatch.setattr(f"testnet.partition.run.{name}", seconds)
     options = ["--seconds", "4", "--chain", "1", "--corrections", "revisions", "--missing", "0.01"]
-    done = subprocess.run(
-        [*command, *options, "--json"], capture_output=True, text=True, check=False
-    )
+    done = CliRunner().invoke(main, ["partition", *options, "--json"])
     assert done.stdout, done.stderr
     result = json.loads(done.stdout)
     assert (result["exact"], result["duplicates"], result["losses"]) == (True, 0, 0), result
