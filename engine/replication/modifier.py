@@ -34,10 +34,10 @@ from engine.replication.query_history import modified, postponed, settled, withd
 from engine.replication.replicas import secondary_state as upkeep
 from engine.replication.replicas.primaries import Primaries
 from engine.replication.stored_query import StoredQuery
-from engine.tasks.former import changed, made_since, succeeded, trimmed
 from engine.tasks.modification import Footing, earliest
 from engine.tasks.network import Network
 from engine.tasks.plan import Task
+from engine.tasks.query_editions import changed, made_since, succeeded, trimmed
 from overlay.errors import ConflictError, InvalidInputError, MedusaError, UnavailableError
 from overlay.killpoints import KillPoint, kill_point
 
@@ -240,7 +240,11 @@ class Modifier:
         self, running: QueryCopy, stored: StoredQuery, tasks: tuple[Task, ...], **more: object
     ) -> None:
         self._queries.write(
-            running, entry=stored.entry, former=stored.former, since=stored.since, **more
+            running,
+            entry=stored.entry,
+            editions=stored.editions,
+            since=stored.since,
+            **more,
         )
         running.modify(tasks)
 
@@ -263,7 +267,7 @@ class Modifier:
             await trio.sleep(self._timing.modified_s)
             for running in self._queries.all():
                 busy = running.limited or running.modifying.locked()
-                if running.stored.former and not busy:
+                if running.stored.editions and not busy:
                     with suppress(MedusaError):  # a full disk: the next time
                         self._settle(running)
 
@@ -272,7 +276,7 @@ class Modifier:
             return
         tasks = running.plan
         stored = settled(running.stored, tasks, self._computed(running))
-        gone = running.stored.former[: len(running.stored.former) - len(stored.former)]
+        gone = running.stored.editions[: len(running.stored.editions) - len(stored.editions)]
         if gone:
             self._write(running, stored, trimmed(tasks, gone[-1].upto))
 

@@ -18,8 +18,8 @@ from engine.replication.replicas.positions import needed
 from engine.replication.stored_query import StoredQuery
 from engine.streams.store import REPLICA
 from engine.streams.stream_state import Role, StreamState
-from engine.tasks.former import changing
 from engine.tasks.plan import Task
+from engine.tasks.query_editions import changing
 from overlay.concurrency import Job
 from overlay.errors import StorageError
 from overlay.killpoints import KillPoint, kill_point
@@ -199,9 +199,9 @@ class QueryCopy:
 
     def limit(self) -> None:
         """Stop changed tasks at the boundary of the last modification, until `go_on`."""
-        if not self.stored.former:
+        if not self.stored.editions:
             return
-        upto = self.stored.former[-1].upto
+        upto = self.stored.editions[-1].upto
         names = changing(self.plan, upto)
         for copy in self.tasks:
             if copy.name in names and copy.boundary <= upto:

@@ -11,15 +11,15 @@ from engine.objects.definitions import StreamEntry
 from engine.objects.query import Query
 from engine.objects.schema import BEGINNING
 from engine.replication.stored_query import StoredQuery
-from engine.tasks.former import (
-    MAX_FORMER,
-    Former,
+from engine.tasks.plan import Task
+from engine.tasks.query_editions import (
+    MAX_EDITIONS,
+    Edition,
     affected,
     changing,
     check_history,
     restored,
 )
-from engine.tasks.plan import Task
 from overlay.encoding import encode
 from overlay.errors import BusyError, InvalidInputError
 
@@ -33,21 +33,21 @@ def modified(stored: StoredQuery, query: Query, upto: int) -> StoredQuery:
     Raises:
         BusyError: there are too many editions, or too large ones.
     """
-    if len(stored.former) >= MAX_FORMER:
+    if len(stored.editions) >= MAX_EDITIONS:
         raise BusyError(
-            f"{stored.name}: its last {MAX_FORMER} editions may all still be computed: let its "
+            f"{stored.name}: its last {MAX_EDITIONS} editions may all still be computed: let its "
             "consumers and its standby catch up first"
         )
     before = {box.name: box for box in stored.entry.query.boxes}
     boxes = tuple(before[box.name] for box in query.boxes if before[box.name] != box)
     known = stored.entry
     entry = msgspec.structs.replace(known, query=query, edition=known.edition + 1, since=upto)
-    former = (*stored.former, Former(upto, boxes))
+    editions = (*stored.editions, Edition(upto, boxes))
     try:
-        check_history(query, former)
+        check_history(query, editions)
     except InvalidInputError as error:
         raise BusyError(f"{stored.name}: {error}") from None
-    made = msgspec.structs.replace(stored, entry=entry, former=former)
+    made = msgspec.structs.replace(stored, entry=entry, editions=editions)
     if len(encode(made)) > MAX_BYTES:
         raise BusyError(f"{stored.name}: with its editions it would have over {MAX_BYTES} bytes")
     return made
@@ -55,15 +55,15 @@ def modified(stored: StoredQuery, query: Query, upto: int) -> StoredQuery:
 
 def postponed(stored: StoredQuery, upto: int) -> StoredQuery:
     """The query with its last modification at a later boundary."""
-    *older, last = stored.former
-    former = (*older, msgspec.structs.replace(last, upto=upto))
+    *older, last = stored.editions
+    editions = (*older, msgspec.structs.replace(last, upto=upto))
     entry = msgspec.structs.replace(stored.entry, since=upto)
-    return msgspec.structs.replace(stored, entry=entry, former=former)
+    return msgspec.structs.replace(stored, entry=entry, editions=editions)
 
 
 def withdrawn(stored: StoredQuery) -> StoredQuery:
     """The query without its last modification."""
-    *older, last = stored.former
+    *older, last = stored.editions
     since = older[-1].upto if older else max(stored.since.values(), default=BEGINNING)
     entry = msgspec.structs.replace(
         stored.entry,
@@ -71,7 +71,7 @@ def withdrawn(stored: StoredQuery) -> StoredQuery:
         edition=stored.entry.edition - 1,
         since=since,
     )
-    return msgspec.structs.replace(stored, entry=entry, former=tuple(older))
+    return msgspec.structs.replace(stored, entry=entry, editions=tuple(older))
 
 
 def settled(
@@ -83,27 +83,30 @@ def settled(
         tasks: its own, with all editions.
         computed: by task, the boundary up to which no peer will compute its output again.
     """
-    former, since = list(stored.former), dict(stored.since)
-    while former:
-        upto = former[0].upto
+    editions, since = list(stored.editions), dict(stored.since)
+    while editions:
+        upto = editions[0].upto
         names = changing(tasks, upto)
         if any(computed[name] < upto for name in names):
             break
         since |= dict.fromkeys(affected(tasks, names), upto)
-        del former[0]
-    return msgspec.structs.replace(stored, former=tuple(former), since=since)
+        del editions[0]
+    return msgspec.structs.replace(stored, editions=tuple(editions), since=since)
 
 
 def follows(known: StoredQuery, told: StoredQuery) -> bool:
     """Whether a secondary with `known` can go on with `told` where it stands: the same query, with
     at most one modification more, and perhaps without some editions."""
     more = told.entry.edition - known.entry.edition
-    if more not in {0, 1} or len(told.former) < more:
+    if more not in {0, 1} or len(told.editions) < more:
         return False
-    former, query = told.former, told.entry.query
+    editions, query = told.editions, told.entry.query
     if more:
-        former, query = former[:-1], restored(query, former[-1])
-    if query != known.entry.query or former != known.former[len(known.former) - len(former) :]:
+        editions, query = editions[:-1], restored(query, editions[-1])
+    if (
+        query != known.entry.query
+        or editions != known.editions[len(known.editions) - len(editions) :]
+    ):
         return False
     if not _same_streams(known.inputs, told.inputs):
         return False
@@ -111,7 +114,7 @@ def follows(known: StoredQuery, told: StoredQuery) -> bool:
         known,
         entry=told.entry,
         inputs=told.inputs,
-        former=told.former,
+        editions=told.editions,
         since=told.since,
         positions=told.positions,
         variant=told.variant,

@@ -13,8 +13,8 @@ from engine.objects.definitions import (
 from engine.replication.moves import placements as records
 from engine.replication.moves.placements import Placements, WrittenPlacement, at_owner
 from engine.replication.term import Term
-from engine.tasks.former import Former
 from engine.tasks.network import Network
+from engine.tasks.query_editions import Edition
 from overlay.identity import parse_optional_peer_id, parse_peer_id
 from overlay.names import PeerId
 
@@ -51,7 +51,7 @@ class StoredQuery(Struct, frozen=True):
         written_term: its primary and secondary; see `term`.
         positions: by stream, the boundary after which a secondary that takes over needs it.
         variant: of the logs of its outputs at this peer (`LogKey`).
-        former: editions of the query that a peer may still compute, the oldest first.
+        editions: editions of the query that a peer may still compute, the oldest first.
         parted: peer ids (hex) of former members, which may not know that they have no part in it.
         since: by output that an edition has changed which no peer computes any more: the boundary
             since which it is as in the oldest edition that is left.
@@ -66,7 +66,7 @@ class StoredQuery(Struct, frozen=True):
     written_term: WrittenTerm = field(default=WrittenTerm(), name="tenure")
     positions: dict[str, int] = {}
     variant: str = ""
-    former: tuple[Former, ...] = ()
+    editions: tuple[Edition, ...] = field(default=(), name="former")
     since: dict[str, int] = {}
     parted: tuple[str, ...] = ()
 
@@ -96,7 +96,7 @@ class StoredQuery(Struct, frozen=True):
     def network(self) -> Network:
         entry = self.entry
         return Network(
-            entry.query, self.inputs, self.kept, self.former, entry.readers, entry.altered
+            entry.query, self.inputs, self.kept, self.editions, entry.readers, entry.altered
         )
 
     def parted_from(self, peer: PeerId) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ class Editions:
             if known == edition:
                 return computation
         computation = self._executor.compile(edition)
-        current = [task.steps, *(each.steps for each in task.former)]
+        current = [task.steps, *(each.steps for each in task.editions)]
         self._compiled = [each for each in self._compiled if each[0].steps in current]
         self._compiled.append((edition, computation))
         return computation

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from math import lcm
 
 from engine.objects.schema import BEGINNING, END
-from engine.tasks.former import affected
 from engine.tasks.plan import Task
+from engine.tasks.query_editions import affected
 from engine.tasks.windows import first_whole
 from overlay.errors import ConflictError, InvalidInputError
 

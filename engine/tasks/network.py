@@ -22,8 +22,8 @@ from engine.objects.definitions import (
 )
 from engine.objects.query import Query
 from engine.objects.schema import Schema
-from engine.tasks.former import Former, restored, succeeded
 from engine.tasks.plan import Task, plan
+from engine.tasks.query_editions import Edition, restored, succeeded
 from engine.tasks.revisions.tasks import revised_streams, with_revisions
 
 MAX_EDITION: Final = 2**62
@@ -36,7 +36,7 @@ class Network(Struct, frozen=True):
     Attributes:
         inputs: the streams that it reads from elsewhere.
         kept: streams of its own that must be readable, besides its outputs.
-        former: its former editions, the oldest first.
+        editions: its former editions, the oldest first.
         readers: declared readers of its streams, from before the query.
         altered: the alterations of its outputs.
     """
@@ -44,7 +44,7 @@ class Network(Struct, frozen=True):
     query: Query
     inputs: dict[str, StreamEntry]
     kept: tuple[str, ...] = ()
-    former: tuple[Former, ...] = ()
+    editions: tuple[Edition, ...] = ()
     readers: dict[str, tuple[str, ...]] = {}
     altered: dict[str, AlteredOutput] = {}
 
@@ -69,11 +69,11 @@ class Network(Struct, frozen=True):
             InvalidInputError: as `schemas`; or its editions do not have the same streams.
         """
         tasks = planned(self.query, self.schemas(), frozenset(self.kept), self.inputs)
-        if not self.former:
+        if not self.editions:
             return tasks
-        *older, last = self.former
+        *older, last = self.editions
         before = msgspec.structs.replace(
-            self, query=restored(self.query, last), former=tuple(older)
+            self, query=restored(self.query, last), editions=tuple(older)
         )
         return succeeded(before.tasks(), tasks, last.upto)
 

@@ -19,8 +19,8 @@ from overlay.errors import InvalidInputError
 
 __all__ = [
     "AggregateStep",
+    "EditionSteps",
     "FilterStep",
-    "FormerSteps",
     "MapStep",
     "Step",
     "Task",
@@ -39,7 +39,7 @@ filter that routes by one comparison to each of `MAX_PORTS` streams is within it
 
 
 @dataclass(frozen=True, slots=True)
-class FormerSteps:
+class EditionSteps:
     """The steps of a former edition of a task: they make its output up to a boundary."""
 
     upto: int
@@ -60,7 +60,7 @@ class Task:
         after, until: the query's boundaries: it reads the inputs between them.
         of: of a task that makes revisions, the task whose output they revise; else None.
         history_us: of such a task: how far behind its boundary its inputs may be revised.
-        former: the steps of former editions, the oldest first.
+        editions: the steps of former editions, the oldest first.
     """
 
     name: str
@@ -75,16 +75,16 @@ class Task:
     until: int = END
     of: Task | None = None
     history_us: int = 0
-    former: tuple[FormerSteps, ...] = ()
+    editions: tuple[EditionSteps, ...] = ()
 
     def at(self, boundary: int) -> Task:
         """The edition of it that makes the tuples after the boundary, up to `edition_until`."""
-        steps = next((each.steps for each in self.former if boundary < each.upto), self.steps)
-        return replace(self, steps=steps, former=())
+        steps = next((each.steps for each in self.editions if boundary < each.upto), self.steps)
+        return replace(self, steps=steps, editions=())
 
     def edition_until(self, boundary: int) -> int:
         """The boundary up to which the edition at `boundary` counts, microseconds."""
-        return next((each.upto for each in self.former if boundary < each.upto), END)
+        return next((each.upto for each in self.editions if boundary < each.upto), END)
 
     @property
     def nodes(self) -> int:

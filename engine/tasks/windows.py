@@ -81,7 +81,7 @@ def whole_after(task: Task, boundary: int) -> int:
     `boundary`: every window that ends later is whole."""
     if boundary in {BEGINNING, END}:
         return boundary
-    begins = [BEGINNING, *(each.upto for each in task.former)]
+    begins = [BEGINNING, *(each.upto for each in task.editions)]
     for at in reversed(begins):
         whole = boundary + horizon_us(task.at(at))
         if at < whole or at == BEGINNING:

@@ -67,7 +67,7 @@ async def test_old_up_to_the_boundary_and_new_after_it(
             assert entry["edition"] == 2
             assert entry["since"] == done.since
             assert msgspec.convert(entry["query"], Query) == editions[-1].query
-            await until(lambda: not stored(one).former, "the old editions are forgotten")
+            await until(lambda: not stored(one).editions, "the old editions are forgotten")
 
 
 async def test_a_restart_goes_on_with_it(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ async def test_a_restart_goes_on_with_it(tmp_path: Path) -> None:
                 await post(client, source, range(250, 530))
                 await sums.take(529)
             await town.restart(one)
-            assert len(stored(one).former) == 1
+            assert len(stored(one).editions) == 1
             async with one.client() as client:
                 await post(client, source, range(530, 900))
                 await sums.take(899)
@@ -265,7 +265,7 @@ async def test_only_who_owns_a_query_modifies_it(tmp_path: Path) -> None:
 async def test_editions_that_are_still_needed_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.replication.query_history.MAX_FORMER", 2)
+    monkeypatch.setattr("engine.replication.query_history.MAX_EDITIONS", 2)
     async with open_town(tmp_path, timing=QUICK) as town:
         one = await town.settle("mit.edu")
         async with one.client(patience_s=0.1) as client:
@@ -280,5 +280,5 @@ async def test_editions_that_are_still_needed_are_bounded(
             with pytest.raises(MedusaError, match="catch up first"):
                 await modify(client, query.name, SHORTER)
             await post(client, source, range(130, 5000))
-            await until(lambda: not stored(one).former, "they are over")
+            await until(lambda: not stored(one).editions, "they are over")
             await modify(client, query.name, SHORTER)

@@ -31,10 +31,10 @@ from engine.replication.query_history import modified, settled
 from engine.replication.stored_query import StoredQuery
 from engine.streams.config import EngineConfig
 from engine.streams.log import StreamLog
-from engine.tasks.former import changed, made_since, succeeded, trimmed
 from engine.tasks.modification import Footing, earliest
 from engine.tasks.network import Network
 from engine.tasks.plan import Task
+from engine.tasks.query_editions import changed, made_since, succeeded, trimmed
 from engine.tasks.runner import TaskRunner
 from examples import examples
 from overlay.errors import ConflictError, InvalidInputError
@@ -145,7 +145,7 @@ class Bench:
     def settle(self) -> None:
         given = {name: self.logs[name].boundary for name in self.runners}
         stored = settled(self.stored, self.tasks, given)
-        gone = self.stored.former[: len(self.stored.former) - len(stored.former)]
+        gone = self.stored.editions[: len(self.stored.editions) - len(stored.editions)]
         self.stored = stored
         if gone:
             for task in trimmed(self.tasks, gone[-1].upto):

@@ -25,9 +25,11 @@ from engine.replication.query_history import (
     withdrawn,
 )
 from engine.replication.stored_query import StoredQuery
-from engine.tasks.former import (
-    MAX_FORMER,
-    Former,
+from engine.tasks.network import Network
+from engine.tasks.plan import Task
+from engine.tasks.query_editions import (
+    MAX_EDITIONS,
+    Edition,
     changed,
     check_history,
     made_since,
@@ -35,8 +37,6 @@ from engine.tasks.former import (
     succeeded,
     trimmed,
 )
-from engine.tasks.network import Network
-from engine.tasks.plan import Task
 from overlay.encoding import encode
 from overlay.errors import BusyError, InvalidInputError
 
@@ -118,10 +118,10 @@ def test_what_follows_a_boundary_is_made_as_was_said_of_it(past: Past, boundary:
 @given(pasts())
 def test_the_editions_before_are_told_as_they_were(past: Past) -> None:
     query = past.stored[-1].entry.query
-    for former, stored in zip(past.stored[-1].former[::-1], past.stored[-2::-1], strict=True):
-        after, query = query, restored(query, former)
+    for edition, stored in zip(past.stored[-1].editions[::-1], past.stored[-2::-1], strict=True):
+        after, query = query, restored(query, edition)
         assert query == stored.entry.query
-        assert all(box not in after.boxes for box in former.boxes), "what stays is said once"
+        assert all(box not in after.boxes for box in edition.boxes), "what stays is said once"
     assert past.stored[-1].entry.edition == len(past.stored) - 1
     assert past.stored[-1].entry.since == past.since[-1]
 
@@ -135,7 +135,7 @@ def test_a_modification_that_is_withdrawn_never_was(past: Past, data: st.DataObj
         query = data.draw(others(before.entry.query))
         if query != before.entry.query:
             at = max(before.entry.since, 0) + data.draw(st.integers(1, 9))
-            event("settled" if len(before.former) < before.entry.edition else "whole")
+            event("settled" if len(before.editions) < before.entry.edition else "whole")
             assert withdrawn(modified(before, query, at)) == before
 
 
@@ -156,25 +156,25 @@ def test_only_what_nobody_computes_any_more_is_forgotten(past: Past, data: st.Da
     some = st.sampled_from([*near, BEGINNING, END])
     computed = {task.name: data.draw(some) for task in tasks}
     left = settled(stored, tasks, computed)
-    gone = stored.former[: len(stored.former) - len(left.former)]
-    assert (*gone, *left.former) == stored.former, "the oldest"
+    gone = stored.editions[: len(stored.editions) - len(left.editions)]
+    assert (*gone, *left.editions) == stored.editions, "the oldest"
     event(f"{len(gone)} forgotten")
     if gone:
         assert left.network.tasks() == trimmed(tasks, gone[-1].upto)
     for before, now in zip(tasks, left.network.tasks(), strict=True):
-        for at in {computed[before.name], *(each.upto for each in before.former)}:
+        for at in {computed[before.name], *(each.upto for each in before.editions)}:
             if at >= computed[before.name]:
                 assert now.at(at) == before.at(at)
-        assert now.former or now == before or before.former, "nothing is added"
+        assert now.editions or now == before or before.editions, "nothing is added"
     assert made_since(left.network.tasks(), left.since) == made_since(tasks, stored.since)
-    if left.former:
-        upto = left.former[0].upto
+    if left.editions:
+        upto = left.editions[0].upto
         behind = [
             task.name for task in left.network.tasks() if task.edition_until(upto - 1) == upto
         ]
         assert any(computed[name] < upto for name in behind), "it is still needed"
     assert settled(left, left.network.tasks(), computed) == left
-    assert not settled(stored, tasks, dict.fromkeys(computed, END)).former
+    assert not settled(stored, tasks, dict.fromkeys(computed, END)).editions
 
 
 @settings(deadline=None, max_examples=50)
@@ -206,11 +206,13 @@ def test_a_secondary_goes_on_with_one_modification_more_and_no_other(
         upto = data.draw(boundaries)
         part = settled(each, plans, dict.fromkeys((task.name for task in plans), upto))
         new = part.entry.edition > stored.entry.edition
-        assert follows(stored, part) == (not new or len(part.former) > 0), "it says what was before"
+        assert follows(stored, part) == (not new or len(part.editions) > 0), (
+            "it says what was before"
+        )
         if part != each:
             assert not follows(part, each), "what it has forgotten does not come back"
-    if stored.former:
-        assert not follows(stored, postponed(stored, stored.former[-1].upto + 1))
+    if stored.editions:
+        assert not follows(stored, postponed(stored, stored.editions[-1].upto + 1))
         assert not follows(stored, withdrawn(stored))
     for other in (
         msgspec.structs.replace(after, inputs={}),
@@ -238,9 +240,9 @@ def with_predicate(stored: StoredQuery, predicate: str) -> Query:
 
 def test_so_many_editions_are_remembered_and_no_more() -> None:
     stored = sieve()
-    for number in range(1, MAX_FORMER + 1):
+    for number in range(1, MAX_EDITIONS + 1):
         stored = modified(stored, with_predicate(stored, f"a > {number}"), number)
-    check_history(stored.entry.query, stored.former)
+    check_history(stored.entry.query, stored.editions)
     assert stored.network.tasks()[0].at(0).steps == sieve().network.tasks()[0].steps
     with pytest.raises(BusyError, match="q: its last 32 editions may all still be computed"):
         modified(stored, with_predicate(stored, "a > -1"), 1000)
@@ -258,12 +260,12 @@ def test_so_large_they_may_be_and_no_larger() -> None:
 
 @pytest.mark.parametrize(
     "boundaries",
-    [[2, 1], [1, 2, END], [END], [0] * (MAX_FORMER + 1)],
+    [[2, 1], [1, 2, END], [END], [0] * (MAX_EDITIONS + 1)],
     ids=["backwards", "after the end", "at the end", "too many"],
 )
 def test_a_history_that_cannot_be_is_refused(boundaries: list[int]) -> None:
     with pytest.raises(InvalidInputError, match="former editions"):
-        check_history(sieve().entry.query, [Former(upto, ()) for upto in boundaries])
+        check_history(sieve().entry.query, [Edition(upto, ()) for upto in boundaries])
 
 
 def test_what_takes_too_long_to_plan_is_refused_by_who_modifies_and_who_plans() -> None:
@@ -278,21 +280,21 @@ def test_what_takes_too_long_to_plan_is_refused_by_who_modifies_and_who_plans() 
         box = Filter("f", "s0", ("x",), (f"a > {change}",))
         query = msgspec.structs.replace(query, boxes=(box, *boxes))
         stored = modified(stored, query, change + 1)
-    check_history(query, stored.former)
+    check_history(query, stored.editions)
     excess = r"up to 1,1.* characters, at most 1,048,576 are allowed: let its consumers catch up"
     with pytest.raises(BusyError, match=f"q: .*{excess}"):
         modified(stored, query, 9)
     with pytest.raises(InvalidInputError, match=excess):
-        check_history(query, (*stored.former, Former(9, ())))
+        check_history(query, (*stored.editions, Edition(9, ())))
 
 
 def test_a_history_of_another_query_is_refused() -> None:
     stored = sieve()
-    foreign = Former(5, (Filter("g", "s0", ("x",), ("a > 0",)),))
+    foreign = Edition(5, (Filter("g", "s0", ("x",), ("a > 0",)),))
     with pytest.raises(InvalidInputError, match="q has no box 'g'"):
-        msgspec.structs.replace(stored, former=(foreign,)).network.tasks()
-    elsewhere = Former(5, (Filter("f", "s1", ("x",), ("a > 0",)),))
+        msgspec.structs.replace(stored, editions=(foreign,)).network.tasks()
+    elsewhere = Edition(5, (Filter("f", "s1", ("x",), ("a > 0",)),))
     inputs = stored_query(with_predicate(stored, "a > 1")).inputs
     two = {**inputs, "s1": msgspec.structs.replace(inputs["s0"])}
     with pytest.raises(InvalidInputError, match="x was not made of these streams before"):
-        msgspec.structs.replace(stored, inputs=two, former=(elsewhere,)).network.tasks()
+        msgspec.structs.replace(stored, inputs=two, editions=(elsewhere,)).network.tasks()

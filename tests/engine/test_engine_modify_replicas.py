@@ -134,7 +134,7 @@ async def test_a_secondary_that_is_ahead_puts_the_boundary_off(
             with pytest.raises(InvalidInputError, match="from 799 on, not from 399"):
                 await modify(owner, query.name, MORE, at=399)
             assert stored(one).entry.edition == 0
-            assert not stored(one).former
+            assert not stored(one).editions
             done = await modify(owner, query.name, MORE)
             assert done.since == 799
             assert standby_edition(two, query.name) == 1
@@ -352,19 +352,19 @@ async def test_a_secondary_of_long_ago_does_not_go_on_with_what_was_modified_sin
                 await post(client, source, range(250))
                 await sums.take(249)
                 await stands_by(one, two, "q")
-                gone, former = two.id, one.id
+                gone, editions = two.id, one.id
                 await town.stop(two)
                 believes(made, one, other.id, Health.ALIVE)
                 believes(made, one, gone, Health.DEAD)
                 await stands_by(one, other, "q")
                 done = await modify(owner, query.name, MORE, alone=True)
             await town.stop(one)
-            made[bytes.fromhex(gone)].tell(former, Health.DEAD)
+            made[bytes.fromhex(gone)].tell(editions, Health.DEAD)
             await town.start(two)
             await until(lambda: two.up.engine.standbys.get(query.name) is None, "it let go of it")
             assert not has(two, query.name)
-            believes(made, home, former, Health.DEAD)
-            believes(made, other, former, Health.DEAD)
+            believes(made, home, editions, Health.DEAD)
+            believes(made, other, editions, Health.DEAD)
             await until(lambda: has(other, query.name), "it is taken over")
             await client.post_event(source, rows((t, t) for t in range(250, 900)), end=True)
             await sums.take(END)

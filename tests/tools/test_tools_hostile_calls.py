@@ -56,7 +56,7 @@ from engine.streams.messages import (
     ReceiveEvents,
     Subscribe,
 )
-from engine.tasks.former import Former
+from engine.tasks.query_editions import Edition
 from overlay.connection import Connection
 from overlay.errors import NotAuthorisedError
 from tools.client.dialling import dial_to
@@ -158,7 +158,7 @@ def samples_of(mit: Place, sibling: Place, brown: Place, contract: str) -> list[
         msgspec.structs.replace(stored, written_term=term),
         Assignment(given.name, 9, theirs.entry.query, theirs.inputs, (), given.boundary, deal),
         deal,
-        Former(100, query.boxes),
+        Edition(100, query.boxes),
         CreateQuery(msgspec.structs.replace(query, name=mit.name("q/new"))),
         CreateXml(write_query(msgspec.structs.replace(query, name=mit.name("q/xml")))),
         ModifyQuery(query.name, (BoxChange("sum", (("window-size", "0.0002"),)),)),

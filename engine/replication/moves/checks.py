@@ -16,9 +16,9 @@ from engine.objects.schema import BEGINNING, END
 from engine.replication.copy import Workshop
 from engine.replication.deciders import OWNERS_WORD
 from engine.replication.moves.messages import Assignment
-from engine.tasks.former import check_history
 from engine.tasks.network import Network
 from engine.tasks.plan import Task
+from engine.tasks.query_editions import check_history
 from overlay.errors import InvalidInputError, NotAuthorisedError
 from overlay.names import ObjectName
 
@@ -59,7 +59,7 @@ def check_form(request: Assignment, now: float) -> None:
     for what, number, least, most in numbers:
         if not least <= number <= most or number == math.inf:
             raise InvalidInputError(f"{request.task[:80]!a}: {number} is no {what}")
-    check_history(request.query, request.former)
+    check_history(request.query, request.editions)
 
 
 def network_of(request: Assignment) -> Network:
@@ -68,7 +68,7 @@ def network_of(request: Assignment) -> Network:
         request.query,
         request.inputs,
         request.kept,
-        request.former,
+        request.editions,
         request.readers,
         request.altered,
     )

@@ -14,7 +14,7 @@ from msgspec import Struct
 from engine.objects.definitions import AlteredOutput, StreamEntry
 from engine.objects.query import Query
 from engine.objects.schema import BEGINNING
-from engine.tasks.former import Former
+from engine.tasks.query_editions import Edition
 
 
 class Deal(Struct, frozen=True):
@@ -34,14 +34,14 @@ class Deal(Struct, frozen=True):
     availability_s: int = 0
 
 
-class Assignment(Struct, frozen=True, rename={"term_number": "fence"}):
+class Assignment(Struct, frozen=True, rename={"term_number": "fence", "editions": "former"}):
     """Assigns a task: its definition, and a boundary.
 
     Attributes:
         task: the name of its output stream.
         query, inputs, kept: the query it is part of, the streams from elsewhere that the query
             reads, and those it was asked to keep: from them the worker plans the task itself.
-        former: former editions of the query that may still have to be computed.
+        editions: former editions of the query that may still have to be computed.
         after: the boundary that the output goes on from, microseconds.
         readers: declared readers of the query's streams, from before the query.
         altered: the alterations of its outputs.
@@ -57,7 +57,7 @@ class Assignment(Struct, frozen=True, rename={"term_number": "fence"}):
     deal: Deal = Deal()
     load: float = 0.0
     rate: float = 0.0
-    former: tuple[Former, ...] = ()
+    editions: tuple[Edition, ...] = ()
     readers: dict[str, tuple[str, ...]] = {}
     altered: dict[str, AlteredOutput] = {}
 

@@ -283,7 +283,7 @@ class Mover:
             deal=deal,
             load=placed.load,
             rate=placed.rate,
-            former=tuple(each for each in stored.former if each.upto > placed.boundary),
+            editions=tuple(each for each in stored.editions if each.upto > placed.boundary),
             readers=stored.entry.readers,
             altered=stored.entry.altered,
         )

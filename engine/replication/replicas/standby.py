@@ -35,9 +35,9 @@ from engine.replication.term import Term
 from engine.streams.retention import Hold
 from engine.streams.store import REPLICA
 from engine.streams.stream_state import LogKey, Role, StreamState
-from engine.tasks.former import changed, made_since
 from engine.tasks.modification import Footing, earliest
 from engine.tasks.plan import Task
+from engine.tasks.query_editions import changed, made_since
 from engine.tasks.windows import needed_after
 from overlay.concurrency import Job
 from overlay.errors import ConflictError, MedusaError
@@ -318,7 +318,7 @@ class Standby:
             self.stored,
             entry=told.entry,
             inputs=told.inputs,
-            former=told.former,
+            editions=told.editions,
             since=told.since,
             parted=told.parted,
         )
@@ -342,7 +342,7 @@ class Standby:
     def _adopt(self, stored: StoredQuery, plan: Sequence[Task]) -> int:
         """Write the edition down, unless it comes too late; see `take_edition`."""
         if stored.entry.edition > self.stored.entry.edition:
-            upto = stored.former[-1].upto
+            upto = stored.editions[-1].upto
             try:
                 least = earliest(plan, changed(self.copy.plan, plan), self._footing, upto)
             except ConflictError:  # an output has ended here

@@ -95,7 +95,7 @@ class QueryLine(Struct, frozen=True):
     Attributes:
         term: of the query; the peer with the highest one is the primary.
         primary, secondary: peer ids (hex).
-        former: earlier editions of which something may still be computed.
+        editions: earlier editions of which something may still be computed.
     """
 
     name: str
@@ -105,7 +105,7 @@ class QueryLine(Struct, frozen=True):
     secondary: str
     outputs: tuple[str, ...]
     placements: tuple[PlacementLine, ...]
-    former: int
+    editions: int
 
 
 class AssignmentLine(Struct, frozen=True):
@@ -280,7 +280,7 @@ def _queries(data: Path, found: Findings) -> Iterator[QueryLine]:
                 PlacementLine(term.subject, term.number, term.holder.hex(), term.since)
                 for term in (stored.placements(task)[-1].term for task in stored.written_placements)
             ),
-            len(stored.former),
+            len(stored.editions),
         )
 
 

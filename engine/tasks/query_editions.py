@@ -16,10 +16,10 @@ from msgspec import Struct
 
 from engine.objects.query import Box, Query, characters_of
 from engine.objects.schema import END, Schema
-from engine.tasks.plan import FormerSteps, Task
+from engine.tasks.plan import EditionSteps, Task
 from overlay.errors import InvalidInputError
 
-MAX_FORMER: Final = 32
+MAX_EDITIONS: Final = 32
 """Former editions of one query: a peer that computes it plans them all."""
 
 
@@ -27,7 +27,7 @@ MAX_CHARACTERS: Final = 2**20
 """Of the expressions of all editions together: a peer plans some 100,000 a second."""
 
 
-class Former(Struct, frozen=True):
+class Edition(Struct, frozen=True):
     """Some boxes of a query, as they were in a former edition.
 
     Attributes:
@@ -39,13 +39,13 @@ class Former(Struct, frozen=True):
     boxes: tuple[Box, ...]
 
 
-def restored(query: Query, former: Former) -> Query:
+def restored(query: Query, edition: Edition) -> Query:
     """The former edition of a query.
 
     Raises:
         InvalidInputError: the query has no box of that name.
     """
-    boxes = {box.name: box for box in former.boxes}
+    boxes = {box.name: box for box in edition.boxes}
     unknown = boxes.keys() - {box.name for box in query.boxes}
     if unknown:
         raise InvalidInputError(f"{query.name} has no box {min(unknown)[:64]!a}")
@@ -53,21 +53,23 @@ def restored(query: Query, former: Former) -> Query:
     return msgspec.structs.replace(query, boxes=made)
 
 
-def check_history(query: Query, former: Sequence[Former]) -> None:
+def check_history(query: Query, editions: Sequence[Edition]) -> None:
     """
     Raises:
         InvalidInputError: too many editions, or too large ones, or not in order.
     """
-    if len(former) > MAX_FORMER:
-        raise InvalidInputError(f"{len(former)} former editions; at most {MAX_FORMER} are allowed")
-    boxes = (*query.boxes, *(box for each in former for box in each.boxes))
-    characters = (1 + len(former)) * sum(map(characters_of, boxes))
+    if len(editions) > MAX_EDITIONS:
+        raise InvalidInputError(
+            f"{len(editions)} former editions; at most {MAX_EDITIONS} are allowed"
+        )
+    boxes = (*query.boxes, *(box for each in editions for box in each.boxes))
+    characters = (1 + len(editions)) * sum(map(characters_of, boxes))
     if characters > MAX_CHARACTERS:
         raise InvalidInputError(
             f"the expressions of all its editions have up to {characters:,} characters, at most "
             f"{MAX_CHARACTERS:,} are allowed: let its consumers catch up first"
         )
-    boundaries = [each.upto for each in former]
+    boundaries = [each.upto for each in editions]
     if boundaries != sorted(boundaries) or END in boundaries:
         raise InvalidInputError("its former editions do not follow one another")
 
@@ -88,17 +90,17 @@ def succeeded(before: Iterable[Task], now: Iterable[Task], upto: int) -> tuple[T
         if old is None or old.inputs != task.inputs:
             raise InvalidInputError(f"{task.name} was not made of these streams before")
         _check_same(task.name, old.output_schema, task.output_schema)
-        former = old.former
+        editions = old.editions
         if old.steps != task.steps:
-            former = (*former, FormerSteps(upto, old.steps))
-        made.append(replace(task, former=former))
+            editions = (*editions, EditionSteps(upto, old.steps))
+        made.append(replace(task, editions=editions))
     return tuple(made)
 
 
 def trimmed(tasks: Iterable[Task], upto: int) -> tuple[Task, ...]:
     """The tasks without former steps that end at that boundary or before."""
     return tuple(
-        replace(task, former=tuple(each for each in task.former if each.upto > upto))
+        replace(task, editions=tuple(each for each in task.editions if each.upto > upto))
         for task in tasks
     )
 
@@ -129,7 +131,7 @@ def made_since(tasks: Sequence[Task], settled: Mapping[str, int]) -> dict[str, i
         settled: the same, of editions that are dropped.
     """
     found = dict(settled)
-    for upto in sorted({each.upto for task in tasks for each in task.former}):
+    for upto in sorted({each.upto for task in tasks for each in task.editions}):
         found |= dict.fromkeys(affected(tasks, changing(tasks, upto)), upto)
     return found
 
@@ -137,7 +139,7 @@ def made_since(tasks: Sequence[Task], settled: Mapping[str, int]) -> dict[str, i
 def changing(tasks: Iterable[Task], boundary: int) -> frozenset[str]:
     """The tasks whose steps change at that boundary."""
     return frozenset(
-        task.name for task in tasks if any(each.upto == boundary for each in task.former)
+        task.name for task in tasks if any(each.upto == boundary for each in task.editions)
     )
 
 
