@@ -1,5 +1,3 @@
-"""The engine of one peer: its streams, its queries, and the loops that tend them."""
-
 from __future__ import annotations
 
 from collections.abc import AsyncIterator

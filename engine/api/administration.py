@@ -77,8 +77,7 @@ class Administration:
             )
 
     def strangers(self, name: str, said: StreamDefinition | Alteration) -> tuple[str, ...]:
-        """Remarks on participants that are named and are no members: a misspelt name has no other
-        effect."""
+        """Remarks on named participants that are no members: a misspelt name shows nowhere else."""
         membership = self.overlay.membership
         members = membership.participants()
         remarks = []

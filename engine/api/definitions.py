@@ -1,5 +1,3 @@
-"""Calls that define schemas and streams; `Administration` finds the peer that carries one out."""
-
 from __future__ import annotations
 
 from functools import partial
@@ -46,7 +44,7 @@ from overlay.rpc import Caller
 
 
 class SchemaCalls:
-    """The handlers; `register` puts them on the peer's service."""
+    """Calls that define schemas; `register` puts them on the peer's service."""
 
     def __init__(self, ours: Administration, schemas: SchemaFiles) -> None:
         self._ours = ours
@@ -112,7 +110,7 @@ class SchemaCalls:
 
 
 class StreamCalls:
-    """The handlers; `register` puts them on the peer's service."""
+    """Calls that define source streams; `register` puts them on the peer's service."""
 
     def __init__(
         self,

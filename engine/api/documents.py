@@ -1,5 +1,3 @@
-"""The call that creates everything in an XML document."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -20,7 +18,7 @@ from overlay.rpc import MAX_STRUCT_BYTES, Caller
 
 
 class DocumentCalls:
-    """The handler; `register` puts it on the peer's service."""
+    """The call that creates everything in an XML document; `register` puts it on the service."""
 
     def __init__(
         self,

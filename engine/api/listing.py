@@ -1,5 +1,3 @@
-"""Calls that tell which objects there are: lookup_object and list_objects."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -30,7 +28,7 @@ LOOK_UP_S: Final = 2.0
 
 
 class ListingCalls:
-    """The handlers; `register` puts them on the peer's service."""
+    """Calls that tell which objects there are; `register` puts them on the peer's service."""
 
     def __init__(self, overlay: Overlay, catalog: Catalog, queries: QueryHost) -> None:
         self._overlay = overlay

@@ -95,8 +95,7 @@ class ObjectDescription(Struct, frozen=True):
 
     Attributes:
         entries: the kinds under that name, each with its entry's JSON.
-        tasks: the present tasks of a query of the asked participant; none if its peer does not
-            answer.
+        tasks: the present tasks of a query of the asked participant, if its peer answers.
         private: kinds under that name whose entries the caller may not have.
     """
 

@@ -1,5 +1,3 @@
-"""Calls between the owner and the workers of a task, and a client's `move_task`."""
-
 from __future__ import annotations
 
 import trio
@@ -38,7 +36,7 @@ from overlay.rpc import MAX_STRUCT_BYTES, Caller, Duplex
 
 
 class MovingCalls:
-    """The handlers; `register` puts them on the peer's service."""
+    """Calls between the owner and the workers of a task, and a client's `move_task`."""
 
     def __init__(
         self,

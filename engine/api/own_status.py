@@ -1,5 +1,3 @@
-"""The status of this peer, which the monitor draws."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

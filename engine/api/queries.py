@@ -1,5 +1,3 @@
-"""Calls that create, start, stop and modify queries; `Administration` finds the peer for each."""
-
 from __future__ import annotations
 
 from functools import partial
@@ -21,7 +19,7 @@ from overlay.rpc import MAX_STRUCT_BYTES, Caller
 
 
 class QueryCalls:
-    """The handlers; `register` puts them on the peer's service."""
+    """Calls that create, start, stop and modify queries; `Administration` finds the peer."""
 
     def __init__(
         self, ours: Administration, queries: QueryHost, locator: Locator, modifier: Modifier

@@ -1,5 +1,3 @@
-"""Calls between the primary and the secondary of a query."""
-
 from __future__ import annotations
 
 from functools import partial
@@ -33,7 +31,7 @@ from overlay.rpc import MAX_STRUCT_BYTES, Caller, Duplex
 
 
 class ReplicaCalls:
-    """The handlers; `register` puts them on the peer's service."""
+    """Calls between the primary and the secondary of a query."""
 
     def __init__(
         self,

@@ -1,5 +1,3 @@
-"""Calls for the status of peers, and of the streams that they produce, for the monitor."""
-
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
@@ -26,7 +24,7 @@ ASK_PEER_S: Final = 1.0
 
 
 class StatusCalls:
-    """The handlers; `register` puts them on the peer's service."""
+    """Calls for the status of peers, and of the streams that they produce."""
 
     def __init__(
         self,
@@ -128,8 +126,7 @@ class StatusCalls:
         return self._overlay.gossip.health(peer).value
 
     def _known(self, peer: PeerId, participant: str = "") -> PeerStatus:
-        """The status of a peer that did not answer, from the peer table. participant: from its
-        connection."""
+        """The status of a silent peer, by the peer table. participant: from its connection."""
         record = self._overlay.peers.get(peer)
         host, port = record.addresses[0] if record and record.addresses else ("?", 0)
         participant = participant or (record.participant if record else "?")

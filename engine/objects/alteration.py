@@ -1,5 +1,3 @@
-"""Changes of a stream that are possible while it runs."""
-
 from __future__ import annotations
 
 import msgspec

@@ -1,5 +1,3 @@
-"""A request for a query's availability, from a document or a person, before it is completed."""
-
 from __future__ import annotations
 
 from typing import Final

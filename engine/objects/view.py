@@ -15,8 +15,7 @@ from overlay.errors import InvalidInputError
 from overlay.names import ObjectName
 
 MAX_ROWS: Final = 100_000_000
-"""Tuples of a view that is counted in tuples: some gigabytes at its peer; more is a slip of the
-keyboard."""
+"""Tuples of one view, if it is counted in tuples: some gigabytes; more is a typing error."""
 
 MAX_SPAN_US: Final = 10 * 366 * 86_400 * 1_000_000
 """Ten years, as for a stream's history: a longer range is a slip of the unit."""
@@ -53,8 +52,7 @@ class View(Struct, frozen=True):
     Attributes:
         name: object name. stream: the stream that it shows a part of.
         frozen: it stays as it was when it was made, and ends there; a range always does.
-        order_on: the field that its author orders on: "", stime or the schema's time field; others
-            are refused.
+        order_on: the author's order: "", stime or the schema's time field; others are refused.
         after, until: its interval when it was made; until is END if it moves with the stream.
     """
 

@@ -1,5 +1,3 @@
-"""Publishes this peer's streams, queries and terms in the catalog."""
-
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -21,12 +19,11 @@ from overlay.killpoints import KillPoint, kill_point
 from overlay.names import NO_PEER, ObjectName, PeerId
 
 PATIENCE_S: Final = 2.0
-"""The longest wait for the nodes that should hear of a change, seconds; the others are told again
-later."""
+"""The longest wait for nodes that should hear of a change, seconds; others hear of it later."""
 
 
 class Announcements:
-    """Publishes and withdraws this peer's catalog entries. nursery: runs this in the background."""
+    """Publishes this peer's streams, queries and terms in the catalog. nursery: for that."""
 
     def __init__(
         self,
@@ -63,8 +60,7 @@ class Announcements:
 
     @kill_point(KillPoint.CATALOG_ANNOUNCE_ALTERED)
     async def announce_altered(self, entries: Iterable[StreamEntry]) -> None:
-        """Publish new definitions of our streams. Those that take longer than `PATIENCE_S` are
-        published later."""
+        """Publish new definitions of our streams; later, if it takes longer than `PATIENCE_S`."""
         with trio.move_on_after(PATIENCE_S):
             for each in entries:
                 await self.publish_entry(each)

@@ -52,8 +52,7 @@ class Book:
         self._renditions: dict[str, Sequence[Rendition]] = {}
 
     def number(self, subject: str, now: float) -> int:
-        """The highest number known; 0: none, or it is of the future. now: seconds since the
-        epoch."""
+        """The highest number known, unless it is of the future; else 0. now: seconds since 1970."""
         term = self._terms.get(subject)
         return term.number if term is not None and HIGHEST_NUMBER.believes(term.number, now) else 0
 
@@ -67,8 +66,7 @@ class Book:
         return self._subjects.get(key)
 
     def believe(self, term: Term, now: float) -> bool:
-        """Note a term: no holder of a lower number is asked any more. The number must not be of the
-        future.
+        """Note a term, not of the future: no holder of a lower number is asked any more.
 
         Args:
             term: with the holder that claims it; holder "": another peer names it.

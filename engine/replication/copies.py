@@ -1,5 +1,3 @@
-"""Finds the streams and queries that this peer has a copy of, in any role."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -64,8 +62,7 @@ class Copies:
         return self._store.serving(stream) or self._standbys.rendition(stream)
 
     def version(self, state: StreamState) -> int:
-        """The number of this peer's version of a stream: it changes with the versions of the
-        stream's inputs."""
+        """The number of this peer's version of a stream: it changes with those of the inputs."""
         queries = [running.stored for running in self._queries.all()]
         queries += [standby.stored for standby in self._standbys.all()]
         made = next((stored for stored in queries if state.name in stored.entry.outputs), None)

@@ -160,8 +160,7 @@ class Copy:
         return self.placements[-1]
 
     def next_term(self, worker: PeerId, *, since: int = BEGINNING) -> Term:
-        """The term of the next placement, see `OwnersWord.next`. Receipts name a placement by its
-        number."""
+        """The term of the next placement, by `OwnersWord.next`. Receipts name a placement by it."""
         now, tried = self._clock(), self.tried
         term = OWNERS_WORD.next(self.current.term, worker, now, since=since, tried=tried)
         self.tried = term.number

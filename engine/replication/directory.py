@@ -65,8 +65,7 @@ class Directory:
     # -- believing ------------------------------------------------------------------------------
 
     def number(self, stream: str) -> int:
-        """The highest term number known of the stream's producers; 0: none, or it is of the
-        future."""
+        """The highest term number known of the stream's producers, unless of the future; else 0."""
         return self._book.number(stream, self._overlay.clock())
 
     def believe(self, term: Term) -> bool:

@@ -1,5 +1,3 @@
-"""The queries of this peer: created, started, stopped, deleted, taken over and given up."""
-
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
@@ -48,7 +46,7 @@ Java, or one that refuses its options, shows sooner, and a person waits so long.
 
 
 class QueryHost:
-    """Every query whose primary this peer is.
+    """The queries whose primary this peer is: created, run, deleted, taken over and given up.
 
     Args:
         folder: has one JSON file per query.
@@ -59,8 +57,7 @@ class QueryHost:
         announcements: publishes them. shop: makes copies of their tasks.
         changed: told of every placement of a task that counts: (task, before, now).
         deleted: told of every query that is deleted.
-        vacated: returns once this peer does not stand by for a query of that name; raises if it
-            has to.
+        vacated: returns once this peer stands by for no query of that name; raises if it has to.
         appointed: told when a query here has another term.
         pending: queries of the last run whose secondary may have taken over, or is this peer.
         leaving: queries that another peer has by now, until nothing of them is left here.
@@ -188,8 +185,7 @@ class QueryHost:
     # -- over restarts and failovers; see also `Resuming` -------------------------------------
 
     def take_over(self, running: QueryCopy) -> None:
-        """Take a query that another peer had, or may have had. It runs first, and is published as
-        soon as possible."""
+        """Take a query that another peer had, or may have had: run it first, then publish it."""
         running.taken_over_at = trio.current_time()
         self.admit(running)
         if running.stored.entry.status is QueryStatus.RUNNING:

@@ -73,8 +73,7 @@ class QueryCopy:
     # -- its logs -----------------------------------------------------------------------------
 
     async def prepare(self) -> None:
-        """Open the logs that are not open, and hold the inputs, so that nothing is lost until the
-        query runs.
+        """Open the logs, and hold the inputs, so that nothing is lost until the query runs.
 
         Raises:
             StorageFullError: no room. InternalError: one is damaged.

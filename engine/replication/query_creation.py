@@ -1,5 +1,3 @@
-"""Checks before a query is created: its inputs, its outputs, and their definitions."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -21,7 +19,7 @@ from overlay.node import Overlay
 
 
 class Creation:
-    """Checks a new query against the catalog and this peer's streams."""
+    """Checks a new query: its inputs, its outputs, and their definitions."""
 
     def __init__(
         self, overlay: Overlay, catalog: Catalog, store: StreamStore, readers: Readers

@@ -167,8 +167,7 @@ async def _ask(overlay: Overlay, timing: Timing) -> tuple[Known, list[bytes]]:
 
 
 def _go_on(data: Path, known: Known, restored: Restored, now: float) -> list[str]:
-    """Prepare the files of the restored streams; gives the losses, for people. It may be repeated.
-    Blocking."""
+    """Prepare the files of restored streams; gives the losses, for people. Repeatable; blocking."""
     tasks = [
         task
         for stored in QueryFiles(data / "queries").load()

@@ -1,5 +1,3 @@
-"""Resumes the queries of the last run when the peer is started again."""
-
 from __future__ import annotations
 
 from msgspec.structs import replace
@@ -13,7 +11,7 @@ from overlay.names import NO_PEER
 
 
 class Resuming:
-    """Resumes the queries of one peer."""
+    """Resumes the queries of the last run when the peer is started again."""
 
     def __init__(self, queries: QueryHost) -> None:
         self._queries = queries

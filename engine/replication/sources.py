@@ -112,8 +112,7 @@ class Sources:
             self._events.note("info", f"deleted {stream}")
 
     async def reopen(self, stream: str) -> bool:
-        """Let a source stream of which this peer is the leader go on although it has ended. Returns
-        whether it had ended.
+        """Let an ended source stream whose leader this peer is go on. Returns whether it had ended.
 
         Raises:
             NotFoundError: this peer is not its leader.

@@ -1,5 +1,3 @@
-"""A query as a peer stores it: what a restart needs."""
-
 from __future__ import annotations
 
 import msgspec
@@ -24,8 +22,7 @@ class WrittenTerm(Struct, frozen=True, rename={"term_number": "fence"}):
 
     Attributes:
         term_number: its number; a peer that has a lower one is not believed any more.
-        primary, secondary: peer ids (hex) of its holder and its member; "": none, or not yet
-            written down.
+        primary, secondary: peer ids (hex) of holder and member; "": none, or not yet written down.
     """
 
     term_number: int = 0

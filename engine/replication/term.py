@@ -1,5 +1,3 @@
-"""A term: from a boundary on one peer's word about a subject counts. `deciders` makes the next."""
-
 from __future__ import annotations
 
 from msgspec import Struct
@@ -10,7 +8,7 @@ from overlay.names import NO_PEER, PeerId
 
 class Term(Struct, frozen=True):
     """The word of one peer about one subject counts, from a boundary on: a term of Raft, a leader
-    epoch of Kafka.
+    epoch of Kafka. `deciders` makes the next one.
 
     Attributes:
         subject: the name of a query, of a task's output or of a source stream.

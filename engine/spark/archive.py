@@ -2,8 +2,7 @@
 
 A starting Spark mostly reads, verifies and links twenty thousand classes. A JVM that ends can write
 its classes into a file (a dynamic archive, JEP 350), which later ones map into memory. Measured
-with Java 17 and the profile `edge`: 12.4 -> 6.6 CPU-s and 11.8 -> 6.7 s to the first results of a
-small query.
+with Java 17, profile `edge`: 12.4 -> 6.6 CPU-s and 11.8 -> 6.7 s to a small query's first results.
 
 The first Spark of a user that finds no archive starts a process that makes one
 (`engine.spark.training`), at the lowest priority; it outlives its Spark. Nothing depends on it:

@@ -1,5 +1,3 @@
-"""The JVM process that Spark runs in: it has no terminal, and ends when Python does."""
-
 from __future__ import annotations
 
 import os
@@ -35,8 +33,7 @@ MOVE_CPU_S: Final = 0.05
 """So much use of CPU is a sign of life, seconds: processes are counted in ticks of 10 ms."""
 
 SCRATCH_S: Final = 3_600.0
-"""A temporary folder of this age belongs to a JVM that is gone, or has long been reading its
-standard input, seconds."""
+"""A temporary folder of this age is of a JVM that ended, or that started long ago, seconds."""
 
 SAID: Final = 300
 """Characters of a JVM's output in an error: one of its lines."""
@@ -58,7 +55,7 @@ _ATTACH: Final = threading.Lock()
 
 @dataclass(frozen=True)
 class Jvm:
-    """One JVM.
+    """The JVM process that Spark runs in: it has no terminal, and ends when Python does.
 
     Attributes:
         output: what it wrote to its stdout and stderr.
@@ -77,8 +74,7 @@ class Jvm:
     def launch(settings: Mapping[str, str], folder: Path) -> Jvm:
         """Start a JVM, and wait until it answers.
 
-        It ends when its standard input does, a pipe from this process: also if this process is
-        killed.
+        It ends with its standard input, a pipe from this process: also if this process is killed.
 
         Raises:
             InvalidInputError: no Java.

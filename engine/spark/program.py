@@ -279,8 +279,7 @@ def _mapped(step: MapStep) -> list[Field]:
 
 
 def _canonical(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows in the schema's types, sorted by stime, then the payload; NaN after numbers, nulls
-    last."""
+    """The rows in the schema's types, by stime, then payload; NaN after numbers, nulls last."""
     table = table.cast(schema)
     columns = [
         pc.add(each, pa.scalar(0.0, each.type)) if pa.types.is_floating(each.type) else each

@@ -1,5 +1,3 @@
-"""Assembles the parts of a feed into whole epochs, also against a hostile sender."""
-
 from __future__ import annotations
 
 from typing import Final, TypeAlias
@@ -28,7 +26,7 @@ Rows: TypeAlias = bytes | bytearray | memoryview | pa.Table
 
 
 class Assembler:
-    """Parts in, whole epochs out; sans IO.
+    """Assembles parts of a feed into whole epochs, against a hostile sender too; sans IO.
 
     After a broken connection call `reconnected` and subscribe from `boundary`: the incomplete epoch
     is dropped, and so are repeated tuples, however the new sender cuts its epochs.

@@ -1,5 +1,3 @@
-"""The engine's settings, with the reason for each default."""
-
 from __future__ import annotations
 
 import os
@@ -18,8 +16,7 @@ class Timing:
         grace_s: how long unacknowledged tuples are kept when an unnamed subscriber's call breaks:
             it may only be on its way to another peer.
         held_s: how long history is kept for a reader that is about to read it.
-        follow_again_s: shortest and longest wait before a follower subscribes again; doubled in
-            between, with jitter.
+        follow_again_s: shortest and longest wait before a follower subscribes again; it doubles.
         last_word_s: how long the acknowledgement of a stream's end may take: else a lease runs out.
         view_again_s: before a view whose copying has failed, at a full disk say, goes on.
         announce_again_s: between two tries to tell the catalog something that others wait for.
@@ -49,7 +46,8 @@ class Timing:
 
 @dataclass(frozen=True)
 class EngineConfig:
-    """
+    """The engine's settings, with the reason for each default.
+
     Attributes:
         epoch_s: shortest epoch of a source stream on average, seconds; tasks follow. A Spark job
             costs about 0.1 CPU-seconds whatever its rows, so shorter epochs buy latency with CPU.

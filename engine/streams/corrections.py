@@ -1,7 +1,6 @@
 """Corrections: how a client learns that tentative tuples were wrong. Sans IO.
 
-Both ways take stable and tentative epochs, and leave the client with the tuples of the stable ones.
-In between:
+Both ways take stable and tentative epochs, and leave the client with the stable tuples. In between:
 
 * `undo` (Delay, Process and Correct; TODS 2008): UNDO takes back every tentative tuple, the stable
   ones come, and REC_DONE says that no tentative one is left, nor any that came meanwhile for new

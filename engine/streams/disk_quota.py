@@ -1,5 +1,3 @@
-"""The disk quota of a peer's streams."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -18,7 +16,8 @@ AGAIN: Final = 0.7
 
 
 class DiskQuota:
-    """
+    """The disk quota of a peer's streams.
+
     Args:
         limit_bytes: the quota. taken: returns the bytes in use.
         make: called when it is full, before a post is refused: frees what it can.

@@ -42,8 +42,7 @@ _BLOCK_BYTES: Final = 4096
 _WINDOW_BYTES: Final = 2**20
 """Bytes searched at once for the next whole entry."""
 _SEARCH: Final = 4
-"""Bytes compared with checksums in a search, at most, in sizes of the file: posted bytes may look
-like many entries."""
+"""Bytes compared in a search at most, in sizes of the file: posts may look like many entries."""
 
 Bytes = bytes | bytearray | memoryview
 

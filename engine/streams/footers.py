@@ -21,8 +21,7 @@ _CHECKSUM: Final = struct.Struct("<I")
 _BEFORE: Final = len(_MARK) + _CHECKSUM.size
 
 _TAIL_BYTES: Final = 2**20
-"""The longest footer that is searched for if its length is damaged: one of 64 MiB of row groups
-takes some 10 KiB."""
+"""The longest footer that is searched for without its length; 64 MiB of row groups need 10 KiB."""
 
 
 def seal(path: Path) -> None:

@@ -44,8 +44,7 @@ class Held:
 def to_let_go(
     held: Iterable[Held], *, disk_bytes: int, short_bytes: int, hold_s: float, now: float
 ) -> dict[Held, str]:
-    """The consumers that are let go of, each with the reason, for people. Those that keep the most
-    go first.
+    """The consumers to let go of, each with the reason, for people; those that keep the most first.
 
     Args:
         disk_bytes: the quota of this peer's streams. short_bytes: missing at the moment.

@@ -72,8 +72,7 @@ def copied(data: Path, leave_out: Iterable[Path] = ()) -> Iterator[Path]:
 
 
 def _replicated(data: Path) -> set[Path]:
-    """The folders of streams with replicas: other peers have all that was acknowledged, and elect
-    the leader."""
+    """The folders of streams with replicas: other peers have their posts, and elect the leader."""
     found = set()
     for path in data.glob("streams/*/stream.json"):
         try:

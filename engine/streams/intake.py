@@ -1,5 +1,3 @@
-"""Moves posts into logs, for every source stream that this peer leads."""
-
 from __future__ import annotations
 
 from functools import partial
@@ -27,10 +25,7 @@ HURRY_SHARE: Final = 0.125
 
 
 class Intake:
-    """
-    Args:
-        nursery: runs the tasks that move posts into the logs.
-    """
+    """Moves posts into logs, for every source stream that this peer leads. nursery: for that."""
 
     def __init__(
         self,

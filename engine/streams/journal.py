@@ -7,8 +7,7 @@ deleted as soon as nothing in them is needed.
 What a crash leaves, step by step:
 
 * `append`: one vectored write at the end of the newest segment. A crash inside it leaves a torn
-  entry, which was not acknowledged; `open` truncates it. A write that failed (full disk) is
-  truncated at once.
+  entry, which was not acknowledged; `open` truncates it. A failed write is truncated at once.
 * `begin` (a new segment): written to `.tmp-*` and renamed. Before the rename: removed by `open`.
   After it: a segment that begins with its snapshot, and follows the old one.
 * `drop`: deletes from the oldest on, so what remains is always the newest segments without a gap.
@@ -96,8 +95,7 @@ class Journal:
 
     @classmethod
     def open(cls, folder: Path, reader: Reader, *, durable: bool = False) -> Journal:
-        """Give every whole entry to `reader`, oldest first, truncate a torn end, and write damaged
-        segments anew.
+        """Give all whole entries to `reader`, oldest first; repair torn and damaged segments.
 
         Raises:
             StorageError: a file cannot be read or written.

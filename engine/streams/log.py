@@ -270,8 +270,7 @@ class StreamLog:
         """Commit the epoch (boundary, upto] with these rows. Blocking.
 
         Raises:
-            StorageError: the disk does not take it; nothing was changed, and the same may be tried
-                again.
+            StorageError: the disk does not take it; nothing was changed: it may be tried again.
             InternalError: the rows do not belong there.
         """
         self._install(upto, table, self._stage(upto, table))
@@ -407,8 +406,7 @@ class StreamLog:
         self.retention.release(consumer)
 
     def needed(self, without: frozenset[Hold]) -> int:
-        """The boundary that all its consumers have reached but these; the log's own if there are no
-        others."""
+        """The boundary that all consumers but these have reached; the log's, if there is none."""
         return min(self.boundary, self.retention.held(without))
 
     def held_by_others(self, now: float) -> Iterator[tuple[Hold, str, int, float]]:

@@ -28,8 +28,7 @@ this. (`pyarrow.set_memory_pool` is no substitute: Parquet does not follow it.)"
 
 
 def keep_flat() -> None:
-    """Set `ENVIRONMENT` in this process, before pyarrow is imported. Variables that are set already
-    stay."""
+    """Set `ENVIRONMENT` in this process, before pyarrow is imported; set variables stay."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     if sys.platform == "linux":

@@ -23,8 +23,7 @@ class PostEvent(Struct, frozen=True):
 
     stream: str
     producer: str
-    """Numbers the posts. Unique to the posting client among those of its participant, and kept over
-    its restarts."""
+    """Numbers the posts: unique among its participant's clients, and kept over restarts."""
 
 
 class Post(Struct, frozen=True):
@@ -114,8 +113,7 @@ class Tuples(Struct, frozen=True):
     Attributes:
         after: the boundary the epoch starts from.
         upto: its own boundary, set on its last part only: until then the rows are provisional.
-        tentative: they were made without some of the input; they are valid until stable tuples
-            reach `upto`.
+        tentative: made without some of the input; valid until stable tuples reach `upto`.
     """
 
     after: int

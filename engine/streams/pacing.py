@@ -1,5 +1,3 @@
-"""When a task's next epoch may start, and how its rates are smoothed."""
-
 from __future__ import annotations
 
 import math

@@ -1,5 +1,3 @@
-"""Accepted tuples in memory, waiting for the boundary to pass them."""
-
 from __future__ import annotations
 
 from collections import deque
@@ -18,8 +16,7 @@ EPOCH_BYTES: Final = 12 * 2**20
 subscribers, and a writer, a reader or a receiver holds little."""
 
 _COLUMN_BYTES: Final = 2**10
-"""Overhead of one column of one post, as objects of Arrow, about: many tiny posts must count in
-full."""
+"""Overhead of one column of one post, about: many tiny posts must count in full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +60,8 @@ def _piece(rows: pa.Table, ordered: bool) -> _Piece:
 
 
 class Pending:
-    """
+    """Accepted tuples in memory, waiting for the boundary to pass them.
+
     Attributes:
         schema: of the rows.
         bytes: held in memory, those of the cut included.

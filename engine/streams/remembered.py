@@ -1,5 +1,3 @@
-"""What a stream remembers of its producers: bounded, and shared fairly between participants."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping

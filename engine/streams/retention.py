@@ -1,5 +1,3 @@
-"""The part of a log that must stay: rows that consumers still need, and the declared history."""
-
 from __future__ import annotations
 
 import datetime

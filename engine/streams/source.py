@@ -192,8 +192,7 @@ class Source:
 
         Args:
             body: an Arrow IPC stream of the schema's fields, or empty; kept, not copied.
-            boundary: no later tuple of the stream has stime <= it; one below the present boundary
-                is ignored.
+            boundary: no later tuple has stime <= it; one below the present boundary is ignored.
             end: no tuple follows: all later posts are late.
             offsets: the producer's place in its source; see `engine.streams.messages.Post`.
             now: seconds since the epoch.

@@ -1,5 +1,3 @@
-"""The settings of a source stream at its leader."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -15,7 +13,8 @@ SEGMENT_BYTES: Final = 32 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class SourceConfig:
-    """
+    """The settings of a source stream at its leader.
+
     Attributes:
         slack_us: how far behind the greatest stime a tuple may come. idle: see `Idle`.
         definition: of the stream, which may be altered; None: of late tuples.

@@ -405,8 +405,7 @@ class StreamStore:
         await trio.to_thread.run_sync(_remove, gone)
 
     async def set_aside(self, state: StreamState) -> Path:
-        """Close a source stream, and keep its files for a person: another peer has the stream.
-        Gives the folder."""
+        """Close a source stream that is another peer's; gives the folder that keeps its files."""
         folder = self.folder_of(LogKey(state.name, f"{ASIDE}-{int(self._clock())}"))
         with trio.CancelScope(shield=True):
             await self._let_go(state.key)

@@ -24,8 +24,7 @@ _PEER: Final = re.compile(r"[0-9a-f]{40}( |$)")
 
 
 LEFT: Final = 256
-"""Holds for one participant's readers that have left a stream: frequent calls must not grow a
-list."""
+"""Holds for readers that left, per participant and stream: calls must not grow a list."""
 
 
 SHOWN: Final = 5

@@ -50,8 +50,7 @@ class State(StrEnum):
 
 
 class _Run:
-    """One suffix, from its beginning until the log has all of it. Its files stay while they are
-    read."""
+    """One suffix, until the log has all of it. Its files stay while they are read."""
 
     def __init__(self, log: StreamLog) -> None:
         self.log = log
@@ -187,8 +186,7 @@ class Suffix:
 
     @asynccontextmanager
     async def files(self, after: int, upto: int) -> AsyncIterator[list[Path]]:
-        """Its files with rows in (after, upto], and none with rows up to `after`: readers have
-        those from the log."""
+        """Its files with rows in (after, upto], without rows up to `after`: the log has those."""
         run = self._run
         if run is None or run.log.boundary <= after:
             yield []

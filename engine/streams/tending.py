@@ -1,5 +1,3 @@
-"""Upkeep of a peer's streams over time: retention, compaction, and memory given back."""
-
 from __future__ import annotations
 
 import math
@@ -28,7 +26,8 @@ COMPACT_S: Final = 10.0
 
 
 class Tending:
-    """
+    """Upkeep of a peer's streams: retention, compaction, and memory given back.
+
     Args:
         streams: gives all streams of this peer.
 

@@ -14,8 +14,7 @@ from engine.streams.ordering import bounds, is_ordered
 from overlay.errors import InvalidInputError
 
 STIME_LIMIT: Final = 2**62
-"""stime stays within +-146,000 years, microseconds, so that adding a window or a slack to it cannot
-overflow."""
+"""stime stays within +-146,000 years, microseconds: adding a window or slack cannot overflow."""
 
 _MICROSECONDS: Final = 1e6
 

@@ -1,5 +1,3 @@
-"""Accepted tuples of a source stream that are not in its log yet. Sans IO."""
-
 from __future__ import annotations
 
 from typing import Final

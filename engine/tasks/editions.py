@@ -1,5 +1,3 @@
-"""The computations of a task whose query is modified while it runs: one for each edition."""
-
 from __future__ import annotations
 
 from engine.tasks.execution import Computation, Executor
@@ -7,7 +5,7 @@ from engine.tasks.plan import Task
 
 
 class Editions:
-    """The editions of one task; each is compiled when it is first needed."""
+    """A task's computations, one per edition of its query; each is compiled when first needed."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor

@@ -1,5 +1,3 @@
-"""A query with all that a peer needs to plan its tasks."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -31,7 +29,7 @@ MAX_EDITION: Final = 2**62
 
 
 class Network(Struct, frozen=True):
-    """A query and the streams it was checked against.
+    """A query and the streams it was checked against: all that planning its tasks needs.
 
     Attributes:
         inputs: the streams that it reads from elsewhere.

@@ -183,8 +183,7 @@ class TaskRunner:
                 await self._job(boundary, END, interval)
 
     async def wait_for_inputs(self, boundary: int) -> None:
-        """Wait until all inputs have that boundary, or the task's end. Raises: ClosedError: one was
-        closed."""
+        """Wait until all inputs have that boundary or the task's end; ClosedError if one closes."""
         for log in self._inputs.values():
             await log.wait_beyond(min(boundary, self.task.until) - 1)
 
@@ -325,8 +324,7 @@ class TaskRunner:
         return min(self._reach(after), self.task.edition_until(after), self.limit.value)
 
     def _reach(self, after: int) -> int:
-        """The smallest boundary of the inputs; less if that is too much for one job, or more than
-        the task reads."""
+        """The smallest boundary of the inputs, within one job's limits and the task's end."""
         rows = max(1, self._config.epoch_rows // len(self._inputs))
         size = JOB_BYTES // len(self._inputs)
         reach = min(log.reach(after, rows, size) for log in self._inputs.values())

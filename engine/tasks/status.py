@@ -1,18 +1,15 @@
-"""The status of a task, as the monitor shows it."""
-
 from __future__ import annotations
 
 from msgspec import Struct
 
 
 class TaskStatus(Struct, frozen=True):
-    """The state of a task: a partition of a query's work, with one output stream.
+    """The status of a task: a partition of a query's work, with one output stream.
 
     Attributes:
         epoch_ms: the last epoch job's duration. load: CPU seconds per second, smoothed.
         rate: output rows per second, smoothed.
-        state: running, waiting, starting (its executor starts), stopped, failing or away; reason
-            says why it fails.
+        state: running, waiting, starting (its executor), stopped, failing (see reason) or away.
         input_rate: rows per second that it reads, smoothed.
         cost_ns: CPU nanoseconds per input row at that rate; 0: not known yet.
         worker: id (hex) of the peer that runs it for us. owner: of the peer that we run it for.

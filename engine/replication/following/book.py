@@ -1,5 +1,3 @@
-"""The followers of one peer, and the users for which each keeps its copy."""
-
 from __future__ import annotations
 
 from typing import Final

@@ -1,5 +1,3 @@
-"""Announces a stream with replicas in the catalog: its leader, a former leader, its deletion."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable

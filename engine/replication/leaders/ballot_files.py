@@ -1,5 +1,3 @@
-"""The ballots of a voter, one file per stream: a vote is on disk before any peer hears of it."""
-
 from __future__ import annotations
 
 import hashlib
@@ -29,7 +27,7 @@ class StoredBallot(Struct, frozen=True):
 
 
 class BallotFiles:
-    """The ballot files of one folder."""
+    """The ballots of a voter, a file per stream: a vote is on disk before any peer hears of it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,5 +1,3 @@
-"""The streams with replicas of which this peer is a voter."""
-
 from __future__ import annotations
 
 from pathlib import Path

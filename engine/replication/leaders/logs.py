@@ -1,5 +1,3 @@
-"""The logs and the journal of a stream at a voter, if it has any."""
-
 from __future__ import annotations
 
 from typing import Final
@@ -18,7 +16,7 @@ HOLDER: Final = Hold("home")
 
 
 class VoterLogs:
-    """The files of one voter. state: None: it is a witness, or has not opened them yet."""
+    """A voter's logs and journal. state: None: it is a witness, or has not opened them yet."""
 
     def __init__(self, store: StreamStore) -> None:
         self._store = store

@@ -1,5 +1,3 @@
-"""The peers that a leader ships to: which are in step, how far each is, which are missing."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -9,7 +7,7 @@ from engine.streams.journal import START, Position
 
 
 class ReplicaSet:
-    """The replicas of one term.
+    """The replicas of one term: which are in step, how far each is, which are missing.
 
     Args:
         again_s: before a peer that failed is shipped to again, seconds.

@@ -1,5 +1,3 @@
-"""The assignments of a worker, one file each, so that a restart goes on with them."""
-
 from __future__ import annotations
 
 import hashlib
@@ -13,7 +11,7 @@ from overlay.killpoints import KillPoint, kill_point
 
 
 class AssignmentFiles:
-    """The assignment files of one folder."""
+    """The assignments of a worker, one file each, so that a restart goes on with them."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -377,8 +377,7 @@ class Assignments:
             del self._released[next(iter(self._released))]
 
     async def _stop(self, assigned: Guest) -> int:
-        """End the work; readers of its output find the next worker. Returns the output's
-        boundary."""
+        """End the work; readers of its output find the next worker. Returns its boundary."""
         await assigned.opened.wait()
         await assigned.work.stop()
         if assigned.copy is not None:

@@ -1,5 +1,3 @@
-"""One task that this peer runs for another: the owner's assignment, and the copy."""
-
 from __future__ import annotations
 
 import trio
@@ -42,7 +40,7 @@ class StoredAssignment(Struct, frozen=True):
 
 
 class Guest:
-    """A task of another peer at this one, its worker.
+    """A task that this peer runs for another: the owner's assignment, and the copy.
 
     Attributes:
         copy: of the task; None until its logs are open.

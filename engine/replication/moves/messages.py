@@ -106,8 +106,7 @@ class Released(Struct, frozen=True):
     """The worker runs the task no longer.
 
     Attributes:
-        reached: the boundary of its output, which consumers may know, microseconds; BEGINNING: not
-            known any more.
+        reached: the output's boundary, microseconds, which consumers may know; BEGINNING: unknown.
     """
 
     reached: int = BEGINNING

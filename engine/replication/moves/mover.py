@@ -254,8 +254,7 @@ class Mover:
 
     @contextmanager
     def _prepared_for(self, task: str, to: PeerId, term_number: int) -> Iterator[None]:
-        """Within the block a worker that asks is to go on preparing; after it, the placements
-        count."""
+        """Within the block a worker that asks goes on preparing; after it, the placements count."""
         self._preparing[task, to] = term_number
         try:
             yield

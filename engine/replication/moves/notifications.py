@@ -1,5 +1,3 @@
-"""Tells workers what they are: once each, and again until they have heard it."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -32,7 +30,7 @@ News: TypeAlias = tuple[str, int, tuple[tuple[str, AlteredOutput], ...] | None]
 
 
 class Notifier:
-    """Tells workers, and remembers which of them have heard what.
+    """Tells workers what they are: once each, and again until they have heard it.
 
     Args:
         altered: gives the alterations of the outputs of a task's query.

@@ -1,5 +1,3 @@
-"""The time for which one peer has had tuples of a stream that another has not."""
-
 from __future__ import annotations
 
 from collections import deque
@@ -10,14 +8,13 @@ MAX_PASSED: Final = 512
 
 
 class Lag:
-    """A lag by the clock: a stream's own time may run as fast as it likes."""
+    """How long one peer has had tuples that another has not, by the clock and not by stime."""
 
     def __init__(self) -> None:
         self._passed: deque[tuple[int, float]] = deque(maxlen=MAX_PASSED)
 
     def note(self, boundary: int, now: float) -> None:
-        """Note our boundary. boundary: microseconds. now: on any clock, seconds; the same for
-        all calls."""
+        """Note our boundary, microseconds. now: on any clock, seconds; the same for all calls."""
         if not self._passed or self._passed[-1][0] < boundary:
             self._passed.append((boundary, now))
 

@@ -62,8 +62,7 @@ class Dismissed(Struct, frozen=True):
     """The answer to `Dismiss`: the peer stands by no longer.
 
     Attributes:
-        given: by stream of the query, the boundary up to which this peer has given it out,
-            microseconds.
+        given: by stream, the boundary up to which this peer has given it out, microseconds.
     """
 
     given: dict[str, int] = {}

@@ -36,8 +36,7 @@ class SecondaryState:
         stored: by stream that it copies from us, the boundary that it has.
         boundaries: by stream, the boundary that it reports.
         goal: by output, the boundary at which it is caught up.
-        modest: it could not get the tuples for the slowest consumer, and begins with those that we
-            have ourselves.
+        modest: it begins with our tuples: it could not get those for the slowest consumer.
         leases: by stream and subscriber, the boundary that it knows of.
         talking: held during calls to it.
         earliest: BEGINNING: it can take the last modification at its boundary, or there is none.

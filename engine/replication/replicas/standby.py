@@ -140,8 +140,7 @@ class Standby:
         return self.copy.logs.get(stream) if computed and sure else None
 
     def note_silence(self, now: float) -> None:
-        """Send those who read here away, once it is not sure what its primary computes. now: on
-        trio's clock, seconds."""
+        """Send readers away once this copy may differ from the primary. now: of trio, seconds."""
         sure, self._sure = self._sure, self.watch.sure(now)
         if sure and not self._sure:
             for task in self.copy.tasks:

@@ -1,5 +1,3 @@
-"""Asks the producers of followed streams for their state, and chooses the best one."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -29,10 +27,7 @@ STANDING: Final = 4.0
 
 
 class VersionMonitor:
-    """
-    Args:
-        nursery: runs the questions.
-    """
+    """Asks the producers of followed streams for their state, and has the best one read."""
 
     def __init__(
         self,

@@ -1,5 +1,3 @@
-"""The views that this peer keeps: created, deleted, and resumed after a restart."""
-
 from __future__ import annotations
 
 from contextlib import suppress
@@ -36,7 +34,8 @@ written a second time, epoch by epoch."""
 
 
 class Views:
-    """
+    """The views that this peer keeps: created, deleted, and resumed after a restart.
+
     Args:
         queries: they may read the views. feedings: fills them.
     """

@@ -1,5 +1,3 @@
-"""Finds tuples by their key in a log's files, newest first. Blocking."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +16,8 @@ from overlay.errors import InvalidInputError
 
 
 class LogLookup:
-    """
+    """Finds tuples by their key in a log's files, newest first. Blocking.
+
     Args:
         files: of a source stream's log, oldest first; they stay while it is used.
     """

@@ -38,12 +38,10 @@ from engine.streams.validate import check_sizes, times_of
 from overlay.errors import InvalidInputError, NotRetainedError
 
 REVISIONS_AT_ONCE: Final = 4096
-"""Revisions in one post: each may be searched for in all retained tuples, and meanwhile no tuple is
-accepted."""
+"""Revisions in one post: each may be looked for in all that is retained, while posts wait."""
 
 MOST_OF_A_KEY: Final = 16
-"""Revisions of one key in one post: each depends on the one before, so they are searched for one
-after the other."""
+"""Revisions of one key in one post: each is looked for after the one before was applied."""
 
 _ROW: Final = "row "
 _AT: Final = "at "
@@ -124,8 +122,7 @@ def check_request(request: pa.Table, schema: Schema) -> None:
 
 
 def _check_times(request: pa.Table, replaces: pa.ChunkedArray, schema: Schema) -> None:
-    """Check the times of replacements. Those of deletions count as 0, so that rows keep their
-    numbers."""
+    """Check the times of replacements; deletions count as 0, so that rows keep their numbers."""
     at = request.schema.get_field_index(schema.time)
     field = request.schema.field(at)
     column = pc.if_else(replaces, request.column(at), pa.scalar(0).cast(field.type))
@@ -133,8 +130,7 @@ def _check_times(request: pa.Table, replaces: pa.ChunkedArray, schema: Schema) -
 
 
 def replaced_times(request: pa.Table, schema: Schema) -> pa.Array | None:
-    """The stime that each posted revision gives a tuple, microseconds; null: none. None: no
-    revision gives one."""
+    """The stimes that posted revisions give tuples, microseconds; null: none. None: all null."""
     if schema.time is None or not request.num_rows:
         return None
     replaces = pc.equal(request.column(REVISION_KIND), str(Kind.REPLACEMENT)).combine_chunks()

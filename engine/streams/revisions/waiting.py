@@ -1,5 +1,3 @@
-"""Accepted revisions that are not in their log yet. Sans IO."""
-
 from __future__ import annotations
 
 from typing import Final
