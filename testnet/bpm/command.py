@@ -65,8 +65,8 @@ MOST_PERCENT: Final = 90
 def bpm(seeds: int, sweep: bool, as_json: bool, plot: Path | None, **given: object) -> None:
     """Simulate the bounded-price mechanism: real Brains, thousands of them, in virtual time.
 
-    Load starts skewed; nodes pass it on over pairwise contracts until nobody wants to. Exits with
-    1 when somebody is left above capacity although there was room.
+    Load starts skewed; nodes pass it on over pairwise contracts until no node wants to. Exits with
+    1 if a node stays above capacity although there is room.
     """
     # late: --help and a mistyped option do not need it
     from rich.console import Console

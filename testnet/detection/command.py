@@ -94,9 +94,9 @@ class Sizes(click.ParamType[tuple[int, ...]]):
 def detect(sizes: tuple[int, ...], as_json: bool, plot: Path | None, **given: object) -> None:
     """Simulate the failure detector: real ones, up to thousands, in virtual time.
 
-    Peers crash; how soon does the first one know, how soon the last, who was taken for dead and
-    was not, what does it cost, and what did the papers promise? Exits with 1 when the figures
-    stray too far from that.
+    Peers crash. The figures: the time until the first and the last peer know, live peers declared
+    dead, traffic, and the papers' predictions. Exits with 1 when the figures deviate too far from
+    these.
     """
     # late: --help and a mistyped option do not need it
     from rich.console import Console

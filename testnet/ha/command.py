@@ -39,10 +39,9 @@ def ha(mode: str, recovery: str | None, as_json: bool, **given: object) -> None:
     """Kill a chain of servers all at once, mode by mode: the poster's high-availability experiment.
 
     B, C, D and E work on A's stream, a query each, with secondaries on two standby peers. After a
-    steady time all four are killed with SIGKILL. For each mode: what was lost and duplicated, how
-    long recovery took, and the delay, CPU and network that it adds. All modes take about a quarter
-    of an hour on two cores. Exits with 1 when a mode breaks its promise, with 2 when something
-    failed.
+    steady time all four are killed with SIGKILL. For each mode: lost and duplicated answers, the
+    recovery time, and the delay, CPU and network that it adds. All modes take about a quarter of an
+    hour on two cores. Exits with 1 when a mode breaks its promise, with 2 when a run failed.
     """
     # late: --help and a mistyped option do not need it
     from testnet.ha.run import Options, run_ha

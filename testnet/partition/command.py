@@ -46,9 +46,9 @@ def partition(as_json: bool, **given: object) -> None:
     """Split a federation for a while: results go on within the bound, and are corrected.
 
     Three sources are merged and sent through a chain of servers, a peer each. One source is cut off
-    from the others, and comes back. Shows how late new results were, what was given tentatively and
-    how it was corrected, and whether the client ends with exactly the stream of a failure-free run.
-    Exits with 1 when something is not as it must be, with 2 when something failed.
+    from the others, and comes back. Shows the delay of new results, the tentative ones and their
+    correction, and whether the client ends with exactly the stream of a failure-free run. Exits
+    with 1 when a check fails, with 2 when the run failed.
     """
     # late: --help and a mistyped option do not need it
     from testnet.kit.stages import Stages

@@ -71,7 +71,7 @@ def peer() -> None:
 @home_option
 @json_option
 def list_peers(home: str | None, as_json: bool) -> None:
-    """List the peers that are known, and how they do."""
+    """List the known peers, and their states."""
     from tools.client.at_prompt import own_warnings
     from tools.commands.medusa import listing
     from tools.commands.medusa.listing_screen import peers_table
@@ -94,7 +94,7 @@ for each in (schema, stream, query, view, peer, post, subscribe):
 @home_option
 @json_option
 def status(home: str | None, as_json: bool) -> None:
-    """Show how your peer does, what fails, and who is away."""
+    """Show the state of your peer, its errors, and absent peers."""
     from tools.commands.medusa import listing
     from tools.commands.medusa.listing_screen import status_details
     from tools.commands.plain_tables import show
@@ -124,7 +124,7 @@ def completion(shell: str) -> None:
 @home_option
 @json_option
 def lookup(name: str, home: str | None, as_json: bool) -> None:
-    """Show what the catalog has under NAME, and how a query of ours goes."""
+    """Show the catalog's entries under NAME, and the state of a query of ours."""
     import json
 
     import msgspec
@@ -184,9 +184,9 @@ def _told(query_name: str, objects: Objects) -> str:
 @home_option
 @json_option
 def move(stream: str, to: str, home: str | None, as_json: bool) -> None:
-    """Let another peer of ours compute STREAM, which a query of this peer makes.
+    """Move the task that makes STREAM, of a query of this peer, to another peer of ours.
 
-    Nothing is lost or repeated, and who subscribed goes on reading.
+    No tuple is lost or repeated, and subscribers go on reading.
     """
     import msgspec
 

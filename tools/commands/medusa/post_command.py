@@ -91,14 +91,15 @@ def post(  # noqa: PLR0917 - click passes by keyword
 ) -> None:
     """Post the rows of FILE (- for standard input) to STREAM.
 
-    The stream remembers which rows of FILE it has: the same command, run again, goes on after them,
-    once a bad row is mended, or whatever ended it. --again posts a file a second time.
+    The stream stores its position in FILE. After a bad row is corrected, or after any interruption,
+    the same command goes on from there. --again posts a file a second time.
 
-    Lines from a pipe are posted within a second. So is what comes to a file with --follow.
+    Lines from a pipe are posted within a second. So are lines that are added to a file, with
+    --follow.
 
-    With --revisions each row revises the newest tuple that has its key, the fields which the
-    schema declares as key="...". For a DELETION only the key counts; a REPLACEMENT gives the whole
-    tuple as it should have been. Rows that find no tuple change nothing, and are named.
+    With --revisions each row revises the newest tuple that has its key, the fields which the schema
+    declares as key="...". For a DELETION only the key counts; a REPLACEMENT gives the whole tuple
+    as it should have been. Rows that find no tuple change nothing, and are named.
     """
     if follow and (file == "-" or end or all_or_nothing or revisions or speed != "max"):
         raise click.UsageError(

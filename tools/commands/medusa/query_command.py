@@ -35,8 +35,7 @@ def create_query(  # noqa: PLR0917 - click passes by keyword
     """Define the queries, and the schemas and streams beside them, in FILE.xml (- for standard
     input).
 
-    What is said of availability here counts for all queries in the file, instead of their own
-    attributes.
+    The availability options override the attributes of all queries in the file.
     """
     create(file, home, as_json, requested(ha, recovery, bound, checkpoint, secondary))
 
@@ -97,10 +96,10 @@ def modify_query(  # noqa: PLR0917 - click passes by keyword
     home: str | None,
     as_json: bool,
 ) -> None:
-    """Give boxes of query NAME other parameters, while it runs, exactly from one time on.
+    """Change parameters of boxes of query NAME while it runs, exactly from one time on.
 
-    What: by --box and --set, or by a document, FILE.xml (- for standard input), of <modify>
-    elements. Results up to that time stay as they are.
+    The changes are given by --box and --set, or by a document, FILE.xml (- for standard input), of
+    <modify> elements. Results up to that time stay as they are.
     """
     from tools.commands.medusa import modify_query as modifying
 
@@ -121,7 +120,7 @@ query.add_command(copy_query)
 @home_option
 @json_option
 def list_queries(home: str | None, as_json: bool) -> None:
-    """List the queries of every participant that answers, and how they go."""
+    """List the queries of every participant that answers, and their states."""
     from tools.commands.medusa import listing
     from tools.commands.medusa.listing_screen import queries_table
     from tools.commands.plain_tables import show
@@ -140,7 +139,7 @@ def list_queries(home: str | None, as_json: bool) -> None:
 @home_option
 @json_option
 def show_query(name: str, home: str | None, as_json: bool) -> None:
-    """Show query NAME: its boxes, where it runs, and how it goes."""
+    """Show query NAME: its boxes, its peers, and its state."""
     from tools.commands.medusa import listing
     from tools.commands.medusa.listing_screen import query_details
     from tools.commands.plain_tables import show

@@ -56,9 +56,9 @@ def alter(  # noqa: PLR0917 - click passes by keyword
     home: str | None,
     as_json: bool,
 ) -> None:
-    """Define STREAM otherwise, while it runs; what is not named stays.
+    """Change the definition of STREAM while it runs; attributes that are not named stay.
 
-    Of a stream that a query produces, the readers and the history.
+    Of a stream that a query produces, only the readers and the history can be changed.
     """
     from tools.commands.medusa import alter_stream
 
@@ -80,9 +80,9 @@ def alter(  # noqa: PLR0917 - click passes by keyword
 @home_option
 @json_option
 def list_streams(home: str | None, as_json: bool) -> None:
-    """List the streams of every participant that answers: whose, who may read, how far.
+    """List the streams of every participant that answers: owner, readers, boundary.
 
-    Those of late tuples and revisions, beside them, are in `medusa list`.
+    `medusa list` also has the streams of late tuples and of revisions.
     """
     from tools.commands.medusa import listing
     from tools.commands.medusa.listing_screen import streams_table
@@ -102,7 +102,7 @@ def list_streams(home: str | None, as_json: bool) -> None:
 @home_option
 @json_option
 def show_stream(name: str, home: str | None, as_json: bool) -> None:
-    """Show STREAM: its schema, who may read and post, how far it is."""
+    """Show STREAM: its schema, its readers and writers, its boundary."""
     from tools.commands.medusa import listing
     from tools.commands.medusa.listing_screen import stream_details
     from tools.commands.plain_tables import show
@@ -121,7 +121,7 @@ def show_stream(name: str, home: str | None, as_json: bool) -> None:
 def delete(name: str, home: str | None, as_json: bool) -> None:
     """Delete STREAM, its late tuples and its revisions.
 
-    Refused while anybody reads it.
+    Refused while the stream has readers.
     """
     from tools.client.at_prompt import ask
 
@@ -134,9 +134,9 @@ def delete(name: str, home: str | None, as_json: bool) -> None:
 @home_option
 @json_option
 def reopen(name: str, home: str | None, as_json: bool) -> None:
-    """Let STREAM go on, which has ended.
+    """Reopen STREAM, which has ended.
 
-    Refused where somebody was told of its end.
+    Refused if a reader was told of its end.
     """
     from tools.client.at_prompt import ask
 

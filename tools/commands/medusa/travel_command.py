@@ -47,8 +47,7 @@ def create_view(  # noqa: PLR0917 - click passes by keyword
     """Keep a part of STREAM as NAME, which can be subscribed to, and read by queries, like any
     other stream.
 
-    It moves with the stream, and goes on with what follows; one that is --frozen, or a --range,
-    ends.
+    The view moves with the stream and gets its later tuples; with --frozen, or --range, it ends.
     """
     import msgspec
 
@@ -68,7 +67,7 @@ def create_view(  # noqa: PLR0917 - click passes by keyword
 @home_option
 @json_option
 def delete_view(name: str, home: str | None, as_json: bool) -> None:
-    """Delete view NAME; what it kept is gone unless its stream keeps it."""
+    """Delete view NAME and its copy of the tuples."""
     from tools.commands.medusa import travel
 
     travel.delete_view(home, name)

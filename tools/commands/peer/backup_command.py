@@ -58,8 +58,8 @@ def restore(
 ) -> None:
     """Make a home of the backup FILE, where the peer is lost for good.
 
-    When it first starts it asks the peers that it knew what they have beyond the backup, says what
-    is lost, and goes on behind that.
+    At its first start the peer asks the peers that it knew for newer tuples, names the lost ones,
+    and goes on behind those.
     """
     from pathlib import Path
 

@@ -16,10 +16,10 @@ from tools.commands.command_line import home_option, json_option, root_option, s
 def renew(
     root: str | None, request_: str | None, install: str | None, home: str | None, as_json: bool
 ) -> None:
-    """Renew this peer's certificate, for a year from now; a peer that runs goes on with it.
+    """Renew this peer's certificate, for a year from now; a running peer goes on with it.
 
-    Where the root's key is kept off line: --request FILE here, `medusa-peer sign FILE` there, and
-    --install FILE here with what it has written.
+    If the root's key is kept off line: --request FILE here, `medusa-peer sign FILE` there, and
+    --install FILE here with the file that it wrote.
     """
     from pathlib import Path
 

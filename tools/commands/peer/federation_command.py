@@ -139,7 +139,7 @@ def join(token: str, home: str | None, as_json: bool) -> None:
 @home_option
 @json_option
 def members(home: str | None, as_json: bool) -> None:
-    """Show who belongs to the federation, who is invited, who left, and who admits."""
+    """Show the members of the federation, invited and former ones, and the policy of admission."""
     from tools.commands.peer import admission, members_screen
     from tools.home.folder import Home
 
@@ -160,11 +160,11 @@ def members(home: str | None, as_json: bool) -> None:
 @home_option
 @json_option
 def policy(text: str, root: str | None, yes: bool, home: str | None, as_json: bool) -> None:
-    """Change who admits participants: founder, any, or as in '2 of mit.edu,utah.edu'.
+    """Change the policy of admission: founder, any, or as in '2 of mit.edu,utah.edu'.
 
-    Who admits now decides; where that is any member, the founder does. Where several must sign,
-    each of them says the same. `members` shows the policy in force; to say that one again ends the
-    changes that wait for others.
+    The participants that admit others now may change it; if any member admits, the founder may. If
+    several must sign, each of them gives the same command. `members` shows the policy in force;
+    giving that one again ends the changes that wait for signatures.
     """
     from tools.commands.peer import admission
     from tools.home.folder import Home
@@ -242,8 +242,8 @@ def revoke(  # noqa: PLR0917 - click passes by keyword
 def leave(whole: bool, root: str | None, yes: bool, home: str | None, as_json: bool) -> None:
     """Have this peer leave the federation for good: tell the others, and stop it.
 
-    What it keeps stays in its home. A participant that leaves keeps its name: nobody else can take
-    it, and it cannot come back under it.
+    Its data stays in its home. The name of a participant that leaves stays taken: no participant,
+    itself included, can use it again.
     """
     from tools.commands.peer import consequences, contract_calls, leaving
     from tools.home.folder import Home

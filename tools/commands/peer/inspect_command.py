@@ -12,9 +12,9 @@ from tools.commands.command_line import home_option, json_option, say_json, warn
 @json_option
 @click.pass_context
 def inspect(context: click.Context, home: str | None, as_json: bool) -> None:
-    """Show what the home of a stopped peer holds, without starting it or changing anything.
+    """Show the content of a stopped peer's home, without starting it or changing anything.
 
-    Exits with 1 where something is damaged, after all that can be read.
+    Exits with 1 if a file is damaged, after showing all that can be read.
     """
     import msgspec
 

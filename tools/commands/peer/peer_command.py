@@ -107,10 +107,10 @@ def run_daemon(
     home: str | None,
     as_json: bool,
 ) -> None:
-    """Run the peer until SIGTERM or Ctrl-C. What it does is in logs/medusa.log of its home.
+    """Run the peer until SIGTERM or Ctrl-C. Its log is logs/medusa.log in its home.
 
-    On SIGHUP, which `medusa-peer reload` sends, it reads medusa.toml again, and notes what counts
-    at once and what after a restart.
+    On SIGHUP, which `medusa-peer reload` sends, it reads medusa.toml again, and notes the changes
+    that count at once and those that wait for a restart.
     """
     import trio
 
@@ -155,8 +155,8 @@ def run_daemon(
 def reload(home: str | None, as_json: bool) -> None:
     """Have the running peer read medusa.toml again, as SIGHUP does.
 
-    What is marked as live in the file counts at once; the log and `medusa monitor` name what waits
-    for a restart.
+    Settings that the file marks as live count at once; the log and `medusa monitor` name those that
+    wait for a restart.
     """
     import os
     import signal

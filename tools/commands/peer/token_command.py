@@ -9,9 +9,9 @@ from tools.commands.command_line import home_option, json_option, say, say_json
 
 @click.group()
 def token() -> None:
-    """Give clients tokens of their own: by name, with scopes and an end.
+    """Give clients tokens of their own: each has a name, scopes and an end.
 
-    The token in client.token, `owner`, allows everything. A peer that runs takes every change in
+    The token in client.token, `owner`, allows everything. A running peer takes in every change
     within seconds.
     """
 
@@ -55,7 +55,7 @@ def add(  # noqa: PLR0917 - click passes by keyword
 @home_option
 @json_option
 def list_tokens(home: str | None, as_json: bool) -> None:
-    """Show the tokens there are: their scopes, their end, and how many clients show them now."""
+    """Show the tokens: their scopes, their end, and how many clients use them now."""
     from tools.commands import plain_tables
     from tools.commands.peer import tokens
     from tools.home.folder import Home
@@ -73,9 +73,9 @@ def list_tokens(home: str | None, as_json: bool) -> None:
 @home_option
 @json_option
 def rotate(name: str, address: str | None, home: str | None, as_json: bool) -> None:
-    """Give token NAME another secret, and disconnect who holds the one before.
+    """Give token NAME another secret, and disconnect clients with the old one.
 
-    Of `owner` the new one is in client.token.
+    The new secret of `owner` is in client.token.
     """
     from tools.commands.peer import tokens
     from tools.home.folder import Home
@@ -93,7 +93,7 @@ def rotate(name: str, address: str | None, home: str | None, as_json: bool) -> N
 @home_option
 @json_option
 def revoke(name: str, home: str | None, as_json: bool) -> None:
-    """Let nobody in with token NAME any more, and disconnect who is in."""
+    """Revoke token NAME, and disconnect clients that use it."""
     from tools.commands.peer import tokens
     from tools.home.folder import Home
 
