@@ -28,12 +28,14 @@ class MarketTiming:
         arrears_again_s: between two tries to give a task back.
         keep_s: for which inputs are kept for a deal whose bills make no progress: a partner that
             does not bill, or does not pay, must not fill the other's disk.
-        content_look_s: between two checks of the contracts for streams and of what is read.
+        content_look_s: between two checks of the contracts for streams, and of the streams read
+            under them.
         content_again_s: shortest and longest wait before a sender is told again; doubled in
             between.
-        suggestions_look_s: between two checks of where streams are read.
-        still_s: standstill of a stream after which another place is tried.
-        aside_s: for which a place is left alone after it failed.
+        suggestions_look_s: between two comparisons of each stream's place with the best one
+            suggested.
+        still_s: for which a stream may stand still before this peer reads it from another place.
+        aside_s: for which a suggested place is not chosen again after it failed.
     """
 
     review_s: float = 2.0

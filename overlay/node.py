@@ -192,7 +192,7 @@ class Overlay:
         """Learn the members and peers that the remote knows, and tell it ours.
 
         Raises:
-            MedusaError: the remote did not answer; what was learned stays.
+            MedusaError: the remote did not answer; the records that it sent before stay.
         """
         await self._exchanger.exchange(connection)
 

@@ -45,7 +45,7 @@ class Content:
         """Serve receivers, and listen to changes of contracts."""
         self._sender.register()
         self._contracts.changed.add(self._wake)
-        self._streams.hold_for_bills()  # before the first look at what retention may drop
+        self._streams.hold_for_bills()  # before retention drops tuples for the first time
         self._receiver.resume()
 
     def _wake(self) -> None:

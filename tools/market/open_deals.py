@@ -75,7 +75,7 @@ class OpenDeals:
                 try:
                     placed = self._tasks.queries.find(deal.task)[1]
                 except NotFoundError:
-                    continue  # somebody else's, which we passed on
+                    continue  # another participant's task, which this peer passed on
                 end = _end_of(placed, standing)
                 if end is not None:
                     yield Ended(deal.task, deal.term_number, end)
