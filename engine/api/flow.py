@@ -318,7 +318,7 @@ class FlowCalls:
                 readers.check(state.entry.stream, caller.participant)
                 await state.altered.changed()
             readers.check(state.entry.stream, caller.participant)
-            # a peer looks up the new definition, which says who may read what it makes of it
+            # a peer looks up the new definition: its readers may read the streams made of it
             raise BrokenError(f"{state.name} is defined otherwise from now on: ask again")
 
         # our own clients read on here, whichever peer computes it; but a source's log stands still

@@ -126,7 +126,7 @@ def ordered_boxes(query: Query) -> list[Box]:
 
 
 def check_shape(box: Box) -> None:
-    """Check what needs no schema: names, ports, windows.
+    """Check names, ports and windows, which need no schema.
 
     Raises:
         InvalidInputError: names the box and the reason.

@@ -106,7 +106,7 @@ def check_availability(query: Query, availability: Availability) -> None:
     """Check that a query may ask for this availability. Its network is checked before.
 
     Raises:
-        InvalidInputError: names the query, its weakest box and what it could ask for instead; or
+        InvalidInputError: names the query, its weakest box and a possible alternative; or
             the number that is out of range.
     """
     try:

@@ -12,14 +12,14 @@ an explicit `cast` where a number is widened, so no engine coerces by rules of i
     and or (2 and more operands)  not  is_null  in (value, then members)    three-valued logic
     like                  (string, constant pattern): % and _, a backslash makes them plain
     case                  (condition, value, condition, value, ..., else), a first match
-    cast                  see `can_cast`; to integers truncates; what does not fit is null
+    cast                  see `can_cast`; to integers truncates; null if the value does not fit
     coalesce              the first that is not null
     least greatest        nulls are skipped; null if all are
     lower upper trim      trim takes spaces off both ends
     length                code points
     substring             (string, start from 1, length); start 0 counts as 1, a negative one
                           from the end: the part of [start, start + length) that exists
-    substring_index       (string, delimiter, n): what stands before the n-th delimiter from the
+    substring_index       (string, delimiter, n): the part before the n-th delimiter from the
                           left, or after the n-th from the right if n < 0; the whole string if
                           there are fewer; "" if n = 0 or the delimiter is ""
     concat                strings; null if any is

@@ -16,7 +16,7 @@ DEFAULT_CHECKPOINT_S: Final = 1.0
 
 
 class Mode(StrEnum):
-    """What the secondary of a query keeps while its primary lives."""
+    """The mode of a query's availability: the state that its secondary keeps."""
 
     NONE = "none"
     """There is no secondary: the query waits for its peer."""

@@ -1,4 +1,4 @@
-"""The kinds of objects that the engine has in the catalog, and the checks of what is found there.
+"""The kinds of objects that the engine has in the catalog, and the checks of entries found there.
 
 A record proves its publisher, not that its content makes sense. An entry for another object than
 the record's, or a schema beyond the limits, is refused here.
@@ -30,7 +30,7 @@ QUERY: Final = Kind("query", QueryEntry, is_private=lambda entry: bool(entry.lab
 """For the readers of all its inputs."""
 
 VIEW: Final = Kind("view", View, is_private=lambda _: True)
-"""For its owner's peers; the stream of that name says what others may know."""
+"""For its owner's peers; others see the stream of that name."""
 
 PRODUCER: Final = Kind("producer", Producer, many=True)
 

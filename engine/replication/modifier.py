@@ -1,6 +1,6 @@
 """Modifies the queries that this peer keeps, while they run.
 
-Step by step, and what a crash leaves after each:
+The steps, each with the effect of a crash after it:
 
 1. The tasks that change are taken back, and stand still for a moment. So it is known how far
    results are out. The boundary T, from which on the new edition counts, is not behind that.

@@ -64,7 +64,7 @@ class Outputs:
             made = running.entries(running.stored, running.plan)
             await self._announcements.announce_altered(made)
             await running.define_outputs(running.stored, running.plan)
-            self._queries.publish_soon(running)  # whatever is not published yet
+            self._queries.publish_soon(running)  # the entries that are not published yet
         self._events.note("info", f"altered {stream}: {alteration.in_words()}")
 
     async def _tell_secondary(self, running: QueryCopy) -> None:

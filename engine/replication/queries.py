@@ -90,7 +90,7 @@ class QueryHost:
         self.leaving: set[str] = set()
         self.unfit: dict[str, tuple[StoredQuery, str]] = {}
 
-    # -- what clients ask for ---------------------------------------------------------------
+    # -- calls for clients ------------------------------------------------------------------
 
     async def inputs(self, query: Query) -> Mapping[str, StreamEntry]:
         """See `Creation.inputs`."""
@@ -143,7 +143,7 @@ class QueryHost:
         """
         Raises:
             NotFoundError: no such query here.
-            ConflictError: another query reads what the one to be deleted produces.
+            ConflictError: another query reads a stream of the query to be deleted.
         """
         async with self._changing:
             await self._set_status(name, status)
@@ -240,7 +240,7 @@ class QueryHost:
                     task.runner.release()
             return running
 
-    # -- what there is --------------------------------------------------------------------------
+    # -- look-ups ------------------------------------------------------------------------------
 
     def get(self, name: str) -> QueryCopy:
         """
@@ -301,7 +301,7 @@ class QueryHost:
                     return running.stored, placed
         raise NotFoundError(f"{task} is no task of a query of this peer")
 
-    # -- what is decided about them -------------------------------------------------------------
+    # -- decisions about them -------------------------------------------------------------------
 
     @kill_point(KillPoint.QUERY_PLACE)
     def place(self, placed: Copy, placement: Placement) -> None:

@@ -227,7 +227,7 @@ class QueryCopy:
         peer finds out that it is no secondary any more."""
         return max(self.parted_at, self.taken_over_at) + parted_s - trio.current_time()
 
-    # -- what the catalog says of it ----------------------------------------------------------
+    # -- its entries in the catalog -----------------------------------------------------------
 
     @kill_point(KillPoint.CATALOG_PUBLISH_QUERY)
     async def publish(self, announcements: Announcements) -> None:

@@ -1,8 +1,8 @@
-"""The first start of a home that was restored from a backup: it goes on without contradicting what
-other peers heard from the lost one.
+"""The first start of a home that was restored from a backup: it contradicts no tuple that the lost
+peer sent.
 
 Others may have consumed tuples that the lost peer sent after the backup. So a source stream begins
-again behind all that any peer is known to have of it:
+again behind the last tuple that any peer is known to have of it:
 
     ... the backup's epochs ] lost: others have it ] empty: posted, and known to nobody ] goes on
 

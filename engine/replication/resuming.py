@@ -25,7 +25,7 @@ class Resuming:
         over are in `QueryHost.pending`."""
         queries = self._queries
         known = {stored.name: self._renumbered(stored) for stored in queries.files.load()}
-        await tidy_logs(queries.shop, known)  # before what is left over is read
+        await tidy_logs(queries.shop, known)  # before leftover logs are read
         for stored in known.values():
             await self._resume(stored)
         await queries.announcements.withdraw_all_but(set(known))

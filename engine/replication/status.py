@@ -51,7 +51,7 @@ class ClientStatus(Struct, frozen=True):
     """A client that is connected.
 
     Attributes:
-        token: the name of the token that it showed. scopes: what that allows, with commas.
+        token: the name of the token that it showed. scopes: of that token, with commas.
         address: where it came from. since: seconds since the epoch.
     """
 

@@ -7,7 +7,7 @@ from overlay.names import NO_PEER, PeerId
 
 
 class Term(Struct, frozen=True):
-    """The word of one peer about one subject counts, from a boundary on: a term of Raft, a leader
+    """A numbered reign of one peer over one subject, from a boundary on: a term of Raft, a leader
     epoch of Kafka. `deciders` makes the next one.
 
     Attributes:

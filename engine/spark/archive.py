@@ -59,7 +59,7 @@ UNUSED_S: Final = 7 * 86_400.0
 RETRY_S: Final = 86_400.0
 """The wait after an archive could not be made, seconds."""
 MIN_DISK_BYTES: Final = 2**30
-"""Free disk with which an archive is made: five times what it takes."""
+"""Free disk with which an archive is made: five times its size."""
 MIN_MEMORY_BYTES: Final = 3 * 2**29
 """Free memory with which an archive is made: that JVM takes half of it."""
 

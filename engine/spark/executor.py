@@ -31,7 +31,7 @@ class SparkExecutor:
     """Runs jobs on the one Spark of this peer.
 
     Attributes:
-        state: off, starting, running, lost or failed: what the monitor shows.
+        state: off, starting, running, lost or failed, for the monitor.
         trouble: why it could not start the last time, and the remedy; else empty.
     """
 

@@ -58,8 +58,7 @@ class Jvm:
     """The JVM process that Spark runs in: it has no terminal, and ends when Python does.
 
     Attributes:
-        output: what it wrote to its stdout and stderr.
-        log: what it logged.
+        output: the file with its stdout and stderr. log: the file of its logger.
         archive: of its classes, whether it started from it or not; None: none.
     """
 

@@ -65,7 +65,7 @@ class Program:
 
     def rehearse(self, session: SparkSession) -> None:
         """Compute the task over one blank tuple per input, and drop the result: Spark loads and
-        generates then what the first epoch needs, which takes it seconds."""
+        generates then the code of the first epoch, which takes it seconds."""
         with TemporaryDirectory() as folder:
             files: dict[str, list[Path]] = {}
             for number, schema in enumerate(self._task.input_schemas):

@@ -60,7 +60,7 @@ class EngineConfig:
             acknowledges nothing, seconds; its share of the disk is bounded as well
             (`engine.streams.foreign`).
         fsync: whether a post is acknowledged only when it survives a power cut as well.
-        capacity_cores: what this peer declares it can spend, in cores.
+        capacity_cores: the cores that this peer declares it can spend.
         patience_s: how long another peer that runs a task of ours may let its output stand still
             before the task is taken back, seconds, unless a contract says another time.
         leader_silence_s: how long the leader of a source stream with replicas may be silent before

@@ -82,10 +82,10 @@ class Turns:
 
 
 class Delivery:
-    """Shares what this peer can send among the readers of its streams.
+    """Shares this peer's sending, and the memory for it, among the readers of its streams.
 
     Args:
-        memory: what this peer may hold.
+        memory: the bound on the memory of this peer's calls.
     """
 
     def __init__(self, memory: Memory) -> None:

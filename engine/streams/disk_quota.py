@@ -20,7 +20,7 @@ class DiskQuota:
 
     Args:
         limit_bytes: the quota. taken: returns the bytes in use.
-        make: called when it is full, before a post is refused: frees what it can.
+        make: called when it is full, before a post is refused, to free disk.
     """
 
     def __init__(

@@ -157,7 +157,7 @@ class EpochWriter:
             return self._temporary.stat().st_size
 
     def abandon(self) -> None:
-        """Removes what was written."""
+        """Remove the temporary file."""
         # A full disk refuses the footer as well; the file goes anyway.
         with suppress(OSError, pa.ArrowException):
             self._writer.close()

@@ -32,7 +32,7 @@ class Outlet(Protocol):
 
 
 class Shares(Protocol):
-    """A reader's share of what this peer can make and hold; see `engine.streams.delivery`."""
+    """A reader's share of this peer's sending and memory; see `engine.streams.delivery`."""
 
     def turn(self) -> AbstractAsyncContextManager[None]:
         """Within the block the reader's next part is made."""
@@ -101,7 +101,7 @@ class Feed:
         """`send` over a call whose other direction has the acknowledgements. Returns when the feed
         has ended, or the reader has left, or one of `ends` has returned or failed.
 
-        Raises: as `send`, and what `ends` raise.
+        Raises: the errors of `send` and of `ends`.
         """
         has_all = trio.Event()
 

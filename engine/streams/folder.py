@@ -1,4 +1,4 @@
-"""The epoch files of one log: how its folder changes, and what a crash leaves there.
+"""The epoch files of one log: how its folder changes, and how it looks after a crash.
 
 * an epoch: written to `.tmp-*`, then renamed: the rename commits it.
 * an empty epoch: the newest file gets a second name (hard link) with the later boundary, then loses

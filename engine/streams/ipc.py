@@ -86,7 +86,7 @@ def decode(body: bytes | bytearray | memoryview, schema: pa.Schema) -> pa.Table:
 
     Raises:
         DecodeError: it is not an IPC stream, is compressed, is too long, has other fields, a null
-            where the schema allows none, or buffers that overlap or do not hold what they claim.
+            where the schema allows none, or buffers that overlap or are invalid.
     """
     if len(body) > MAX_PART_BYTES:
         raise DecodeError(f"a body of {len(body)} bytes: at most {MAX_PART_BYTES} are allowed")

@@ -4,13 +4,13 @@ A folder of segments `<number>.journal`, each a list of entries (`entries.py`). 
 segment is a snapshot of the state that the entries before it led to, so older segments may be
 deleted as soon as nothing in them is needed.
 
-What a crash leaves, step by step:
+The files after a crash, step by step:
 
 * `append`: one vectored write at the end of the newest segment. A crash inside it leaves a torn
   entry, which was not acknowledged; `open` truncates it. A failed write is truncated at once.
 * `begin` (a new segment): written to `.tmp-*` and renamed. Before the rename: removed by `open`.
   After it: a segment that begins with its snapshot, and follows the old one.
-* `drop`: deletes from the oldest on, so what remains is always the newest segments without a gap.
+* `drop`: deletes from the oldest on, so the newest segments remain, without a gap.
 
 Any other fault that `open` finds is damage: by the disk, or by a loss of power if the journal is
 not `durable` (then an entry survives the death of the process, not of the machine). A damaged
@@ -72,7 +72,7 @@ class Reader(Protocol):
         A damaged length, or a file that was cut, looks the same."""
 
     def state(self) -> bytes:
-        """The snapshot of what was restored so far."""
+        """The snapshot of the state restored so far."""
 
 
 class Journal:

@@ -27,7 +27,7 @@ class Lease(Struct, frozen=True):
     Attributes:
         subscriber: the holder, a space, and the name that it chose.
         holder: the participant on whose behalf it is held.
-        boundary: what the subscriber has acknowledged, microseconds.
+        boundary: the last one that the subscriber has acknowledged, microseconds.
         expires: seconds since the epoch.
     """
 

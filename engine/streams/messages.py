@@ -9,7 +9,7 @@ from msgspec import Struct
 from engine.objects.schema import BEGINNING
 
 MAX_BATCH_BYTES: Final = 8 * 2**20
-"""Most bytes of Arrow IPC in one message: bounds what a receiver must hold for one peer."""
+"""Most bytes of Arrow IPC in one message: bounds the memory that a receiver needs per peer."""
 
 
 class Done(Struct, frozen=True):

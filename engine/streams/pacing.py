@@ -37,7 +37,7 @@ class Pacer:
         self._due = min(max(self._due, now), now + EARLY * self._epoch_s) + self._epoch_s
 
     def finished(self, now: float) -> float:
-        """Note the end of the epoch; returns what it took, seconds."""
+        """Note the end of the epoch; returns its duration, seconds."""
         self._finished = now
         return now - self._started
 

@@ -15,7 +15,7 @@ class Remembered(Generic[K, V]):
 
     Args:
         limit: of all weights together.
-        weigh: what a value weighs, at least 1.
+        weigh: gives a value's weight, at least 1.
     """
 
     def __init__(self, limit: int, weigh: Callable[[V], int]) -> None:

@@ -23,7 +23,7 @@ class Replica:
     """Changes the source of a stream with replicas, besides posts.
 
     Attributes:
-        settling: what all replicas have; the source obeys it.
+        settling: the state that all replicas have; the source obeys it.
     """
 
     def __init__(self, source: Source) -> None:

@@ -56,7 +56,7 @@ async def write_anew(
     """Write a lost file anew, finished but not committed; gives its description and its writer.
 
     Args:
-        epochs: its content, in order; what is beyond is left out.
+        epochs: its content, in order; rows beyond it are left out.
 
     Raises:
         NotRetainedError: they are not complete.

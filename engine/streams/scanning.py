@@ -32,7 +32,7 @@ def scan(
     """The log in the folder, oldest first, and what a loss of power took, for people: unless files
     are `durable`, damaged ones at the end are put aside with all that follow them.
 
-    Removes what a crash left: half-written files, and files that others replaced.
+    Removes the leftovers of a crash: half-written files, and files that others replaced.
 
     Raises:
         DamagedError: two files overlap. StorageError: the folder cannot be read.

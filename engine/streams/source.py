@@ -70,7 +70,7 @@ class Source:
         name, schema: of the stream.
         acceptance: its accepted state.
         waiting: the accepted tuples that are not in the log yet.
-        settling: what all replicas have; None: the stream has no replicas.
+        settling: the state that all replicas have; None: the stream has no replicas.
         revisions: the revisions that wait for their log; None: the stream takes none.
     """
 

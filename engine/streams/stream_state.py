@@ -70,7 +70,7 @@ class LogKey(NamedTuple):
 
 
 class StoredStream(Struct, frozen=True):
-    """What a restart needs to open a stream again. variant: see `LogKey`."""
+    """A stream's definition and role, with which a restart opens it. variant: see `LogKey`."""
 
     entry: StreamEntry
     role: Role

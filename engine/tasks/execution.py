@@ -55,7 +55,7 @@ class Executor(Protocol):
 
     @property
     def state(self) -> str:
-        """off, starting, running, lost or failed: what the monitor shows."""
+        """off, starting, running, lost or failed, for the monitor."""
 
     @property
     def trouble(self) -> str:

@@ -59,7 +59,7 @@ class TaskRunner:
     """Drives one task.
 
     Args:
-        task: what to compute.
+        task: the one to run.
         inputs: a log by input stream; kept by others, only held and read here.
         output: the log to append to; its boundary is the task's whole position.
 

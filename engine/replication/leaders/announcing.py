@@ -59,7 +59,7 @@ class Announcing:
                 await self._announcements.announce_altered(entries)
 
     def leave_soon(self, streams: Iterable[str], leader: str) -> None:
-        """Leave the stream to another leader: what this peer published does not count any more."""
+        """Leave the stream to another leader: withdraw this peer as its producer."""
         if self._published:
             self._published = False
             self._events.note("info", f"follows {leader[:8]}, the leader of {self._stream} now")

@@ -57,7 +57,7 @@ class SourceTerm(Struct, frozen=True, rename={"number": "fence", "leader": "home
 
 
 class Ballot(Struct, frozen=True, rename={"voters": "electors"}):
-    """What one voter of a stream must not forget.
+    """The durable state of one voter of a stream, as Raft's current term and vote.
 
     Attributes:
         voters: peer ids (hex), the founder first.

@@ -187,7 +187,7 @@ class _Following:
         raise UnavailableError(f"{keeper.name}: its logs could not go on: it begins anew")
 
     def _planned(self, plan: Plan) -> list[tuple[StreamLog, int, int]]:
-        """Our logs in the order in which they come, with the boundaries of what is sent of each."""
+        """Our logs in the order of sending, with the boundaries of the sent part of each."""
         leader = self._leader
         planned = [
             (leader.log, plan.start, plan.boundary),

@@ -90,7 +90,7 @@ class Keeper:
     """This peer as a voter of one stream.
 
     Attributes:
-        entry: the stream as published. entries: that, and what is beside it, by name.
+        entry: the stream as published. entries: by name, also of the streams beside it.
         election: decides its role.
         logs: its files, if it has any. announcing: its catalog entries.
         trouble: why its replicas store nothing more.
@@ -189,7 +189,7 @@ class Keeper:
                 future; the event has no effect.
         """
         if isinstance(event, Received | Called):
-            # Numbers count up by one, far below what clocks make: one beyond would be the last.
+            # Numbers count up by one, far below numbers by clocks: one beyond would be the last.
             number = event.number if isinstance(event, Called) else highest_number(event.message)
             MAJORITY.check(self.name, number, self.around.overlay.clock())
         async with self._lock:

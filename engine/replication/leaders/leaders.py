@@ -145,7 +145,7 @@ class Leaders:
         """Become the first leader of a stream, or again, if its creation was cut short.
 
         Raises:
-            InvalidInputError: there are too few peers for what it asks.
+            InvalidInputError: there are too few peers for the requested number of replicas.
             ConflictError: one of them is a voter of another stream of that name, or of one that
                 was deleted.
             UnavailableError: they do not answer.
@@ -199,7 +199,7 @@ class Leaders:
             if event.peer in keeper.election.ballot.voters:
                 self._nursery.start_soon(keeper.try_feed, event)
 
-    # -- what other voters say --------------------------------------------------------------
+    # -- calls of other voters --------------------------------------------------------------
 
     async def tell(self, caller: Caller, request: Tell, _: bytes) -> Told:
         keeper = self._of(caller, request.stream)

@@ -49,7 +49,7 @@ PART_BYTES: Final = 512 * 2**10
 """Bytes of the journal in one message, about: many small posts, or one."""
 
 PARTS_AHEAD: Final = 32
-"""Parts without an answer: bounds what the replica holds for us."""
+"""Parts without an answer: bounds the memory of the replica for us."""
 
 
 async def ship(keeper: Keeper, peer: str, term_number: int) -> None:

@@ -98,7 +98,7 @@ class Voter:
         self.whole = False
         return self._follow(now, succeeded=False)
 
-    # -- what it is asked, and told -----------------------------------------------------------
+    # -- messages of other voters -------------------------------------------------------------
 
     def _asked(self, sender: str, request: Request, now: float) -> list[Effect]:
         if self.deleted:

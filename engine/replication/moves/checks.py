@@ -38,7 +38,7 @@ def check_owner(request: Assignment, owner: str) -> None:
 
 
 def check_form(request: Assignment, now: float) -> None:
-    """Check what needs no plan of the definition: names and numbers.
+    """Check names and numbers, which need no plan of the definition.
 
     Args:
         now: seconds since the epoch.

@@ -1,6 +1,6 @@
 """The owner's side of a move.
 
-Step by step, and what a crash leaves after each:
+The steps, each with the effect of a crash after it:
 
 1. assign: the new worker gets the task's definition and a boundary, and begins there while the old
    one still works. A crash of the owner: the assignment is forgotten; the worker asks whether it is
@@ -90,7 +90,7 @@ class Mover:
         records: the last moves, oldest first.
         may_pass_on: decides whether the worker of a task may pass it on; raises
             NotAuthorisedError if not. The market decides it.
-        teller: tells workers what they are.
+        teller: tells workers of their placements.
         missed: told of a worker that let a task stand still: (worker, task).
         agree: asked about a placement before it counts: (task, placement). An error stops the move.
     """
@@ -180,7 +180,7 @@ class Mover:
         return await self._move(task, NO_PEER, Deal(), payee=NO_PEER, owed=Deal())
 
     def confirm(self, worker: PeerId, request: Confirm) -> Confirmed:
-        """What a peer is to a task whose worker it believes to be."""
+        """Tell a peer whether it is, or prepares to be, the worker of the task."""
         if self._preparing.get((request.task, worker)) == request.term_number:
             return Confirmed(PlacementStatus.ASSIGNED)
         try:

@@ -30,7 +30,7 @@ News: TypeAlias = tuple[str, int, tuple[tuple[str, AlteredOutput], ...] | None]
 
 
 class Notifier:
-    """Tells workers what they are: once each, and again until they have heard it.
+    """Tells workers of their placements: once each, and again until they have heard it.
 
     Args:
         altered: gives the alterations of the outputs of a task's query.

@@ -16,7 +16,7 @@ CALL_S: Final = 10.0
 
 
 async def ask_owner(overlay: Overlay, directory: Directory, stored: StoredAssignment) -> Confirmed:
-    """Ask the owner what this peer is to a task. If the owner is away, its successor is asked: the
+    """Ask the owner for the placement of a task. If the owner is away, its successor is asked: the
     peer with a higher term, in the catalog, under the name of its participant.
 
     Raises:

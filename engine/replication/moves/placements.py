@@ -73,7 +73,7 @@ class WrittenPlacement(Struct, frozen=True, rename={"term_number": "fence"}):
         worker: peer id (hex), "" for the owner itself.
         since, until: the boundaries of the output, microseconds; until: None while it lasts.
         deal: the worker's terms with the peer that gave it the task.
-        payee, owed: peer (hex) that the owner pays, and on what terms.
+        payee, owed: peer (hex) that the owner pays, and their deal.
         load, rate: cores that the task took at the owner, and rows per second that it read.
     """
 

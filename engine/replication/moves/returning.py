@@ -4,7 +4,7 @@ Only the owner moves a task: it is asked to take it back, or to let a third peer
 
 Copies of a task's inputs stay here as long as the task, or its bill, needs them. A partner must not
 stop our posts by that: its tasks go back once their inputs exceed the bounds of `foreign`, which
-count inputs of tasks apart from what subscribers keep.
+count inputs of tasks apart from the holds of subscribers.
 """
 
 from __future__ import annotations

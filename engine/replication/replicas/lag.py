@@ -20,7 +20,7 @@ class Lag:
 
     def over(self, boundary: int, now: float) -> float:
         """How long we have had tuples after `boundary`, the other peer's, seconds; 0.0: we have
-        none. It does not go back: what the other has had is forgotten."""
+        none. It does not go back: boundaries that the other has had are forgotten."""
         while self._passed and self._passed[0][0] <= boundary:
             self._passed.popleft()
         return now - self._passed[0][1] if self._passed else 0.0

@@ -116,7 +116,7 @@ class Primaries:
             text = f"waits no longer for the secondary of {running.name}, until it has caught up"
             self._overlay.events.note("warning", f"{text}: it is {bound_s:g} s behind")
 
-    # -- asked by whoever modifies a query, and holds `SecondaryState.talking` --
+    # -- for changes of a query; the caller holds `SecondaryState.talking` --
 
     async def reach(self, running: QueryCopy, *, alone: bool) -> dict[str, int]:
         """How far former members have given out its streams; see `FormerMembers.settle`.

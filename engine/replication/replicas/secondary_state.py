@@ -139,7 +139,7 @@ def hold_for(running: QueryCopy, secondary_state: SecondaryState, known: dict[st
 
 
 def hold_all(running: QueryCopy) -> None:
-    """Hold all streams: after a restart it is not known yet what the secondary has."""
+    """Hold all streams: after a restart the secondary's boundaries are not known yet."""
     if running.stored.availability.mode is Mode.PASSIVE_STANDBY:
         for stream in streams_of(running):
             log = log_of(running, stream)

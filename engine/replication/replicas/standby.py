@@ -245,7 +245,7 @@ class Standby:
             self._saved_at = now
             try:
                 self.save()
-            except MedusaError as error:  # a full disk: what is there is older, and good
+            except MedusaError as error:  # a full disk: the older file is there, and good
                 text = f"could not save the positions of {self.name}: {error}"
                 self._shop.overlay.events.note("error", text)
         self._told = message.boundaries
@@ -389,7 +389,7 @@ class Standby:
         self._followers.take_from(self.name, FROM_PRODUCERS)
 
     def let_go(self) -> None:
-        """Release the carry: the tasks hold what they need by now."""
+        """Release the carry: the tasks have their own holds by now."""
         for name in self.stored.inputs:
             if name in self.copy.logs:
                 self.copy.logs[name].log.release(Hold("carry", self.name))

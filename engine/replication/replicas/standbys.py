@@ -294,7 +294,7 @@ class Standbys:
             if self._standbys.get(standby.name) is standby and standby.decided is None:
                 await self._drop(standby)
 
-    # -- what comes of it ------------------------------------------------------------------------
+    # -- afterwards ------------------------------------------------------------------------------
 
     async def _open(self, stored: StoredQuery, *, again: bool = False) -> Standby:
         """again: it is of the last run; if it cannot be opened now, then later."""
@@ -366,7 +366,7 @@ class Standbys:
                 nursery.start_soon(ask_for_entry)
         with suppress(MedusaError):
             if over or edition > known.edition:
-                await self._give_up(standby)  # what we would go on with is over
+                await self._give_up(standby)  # the query, or our edition, is over
             elif (found.query, found.peer) == (known.query, standby.stored.term.holder.hex()):
                 async with self._changing:
                     if self._standbys.get(standby.name) is standby:

@@ -1,4 +1,4 @@
-"""Fills views: copies the shown part of a stream, epoch by epoch, and what follows it.
+"""Fills views: copies the shown part of a stream, and follows it, epoch by epoch.
 
 The copy's boundary is the whole state: a restart goes on from it.
 """

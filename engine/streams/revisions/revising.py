@@ -55,8 +55,8 @@ class Revising:
         self.waiting: WaitingRevisions = source.revisions
 
     def look_up(self, body: Bytes, here: Here) -> LookedUp:
-        """Look up the tuples of a post of revisions: the long part, for any thread. It does not see
-        what is accepted meanwhile: accept nothing then, but for the clock.
+        """Look up the tuples of a post of revisions: the long part, for any thread. It sees no post
+        accepted meanwhile: accept none then; the clock may go on.
 
         Args:
             body: an Arrow IPC stream of `request_schema`, or empty.

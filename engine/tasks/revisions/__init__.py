@@ -1,1 +1,1 @@
-"""Results over revised streams: the tasks that correct them, and what each computes again."""
+"""Results over revised streams: the tasks that correct them, and the windows computed again."""
