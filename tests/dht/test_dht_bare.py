@@ -45,6 +45,7 @@ from dht.config import DhtConfig
 from dht.directory import Address
 from dht.node import Node as OurNode
 from dht.records import Record, Subject, seal
+from examples import examples
 from overlay.errors import (
     ConflictError,
     NotFoundError,
@@ -190,8 +191,12 @@ def world_store(catalog: object) -> object:
     return catalog._store  # type: ignore[attr-defined]
 
 
-LOSSES = (0.05, 0.10, 0.20)
-SEEDS, KEYS = 3, 20
+LOSSES = (
+    pytest.param(0.05, marks=pytest.mark.soak),
+    0.10,
+    pytest.param(0.20, marks=pytest.mark.soak),
+)
+SEEDS, KEYS = examples(1, soak=3), 20
 
 
 @pytest.mark.parametrize("loss", LOSSES)

@@ -12,6 +12,7 @@ from dht_network import EPOCH, World, settle
 from trio.testing import MockClock
 
 from dht.config import DhtConfig
+from examples import examples
 from overlay.errors import NotAuthorisedError, NotFoundError, UnavailableError
 from overlay.names import ObjectName
 
@@ -110,7 +111,7 @@ async def test_a_catalog_whose_file_lost_bits_is_made_anew_from_what_its_user_ha
     objects[NAME] = LARGE
     path = mit.folder / "data" / "catalog.sqlite"
     async with utah.running() as reader:
-        for number in range(40):
+        for number in range(examples(12, soak=40)):
             async with mit.running() as catalog:
                 for name, value in objects.items():
                     catalog.publish_soon(THING, name, value)

@@ -25,7 +25,7 @@ PARTICIPANT = "mit.edu"
 
 @pytest.fixture(autouse=True)
 def _crashing_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    let_crash(tmp_path, monkeypatch)
+    let_crash(tmp_path, monkeypatch, interpreting=True)
 
 
 async def until_ended(client: AsyncMedusaClient, stream: str) -> None:

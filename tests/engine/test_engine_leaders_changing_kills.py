@@ -29,7 +29,7 @@ SCHEMA = structs.replace(schema_of(PARTICIPANT), key=("t",))
 
 @pytest.fixture(autouse=True)
 def _crashing_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    let_crash(tmp_path, monkeypatch)
+    let_crash(tmp_path, monkeypatch, interpreting=True)
 
 
 async def reopen(client: AsyncMedusaClient) -> None:

@@ -128,7 +128,7 @@ async def spend(spark: Spark, folder: Path, query: Query, epochs: int, rows: int
 
 
 @pytest.mark.parametrize(
-    ("query", "epochs", "rows"), [(FILTER, 60, 2_000), (WINDOWS, 40, 2_000), (FILTER, 40, 50_000)]
+    ("query", "epochs", "rows"), [(FILTER, 30, 2_000), (WINDOWS, 20, 2_000), (FILTER, 20, 30_000)]
 )
 async def test_it_counts_about_what_the_processes_use(
     spark: Spark, tmp_path: Path, query: Query, epochs: int, rows: int
@@ -140,9 +140,9 @@ async def test_it_counts_about_what_the_processes_use(
 
 async def test_a_task_is_not_charged_for_its_neighbour(spark: Spark, tmp_path: Path) -> None:
     light, heavy = (Running.of(spark, tmp_path / name, FILTER) for name in ("light", "heavy"))
-    half, end = WARM_UP + 40, WARM_UP + 80
+    half, end = WARM_UP + 20, WARM_UP + 40
     light.post(end, 500)
-    heavy.post(30, 200_000)
+    heavy.post(15, 200_000)
     charged: dict[str, list[float]] = {"light": [], "heavy": []}
 
     async def run(running: Running, name: str, seconds: range) -> None:
@@ -152,7 +152,7 @@ async def test_a_task_is_not_charged_for_its_neighbour(spark: Spark, tmp_path: P
     await run(light, "light", range(half))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run, light, "light", range(half, end))
-        nursery.start_soon(run, heavy, "heavy", range(30))
+        nursery.start_soon(run, heavy, "heavy", range(15))
     alone = statistics.mean(charged["light"][WARM_UP:half])
     beside = statistics.mean(charged["light"][half:])
     neighbour = statistics.mean(charged["heavy"][2:])

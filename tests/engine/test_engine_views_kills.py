@@ -35,7 +35,7 @@ SOME = {
 
 @pytest.fixture(autouse=True)
 def _crashing_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    let_crash(tmp_path, monkeypatch)
+    let_crash(tmp_path, monkeypatch, interpreting=True)
 
 
 async def kill_at(making: list[Order], deleting: list[Order]) -> None:

@@ -1,4 +1,4 @@
-"""The load demonstration's real parts: contracts by the commands, questions answered by Spark."""
+"""The load demonstration's real parts: contracts by the commands, questions answered."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import trio
 from deadline import DEADLINE_S
+from interpreting_peer import ROW_S
+from killed_peers import let_crash
 
 from testnet.connections.generate import generate
 from testnet.kit.contracts import proposed_id
@@ -43,15 +45,18 @@ async def test_the_commands_make_the_contract(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.spark
-async def test_a_small_cast_is_answered_exactly() -> None:
-    """Two real peers, two questions each, no contract: what the steps build on."""
+async def test_a_small_cast_is_answered_exactly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two real peers, two questions each, no contract: what the steps build on. Without Spark."""
+    let_crash(tmp_path, monkeypatch, interpreting=True)
+    monkeypatch.setenv(ROW_S, "5e-5")
     board = LoadBoard()
     cast_of = [Place("A", "mit.edu", 2, 10.0), Place("B", "utah.edu", 2, 10.0)]
     async with open_federation() as federation:
         async with trio.open_nursery() as nursery, AsyncExitStack() as closing:
             cast = Cast(federation, closing, nursery, board)
-            traces = generate(5, 4, rows=40_000)
+            traces = generate(5, 4, rows=20_000)
             for place, theirs in zip(cast_of, (traces[:2], traces[2:]), strict=True):
                 await cast.enter(place)
                 await cast.perform(place, theirs, 300.0)

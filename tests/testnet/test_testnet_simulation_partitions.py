@@ -83,7 +83,7 @@ def longest_pause_s(history: History) -> float:
     return max(later - earlier for earlier, later in pairwise(times))
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_a_replica_hides_that_its_primary_is_cut_off(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
