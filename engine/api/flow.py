@@ -243,7 +243,7 @@ class FlowCalls:
                 await self._parts.store.note_end_read(state, who)
 
     async def _relay(self, caller: Caller, request: Subscribe, near: Duplex) -> None:
-        """From the present producer; tuples that it has no more, from the one with most history."""
+        """Relay from the present producer; older tuples, from the one with most history."""
         number = self._parts.directory.number(request.stream)
         request = msgspec.structs.replace(request, term_number=max(number, request.term_number))
         if request.after > BEGINNING:

@@ -47,7 +47,7 @@ NUMBERS: Final = (
     FieldType.SINGLE,
     FieldType.DOUBLE,
 )
-"""In widening order."""
+"""The numeric types, each widened to the next ones."""
 
 INTEGERS: Final = NUMBERS[:4]
 FLOATS: Final = NUMBERS[4:]

@@ -23,14 +23,14 @@ from overlay.errors import DecodeError, InvalidInputError, NotFoundError
 from overlay.names import ObjectName
 
 SCHEMA: Final = Kind("schema", Schema, is_private=lambda _: True)
-"""For the readers of any stream that has this schema; it is created before those streams."""
+"""Readable by the readers of any stream of this schema; it is created before those streams."""
 
 STREAM: Final = Kind("stream", StreamEntry, is_private=lambda entry: bool(entry.stream.policies))
 QUERY: Final = Kind("query", QueryEntry, is_private=lambda entry: bool(entry.label))
-"""For the readers of all its inputs."""
+"""Readable by participants that may read all inputs of the query."""
 
 VIEW: Final = Kind("view", View, is_private=lambda _: True)
-"""For its owner's peers; others see the stream of that name."""
+"""Readable by its owner's peers; others see the stream of that name."""
 
 PRODUCER: Final = Kind("producer", Producer, many=True)
 

@@ -38,11 +38,11 @@ class Readers:
         self.changed: Listeners[[]] = Listeners()
 
     def may_read(self, stream: StreamDefinition, participant: str) -> bool:
-        """Whether it is the stream's owner, or every policy of the stream admits it."""
+        """Whether a participant owns the stream, or every policy of the stream admits it."""
         return participant == stream.owner or self._satisfies(stream.policies, participant)
 
     def may_know(self, query: str, label: Iterable[Policy], participant: str) -> bool:
-        """Whether it is the query's owner, or may read all inputs of the query.
+        """Whether a participant owns the query, or may read all its inputs.
 
         Args:
             query: its name. label: the policies of its inputs.

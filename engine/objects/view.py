@@ -66,11 +66,11 @@ class View(Struct, frozen=True):
 
     @property
     def is_fixed(self) -> bool:
-        """Whether it always shows the same."""
+        """Whether the view's content never changes."""
         return self.frozen or isinstance(self.shows, Range)
 
     def asks_as(self, other: View) -> bool:
-        """Whether both ask for the same, whenever they were made, in whatever words."""
+        """Whether both are the same request, made at any time in any words."""
         return self._asked == other._asked
 
     @property

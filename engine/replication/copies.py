@@ -31,8 +31,8 @@ class Copies:
         self._leaders = leaders
 
     def may_come_to_produce(self, stream: str) -> bool:
-        """Whether it is a source stream that this peer is a voter of, or an output of a query whose
-        secondary this peer is, or that it has kept and is about to resume."""
+        """Whether this peer is a voter of the source stream, or the secondary of the query that
+        makes the stream, or is about to resume that query."""
         if self._leaders.get(stream) is not None or self._leaders.abstains(stream):
             return True
         return any(stream in stored.entry.outputs for stored in self._waiting())

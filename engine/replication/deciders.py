@@ -63,7 +63,7 @@ class Decider:
 
 
 class OwnersWord(Decider):
-    """Of a task: the peer that keeps its query decides alone."""
+    """Decides a task's next term: the peer that keeps its query decides alone."""
 
     def next(
         self, current: Term, worker: PeerId, now: float, *, since: int = BEGINNING, tried: int = 0
@@ -80,7 +80,7 @@ class OwnersWord(Decider):
 
 
 class HighestNumber(Decider):
-    """Of a query: any peer of its participant takes it, and the highest number counts."""
+    """Decides a query's: any peer of its participant takes it, and the highest number counts."""
 
     def next(self, query: str, known: Iterable[int], taker: PeerId, now: float) -> Term:
         """The term in which a peer has the query, without a secondary yet.
@@ -98,7 +98,7 @@ class HighestNumber(Decider):
 
 
 class Majority(Decider):
-    """Of a source stream: a majority of its voters; see `engine.replication.leaders.ballot`."""
+    """Decides a source stream's: a majority of its voters; see `replication.leaders.ballot`."""
 
     def next_number(self, promised: Iterable[int]) -> int:
         """The number under which a candidate stands. It needs no clock: of two candidates with one

@@ -31,10 +31,10 @@ MAX_VERSIONS: Final = 14
 If there are more, each digest has the next ones."""
 
 NEWEST: Final = 7
-"""Of those, so many always have the latest terms: a takeover is known at once."""
+"""The places in a digest for the versions with the latest terms: a takeover is known at once."""
 
 MAX_DIGEST: Final = 512
-"""Bytes."""
+"""The bytes of a digest, at most."""
 
 
 class Version(Struct, frozen=True, array_like=True):

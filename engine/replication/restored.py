@@ -43,7 +43,7 @@ from overlay.names import PeerId
 from overlay.node import Overlay
 
 FILE: Final = "restored.json"
-"""In a peer's data, from the restore until the end of the first start."""
+"""The file in a peer's data, from the restore until the end of the first start."""
 
 
 CALL_S: Final = 5.0
@@ -54,7 +54,7 @@ day before are posted, too."""
 
 
 _PLAUSIBLE_US: Final = 10**15
-"""In 2001: boundaries from then on are shown as times."""
+"""A moment in 2001: boundaries from then on are shown as times."""
 
 
 class Restored(Struct, frozen=True):

@@ -73,7 +73,7 @@ class StoredQuery(Struct, frozen=True):
 
     @property
     def term(self) -> Term:
-        """Its holder is the query's primary, its member the secondary."""
+        """The query's term: its holder is the primary, its member the secondary."""
         return self.written_term.of(self.name)
 
     def under(self, term: Term) -> StoredQuery:
@@ -82,7 +82,7 @@ class StoredQuery(Struct, frozen=True):
 
     @property
     def published(self) -> QueryEntry:
-        """Its catalog entry."""
+        """The query's catalog entry."""
         return msgspec.structs.replace(self.entry, label=self.network.policies)
 
     @property

@@ -55,7 +55,7 @@ _QUERY: Final = Query(
     ),
     outputs=("short",),
 )
-"""It covers expressions, all functions, windows that tumble and slide."""
+"""A query with expressions, all functions, and windows that tumble and slide."""
 
 
 def tasks() -> tuple[Task, ...]:

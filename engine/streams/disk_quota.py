@@ -8,7 +8,7 @@ from overlay.errors import StorageFullError
 from overlay.events import Events
 
 NEARLY: Final = 0.8
-"""From this share of the quota on a person is warned, in time to act: tuples kept for a network
+"""The share of the quota at which a person is warned, in time to act: tuples kept for a network
 split, or for an absent subscriber, grow until that is over."""
 
 AGAIN: Final = 0.7

@@ -17,10 +17,10 @@ OF_ALL: Final = 1 / 4
 """The part of `engine.disk_bytes` for all other participants together: most of it is ours."""
 
 OF_PARTICIPANT: Final = OF_ALL / 2
-"""For one participant, on all streams: there is always room for another participant."""
+"""The part for one participant, on all streams: there is always room for another one."""
 
 OF_STREAM: Final = OF_PARTICIPANT / 2
-"""For one participant on one stream: it can read a second stream."""
+"""The part for one participant on one stream: it can read a second stream."""
 
 
 @dataclass(frozen=True, slots=True)

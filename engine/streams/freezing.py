@@ -20,7 +20,7 @@ from overlay.errors import NotFoundError
 from overlay.files import load_json, save_json, storing
 
 SIZES: Final = "sizes.json"
-"""In the frozen folder: the lengths of its files."""
+"""The file in the frozen folder with the lengths of the others."""
 
 LEFT_OUT: Final = frozenset({"ballots", "logs"})
 """Folders of a peer's data that a copy leaves out: an old vote is worse than none."""

@@ -118,7 +118,7 @@ class Journal:
 
     @property
     def position(self) -> Position:
-        """Its end."""
+        """The end of the journal."""
         return self.segment, self.size
 
     def length(self, segment: int) -> int:

@@ -89,7 +89,7 @@ class Leader:
 
     @property
     def source(self) -> Source:
-        """Not to be called while a post is under way: see `exclusive`."""
+        """The source; leave it alone while a post is under way: see `exclusive`."""
         return self._source
 
     @property

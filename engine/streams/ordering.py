@@ -51,7 +51,7 @@ def tidy(table: pa.Table) -> pa.Table:
 
 
 def sort(table: pa.Table) -> pa.Table:
-    """By stime, rows of equal stime as they stand."""
+    """The rows by stime, those of equal stime in their present order."""
     # Arrow's array_sort_indices is stable, so arrival order (seq) needs no second key.
     indices = pc.array_sort_indices(table.column(STIME).combine_chunks())
     return table.take(indices)

@@ -140,7 +140,7 @@ class Recent:
         return Epoch(after, found[-1].upto, tidy(pa.concat_tables(tables)))
 
     def begin(self, boundary: int) -> None:
-        """Drop all; the next epoch begins there."""
+        """Drop all epochs; the next one begins at `boundary`."""
         self._epochs.clear()
         self.bytes = 0
         self.start = boundary

@@ -17,7 +17,7 @@ from overlay.errors import InternalError, NotRetainedError
 
 
 def lost_in_words(file: EpochFile) -> str:
-    """For people at this peer."""
+    """The loss, for people at this peer."""
     return (
         f"{file.path} is damaged or missing: the rows after boundary {file.after} up to "
         f"{file.upto} are lost until another peer gives them again, or a copy of the file is put "

@@ -12,8 +12,8 @@ TEMPORARY: Final = ".tmp-"
 """The start of the name of a file that is being written; Spark ignores such names, as we do."""
 
 WRITTEN_BACK_S: Final = 60.0
-"""By then the kernel has written unsynced bytes to the disk (Linux: 30 s and a little more). A
-damaged file that had not changed for longer was damaged by something else."""
+"""The time in which the kernel writes unsynced bytes to the disk (Linux: 30 s and a little more).
+A damaged file that had not changed for longer was damaged by something else."""
 
 
 def keep_aside(path: Path) -> Path:

@@ -25,7 +25,7 @@ from engine.tasks.query_editions import Edition, restored, succeeded
 from engine.tasks.revisions.tasks import revised_streams, with_revisions
 
 MAX_EDITION: Final = 2**62
-"""Of a stream: it sums the editions of its inputs, and must fit a message."""
+"""The edition of a stream, at most: it sums those of its inputs, and must fit a message."""
 
 
 class Network(Struct, frozen=True):
@@ -56,7 +56,7 @@ class Network(Struct, frozen=True):
 
     @property
     def policies(self) -> tuple[Policy, ...]:
-        """Of all its inputs: a participant that satisfies them may know the query."""
+        """The policies of all inputs: a participant that satisfies them may know the query."""
         found = {each for entry in self.inputs.values() for each in entry.stream.policies}
         return tuple(sorted(found))
 
@@ -100,8 +100,8 @@ class Network(Struct, frozen=True):
         return StreamEntry(definition, schema)
 
     def _edition(self, altered: AlteredOutput) -> int:
-        """It grows with each alteration of the output and of an input, as either may change its
-        readers. It is the same at all peers that make the output."""
+        """The output's edition: it grows with each alteration of the output and of an input, as
+        either may change its readers. It is the same at all peers that make the output."""
         inputs = sum(entry.stream.edition for entry in self.inputs.values())
         return min(altered.edition + inputs, MAX_EDITION)
 

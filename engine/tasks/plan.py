@@ -88,12 +88,12 @@ class Task:
 
     @property
     def nodes(self) -> int:
-        """Those of its expressions."""
+        """The nodes of its expressions."""
         return sum(step.nodes for step in self.steps)
 
     @property
     def window(self) -> AggregateStep | None:
-        """Its stateful step, if it has one."""
+        """The stateful step, if there is one."""
         return next((step for step in self.steps if isinstance(step, AggregateStep)), None)
 
 

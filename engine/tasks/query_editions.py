@@ -24,7 +24,7 @@ MAX_EDITIONS: Final = 32
 
 
 MAX_CHARACTERS: Final = 2**20
-"""Of the expressions of all editions together: a peer plans some 100,000 a second."""
+"""Characters of all editions' expressions together: a peer plans some 100,000 a second."""
 
 
 class Edition(Struct, frozen=True):
@@ -125,7 +125,7 @@ def affected(tasks: Iterable[Task], names: frozenset[str]) -> frozenset[str]:
 
 
 def made_since(tasks: Sequence[Task], settled: Mapping[str, int]) -> dict[str, int]:
-    """By output that a modification has changed: the boundary since which it is as it is now.
+    """The boundary since which each output is as it is now, of those that modifications changed.
 
     Args:
         settled: the same, of editions that are dropped.

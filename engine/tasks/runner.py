@@ -154,7 +154,7 @@ class TaskRunner:
             after = end
 
     def reaches(self, boundary: int) -> bool:
-        """Whether it runs, and its next epoch can reach that boundary now."""
+        """Whether the task runs, and its next epoch can reach that boundary now."""
         reach = self._reach(self._output.boundary)
         return self._runs and min(reach, self.limit.value) >= boundary
 
@@ -205,7 +205,7 @@ class TaskRunner:
 
     @property
     def input_bytes(self) -> int:
-        """Of the inputs' logs, on disk."""
+        """The bytes of the inputs' logs, on disk."""
         return sum(log.bytes for log in self._inputs.values())
 
     @property

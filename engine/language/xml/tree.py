@@ -32,7 +32,7 @@ class Node:
     children: list[Node] = field(default_factory=list)
 
     def checked(self, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, str]:
-        """Its attributes, which must be these.
+        """The element's attributes, if they are these.
 
         Raises:
             InvalidInputError: one is missing or unknown.

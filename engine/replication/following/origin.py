@@ -90,7 +90,7 @@ FROM_PRODUCERS: Final[Origin] = (PRODUCER, KEEPER)
 """The producers that the catalog names."""
 
 FOR_QUERIES: Final[Origin] = (PRODUCER._replace(guided=True), KEEPER._replace(guided=True))
-"""For our own queries and views."""
+"""The same, for our own queries and views."""
 
 
 class Reading(Protocol):

@@ -56,7 +56,7 @@ from overlay.killpoints import KillPoint, kill_point
 from overlay.node import Overlay
 
 LAPSE: Final = 3
-"""So many silences a post waits for its replicas before its producer must try again: an election,
+"""The silences that a post waits for its replicas before its producer must try again: an election,
 and the recruiting after it, take about two."""
 
 FOUNDED: Final = 1
@@ -143,7 +143,7 @@ class Keeper:
             await self.try_feed(Tick())
 
     async def open(self) -> StreamState:
-        """Its logs and journal, opened or made."""
+        """Open the stream's logs and journal, or make them."""
         if self.logs.state is not None:
             return self.logs.state
         state = await self.logs.open(self.entry, self.election.ballot.journal)

@@ -43,7 +43,7 @@ class Notifier:
         self._telling: set[str] = set()
 
     def untold(self, placed: Copy) -> list[Placement]:
-        """Of the last two placements, those whose worker has not heard the news."""
+        """The placements, of the last two, whose worker has not heard the news."""
         return [
             placement
             for placement in placed.placements[-2:]

@@ -14,8 +14,8 @@ from engine.tasks.windows import needed_after, whole_after
 
 
 def needed(tasks: Sequence[Task], safe: Mapping[str, int]) -> dict[str, int]:
-    """For every stream that the tasks read or make: a peer that begins there, with empty windows,
-    makes all tuples after `safe` (upstream backup: Hwang et al., CS-04-05, `cause()` of the oldest
+    """The boundaries from which a peer with empty windows makes all tuples after `safe`, by stream
+    that the tasks read or make (upstream backup: Hwang et al., CS-04-05, `cause()` of the oldest
     tuple that is still needed).
 
     Args:
@@ -31,8 +31,8 @@ def needed(tasks: Sequence[Task], safe: Mapping[str, int]) -> dict[str, int]:
 
 
 def reached(tasks: Sequence[Task], inputs: Mapping[str, int]) -> dict[str, int]:
-    """For every output: the boundary after which it is right if its task begins with the inputs
-    after `inputs` and no window open (amnesia)."""
+    """The boundaries after which the outputs are right if the tasks begin with the inputs after
+    `inputs` and no window open (amnesia)."""
     at = dict(inputs)
     for task in tasks:
         begins = max(at[stream] for stream in task.inputs)

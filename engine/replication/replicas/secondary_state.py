@@ -233,7 +233,7 @@ def _is_overdue(
 
 
 def computed(running: QueryCopy, secondary_state: SecondaryState) -> dict[str, int]:
-    """By output, the boundary up to which no peer will compute it again, after any takeover."""
+    """The boundaries, by output, up to which no peer computes again, after any takeover."""
     found = {task.name: task.boundary for task in running.tasks}
     stored = running.stored
     if stored.availability.mode is Mode.NONE:
@@ -250,7 +250,7 @@ def computed(running: QueryCopy, secondary_state: SecondaryState) -> dict[str, i
 
 
 def released(running: QueryCopy, secondary_state: SecondaryState) -> dict[str, int]:
-    """By stream, the boundary after which a secondary can come to have it that has only the tuples
+    """The boundaries, by stream, after which a secondary can have the tuples, if it has only those
     that producers keep for it."""
     if running.stored.availability.mode is not Mode.UPSTREAM_BACKUP:
         return {}

@@ -371,7 +371,7 @@ class Standby:
 
     @property
     def _given(self) -> dict[str, int]:
-        """By output, the boundary up to which consumers may have it from here."""
+        """The boundaries, by output, up to which consumers may have the tuples from here."""
         return {task.output: self.boundaries.get(task.output, BEGINNING) for task in self.copy.plan}
 
     def save(self) -> None:

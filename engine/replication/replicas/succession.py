@@ -58,7 +58,7 @@ class Succession:
         return self._known_number(running.stored) > running.stored.term.number
 
     def is_ours(self, running: QueryCopy) -> bool:
-        """Whether it is still ours: it may have been deleted while others were asked about it."""
+        """Whether this peer still has the query: it may be deleted while others are asked."""
         with suppress(NotFoundError):
             return self._queries.get(running.name) is running
         return False

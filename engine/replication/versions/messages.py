@@ -9,7 +9,7 @@ from msgspec import Struct
 from engine.streams.suffix import State
 
 MAX_STREAMS: Final = 256
-"""In one question; a peer that reads more asks several, one after the other."""
+"""Streams in one question; a peer that reads more asks several, one after the other."""
 
 
 class AskVersions(Struct, frozen=True):
