@@ -40,10 +40,6 @@ from overlay.names import NO_PEER
 
 _DONE: Final = {QueryStatus.RUNNING: "started", QueryStatus.STOPPED: "stopped"}
 
-LOOK_S: Final = 3.0
-"""How long the start of a query waits for a reason why it cannot be computed, seconds: a missing
-Java, or one that refuses its options, shows sooner, and a person waits so long."""
-
 
 class QueryHost:
     """The queries whose primary this peer is: created, run, deleted, taken over and given up.
@@ -374,7 +370,7 @@ class QueryHost:
 
     async def trouble(self) -> str:
         """Why no task can be computed here, and the remedy; else empty, as far as is known within
-        `LOOK_S`. A failed start is tried again."""
+        `Timing.trouble_s`. A failed start is tried again."""
         tried = trio.Event()
 
         async def start() -> None:
@@ -382,7 +378,7 @@ class QueryHost:
             tried.set()
 
         self._nursery.start_soon(start)
-        with trio.move_on_after(LOOK_S):
+        with trio.move_on_after(self.shop.config.timing.trouble_s):
             await tried.wait()
         return self._executor.trouble
 

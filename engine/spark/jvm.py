@@ -225,17 +225,19 @@ def _cpu_s(pid: int) -> float:
     return float(times.user + times.system + times.children_user + times.children_system)
 
 
-def _await_hello(process: subprocess.Popen[bytes], hello: Path, output: Path) -> tuple[int, str]:
+def _await_hello(
+    process: subprocess.Popen[bytes], hello: Path, output: Path, still_s: float = STILL_S
+) -> tuple[int, str]:
     """The port and the secret that the JVM writes when it listens."""
     used, moved = 0.0, time.monotonic()
     while not hello.exists():
         seconds, now = _cpu_s(process.pid), time.monotonic()
         if seconds > used + MOVE_CPU_S:
             used, moved = seconds, now
-        if process.poll() is not None or now > moved + STILL_S:
+        if process.poll() is not None or now > moved + still_s:
             ended = process.poll() is not None
             _end(process)
-            said = _said(output) if ended else f"it stood still for {STILL_S:g} s"
+            said = _said(output) if ended else f"it stood still for {still_s:g} s"
             raise UnavailableError(f"the JVM did not start: {said}; {MEND}; more is in {output}")
         time.sleep(_POLL_S)
     content = hello.read_bytes()

@@ -22,6 +22,27 @@ class Timing:
         announce_again_s: between two tries to tell the catalog something that others wait for.
         mend_s: between two looks for lost files.
         mend_again_s: before a file that no peer had is asked for again: one may have come back.
+        workers_s: between two looks at the workers of our tasks.
+        worker_call_s: patience with one call to a worker.
+        prepare_s: longest that a new worker may take to reach our output: a JVM starts in 10 to 20.
+        confirm_s: between two questions to an owner whether it still counts on us as its worker.
+        crowded_s: between two looks for tasks of others that crowd our own streams.
+        leave_s: how long an owner may refuse to take a task back before its worker drops it.
+        trouble_s: how long a start of a query waits to hear that it cannot be computed: a Java that
+            is missing or refuses its options is found in less, and a person waits so long.
+        keep_up_s: between two messages to a secondary on where the query is: what it may have to
+            compute again.
+        settle_s: after a takeover, before a new secondary is looked for: first the consumers get
+            what they wait for, from machines that have more to do now.
+        ask_s: silence of a primary that lives after which it is asked whether it still counts on us
+            as its secondary: the query may be deleted, or have another one.
+        sure_s: silence of a primary after which its secondary does not act as such any more without
+            asking: another one may have been found, and the query modified. A failure detector has
+            mostly spoken by then.
+        parted_s: how long a query is not modified after a peer was given up that may have stood by
+            for it: more than `sure_s`, as that one may have heard of its primary a little later.
+        save_s: between two writes of a secondary's positions: older ones only mean more to compute
+            again.
         modified_s: between two looks for editions of queries that no peer computes any more.
         restored_ask_s: how long a restored peer asks the others for the boundaries of its streams:
             they may be starting, and a peer that joined after the backup is known once it has
@@ -39,6 +60,19 @@ class Timing:
     announce_again_s: float = 1.0
     mend_s: float = 1.0
     mend_again_s: float = 30.0
+    workers_s: float = 1.0
+    worker_call_s: float = 10.0
+    prepare_s: float = 60.0
+    confirm_s: float = 2.0
+    crowded_s: float = 2.0
+    leave_s: float = 300.0
+    trouble_s: float = 3.0
+    keep_up_s: float = 0.5
+    settle_s: float = 2.0
+    ask_s: float = 5.0
+    sure_s: float = 15.0
+    parted_s: float = 20.0
+    save_s: float = 5.0
     modified_s: float = 1.0
     restored_ask_s: float = 60.0
     restored_again_s: float = 0.5

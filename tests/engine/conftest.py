@@ -38,5 +38,4 @@ def spark_stopped(shared_spark: Spark) -> None:
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     """The detectors of the peers that are opened from now on, which say what a test tells them."""
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.replication.replicas.primaries.KEEP_UP_S", 0.05)
     return detectors(monkeypatch)

@@ -17,7 +17,7 @@ from overlay.gossip.events import Health
 
 Made = dict[bytes, ToldDetector]
 
-QUICK = Timing(tend_s=0.05)
+QUICK = Timing(tend_s=0.05, keep_up_s=0.05)
 """Of peers whose retention is soon over."""
 
 

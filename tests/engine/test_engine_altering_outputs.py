@@ -19,14 +19,12 @@ from engine.streams.config import Timing
 from engine.streams.store import OUTPUT
 from overlay.errors import InvalidInputError
 
-QUICK = Timing(tend_s=0.05)
+QUICK = Timing(tend_s=0.05, workers_s=0.05, keep_up_s=0.05)
 
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.replication.replicas.primaries.KEEP_UP_S", 0.05)
-    monkeypatch.setattr("engine.replication.moves.mover.TEND_S", 0.05)
     return detectors(monkeypatch)
 
 

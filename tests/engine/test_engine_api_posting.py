@@ -219,9 +219,7 @@ async def test_a_stream_of_the_present_goes_on_by_the_clock(tmp_path: Path) -> N
                 await client.flush()
 
 
-async def test_no_room_left_is_told_and_passes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_room_left_is_told_and_passes(tmp_path: Path) -> None:
     """A reader that does not read fills the disk; the poster hears of it; nothing is lost."""
     async with open_town(tmp_path, disk_bytes=300_000, timing=Timing(tend_s=0.02)) as town:
         mit, utah = await town.settle_all("mit.edu", "utah.edu")

@@ -48,7 +48,7 @@ def fill(disk: Path) -> Path:
                 return filler
 
 
-async def test_a_full_disk(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk(small_disk: Path) -> None:
     async with open_town(small_disk, timing=Timing(tend_s=0.02)) as town:
         mit, utah = await town.settle_all("mit.edu", "utah.edu")
         async with mit.client(producer="p") as client, utah.client() as other:

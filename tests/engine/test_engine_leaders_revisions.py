@@ -294,9 +294,7 @@ async def test_a_witness_that_becomes_home_finds_all_of_the_history(tmp_path: Pa
         assert folded(home, stream) == oracle.values
 
 
-async def test_a_replica_that_was_away_beyond_the_history_begins_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_replica_that_was_away_beyond_the_history_begins_anew(tmp_path: Path) -> None:
     """What the leader keeps begins later than its logs end."""
     async with siblings(tmp_path, timing=Timing(tend_s=0.02)) as (town, places):
         first = places[0]

@@ -19,14 +19,12 @@ from engine.replication.moves.messages import Deal
 from engine.streams.config import Timing
 from overlay.errors import ConflictError, InvalidInputError, MedusaError, NotFoundError
 
-QUICK = Timing(modified_s=0.05, tend_s=0.05)
+QUICK = Timing(modified_s=0.05, tend_s=0.05, workers_s=0.05, confirm_s=0.05)
 
 
 @pytest.fixture(autouse=True)
 def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.replication.moves.mover.TEND_S", 0.05)
-    monkeypatch.setattr("engine.replication.moves.assignments.CONFIRM_S", 0.05)
 
 
 @pytest.mark.parametrize(

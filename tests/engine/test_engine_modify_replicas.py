@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,20 +26,13 @@ from overlay.errors import InvalidInputError, UnavailableError
 from overlay.gossip.events import Health
 from testnet.simulation.interpreter import InterpretedTask
 
-QUICK = Timing(modified_s=0.05, tend_s=0.05)
+QUICK = Timing(modified_s=0.05, tend_s=0.05, keep_up_s=0.05, parted_s=0.3)
 
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.replication.replicas.primaries.KEEP_UP_S", 0.05)
-    parted_after(monkeypatch, 0.3)
     return detectors(monkeypatch)
-
-
-def parted_after(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    for module in ("former_members", "primaries"):
-        monkeypatch.setattr(f"engine.replication.replicas.{module}.PARTED_S", seconds)
 
 
 async def cast(town: Town, made: Made) -> list[Place]:
@@ -161,7 +155,7 @@ def ahead(place: Place, query: str, stream: str, boundary: int) -> Callable[[], 
 
 
 async def test_without_its_secondary_it_is_refused_until_there_is_another(
-    tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, made: Made
 ) -> None:
     async with open_town(tmp_path, timing=QUICK) as town:
         home, one, two, reader = await cast(town, made)
@@ -199,14 +193,12 @@ async def test_without_its_secondary_it_is_refused_until_there_is_another(
 
 
 async def test_who_may_still_take_itself_for_the_secondary_is_waited_for(
-    tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, made: Made
 ) -> None:
     """Its primary took it for dead and found another; it has heard nothing of that. It serves
     nobody by the time that the query is modified."""
-    monkeypatch.setattr("engine.replication.replicas.watch.SURE_S", 1.0)
-    parted_after(monkeypatch, 2.0)
-    monkeypatch.setattr("engine.replication.replicas.watch.ASK_S", 1e9)
-    async with open_town(tmp_path, timing=QUICK) as town:
+    deaf = dataclasses.replace(QUICK, sure_s=1.0, parted_s=2.0, ask_s=1e9)
+    async with open_town(tmp_path, timing=deaf) as town:
         home, one, two, other = await cast(town, made)
         async with home.client() as client, one.client(patience_s=0.1) as owner:
             source = await make_stream(client, home, "s")

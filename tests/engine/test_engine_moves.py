@@ -21,14 +21,12 @@ from overlay.errors import ConflictError, MedusaError, NotAuthorisedError, NotFo
 from overlay.names import PeerId
 from tools.commands.medusa import calls
 
-QUICK = Timing(tend_s=0.05)
+QUICK = Timing(tend_s=0.05, workers_s=0.05, confirm_s=0.05)
 
 
 @pytest.fixture(autouse=True)
 def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.replication.moves.mover.TEND_S", 0.05)
-    monkeypatch.setattr("engine.replication.moves.assignments.CONFIRM_S", 0.05)
 
 
 async def test_there_and_back_under_traffic(tmp_path: Path) -> None:

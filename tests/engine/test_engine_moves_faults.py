@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ from overlay.identity import parse_peer_id
 from overlay.names import PeerId
 from tools.client.async_client import AsyncMedusaClient
 
-QUICK = Timing(tend_s=0.05)
+QUICK = Timing(tend_s=0.05, workers_s=0.05, confirm_s=0.05)
 
 
 HOUR_US = 3_600_000_000
@@ -53,8 +54,6 @@ HOUR_US = 3_600_000_000
 @pytest.fixture(autouse=True)
 def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.replication.moves.mover.TEND_S", 0.05)
-    monkeypatch.setattr("engine.replication.moves.assignments.CONFIRM_S", 0.05)
 
 
 async def assign(hostile: Place, worker: Place, request: Assignment) -> Progress:
@@ -189,7 +188,8 @@ async def test_a_call_that_is_left_leaves_a_task_that_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The owner loses patience while the worker opens logs, on a slow disk."""
-    async with open_town(tmp_path, timing=QUICK) as town:
+    impatient = dataclasses.replace(QUICK, worker_call_s=0.2)
+    async with open_town(tmp_path, timing=impatient) as town:
         one, two = await siblings(town)
         async with one.client() as client:
             source, sums = await running(client, one)
@@ -208,7 +208,6 @@ async def test_a_call_that_is_left_leaves_a_task_that_works(
             monkeypatch.setattr(Assignments, "assign", count)
 
             monkeypatch.setattr(Assignments, "_follow_inputs", slow)
-            monkeypatch.setattr("engine.replication.moves.mover.CALL_S", 0.2)
             async with trio.open_nursery() as nursery:
 
                 @nursery.start_soon
@@ -545,8 +544,8 @@ async def test_a_query_that_a_crash_stopped_half_way_has_no_worker(tmp_path: Pat
 async def test_a_worker_may_leave_an_owner_that_never_takes_its_task_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.replication.moves.returning.LEAVE_S", 0.2)
-    async with open_town(tmp_path, timing=QUICK, patience_s=0.5) as town:
+    leaving = dataclasses.replace(QUICK, leave_s=0.2)
+    async with open_town(tmp_path, timing=leaving, patience_s=0.5) as town:
         one, two = await siblings(town)
         async with one.client() as client:
             source, sums = await running(client, one)

@@ -22,7 +22,7 @@ from overlay.errors import UnavailableError
 from overlay.gossip.events import Health
 from tools.client.async_client import AsyncMedusaClient
 
-QUICK = Timing(tend_s=0.05, grace_s=0.1)
+QUICK = Timing(tend_s=0.05, grace_s=0.1, keep_up_s=0.05, settle_s=0.1)
 
 
 NAME = "away"
@@ -31,8 +31,6 @@ NAME = "away"
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     interpret(monkeypatch)
-    monkeypatch.setattr("engine.replication.replicas.primaries.KEEP_UP_S", 0.05)
-    monkeypatch.setattr("engine.replication.replicas.primaries.SETTLE_S", 0.1)
     return detectors(monkeypatch)
 
 

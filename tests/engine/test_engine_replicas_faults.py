@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -85,8 +86,8 @@ async def test_a_query_may_be_made_again_where_its_namesake_was_stood_by_for(
         await trio.lowlevel.checkpoint()
 
     monkeypatch.setattr(Primaries, "_dismiss", unheard)
-    monkeypatch.setattr("engine.replication.replicas.watch.ASK_S", 1.0)
-    async with open_town(tmp_path, timing=QUICK) as town:
+    asking = dataclasses.replace(QUICK, ask_s=1.0)
+    async with open_town(tmp_path, timing=asking) as town:
         home, primary, secondary = await siblings(town, others=2)
         async with (
             home.client() as poster,
@@ -249,11 +250,9 @@ async def test_a_restarted_standby_keeps_its_carry_though_nothing_comes(
             assert sums.rows == expected(range(777))
 
 
-async def test_a_restarted_standby_copies_on_from_where_it_was(
-    tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("engine.replication.replicas.standby.SAVE_S", 0.0)
-    async with open_town(tmp_path, timing=QUICK) as town:
+async def test_a_restarted_standby_copies_on_from_where_it_was(tmp_path: Path, made: Made) -> None:
+    saving = dataclasses.replace(QUICK, save_s=0.0)
+    async with open_town(tmp_path, timing=saving) as town:
         home, primary, secondary = await siblings(town, others=2)
         async with home.client() as poster, primary.client() as owner:
             source = await make_stream(poster, home, "s")

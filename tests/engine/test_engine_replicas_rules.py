@@ -15,7 +15,6 @@ from engine.replication.replicas.lag import Lag
 from engine.replication.replicas.positions import needed, reached
 from engine.replication.replicas.primaries import preferred
 from engine.replication.replicas.watch import (
-    ASK_S,
     DOUBT_S,
     Ask,
     Detected,
@@ -25,26 +24,29 @@ from engine.replication.replicas.watch import (
     Tick,
     Watch,
 )
+from engine.streams.config import Timing
 from engine.tasks.network import Network
 from engine.tasks.plan import Task
 from engine.tasks.windows import Interval, needs
 from overlay.gossip.events import Health
+
+TIMING = Timing()
 
 # -- the watch ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("health", [Health.DEAD, Health.LEFT])
 def test_a_dead_or_leaving_primary_is_succeeded_at_once(health: Health) -> None:
-    assert [type(e) for e in Watch(0.0, 0.0).handle(Detected(health), 0.1)] == [TakeOver]
+    assert [type(e) for e in Watch(0.0, 0.0, TIMING).handle(Detected(health), 0.1)] == [TakeOver]
 
 
 @pytest.mark.parametrize("health", [Health.ALIVE, Health.SUSPECT])
 def test_a_suspicion_is_not_enough(health: Health) -> None:
-    assert Watch(0.0, 0.0).handle(Detected(health), 0.1) == []
+    assert Watch(0.0, 0.0, TIMING).handle(Detected(health), 0.1) == []
 
 
 def test_a_silent_primary_is_doubted_then_asked_but_not_succeeded_without_a_bound() -> None:
-    watch = Watch(0.0, 0.0)
+    watch = Watch(0.0, 0.0, TIMING)
     assert watch.handle(Tick(), 1.0) == []
     assert watch.handle(Tick(), 2.0) == [Doubt()]
     assert watch.handle(Tick(), 5.1) == [Doubt(), Ask()]
@@ -55,15 +57,15 @@ def test_a_silent_primary_is_doubted_then_asked_but_not_succeeded_without_a_boun
 
 
 def test_a_restarted_secondary_asks_soon_whether_it_still_is_one() -> None:
-    watch = Watch(0.0, 100.0, resumed=True)
+    watch = Watch(0.0, 100.0, TIMING, resumed=True)
     assert watch.handle(Tick(), 100.0 + DOUBT_S) == []
     assert Ask() in watch.handle(Tick(), 100.1 + DOUBT_S)
     assert watch.unheard
     assert Ask() not in watch.handle(Tick(), 100.2 + DOUBT_S)
     watch.handle(Heard(), 103.0)
     assert not watch.unheard
-    assert Ask() not in watch.handle(Tick(), 103.0 + ASK_S)
-    assert Ask() in watch.handle(Tick(), 103.1 + ASK_S)
+    assert Ask() not in watch.handle(Tick(), 103.0 + TIMING.ask_s)
+    assert Ask() in watch.handle(Tick(), 103.1 + TIMING.ask_s)
 
 
 @given(
@@ -82,20 +84,20 @@ def test_a_lead_lasts_since_we_had_what_the_other_has_not(
 
 
 def test_a_bound_is_the_longest_silence() -> None:
-    watch = Watch(3.0, 0.0)
+    watch = Watch(3.0, 0.0, TIMING)
     assert watch.handle(Tick(), 2.9) == [Doubt()]
     assert [type(e) for e in watch.handle(Tick(), 3.1)] == [TakeOver]
 
 
 def test_a_primary_that_speaks_but_stalls_is_succeeded_after_the_bound() -> None:
-    watch = Watch(2.0, 0.0)
+    watch = Watch(2.0, 0.0, TIMING)
     assert watch.handle(Heard(behind_us=5_000_000), 1.0) == []
     assert watch.handle(Heard(behind_us=5_000_000), 2.0) == []
     assert [type(e) for e in watch.handle(Heard(behind_us=6_000_000), 3.1)] == [TakeOver]
 
 
 def test_one_that_catches_up_in_between_is_not() -> None:
-    watch = Watch(2.0, 0.0)
+    watch = Watch(2.0, 0.0, TIMING)
     for second in range(1, 20):
         assert watch.handle(Heard(behind_us=5_000_000 * (second % 2)), float(second)) == []
 
@@ -107,7 +109,7 @@ def test_one_that_catches_up_in_between_is_not() -> None:
 def test_a_primary_that_is_heard_often_enough_is_never_succeeded(
     steps: Sequence[tuple[float, str]], bound_s: float
 ) -> None:
-    watch, now, heard_at = Watch(bound_s, 0.0), 0.0, 0.0
+    watch, now, heard_at = Watch(bound_s, 0.0, TIMING), 0.0, 0.0
     for pause, kind in steps:
         now += pause
         if kind == "heard" or now - heard_at > 1.4:

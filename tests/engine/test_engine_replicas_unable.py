@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -140,10 +141,10 @@ async def test_a_takeover_that_was_decided_is_finished_when_there_is_room(
 
 
 async def test_the_worker_of_a_dead_primary_is_released_by_its_successor(
-    tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, made: Made
 ) -> None:
-    monkeypatch.setattr("engine.replication.moves.assignments.CONFIRM_S", 0.05)
-    async with open_town(tmp_path, timing=QUICK) as town:
+    asking = dataclasses.replace(QUICK, confirm_s=0.05)
+    async with open_town(tmp_path, timing=asking) as town:
         home, primary, secondary, worker = await siblings(town, others=3)
         async with home.client() as poster, primary.client() as owner:
             source = await make_stream(poster, home, "s")
@@ -169,8 +170,8 @@ async def test_the_worker_of_a_dead_primary_is_released_by_its_successor(
 async def test_a_secondary_whose_disk_is_full_hears_its_primary_all_the_same(
     tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.replication.replicas.standby.SAVE_S", 0.0)
-    async with open_town(tmp_path, timing=QUICK) as town:
+    saving = dataclasses.replace(QUICK, save_s=0.0)
+    async with open_town(tmp_path, timing=saving) as town:
         home, primary, secondary = await siblings(town, others=2)
         async with home.client() as poster, primary.client() as owner:
             source = await make_stream(poster, home, "s")

@@ -28,11 +28,11 @@ def start(code: str, hello: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", code, str(hello), HELLO.hex()])
 
 
-def test_one_that_works_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jvm, "STILL_S", 0.5)  # it takes longer than that
+def test_one_that_works_is_waited_for(tmp_path: Path) -> None:
     process = start(STARTING, tmp_path / "hello")
     try:
-        found = jvm._await_hello(process, tmp_path / "hello", tmp_path / "out")
+        # it takes longer than that
+        found = jvm._await_hello(process, tmp_path / "hello", tmp_path / "out", still_s=0.5)
         assert found == (4096, "secret")
     finally:
         process.kill()
@@ -40,12 +40,9 @@ def test_one_that_works_is_waited_for(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("code", ["import time; time.sleep(600)", "raise SystemExit(1)"])
-def test_one_that_is_stuck_or_ends_is_given_up(
-    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(jvm, "STILL_S", 0.5)
+def test_one_that_is_stuck_or_ends_is_given_up(code: str, tmp_path: Path) -> None:
     (tmp_path / "out").touch()
     process = start(code, tmp_path / "hello")
     with pytest.raises(UnavailableError, match="did not start"):
-        jvm._await_hello(process, tmp_path / "hello", tmp_path / "out")
+        jvm._await_hello(process, tmp_path / "hello", tmp_path / "out", still_s=0.5)
     assert process.returncode is not None

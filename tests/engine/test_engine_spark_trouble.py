@@ -17,6 +17,7 @@ from engine.spark import jvm
 from engine.spark.config import SparkConfig
 from engine.spark.java import find_java
 from engine.spark.session import Spark, SparkLostError
+from engine.streams.config import Timing
 from overlay.errors import UnavailableError
 
 pytestmark = pytest.mark.usefixtures("spark_stopped")
@@ -90,8 +91,7 @@ async def test_a_failure_that_takes_long_is_waited_for(
         raise UnavailableError("no such master")
 
     monkeypatch.setattr(Spark, "start", start)
-    monkeypatch.setattr("engine.replication.queries.LOOK_S", 0.01)
-    async with open_town(tmp_path) as town:
+    async with open_town(tmp_path, timing=Timing(trouble_s=0.01)) as town:
         mit = await town.settle("mit.edu")
         query, home = await filtered(mit), str(mit.home.folder)
         async with mit.client() as client:

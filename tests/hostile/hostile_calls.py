@@ -78,7 +78,7 @@ WAITING: Final = frozenset(
         "replica.read",  # for the next checkpoint
         "home.follow",  # for what the home ships
         "create_stream",  # for the voters of a stream with k_safety, `homes.FOUND_S`
-        "move_task",  # for the new worker, `mover.PREPARE_S`
+        "move_task",  # for the new worker, `Timing.prepare_s`
         "locate",  # for the first epoch of a stream, `locating.FIRST_S`
     }
 )

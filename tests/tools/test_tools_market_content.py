@@ -304,9 +304,7 @@ async def test_counts_that_differ_are_reported_on_both_sides(
                 assert "111 tuples are claimed" in notes(place)
 
 
-async def test_a_standstill_longer_than_promised_is_noted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_standstill_longer_than_promised_is_noted(tmp_path: Path) -> None:
     async with open_market_town(tmp_path) as town:
         mit, utah = await two_places(town)
         async with mit.client() as sends, utah.client() as reads:

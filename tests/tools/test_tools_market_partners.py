@@ -3,6 +3,7 @@ done."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import trio
 from engine_peers import Place, Town, until
 from tools_market_town import (
     CHEAP,
+    SHORT,
     TERMS,
     Loads,
     Work,
@@ -63,8 +65,8 @@ async def test_one_that_accepts_and_never_starts(
     tmp_path: Path, loads: Loads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is left alone for a while, and the task goes to the next one."""
-    monkeypatch.setattr("engine.replication.moves.mover.PREPARE_S", 0.5)
-    async with open_market_town(tmp_path) as town:
+    impatient = dataclasses.replace(SHORT, prepare_s=0.5)
+    async with open_market_town(tmp_path, impatient) as town:
         mit, utah, contract = await overloaded(town)
 
         async def never_ready(*_: object) -> Progress:

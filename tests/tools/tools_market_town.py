@@ -78,11 +78,8 @@ FIXED = ContractsConfig(
     price=PRICE, settle_s=0.2, confirm_s=0.1, stay_s=0.1, market=QUICK, timing=SHORT_WAITS
 )
 
-SHORT = {
-    "engine.replication.moves.mover.TEND_S": 0.05,
-    "engine.replication.moves.assignments.CONFIRM_S": 0.05,
-    "engine.replication.moves.returning.LOOK_S": 0.05,
-}
+SHORT = Timing(tend_s=0.05, workers_s=0.05, confirm_s=0.05, crowded_s=0.05)
+"""The engine's waits."""
 
 Sum = tuple[int, int]
 """(stime, total) of a window."""
@@ -97,10 +94,8 @@ class Loads(dict[str, float]):
 
 
 def set_up(monkeypatch: pytest.MonkeyPatch) -> Loads:
-    """Let every town that is opened from now on be quick, and its loads be those returned."""
+    """Let the loads of every town that is opened from now on be those returned."""
     interpret(monkeypatch)
-    for name, value in SHORT.items():
-        monkeypatch.setattr(name, value)
     loads, real = Loads(), TaskRunner.status
 
     def status(runner: TaskRunner, **options: Any) -> TaskStatus:
@@ -116,8 +111,10 @@ def set_up(monkeypatch: pytest.MonkeyPatch) -> Loads:
 
 
 @asynccontextmanager
-async def open_market_town(folder: Path, **engine: float) -> AsyncIterator[Town]:
-    async with open_town(folder, timing=Timing(tend_s=0.05), **engine) as town:  # type: ignore[arg-type]
+async def open_market_town(
+    folder: Path, timing: Timing = SHORT, **engine: float
+) -> AsyncIterator[Town]:
+    async with open_town(folder, timing=timing, **engine) as town:  # type: ignore[arg-type]
         yield town
 
 

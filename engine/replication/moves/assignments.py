@@ -57,9 +57,6 @@ from overlay.killpoints import KillPoint, kill_point
 from overlay.listeners import Decision, Listeners
 from overlay.names import PeerId
 
-CONFIRM_S: Final = 2.0
-"""How often the owner is asked whether this peer is still the worker, seconds."""
-
 ORPHAN_S: Final = 300.0
 """How long an assignment that was never activated waits for its owner, seconds."""
 
@@ -338,7 +335,7 @@ class Assignments:
     async def tend(self) -> None:
         """Ask the owners, for ever."""
         while True:
-            await trio.sleep(CONFIRM_S)
+            await trio.sleep(self._shop.config.timing.confirm_s)
             async with trio.open_nursery() as nursery:
                 for assigned in self.all():
                     nursery.start_soon(self._confirm, assigned)

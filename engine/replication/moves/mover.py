@@ -5,7 +5,7 @@ The steps, each with the effect of a crash after it:
 1. assign: the new worker gets the task's definition and a boundary, and begins there while the old
    one still works. A crash of the owner: the assignment is forgotten; the worker asks whether it is
    needed, and drops it. A crash of the worker: it goes on with it, or the move is given up after
-   `PREPARE_S`.
+   `Timing.prepare_s`.
 2. wait until its output has reached ours: it has the inputs' suffix, and its windows are open.
 3. pause the output; write the placement down, which decides. Before it nothing has happened; after
    it, a restart of the owner follows the new worker.
@@ -45,7 +45,7 @@ from engine.replication.moves.messages import (
     PlacementStatus,
     Progress,
 )
-from engine.replication.moves.notifications import CALL_S, Notifier
+from engine.replication.moves.notifications import Notifier
 from engine.replication.moves.placements import Placement, status_of
 from engine.replication.queries import QueryHost
 from engine.replication.stored_query import StoredQuery
@@ -67,14 +67,8 @@ from overlay.names import NO_PEER, PeerId
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-PREPARE_S: Final = 60.0
-"""Longest that a new worker may take to reach our output, seconds: a JVM starts in 10 to 20."""
-
 POLL_S: Final = 0.05
 """How often the new worker is asked for its progress, seconds."""
-
-TEND_S: Final = 1.0
-"""How often workers are looked after, seconds."""
 
 KEPT_RECORDS: Final = 1000
 """Moves that are remembered, for the monitor."""
@@ -100,10 +94,11 @@ class Mover:
         self._queries = queries
         self._overlay = shop.overlay
         self._patience_s = shop.config.patience_s
+        self._timing = shop.config.timing
         self._nursery = shop.nursery
         self._here = shop.here
         self._preparing: dict[tuple[str, PeerId], int] = {}
-        self.teller = Notifier(shop.overlay, self._altered)
+        self.teller = Notifier(shop.overlay, self._altered, self._timing.worker_call_s)
         self.records: deque[MoveRecord] = deque(maxlen=KEPT_RECORDS)
         self.may_pass_on: Decision[[Placement], None] = Decision(_only_siblings)
         self.missed: Listeners[[PeerId, str]] = Listeners()
@@ -290,7 +285,7 @@ class Mover:
 
     async def _until_there(self, placed: Copy, to: PeerId, assignment: Assignment) -> int:
         reason = "it said nothing"
-        with trio.move_on_after(PREPARE_S):
+        with trio.move_on_after(self._timing.prepare_s):
             while True:
                 goal = placed.boundary  # before the question: the output grows during the call
                 try:
@@ -341,12 +336,13 @@ class Mover:
 
     async def _call(self, to: PeerId, method: str, request: msgspec.Struct, response: type[T]) -> T:
         connection = await self._overlay.connect(to)
-        return await connection.call(method, request, response, timeout_s=CALL_S)
+        patience_s = self._timing.worker_call_s
+        return await connection.call(method, request, response, timeout_s=patience_s)
 
     async def tend(self) -> None:
         """Tell workers again, and take back tasks that stand still; for ever."""
         while True:
-            await trio.sleep(TEND_S)
+            await trio.sleep(self._timing.workers_s)
             for placed in self._queries.tasks():
                 placed.measure()
                 if placed.moving.locked():

@@ -16,9 +16,6 @@ from overlay.errors import MedusaError, UnavailableError
 from overlay.killpoints import KillPoint, kill_point
 from overlay.node import Overlay
 
-CALL_S: Final = 10.0
-"""The longest wait for one call to a worker, seconds."""
-
 AGAIN_S: Final = 0.1
 """Between two tries to tell a worker that is waited for, seconds."""
 
@@ -34,10 +31,12 @@ class Notifier:
 
     Args:
         altered: gives the alterations of the outputs of a task's query.
+        call_s: see `Timing.worker_call_s`.
     """
 
-    def __init__(self, overlay: Overlay, altered: Callable[[Copy], Altered]) -> None:
+    def __init__(self, overlay: Overlay, altered: Callable[[Copy], Altered], call_s: float) -> None:
         self._overlay = overlay
+        self._call_s = call_s
         self._altered = altered
         self._told: set[News] = set()
         self._telling: set[str] = set()
@@ -72,7 +71,7 @@ class Notifier:
         Raises:
             UnavailableError: one lives and has not heard it yet.
         """
-        with trio.move_on_after(CALL_S):
+        with trio.move_on_after(self._call_s):
             await self.tell(placed)
             while self._unheard(placed):
                 await trio.sleep(AGAIN_S)
@@ -105,8 +104,8 @@ class Notifier:
             activate = Activate(
                 placed.name, placement.term.number, placement.term.since, self._altered(placed)
             )
-            await connection.call("task.activate", activate, Done, timeout_s=CALL_S)
+            await connection.call("task.activate", activate, Done, timeout_s=self._call_s)
             return BEGINNING
         release = Release(placed.name, placement.term.number, placement.until, placement.term.since)
-        answer = await connection.call("task.release", release, Released, timeout_s=CALL_S)
+        answer = await connection.call("task.release", release, Released, timeout_s=self._call_s)
         return answer.reached

@@ -23,14 +23,8 @@ from engine.streams.retention import Hold
 from overlay.errors import MedusaError
 from overlay.names import ObjectName
 
-LOOK_S: Final = 2.0
-"""How often to look for tasks that crowd our own streams, seconds."""
-
 PASS_ON_S: Final = 120.0
 """The longest wait for a whole move that the owner makes, seconds."""
-
-LEAVE_S: Final = 300.0
-"""How long an owner may refuse to take a task back before it is dropped here, seconds."""
 
 
 class Returning:
@@ -41,6 +35,7 @@ class Returning:
         self._overlay = shop.overlay
         self._store = shop.store
         self._nursery = shop.nursery
+        self._timing = shop.config.timing
         self._going: set[str] = set()
 
     async def pass_on(self, task: str, request: PassOn) -> MoveRecord:
@@ -54,8 +49,8 @@ class Returning:
         return await connection.call("task.pass_on", request, MoveRecord, timeout_s=PASS_ON_S)
 
     async def give_back(self, task: str) -> MoveRecord:
-        """Ask the owner to take a task back. After `LEAVE_S` of refusals the task is dropped: the
-        owner has the whole output, and goes on from there when it likes.
+        """Ask the owner to take a task back. After `Timing.leave_s` of refusals the task is
+        dropped: the owner has the whole output, and goes on from there when it likes.
 
         Raises:
             MedusaError: the owner refuses.
@@ -69,7 +64,7 @@ class Returning:
             return await connection.call("task.give_back", request, MoveRecord, timeout_s=PASS_ON_S)
         except MedusaError:
             assigned.asked_at = asked_at
-            if trio.current_time() - asked_at > LEAVE_S:
+            if trio.current_time() - asked_at > self._timing.leave_s:
                 await self._assignments.release(stored.owner_id, Release(*stored.key))
             raise
 
@@ -82,7 +77,7 @@ class Returning:
     async def tend(self) -> None:
         """Give back tasks that crowd our own streams, for ever."""
         while True:
-            await trio.sleep(LOOK_S)
+            await trio.sleep(self._timing.crowded_s)
             for task, why in self._crowding().items():
                 self._send_back(task, why)
 

@@ -10,7 +10,6 @@ from engine.objects.schema import BEGINNING
 from engine.replication.queries import QueryHost
 from engine.replication.query_copy import QueryCopy
 from engine.replication.replicas.asking import dismiss
-from engine.replication.replicas.watch import PARTED_S
 from overlay.errors import MedusaError, UnavailableError
 from overlay.identity import parse_peer_id
 from overlay.names import PeerId
@@ -22,6 +21,7 @@ class FormerMembers:
     def __init__(self, queries: QueryHost) -> None:
         self._overlay = queries.shop.overlay
         self._queries = queries
+        self._parted_s = queries.shop.config.timing.parted_s
 
     def part_from(self, running: QueryCopy, peer: PeerId) -> None:
         """Write down that a peer may take itself for the secondary, now or later."""
@@ -58,7 +58,7 @@ class FormerMembers:
                 "other side of a split it may go on with the query as it is. Try again when it "
                 "is back; or, if it is gone for good, with --alone"
             )
-        if left and (wait_s := running.wait_s(PARTED_S)) > 0:
+        if left and (wait_s := running.wait_s(self._parted_s)) > 0:
             raise UnavailableError(
                 f"{running.name}: a peer that stood by for it may still give out results; "
                 f"try again in {wait_s + 1:.0f} s"

@@ -19,7 +19,7 @@ class StandBy(Struct, frozen=True):
 
 
 class KeepUp(Struct, frozen=True, rename={"term_number": "fence"}):
-    """Tells the secondary, every `KEEP_UP_S`, that the primary lives, and its boundaries.
+    """Tells the secondary, every `Timing.keep_up_s`, that the primary lives, and its boundaries.
 
     Attributes:
         positions: by stream, the boundary after which a secondary needs it.

@@ -27,7 +27,6 @@ from engine.replication.replicas.former_members import FormerMembers
 from engine.replication.replicas.messages import KeepUp, KeptUp, StandBy
 from engine.replication.replicas.secondary_state import SecondaryState
 from engine.replication.replicas.succession import Succession
-from engine.replication.replicas.watch import PARTED_S
 from engine.replication.stored_query import StoredQuery
 from engine.replication.term import Term
 from engine.streams.log import StreamLog
@@ -39,15 +38,8 @@ from overlay.names import PeerId
 
 __all__ = ["Primaries", "SecondaryState"]
 
-KEEP_UP_S: Final = 0.5
-"""How often a secondary hears the boundaries, seconds: it may have to compute as much again."""
-
 RECRUIT_S: Final = 10.0
 """The longest wait for a peer that is asked to stand by, seconds: it opens logs."""
-
-SETTLE_S: Final = 2.0
-"""How long after a takeover no new secondary is looked for, seconds: first the consumers get their
-results, from machines that have more to do now."""
 
 
 class Primaries:
@@ -65,6 +57,7 @@ class Primaries:
         self._queries = queries
         self._digests = digests
         self._nursery = shop.nursery
+        self._timing = shop.config.timing
         self._secondary_states: dict[str, SecondaryState] = {}
         self._former_members = FormerMembers(queries)
         self._succession = Succession(queries, self._former_members)
@@ -165,7 +158,7 @@ class Primaries:
                     ).caught_up:  # however long it is talked to
                         self._release(each, secondary_state)
                     self._nursery.start_soon(self._look_after, each)
-                await trio.sleep(KEEP_UP_S)
+                await trio.sleep(self._timing.keep_up_s)
 
     def _detected(self, peer: PeerId, health: Health) -> None:
         if health.gone:
@@ -191,7 +184,7 @@ class Primaries:
             await self._succession.give_way(running)
         elif term.secondary and self._lives(term.secondary):
             await self._keep_up(running, secondary_state)
-        elif trio.current_time() > running.taken_over_at + SETTLE_S:
+        elif trio.current_time() > running.taken_over_at + self._timing.settle_s:
             await self._recruit(running, secondary_state)
         if self._succession.is_ours(running):
             upkeep.let_go_upstream(running, secondary_state, self._followers)
@@ -239,7 +232,7 @@ class Primaries:
 
     def _let_go_on(self, running: QueryCopy) -> None:
         """Remove the limits of a modification, once all peers that give out results know it."""
-        if running.limited and running.wait_s(PARTED_S) <= 0:
+        if running.limited and running.wait_s(self._timing.parted_s) <= 0:
             running.go_on()
             self._queries.publish_soon(running)  # its publication had to wait
 

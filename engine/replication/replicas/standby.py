@@ -43,9 +43,6 @@ from overlay.concurrency import Job
 from overlay.errors import ConflictError, MedusaError
 from overlay.killpoints import KillPoint, kill_point
 
-SAVE_S: Final = 5.0
-"""How often new positions are written down, seconds: with older ones more is computed again."""
-
 PRIMARY: Final = Hold("primary")
 """The hold on the standby's outputs, from the boundary that the primary's consumers need."""
 
@@ -74,7 +71,10 @@ class Standby:
     ) -> None:
         stored = msgspec.structs.replace(stored, variant=REPLICA, written_placements={})
         self.copy = QueryCopy(queries.shop, stored, plan)
-        self.watch = Watch(stored.availability.bound_s, trio.current_time(), resumed=resumed)
+        self._timing = queries.shop.config.timing
+        self.watch = Watch(
+            stored.availability.bound_s, trio.current_time(), self._timing, resumed=resumed
+        )
         self.decided: StoredQuery | None = None
         self.saved: dict[str, int] = {}
         self._sure = not resumed
@@ -241,7 +241,7 @@ class Standby:
             name: at for name, at in message.positions.items() if name in known
         }
         self.copy.stored = msgspec.structs.replace(self.stored, positions=positions)
-        if positions != self.saved and now - self._saved_at > SAVE_S:
+        if positions != self.saved and now - self._saved_at > self._timing.save_s:
             self._saved_at = now
             try:
                 self.save()

@@ -10,24 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from engine.streams.config import Timing
 from overlay.gossip.events import Health
 
 DOUBT_S: Final = 1.5
 """Silence of a primary after which the failure detector is asked to look at it, seconds: three of
 its messages."""
-
-ASK_S: Final = 5.0
-"""Silence of a living primary after which it is asked whether this peer is still its secondary,
-seconds: the query may be deleted, or have another one."""
-
-SURE_S: Final = 15.0
-"""Silence of a primary, seconds, after which this peer is not sure to be its secondary until it has
-asked: there may be another one, and the query modified. The failure detector has mostly spoken by
-then."""
-
-PARTED_S: Final = 20.0
-"""How long a query is not modified after a possible secondary was given up, seconds: more than
-`SURE_S`, as that peer may have heard of its primary a little later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,23 +73,26 @@ class Watch:
         unheard: the primary was not heard since that restart.
     """
 
-    def __init__(self, bound_s: float, now: float, *, resumed: bool = False) -> None:
+    def __init__(
+        self, bound_s: float, now: float, timing: Timing, *, resumed: bool = False
+    ) -> None:
         self._bound_s = bound_s
+        self._timing = timing
         self._heard_at = now
         self._asked_at = now
-        self._ask_s = DOUBT_S if resumed else ASK_S
+        self._ask_s = DOUBT_S if resumed else timing.ask_s
         self.unheard = resumed
         self._behind_since: float | None = None
 
     def sure(self, now: float) -> bool:
         """Whether this peer is surely the secondary, and knows the query as it is now."""
-        return not self.unheard and now - self._heard_at <= SURE_S
+        return not self.unheard and now - self._heard_at <= self._timing.sure_s
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         match event:
             case Heard(behind_us):
                 self._heard_at = self._asked_at = now
-                self._ask_s = ASK_S
+                self._ask_s = self._timing.ask_s
                 self.unheard = False
                 return self._weigh_lag(behind_us, now)
             case Detected(Health.DEAD):
