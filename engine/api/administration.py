@@ -65,10 +65,7 @@ class Administration:
         return name
 
     def check_sibling(self, what: str, peer: PeerId) -> None:
-        """
-        Raises:
-            InvalidInputError: it is a peer of another participant.
-        """
+        """Refuse a peer of another participant. Raises: InvalidInputError."""
         own = self.overlay.identity.participant
         known = self.overlay.peers.get(peer)
         if known is not None and known.participant != own:

@@ -241,10 +241,7 @@ class StreamCalls:
         )
 
     async def _own_source(self, stream: str, what: str) -> ObjectName:
-        """
-        Raises:
-            InvalidInputError: it is no source stream; says what can be done instead.
-        """
+        """The name of a source stream of ours; others are refused. Raises: InvalidInputError."""
         name = self._ours.own_name(stream)
         check_not_late(stream)
         state = self._store.serving(stream)

@@ -285,10 +285,7 @@ class FlowCalls:
         return await self._parts.directory.entry(stream)
 
     def _check_current(self, caller: Caller, state: StreamState, request: Subscribe) -> None:
-        """
-        Raises:
-            NotFoundError: another peer has taken over; a peer of that participant knows it.
-        """
+        """Refuse a reader that knows a later term of the stream. Raises: NotFoundError."""
         directory = self._parts.directory
         if request.term_number <= directory.number(request.stream) or caller.peer_id is None:
             return

@@ -80,10 +80,7 @@ class QueryCalls:
         return await self._ours.at_its_peer(name, "modify_query", request, Modified, modify)
 
     def _check_secondary(self, query: Query) -> None:
-        """
-        Raises:
-            InvalidInputError: the peer that it asks for cannot be its secondary.
-        """
+        """Refuse a requested secondary that cannot be it. Raises: InvalidInputError."""
         asked = query.availability.secondary
         check_secondary(query, self._ours.overlay.identity.peer_id.hex())
         if asked:

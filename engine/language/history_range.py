@@ -20,7 +20,8 @@ from overlay.names import ObjectName
 
 
 def check_history_range(query: Query) -> None:
-    """
+    """Check the boundaries and the version of a query over history.
+
     Raises:
         InvalidInputError: an empty interval, a negative version, or a bound of a query that ends.
     """

@@ -151,7 +151,8 @@ class Modification:
 
 
 def read_modification(text: str, parse_time: Callable[[str], int]) -> Modification:
-    """
+    """The requested modification in an XML document.
+
     Args:
         parse_time: a point of stime, microseconds, as people write it; raises InvalidInputError.
 

@@ -34,20 +34,14 @@ class AvailabilityRequest(Struct, frozen=True):
 
 
 def parse_mode(text: str) -> Mode:
-    """
-    Raises:
-        InvalidInputError: no word for a mode.
-    """
+    """The mode by its word. Raises: InvalidInputError."""
     if text not in MODE_WORDS:
         raise InvalidInputError(f"ha is {', '.join(Mode)}, not {text[:40]!a}")
     return MODE_WORDS[text]
 
 
 def parse_recovery(text: str) -> Recovery:
-    """
-    Raises:
-        InvalidInputError: no word for a type of recovery.
-    """
+    """The type of recovery by its word. Raises: InvalidInputError."""
     if text not in set(Recovery):
         raise InvalidInputError(f"recovery is {', '.join(Recovery)}, not {text[:40]!a}")
     return Recovery(text)

@@ -127,10 +127,7 @@ class StreamDefinition(Struct, frozen=True, omit_defaults=True, rename={"leader"
 
 
 def check_stream(stream: StreamDefinition) -> None:
-    """
-    Raises:
-        InvalidInputError: a name is malformed, or a number or a list beyond its limits.
-    """
+    """Check names, numbers and lists of a definition. Raises: InvalidInputError."""
     ObjectName.parse(stream.name)
     ObjectName.parse(stream.schema)
     spans = (
@@ -157,10 +154,7 @@ def check_stream(stream: StreamDefinition) -> None:
 
 
 def check_label(name: str, label: tuple[Policy, ...]) -> None:
-    """
-    Raises:
-        InvalidInputError: too many policies, or a malformed name of a stream or participant.
-    """
+    """Check the number of policies and the names in them. Raises: InvalidInputError."""
     if len(label) > MAX_POLICIES:
         raise InvalidInputError(
             f"{name}: made of more than {MAX_POLICIES} streams that have restricted readers"
@@ -172,10 +166,7 @@ def check_label(name: str, label: tuple[Policy, ...]) -> None:
 
 
 def check_members(name: str, members: tuple[str, ...]) -> None:
-    """
-    Raises:
-        InvalidInputError: too many participants for one list, or a malformed name.
-    """
+    """Check the number of participants in a list and their names. Raises: InvalidInputError."""
     if len(members) > MAX_MEMBERS:
         raise InvalidInputError(f"{name}: more than {MAX_MEMBERS} readers or writers")
     for member in members:
@@ -190,7 +181,8 @@ def base_of(name: str) -> str:
 
 
 def check_not_late(name: str) -> None:
-    """
+    """Check that a stream may have this name.
+
     Raises:
         InvalidInputError: `name` is for the late tuples or the revisions of another stream, or too
             long for the stream to have such streams itself.

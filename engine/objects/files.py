@@ -26,10 +26,7 @@ class SchemaFiles:
         return load_folder(self._folder, Schema, mend=mend, damaged=damaged)
 
     def save(self, schema: Schema) -> None:
-        """
-        Raises:
-            StorageError: the disk does not take it; the file that was there is untouched.
-        """
+        """Save a schema. Raises: StorageError: the disk does not take it; the old file stays."""
         save_json(self._path(schema.name), schema)
 
     def remove(self, name: str) -> None:

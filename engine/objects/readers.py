@@ -51,10 +51,7 @@ class Readers:
         return participant == owner or self._satisfies(label, participant)
 
     def check(self, stream: StreamDefinition, participant: str) -> None:
-        """
-        Raises:
-            NotAuthorisedError: it may not read the stream; says whose decision that is.
-        """
+        """NotAuthorisedError unless it may read the stream; says whose decision that is."""
         if participant == stream.owner:
             return
         for policy in stream.policies:

@@ -79,10 +79,7 @@ class View(Struct, frozen=True):
 
 
 def check_view(view: View) -> None:
-    """
-    Raises:
-        InvalidInputError: a name is malformed, or a number beyond its limits.
-    """
+    """Check the names and numbers of a view. Raises: InvalidInputError."""
     ObjectName.parse(view.name)
     ObjectName.parse(view.stream)
     if view.name == view.stream:
@@ -96,10 +93,7 @@ def check_view(view: View) -> None:
 
 
 def check_shows(shows: Shows) -> None:
-    """
-    Raises:
-        InvalidInputError: a number is beyond its limits.
-    """
+    """Check the numbers of a view's part. Raises: InvalidInputError."""
     match shows:
         case Last(rows=rows):
             if not 0 < rows <= MAX_ROWS:
@@ -119,13 +113,7 @@ def check_shows(shows: Shows) -> None:
 
 
 def check_order(view: View, schema: Schema) -> None:
-    """
-    Args:
-        schema: of the stream.
-
-    Raises:
-        InvalidInputError: the view orders on another field than the stream.
-    """
+    """Refuse a view that orders otherwise than its stream. Raises: InvalidInputError."""
     if view.order_on not in {"", STIME, schema.time}:
         time = "arrival" if schema.time is None else schema.time
         raise InvalidInputError(

@@ -115,11 +115,7 @@ class Announcements:
     # -- queries --------------------------------------------------------------------------------
 
     async def publish_query(self, stored: StoredQuery) -> None:
-        """Publish a query without its outputs.
-
-        Raises:
-            MedusaError: it cannot be published.
-        """
+        """Publish a query without its outputs. Raises: MedusaError: it cannot be published."""
         await self._catalog.publish(QUERY, ObjectName.parse(stored.name), stored.published)
 
     def leave_query(self, stored: StoredQuery) -> None:

@@ -26,7 +26,8 @@ from overlay.names import NO_PEER, PeerId
 
 @dataclass(frozen=True, slots=True)
 class Decider:
-    """
+    """Makes the next term of a subject.
+
     Attributes:
         takers: how many numbers the clocks make per millisecond, so that two peers that take a term
             in one millisecond hardly ever make the same number.
@@ -45,10 +46,7 @@ class Decider:
         return number <= self.latest(now)
 
     def check(self, subject: str, number: int, now: float) -> None:
-        """
-        Raises:
-            InvalidInputError: the number is of the future.
-        """
+        """Refuse a number of the future. Raises: InvalidInputError."""
         if not self.believes(number, now):
             raise InvalidInputError(
                 f"{subject[:256]}: term {number} is of the future: check the clock of who says so"

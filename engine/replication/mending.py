@@ -161,7 +161,8 @@ class Mending:
     # -- asked by another peer ----------------------------------------------------------------
 
     async def lend(self, caller: Caller, request: Lend, duplex: Duplex) -> None:
-        """
+        """Send a peer of ours the rows of its lost file.
+
         Raises:
             NotAuthorisedError: the caller is no peer of our participant, or the stream is not ours.
             NotFoundError: this peer does not have all of it.

@@ -211,7 +211,8 @@ class Modifier:
         raise UnavailableError(f"{running.name}: its secondary is always ahead; try again")
 
     def _earliest(self, running: QueryCopy, plan: _Plan, least: int) -> int:
-        """
+        """The boundary from which the new edition can count.
+
         Raises:
             InvalidInputError: there is none, or it is not the requested one.
         """
@@ -285,11 +286,7 @@ class Modifier:
 
 
 def _read(stored: StoredQuery, wish: ModifyQuery) -> tuple[Query, tuple[Task, ...]]:
-    """The requested query, and its tasks.
-
-    Raises:
-        InvalidInputError: it is invalid.
-    """
+    """The requested query, and its tasks. Raises: InvalidInputError: it is invalid."""
     query = modified_query(stored.entry.query, wish.changes)
     return query, Network(query, stored.inputs, stored.kept).tasks()
 

@@ -136,7 +136,8 @@ class QueryHost:
         return stored.entry
 
     async def set_status(self, name: str, status: QueryStatus) -> None:
-        """
+        """Start, stop or delete a query.
+
         Raises:
             NotFoundError: no such query here.
             ConflictError: another query reads a stream of the query to be deleted.
@@ -239,10 +240,7 @@ class QueryHost:
     # -- look-ups ------------------------------------------------------------------------------
 
     def get(self, name: str) -> QueryCopy:
-        """
-        Raises:
-            NotFoundError: this peer is not its primary.
-        """
+        """The query, whose primary this peer is. Raises: NotFoundError."""
         if (running := self._queries.get(name)) is None:
             raise NotFoundError(f"{name} is not kept by this peer")
         return running

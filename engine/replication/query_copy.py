@@ -231,11 +231,7 @@ class QueryCopy:
 
     @kill_point(KillPoint.CATALOG_PUBLISH_QUERY)
     async def publish(self, announcements: Announcements) -> None:
-        """Publish the query and its outputs.
-
-        Raises:
-            MedusaError: they cannot be published.
-        """
+        """Publish the query and its outputs. Raises: MedusaError: they cannot be published."""
         for copy in self.tasks:
             await announcements.publish_entry(copy.state.entry)
             await self.publish_term(copy, announcements)

@@ -33,18 +33,11 @@ class QueryFiles:
         return load_folder(self._folder, StoredQuery, mend=mend, damaged=damaged)
 
     def save(self, stored: StoredQuery) -> None:
-        """
-        Raises:
-            StorageError: the disk does not take it; the old file is untouched.
-        """
+        """Save a query. Raises: StorageError: the disk does not take it; the old file stays."""
         save_json(self._path(stored.name), stored)
 
     def remove(self, query: str) -> None:
-        """Remove the file of a deleted query.
-
-        Raises:
-            StorageError: the disk does not let it go.
-        """
+        """Remove the file of a deleted query. Raises: StorageError: the disk does not let it go."""
         with storing(self._folder):
             self._path(query).unlink(missing_ok=True)
             self._left(query).unlink(missing_ok=True)

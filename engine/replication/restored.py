@@ -103,10 +103,7 @@ async def begin_again(data: Path, overlay: Overlay, timing: Timing) -> None:
 
 
 async def _check_alone(restored: Restored, overlay: Overlay) -> None:
-    """
-    Raises:
-        ConflictError: the peer that this is a copy of still runs.
-    """
+    """Refuse to start while the peer that this is a copy of runs. Raises: ConflictError."""
     if restored.address is None or restored.address == overlay.address:
         return
     try:

@@ -64,7 +64,8 @@ _LOCAL: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class SparkConfig:
-    """
+    """The settings of Spark at a peer.
+
     Attributes:
         master: any Spark master that runs DataFrames: local[*], spark://..., yarn, k8s://...
         profile: `edge` for many small peers and quick starts, `throughput` for few busy ones.

@@ -124,19 +124,13 @@ class Entry(Struct, frozen=True, array_like=True):
 
 
 def check_promise(boundary: int | None) -> None:
-    """
-    Raises:
-        InvalidInputError: it is no boundary.
-    """
+    """Refuse a number that is no int64 of microseconds. Raises: InvalidInputError."""
     if boundary is not None and not BEGINNING <= boundary <= END:
         raise InvalidInputError(f"boundary {boundary} is not an int64 of microseconds")
 
 
 def decode_entry(meta: bytes) -> Entry:
-    """
-    Raises:
-        DecodeError: it is no entry.
-    """
+    """The entry in the `meta` of a journal's entry. Raises: DecodeError."""
     return decode(meta, Entry, limit=MAX_META_BYTES, what="entry of a journal")
 
 
@@ -191,15 +185,13 @@ class Snapshot(Struct, frozen=True, array_like=True):
 
 
 def decode_snapshot(meta: bytes) -> Snapshot:
-    """
-    Raises:
-        DecodeError: it is no snapshot.
-    """
+    """The snapshot in the `meta` of a journal's entry. Raises: DecodeError."""
     return decode(meta, Snapshot, limit=MAX_META_BYTES, what="snapshot in a journal")
 
 
 class Acceptance:
-    """
+    """The accepted state of a source stream, which its journal's snapshot holds.
+
     Attributes:
         term_number: see `Snapshot`.
         boundary: no row with stime <= it is accepted in order any more; only grows.

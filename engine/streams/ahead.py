@@ -31,7 +31,8 @@ def check_ahead(
     stream: StreamDefinition | None,
     now_us: int,
 ) -> None:
-    """
+    """Refuse a post with a time that is too far ahead of the clock.
+
     Args:
         times: of the rows of a post, microseconds; null: of that row, None: of the whole post none.
         promise: its boundary. now_us: the clock's time, microseconds.

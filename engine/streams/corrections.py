@@ -95,7 +95,8 @@ class Corrector(Protocol):
 
 
 def corrector(how: Corrections, after: int, key: Sequence[str] = ()) -> Corrector:
-    """
+    """The corrector for a client's choice of messages.
+
     Args:
         after: the boundary that the client has, microseconds.
         key: the fields that tell tuples apart; none: only whole tuples are told apart.

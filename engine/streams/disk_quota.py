@@ -48,10 +48,7 @@ class DiskQuota:
         self.look()
 
     def check(self, stream: str) -> None:
-        """
-        Raises:
-            StorageFullError: it is full.
-        """
+        """Refuse more bytes if the quota is full. Raises: StorageFullError."""
         if self._taken() > self._limit_bytes:
             self._make()
         if self._taken() > self._limit_bytes:

@@ -71,11 +71,7 @@ def head(meta: bytes, body: Bytes) -> tuple[bytes, int]:
 
 
 def split(data: Bytes) -> Iterator[tuple[bytes, memoryview]]:
-    """(meta, body) of each of some whole entries.
-
-    Raises:
-        DecodeError: they are not whole.
-    """
+    """(meta, body) of each of some whole entries. Raises: DecodeError: they are not whole."""
     view = memoryview(data)
     while view:
         end = _length(view)

@@ -132,7 +132,7 @@ class EpochWriter:
             )
 
     def write(self, table: pa.Table) -> None:
-        """Raises: StorageError: call `abandon` then."""
+        """Write rows behind those before. Raises: StorageError: call `abandon` then."""
         if not table.num_rows:
             return  # a row group without rows has no statistics
         with storing(self._temporary):

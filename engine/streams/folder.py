@@ -29,7 +29,8 @@ from overlay.files import storing
 
 
 class EpochFolder:
-    """
+    """The epoch files of one log.
+
     Attributes:
         path: of the folder.
         files: contiguous, the oldest first; the newest gives the log's boundary.
@@ -120,10 +121,7 @@ class EpochFolder:
         return len(run)
 
     def drop_oldest(self) -> None:
-        """
-        Raises:
-            StorageError: the disk does not let it go.
-        """
+        """Delete the oldest file. Raises: StorageError: the disk does not let it go."""
         oldest = self.files.pop(0)
         try:
             with storing(oldest.path):

@@ -30,7 +30,8 @@ INDEX: Final = "catalog.sqlite"
 
 
 async def freeze(store: StreamStore, data: Path, into: Path) -> None:
-    """
+    """Freeze the peer's data in a folder of hard links.
+
     Args:
         data: the folder of the peer's data. into: a new folder on the same file system.
 

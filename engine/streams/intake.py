@@ -160,9 +160,6 @@ class Intake:
 
 
 def _check_memory(state: StreamState, leader: Leader) -> None:
-    """
-    Raises:
-        BusyError: the waiting tuples take more of this peer's memory than they may.
-    """
+    """Refuse waiting tuples above their share of this peer's memory. Raises: BusyError."""
     if leader.pending_bytes and state.memory.full:
         raise BusyError(f"{state.name}: {leader.pending_bytes} bytes wait for its log; try again")

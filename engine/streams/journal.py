@@ -389,10 +389,7 @@ class _Replay:
 
 
 def _check_whole(data: Bytes, length: int, path: Path, offset: int) -> None:
-    """
-    Raises:
-        DamagedError: these are not so many bytes of whole entries.
-    """
+    """Raises: DamagedError: these are not so many bytes of whole entries."""
     try:
         for _ in split(data):
             pass

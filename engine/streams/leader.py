@@ -41,7 +41,8 @@ _PATIENCE_S: Final = 1.0
 
 
 class Leader:
-    """
+    """The leader of a source stream: orders posts, journals them, and appends them to its logs.
+
     Attributes:
         log: the stream. late_log: its late tuples, in order of arrival.
         revisions_log: its revisions, where it takes any.

@@ -68,7 +68,8 @@ DISK_BYTES: Final = 256 * 2**30
 
 
 class StreamLog:
-    """
+    """The log of one stream, in epoch files.
+
     Attributes:
         appended_rows: since it was opened.
         moved_at: when the boundary last moved, on the monotonic clock, seconds.
@@ -555,11 +556,7 @@ class StreamLog:
         return list(takewhile(lambda file: not file.lost, following))
 
     def _whole(self, after: int, upto: int) -> list[EpochFile]:
-        """The files with rows in (after, upto].
-
-        Raises:
-            NotRetainedError: one of them is lost.
-        """
+        """The files with rows in (after, upto]. Raises: NotRetainedError: one of them is lost."""
         files = [file for file in self._files if file.holds(after, upto)]
         for file in files:
             if file.lost:

@@ -27,7 +27,8 @@ both ends, and fits one message."""
 
 @dataclass(slots=True, eq=False)
 class Part:
-    """
+    """Rows of one epoch, as much as one message takes.
+
     Attributes:
         after: the boundary that the rows follow, microseconds.
         upto: the boundary that they complete; None: the next part follows the same boundary.

@@ -65,7 +65,8 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
 class Source:
-    """
+    """A source stream at its leader: takes posts, and answers them.
+
     Attributes:
         name, schema: of the stream.
         acceptance: its accepted state.

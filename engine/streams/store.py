@@ -90,7 +90,8 @@ class EndReaders(Struct, frozen=True):
 
 
 class StreamStore:
-    """
+    """The streams of one peer.
+
     Args:
         folder: has one folder per stream.
         memory: bounds recent epochs, and posts that wait.

@@ -76,7 +76,8 @@ class Reader:
 
 
 class Subscriptions:
-    """
+    """The subscriptions and leases of the streams here.
+
     Args:
         participant: ours.
         clock: seconds since the epoch.
@@ -203,10 +204,7 @@ class Subscriptions:
         return [lease for lease in self._leases.of(stream) if lease.boundary < END]
 
     def check_known(self, stream: str, subscriber: str, holder: str) -> None:
-        """
-        Raises:
-            NotFoundError: no subscriber of that name is waited for.
-        """
+        """Refuse a name that no waited-for subscriber has. Raises: NotFoundError."""
         known = [lease.subscriber for lease in self._waited_for(stream) if lease.holder == holder]
         if f"{holder} {subscriber}" not in known:
             names = ", ".join(name.removeprefix(f"{holder} ") for name in sorted(known)[:SHOWN])

@@ -68,7 +68,8 @@ class _Run:
 
 
 class Suffix:
-    """
+    """The tentative rows behind a stable log.
+
     Args:
         stable: the stream's log.
         limit_bytes: on disk.

@@ -69,10 +69,7 @@ def read_post(body: bytes | bytearray | memoryview, schema: Schema) -> Batch:
 
 
 def check_sizes(payload: pa.Table, schema: Schema) -> None:
-    """
-    Raises:
-        InvalidInputError: a text is longer than its field allows; names field and row.
-    """
+    """InvalidInputError if a text is longer than its field allows; names field and row."""
     for field in schema.fields:
         if field.size is not None and field.type is FieldType.STRING:
             _check_size(payload.column(field.name), field)

@@ -57,7 +57,8 @@ class WaitingTuples:
     def check_room(
         self, batch: Batch, entry: Entry, accepted: Acceptance, ready: int, config: SourceConfig
     ) -> None:
-        """
+        """Refuse a post for which there is no room.
+
         Args:
             ready: the boundary up to which `cut` gives rows.
 

@@ -47,11 +47,7 @@ class Network(Struct, frozen=True):
     altered: dict[str, AlteredOutput] = {}
 
     def schemas(self) -> dict[str, Schema]:
-        """The schema of every stream.
-
-        Raises:
-            InvalidInputError: it does not type-check.
-        """
+        """The schema of every stream. Raises: InvalidInputError: it does not type-check."""
         return check_query(self.query, {name: e.schema for name, e in self.inputs.items()})
 
     @property

@@ -54,10 +54,7 @@ def restored(query: Query, edition: Edition) -> Query:
 
 
 def check_history(query: Query, editions: Sequence[Edition]) -> None:
-    """
-    Raises:
-        InvalidInputError: too many editions, or too large ones, or not in order.
-    """
+    """Check the number, size and order of editions. Raises: InvalidInputError."""
     if len(editions) > MAX_EDITIONS:
         raise InvalidInputError(
             f"{len(editions)} former editions; at most {MAX_EDITIONS} are allowed"

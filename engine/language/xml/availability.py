@@ -19,7 +19,8 @@ ATTRIBUTES: Final = ("ha", "recovery", "bound", "checkpoint", "secondary")
 
 
 def read_request(given: Mapping[str, str]) -> AvailabilityRequest:
-    """
+    """The requested availability in the attributes of a query.
+
     Args:
         given: attributes of a query, checked to be among those known.
 

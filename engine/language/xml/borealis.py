@@ -43,7 +43,8 @@ _LISTS: Final = {"input": ("readers", "declassify"), "output": ("readers",)}
 def read_borealis(
     root: Node, qualify: Qualify
 ) -> tuple[list[Schema], list[StreamDefinition], list[Query], list[View]]:
-    """
+    """The schemas, streams, queries and views of a document of Borealis.
+
     Raises:
         InvalidInputError: names line and reason.
     """

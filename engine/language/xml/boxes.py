@@ -45,10 +45,7 @@ _FIXED: Final[dict[str, tuple[tuple[str, ...], str]]] = {
 
 
 def seconds_to_us(text: str) -> int:
-    """
-    Raises:
-        InvalidInputError: not a number of seconds with at most six decimals.
-    """
+    """Microseconds. Raises: InvalidInputError: no number of seconds with at most six decimals."""
     if _SECONDS.fullmatch(text.strip()) is None:
         raise InvalidInputError(f"{text[:40]!a} is not a number of seconds, like 60 or 0.25")
     return int(Decimal(text.strip()) * 1_000_000)
@@ -129,10 +126,7 @@ class Parameters:
 def read_box(
     node: Node, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Sequence[Node]
 ) -> Box:
-    """
-    Raises:
-        InvalidInputError: names line, box and reason.
-    """
+    """The box in an element. Raises: InvalidInputError: names line, box and reason."""
     attributes = node.checked(("name", "type"))
     kind = attributes["type"]
     if kind not in _READERS:

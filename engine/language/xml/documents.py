@@ -35,7 +35,8 @@ class Document:
 
 
 def read_document(text: str, base: str | None = None) -> Document:
-    """
+    """The schemas, streams, queries and views of an XML document.
+
     Args:
         text: in either dialect; its root tells which.
         base: `medusa://participant/`, the start of names without a scheme; None: all have one.

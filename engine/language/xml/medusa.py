@@ -104,10 +104,7 @@ def read_stream(node: Node, qualify: Qualify) -> StreamDefinition:
 
 
 def max_ahead(text: str) -> int | None:
-    """
-    Raises:
-        InvalidInputError: neither `none` nor a number of seconds.
-    """
+    """Microseconds; None: `none`. Raises: InvalidInputError: neither `none` nor seconds."""
     return None if text == NO_LIMIT else seconds_to_us(text)
 
 

@@ -34,10 +34,7 @@ HISTORY_RANGE: Final = ("from", "until", "version")
 
 
 def read_view(node: Node, qualify: Callable[[str], str]) -> View:
-    """
-    Raises:
-        InvalidInputError: names line and reason.
-    """
+    """The view in an element. Raises: InvalidInputError: names line and reason."""
     given = node.checked(("name", "stream"), ("frozen",))
     frozen = given.get("frozen", "0")
     if frozen not in {"0", "1", "true", "false"}:

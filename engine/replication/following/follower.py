@@ -219,10 +219,7 @@ class Follower:
         self._course.committed()
 
     def _check_memory(self) -> None:
-        """
-        Raises:
-            BusyError: the tuples of one stime are more than this peer may hold.
-        """
+        """Refuse more tuples of one stime than this peer may hold. Raises: BusyError."""
         if self._state.memory.full:
             raise BusyError(
                 f"{self._state.memory.held} bytes of tuples of one stime, and more to come: "

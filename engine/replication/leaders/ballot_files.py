@@ -46,21 +46,14 @@ class BallotFiles:
             return frozenset()
 
     def abstain(self, streams: Iterable[str]) -> None:
-        """Never vote on those streams.
-
-        Raises:
-            StorageError: the disk does not take it.
-        """
+        """Never vote on those streams. Raises: StorageError: the disk does not take it."""
         with storing(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
         save_json(self._folder / ABSTAINS, sorted(streams))
 
     @kill_point(KillPoint.BALLOT_SAVE)
     def save(self, stored: StoredBallot) -> None:
-        """
-        Raises:
-            StorageError: the disk does not take it; the old file is untouched.
-        """
+        """Save a ballot. Raises: StorageError: the disk does not take it; the old one stays."""
         with storing(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
         save_json(self._path(stored.entry.stream.name), stored)

@@ -254,10 +254,7 @@ class Keeper:
         await self._changes.until(lambda _: self.election.leader != before)
 
     async def suspended(self) -> None:
-        """
-        Raises:
-            UnavailableError: as soon as posts are not acknowledged here any more.
-        """
+        """Raise UnavailableError as soon as posts are not acknowledged here any more."""
         generation = self._generation
         await self._changes.until(lambda _: not self.is_leader or self._generation != generation)
         raise UnavailableError(f"{self.name}: its leader is changing: send it again")

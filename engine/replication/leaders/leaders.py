@@ -212,7 +212,8 @@ class Leaders:
         await follow(keeper, caller.peer_id.hex(), request.term_number, duplex)
 
     async def be_voter(self, caller: Caller, request: Found, _: bytes) -> Done:
-        """
+        """Become a voter of a new stream.
+
         Raises:
             NotAuthorisedError: the caller is not of our participant, or not the founder.
             ConflictError: we are a voter of another stream of that name, or were.
@@ -240,10 +241,7 @@ class Leaders:
         return base_of(stream) in self._abstaining
 
     def _check_votes(self, stream: str) -> None:
-        """
-        Raises:
-            ConflictError: this peer has no vote on that stream any more.
-        """
+        """Refuse a stream on which this peer has no vote any more. Raises: ConflictError."""
         keeper = self._keepers.get(stream)
         if keeper is not None and keeper.election.deleted:
             raise ConflictError(

@@ -53,11 +53,7 @@ PARTS_AHEAD: Final = 32
 
 
 async def ship(keeper: Keeper, peer: str, term_number: int) -> None:
-    """Ship the journal to a peer, until the call ends.
-
-    Raises:
-        MedusaError: why it ended.
-    """
+    """Ship the journal to a peer, until the call ends. Raises: MedusaError: why it ended."""
     try:
         with trio.fail_after(keeper.around.quiet_s):
             connection = await keeper.around.overlay.connect(parse_peer_id(peer))

@@ -35,7 +35,8 @@ class Role(StrEnum):
 
 
 class Voter:
-    """
+    """One voter of one stream, sans IO: events in, effects out.
+
     Args:
         own: this peer's id (hex).
         quiet_s: a leader that was not heard for so long is silent.

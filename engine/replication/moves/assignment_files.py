@@ -23,10 +23,7 @@ class AssignmentFiles:
 
     @kill_point(KillPoint.ASSIGNMENT_SAVE)
     def save(self, stored: StoredAssignment) -> None:
-        """
-        Raises:
-            StorageError: the disk does not take it; the old file is untouched.
-        """
+        """Save it. Raises: StorageError: the disk does not take it; the old file stays."""
         save_json(self._path(stored), stored)
 
     def remove(self, stored: StoredAssignment) -> None:

@@ -65,7 +65,8 @@ MAX_ASSIGNMENTS: Final = 1000
 
 
 class Assignments:
-    """
+    """The tasks that this peer runs for other peers, as their worker.
+
     Args:
         folder: has one JSON file per assignment.
 
@@ -285,20 +286,14 @@ class Assignments:
         await self._define(assigned)
 
     def of_task(self, task: str) -> Guest:
-        """
-        Raises:
-            NotFoundError: it does not run here.
-        """
+        """The assignment of a task. Raises: NotFoundError: it does not run here."""
         for each in self.all():
             if each.task.name == task:
                 return each
         raise NotFoundError(f"{task} is not run here for another peer")
 
     def find(self, task: str, term_number: int) -> Guest:
-        """
-        Raises:
-            NotFoundError: it does not run here.
-        """
+        """The assignment under that term. Raises: NotFoundError: it does not run here."""
         assigned = self._tasks.get((task, term_number))
         if assigned is None:
             raise NotFoundError(f"{task} with term {term_number} is not run here")

@@ -24,14 +24,7 @@ from overlay.names import ObjectName
 
 
 def check_owner(request: Assignment, owner: str) -> None:
-    """
-    Args:
-        owner: the participant that assigns it.
-
-    Raises:
-        NotAuthorisedError: the task is not that participant's.
-        InvalidInputError: a malformed name.
-    """
+    """Refuse a task that is not of the participant that assigns it. Raises: NotAuthorisedError."""
     for name in (request.task, request.query.name):
         if ObjectName.parse(name).participant != owner:
             raise NotAuthorisedError(f"{name[:256]} is not of {owner}, who wants it run")

@@ -66,10 +66,7 @@ class FormerMembers:
         return given
 
     async def _dismiss(self, running: QueryCopy, peer: PeerId) -> dict[str, int]:
-        """
-        Raises:
-            MedusaError: it cannot be told, or has the query all the same.
-        """
+        """Raises: MedusaError: it cannot be told, or has the query all the same."""
         if self._overlay.gossip.health(peer).gone:
             raise UnavailableError("it is gone")
         return (await dismiss(self._overlay, peer, running.name, running.stored.term.number)).given

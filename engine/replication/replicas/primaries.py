@@ -43,7 +43,8 @@ RECRUIT_S: Final = 10.0
 
 
 class Primaries:
-    """
+    """Keeps a secondary for every query that asks for one.
+
     Attributes:
         refused: told of a query whose secondary cannot take its last modification.
     """
@@ -71,10 +72,7 @@ class Primaries:
     # -- asked by a secondary -------------------------------------------------------------------
 
     def incumbent(self, secondary: PeerId, query: str, term_number: int) -> None:
-        """
-        Raises:
-            NotFoundError, ConflictError: the caller is not its secondary, or no more.
-        """
+        """Refuse a caller that is not the secondary. Raises: NotFoundError, ConflictError."""
         if query in self._queries.pending:
             return
         running = self._queries.get(query)

@@ -86,10 +86,7 @@ def secondary_of(query: str) -> Hold:
 
 
 def log_of(running: QueryCopy, stream: str) -> StreamLog:
-    """
-    Raises:
-        NotFoundError: the query neither reads nor makes that stream.
-    """
+    """The log of a query's stream. Raises: NotFoundError: the query neither reads nor makes it."""
     state = running.logs.get(stream)
     if state is None:
         raise NotFoundError(f"{running.name} has no stream {stream[:256]!a}")

@@ -51,7 +51,8 @@ GRACE_S: Final = 60.0
 
 
 class Standby:
-    """
+    """One query whose secondary this peer is.
+
     Attributes:
         copy: this peer's copy of the query.
         decided: the query as a takeover has written it down, until nothing is left to do.
@@ -375,10 +376,7 @@ class Standby:
         return {task.output: self.boundaries.get(task.output, BEGINNING) for task in self.copy.plan}
 
     def save(self) -> None:
-        """
-        Raises:
-            StorageError: the disk does not take it; the old file is untouched.
-        """
+        """Save the query. Raises: StorageError: the disk does not take it; the old file stays."""
         self._queries.files.save(self.stored)
         self.saved = self.stored.positions
 

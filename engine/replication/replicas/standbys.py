@@ -130,11 +130,7 @@ class Standbys:
             return _kept_up(standby)
 
     async def keep_up(self, primary: PeerId, request: KeepUp) -> KeptUp:
-        """Note that the primary lives.
-
-        Raises:
-            NotFoundError: we do not stand by for that.
-        """
+        """Note that the primary lives. Raises: NotFoundError: we do not stand by for that."""
         await trio.lowlevel.checkpoint()
         standby = self._standbys.get(request.query)
         if standby is None:

@@ -99,10 +99,7 @@ class VersionMonitor:
             self._asked.discard(peer)
 
     async def _ask_about(self, peer: PeerId, streams: Sequence[str]) -> None:
-        """
-        Raises:
-            MedusaError: it does not answer.
-        """
+        """Raises: MedusaError: the peer does not answer."""
         with trio.move_on_after(ANSWER_S):
             connection = await self._overlay.connect(peer)
             said = await connection.call("versions", AskVersions(tuple(streams)), Versions)

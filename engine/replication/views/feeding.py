@@ -166,11 +166,7 @@ class Feedings:
         return [state for state in self._store.all() if state.role is Role.VIEW]
 
     async def make_way(self, view: str) -> None:
-        """Make way for a view of that name.
-
-        Raises:
-            ConflictError: something else has that name.
-        """
+        """Make way for a view of that name. Raises: ConflictError: something else has that name."""
         await self._followers.make_way(view)
         if (state := self._store.get(view)) is not None:
             raise ConflictError(f"{view} is kept here as a {state.role} stream already")

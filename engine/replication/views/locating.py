@@ -71,7 +71,8 @@ class Locator:
         return found
 
     async def check_history_range(self, query: Query, inputs: Iterable[str]) -> None:
-        """
+        """Check that the inputs still have the history that a query reads.
+
         Args:
             inputs: the streams that it reads and does not make, revisions included.
 

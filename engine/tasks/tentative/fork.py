@@ -35,7 +35,8 @@ PACES: Final = 2.5
 
 
 class Fork:
-    """
+    """Computes tentative results while an input is missing.
+
     Args:
         runner: the task itself.
         inputs: by name, as the task's. output: the task's.
