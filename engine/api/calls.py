@@ -1,5 +1,3 @@
-"""Puts every call of a peer on its service."""
-
 from __future__ import annotations
 
 from engine.api.administration import Administration

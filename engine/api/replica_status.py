@@ -1,5 +1,3 @@
-"""The status of queries with a standby at this peer, for the monitor."""
-
 from __future__ import annotations
 
 from typing import Final

@@ -122,7 +122,6 @@ class StatusCalls:
                 nursery.start_soon(ask, record.peer_id)
 
     def _health(self, peer: PeerId) -> str:
-        """Our failure detector's state of a peer."""
         return self._overlay.gossip.health(peer).value
 
     def _known(self, peer: PeerId, participant: str = "") -> PeerStatus:

@@ -390,7 +390,6 @@ class _Typer:
 
 
 def _widen(expression: Expression, target: FieldType) -> Expression:
-    """The expression with its number widened to `target`."""
     if expression.type is target:
         return expression
     if not isinstance(expression, Constant):

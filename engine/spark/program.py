@@ -202,7 +202,6 @@ def _named(step: AggregateStep, found: Sequence[Column]) -> list[Column]:
 
 
 def _free_name(fields: Sequence[Field]) -> str:
-    """A column name that no field has."""
     taken = {each.name for each in fields}
     return next(name for n in range(len(taken) + 1) if (name := f"window{n}") not in taken)
 

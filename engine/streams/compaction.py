@@ -1,5 +1,3 @@
-"""Merges many small epoch files into one."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence

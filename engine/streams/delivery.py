@@ -1,5 +1,3 @@
-"""How subscribers share a peer's sending: one part at a time, participants in turn."""
-
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
@@ -82,7 +80,7 @@ class Turns:
 
 
 class Delivery:
-    """Shares this peer's sending, and the memory for it, among the readers of its streams.
+    """Shares a peer's sending among subscribers: one part at a time, participants in turn.
 
     Args:
         memory: the bound on the memory of this peer's calls.

@@ -151,7 +151,6 @@ class _Search:
         return _entry(self._descriptor, at, self._size)
 
     def _places(self, start: int) -> Iterator[int]:
-        """Places where an entry may begin."""
         while start < self._size:
             data = _read(self._descriptor, start, _WINDOW_BYTES + _PLAUSIBLE_BYTES - 1)
             for match in _PLAUSIBLE.finditer(data, HEAD.size):

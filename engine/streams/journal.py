@@ -374,7 +374,6 @@ class _Replay:
             self._parts += [before, meta, body]
 
     def _miss(self, start: int, end: int) -> None:
-        """Note that these bytes are damaged."""
         if self.aside is None:
             self.aside = keep_aside(self._path)
             self._parts.append(os.pread(self._descriptor, start, 0))

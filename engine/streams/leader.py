@@ -268,7 +268,6 @@ class Leader:
             self._shorten(boundary)
 
     def _shorten(self, boundary: int) -> None:
-        """Take the end off the logs."""
         try:
             for log in self._logs_that_end:
                 if log.boundary == END:
@@ -353,7 +352,7 @@ class Leader:
             log.close()
 
     async def _advance_revisions(self) -> None:
-        """Before the stream itself: a reader of it up to a boundary finds the revisions there."""
+        """Advance the revisions first: a reader of the stream up to a boundary finds them there."""
         log = self.revisions_log
         if log is None:
             return

@@ -600,7 +600,6 @@ class Source:
             self.append(_clock_entry(self.acceptance, at), b"", None)
 
     def _taken_at(self, now: float) -> int:
-        """`Entry.taken` of a post."""
         return 0 if self.settling is None else int(now * 1e6)
 
     def _note_entry(self, at: Position) -> None:

@@ -1,5 +1,3 @@
-"""The sources of a stream and of its late tuples, over the journals in its folder."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -20,7 +18,7 @@ def open_sources(
     journal: int,
     now: float,
 ) -> tuple[Source, Source]:
-    """The sources of a stream and of its late tuples. Blocking.
+    """The sources of a stream and of its late tuples, over the journals in its folder. Blocking.
 
     Args:
         committed: the boundaries of their logs. revised: of the log of its revisions.

@@ -1,5 +1,3 @@
-"""Read documents in XML, of both dialects of the papers."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""A worker's question to the present owner of its task."""
-
 from __future__ import annotations
 
 from typing import Final

@@ -1,5 +1,3 @@
-"""Calls to another peer of the participant about a query."""
-
 from __future__ import annotations
 
 from typing import Final

@@ -293,7 +293,7 @@ class Standbys:
     # -- afterwards ------------------------------------------------------------------------------
 
     async def _open(self, stored: StoredQuery, *, again: bool = False) -> Standby:
-        """again: it is of the last run; if it cannot be opened now, then later."""
+        """Open a standby. again: it is of the last run; if it cannot be opened now, then later."""
         plan = await self._overlay.threads.run(self._participant, stored.network.tasks)
         standby = Standby(self._queries, stored, plan, resumed=again)
         try:
