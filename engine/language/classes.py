@@ -74,8 +74,8 @@ def class_of(box: Box) -> BoxClass:
       use the canonical order.
     * A union is arbitrary in ICDE 2005: it interleaves its inputs as they arrive. Ours is the
       SUnion of TODS 2008: it waits for the boundary of every input, and emits the tuples up to the
-      smallest in canonical order. It repeats them only if all inputs
-      are replayed from one boundary.
+      smallest in canonical order. It repeats them only if all inputs are replayed from one
+      boundary.
     """
     match box:
         case Filter() | Map():

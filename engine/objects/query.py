@@ -70,8 +70,7 @@ class Aggregate(Struct, frozen=True, tag="aggregate"):
     fields, the functions' outputs.
 
     Attributes:
-        order_on: the field that the query's author orders on: "", stime or the input schema's time
-            field; others are refused.
+        order_on: the author's order: "", stime or the input's time field; others are refused.
     """
 
     name: str

@@ -82,8 +82,7 @@ class Announcements:
 
     @kill_point(KillPoint.CATALOG_WITHDRAW)
     async def withdraw(self, stream: str) -> None:
-        """Withdraw a stream and its term. It is no error if they are not published here, or are
-        another peer's of ours by now."""
+        """Withdraw a stream and its term, unless they are another peer's of ours by now."""
         name = ObjectName.parse(stream)
         with suppress(NotFoundError, UnavailableError, ConflictError):
             await self._catalog.withdraw(STREAM, name)

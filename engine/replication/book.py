@@ -43,8 +43,7 @@ class Rendition(NamedTuple):
 
 
 class Book:
-    """The believed term of each subject, bounded: subjects without news for the longest time are
-    forgotten first."""
+    """The believed term of each subject, bounded: the longest without news is forgotten first."""
 
     def __init__(self) -> None:
         self._terms: dict[str, Term] = {}

@@ -91,8 +91,7 @@ class Copy:
             nanoseconds a row, as last measured here.
         behind_since: since when the worker has not computed epochs that our inputs allow, on trio's
             clock, seconds; None: it is not behind.
-        given: the greatest boundary of former workers at their release, microseconds: their
-            consumers may know as much.
+        given: the greatest boundary of former workers at release, which consumers may know.
     """
 
     def __init__(

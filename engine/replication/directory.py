@@ -195,8 +195,7 @@ class Directory:
         return found
 
     async def _wait_for(self, stream: str, ask: Callable[[str], Awaitable[object]]) -> None:
-        """Ask the catalog, and wait a little for its answer. A later answer counts as well; there
-        is one question at a time."""
+        """Ask the catalog, one question at a time; wait a little. A later answer counts as well."""
         question = self._ask_soon(stream, ask)
         with trio.move_on_after(LOOK_UP_S):
             await self._asked[question].wait()

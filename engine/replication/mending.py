@@ -82,8 +82,7 @@ class Mending:
                     await self.mend(state, lost)
 
     async def mend(self, state: StreamState, lost: EpochFile) -> None:
-        """Restore a lost file, unless that failed a moment ago. Returns once it is whole, or if no
-        peer has it."""
+        """Restore a lost file, if a peer has it, and unless that failed a moment ago."""
         again_s = self._timing.mend_again_s
         async with self._mending[state.key]:
             since = trio.current_time() - self._failed_at.get(lost, float("-inf"))

@@ -49,8 +49,7 @@ FILE: Final = "restored.json"
 CALL_S: Final = 5.0
 
 OF_TODAY_US: Final = 86_400_000_000
-"""A stream whose time was less than a day behind the clock follows it, microseconds: batches of the
-day before are posted, too."""
+"""A stream less than a day behind the clock follows it, microseconds: batches come a day late."""
 
 
 _PLAUSIBLE_US: Final = 10**15

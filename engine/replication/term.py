@@ -12,8 +12,7 @@ class Term(Struct, frozen=True):
 
     Attributes:
         subject: the name of a query, of a task's output or of a source stream.
-        number: grows with every term of the subject; the holder of a lower number is not
-            believed any more.
+        number: grows with every term of the subject; a lower one does not count any more.
         holder: the peer whose word counts; NO_PEER: not written down yet or, of a task, the peer
             that keeps its query.
         members: the other peers that have a part: a secondary, replicas.

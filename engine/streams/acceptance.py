@@ -55,8 +55,7 @@ UNKNOWN: Final = Writer("")
 
 
 Offsets = tuple[bytes, bytes]
-"""A producer's place in its source before a post, and after it; see
-`engine.streams.messages.Post`."""
+"""A producer's place in its source before and after a post; see `streams.messages.Post`."""
 
 
 class Progress(NamedTuple):
@@ -149,8 +148,7 @@ class Snapshot(Struct, frozen=True, array_like=True):
     Attributes:
         producers: the last numbers of the owner's producers, in journals of older releases; the
             longest quiet first.
-        term_number: of the leader that began the segment, if the stream has replicas; see
-            `engine.replication.leaders`.
+        term_number: of the leader that began the segment, if the stream has replicas.
         revisions, revised_at: see `Acceptance`.
         missed: of the latest posts of revisions, the oldest first.
         producers_of: by participant and name, each the longest quiet first; see `Writer`.

@@ -30,8 +30,7 @@ class Timing:
         leave_s: how long an owner may refuse to take a task back before its worker drops it.
         trouble_s: how long a start of a query waits to hear that it cannot be computed: a Java that
             is missing or refuses its options is found in less, and a person waits so long.
-        keep_up_s: between two messages to a secondary on where the query is: what it may have to
-            compute again.
+        keep_up_s: between two messages to a secondary; a takeover may compute that much again.
         settle_s: after a takeover, before a new secondary is looked for: first the consumers get
             what they wait for, from machines that have more to do now.
         ask_s: silence of a primary that lives after which it is asked whether it still counts on us
@@ -41,8 +40,7 @@ class Timing:
             mostly spoken by then.
         parted_s: how long a query is not modified after a peer was given up that may have stood by
             for it: more than `sure_s`, as that one may have heard of its primary a little later.
-        save_s: between two writes of a secondary's positions: older ones only mean more to compute
-            again.
+        save_s: between two writes of a secondary's positions: with older ones it computes more.
         modified_s: between two looks for editions of queries that no peer computes any more.
         restored_ask_s: how long a restored peer asks the others for the boundaries of its streams:
             they may be starting, and a peer that joined after the backup is known once it has

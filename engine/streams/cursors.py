@@ -77,8 +77,7 @@ def cursor_for(state: StreamState, after: int, seen: int | None, **how: bool) ->
 
 
 class BothCursor(Cursor):
-    """A reader's place in both parts of a stream, which take turns: new results must not wait
-    behind corrections.
+    """A reader's place in both parts of a stream, in turns: results do not wait for corrections.
 
     Args:
         seen: the boundary of the reader's tentative tuples, microseconds.
@@ -136,8 +135,7 @@ class BothCursor(Cursor):
         return part
 
     async def _rest(self) -> Part:
-        """The rest of a stime, after a part that ended within it. If that suffix is gone, the
-        stime ends with the rows given."""
+        """The rest of a stime, after a part that ended within it; none if that suffix is gone."""
         if self._run == self._suffix.runs and self._seen >= self.after:
             part = await self._suffix.part(self._seen, self._seen_taken)
             if part is not None and part.after == self._seen:

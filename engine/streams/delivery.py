@@ -24,8 +24,7 @@ TURNS: Final = 2
 not be quicker on the same disk and cores, and the next participant would wait for all of them."""
 
 MAX_OF_PARTICIPANT: Final = 1024
-"""Subscriptions served here of one participant's peers, or of our own clients: each takes part of a
-millisecond per epoch."""
+"""Subscriptions of one participant's peers, or of our clients: each takes < 1 ms per epoch."""
 
 MAX_OF_PEER: Final = 256
 """Subscriptions of one peer, so that no connection takes all of its participant's."""

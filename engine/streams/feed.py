@@ -60,8 +60,7 @@ class Feed:
             an end of its own stays open until the reader has acknowledged the end of the stream.
         released: the gate; returns once the reader may have the stable part with these boundaries
             (after, upto), microseconds.
-        acknowledged: told the boundary that the reader has stored: nothing before it is kept for
-            the reader.
+        acknowledged: told the boundary before which nothing is kept for the reader any more.
         has: the boundary up to which the reader has acknowledged, microseconds.
         shares: of this peer's memory and time; None: no limit, for peers of our own participant,
             which copy tuples that this one must not lose.

@@ -456,8 +456,7 @@ class StreamLog:
             self._compacting = False
 
     async def fetch_lost(self) -> None:
-        """Fetch all lost files again, as far as any peer has them: for a reader that begins at the
-        log's beginning."""
+        """Fetch all lost files that any peer has, for a reader from the log's beginning."""
         for lost in self.lost_files:
             await self.mend(lost)
 

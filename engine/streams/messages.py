@@ -77,8 +77,7 @@ class Subscribe(Struct, frozen=True, rename={"term_number": "fence"}):
     Attributes:
         after: the boundary the subscriber has, microseconds; tuples with stime > after follow.
         subscriber: a name: while this subscriber is away, the stream's retention waits for it for a
-            while; "": it does not. With END as `after` the subscriber leaves: it is waited for no
-            longer.
+            while; "": it does not. With END as `after` the subscriber leaves.
         term_number: the highest under which the subscriber has known the stream to be produced: a
             producer of a lower one has been succeeded.
         keep: the boundary after which the stream is kept for the subscriber, although it has some

@@ -281,8 +281,7 @@ class TaskRunner:
         return Hold("task", self.task.name)
 
     async def _wait_for_input(self) -> None:
-        """Wait until every input has a boundary beyond the output's (the papers' SUnion), or the
-        task's end."""
+        """Wait until all inputs are beyond the output's boundary (SUnion), or at the task's end."""
         self._waiting_since = trio.current_time()
         for log in self._inputs.values():
             await log.wait_beyond(min(self._output.boundary, self.task.until - 1))

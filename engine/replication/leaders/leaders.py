@@ -146,8 +146,7 @@ class Leaders:
 
         Raises:
             InvalidInputError: there are too few peers for the requested number of replicas.
-            ConflictError: one of them is a voter of another stream of that name, or of one that
-                was deleted.
+            ConflictError: one of them is a voter of another, or a deleted, stream of that name.
             UnavailableError: they do not answer.
         """
         keeper = self._keepers.get(entry.stream.name)

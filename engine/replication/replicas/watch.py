@@ -14,8 +14,7 @@ from engine.streams.config import Timing
 from overlay.gossip.events import Health
 
 DOUBT_S: Final = 1.5
-"""Silence of a primary after which the failure detector is asked to look at it, seconds: three of
-its messages."""
+"""Silence of a primary after which the failure detector looks at it, seconds: three messages."""
 
 
 @dataclass(frozen=True, slots=True)

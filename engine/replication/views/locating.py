@@ -77,8 +77,7 @@ class Locator:
             inputs: the streams that it reads and does not make, revisions included.
 
         Raises:
-            NotRetainedError: the history of an input does not reach back to the boundary from which
-                on the query is to be computed.
+            NotRetainedError: the history of an input does not reach back to `query.after`.
             MedusaError: as `locate`.
         """
         if query.after == BEGINNING:
