@@ -29,7 +29,7 @@ MAX_PACKET: Final = 64 * 1024
 """Bytes: the addresses of some thousand peers."""
 
 OBEYED_S: Final = 30.0
-"""Seconds of the machine's time after which a peer that does not answer is stopped."""
+"""Seconds of the machine's time after which a peer that does not answer counts as stopped."""
 
 
 class _Order(Struct, frozen=True):
@@ -65,9 +65,12 @@ class Switchboard:
         self._number = 0
         self._lines: dict[str, _Line] = {}
 
-    async def tell(self, reaches: Mapping[str, Reach]) -> None:
+    async def tell(self, reaches: Mapping[str, Reach], obeyed_s: float = OBEYED_S) -> None:
         """Set the cuts by IP, also for peers that start later; there are none around the other
         peers.
+
+        Args:
+            obeyed_s: seconds of the machine's time within which each peer must answer.
 
         Raises:
             DeadlineError: some running peer does not answer.
@@ -84,7 +87,7 @@ class Switchboard:
             return f"no answer of {', '.join(sorted(waiting))}; is the process stopped?"
 
         what = "until the peers have cut or healed their links"
-        async with while_moving(what, stands, OBEYED_S), trio.open_nursery() as nursery:
+        async with while_moving(what, stands, obeyed_s), trio.open_nursery() as nursery:
             for line in self._lines.values():
                 nursery.start_soon(tell, line)
 

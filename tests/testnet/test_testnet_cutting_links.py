@@ -162,17 +162,15 @@ async def test_a_peer_that_is_dead_is_not_waited_for_and_its_next_process_is_tol
             assert (await take_order(line))[1].unheard == {"x"}
 
 
-async def test_a_peer_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(switchboard, "OBEYED_S", 0.1)
+async def test_a_peer_that_does_not_answer_is_named() -> None:
     async with open_switchboard() as board, heard_by(board, OWN) as line:
         late, _ = await take_order(line)
         await line.send(b"%d" % late)
         with pytest.raises(DeadlineError, match=rf"{OWN}.* is the process stopped\?"):
-            await board.tell({})
+            await board.tell({}, obeyed_s=0.1)
         late, _ = await take_order(line)
         await line.send(b"%d" % late)  # which must not count for the next one
 
-        monkeypatch.setattr(switchboard, "OBEYED_S", 60.0)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(board.tell, {})
             number, _ = await take_order(line)

@@ -27,7 +27,7 @@ from overlay.errors import (
 from overlay.files import write_secret
 from tools.client import corrected_subscription
 from tools.client.async_client import Corrections, open_medusa
-from tools.client.link import call
+from tools.client.link import SETTLING_S, call
 from tools.client.subscription import Subscription
 from tools.home.folder import Home
 
@@ -280,7 +280,7 @@ async def test_the_token_is_checked(tmp_path: Path) -> None:
 
 
 async def test_a_peer_that_is_settling_is_asked_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: trio.testing.MockClock,
 ) -> None:
     answers = [UnavailableError("0 of the 0 peers asked answered")] * 3
     asked: list[str] = []
@@ -303,7 +303,8 @@ async def test_a_peer_that_is_settling_is_asked_again(
 
     assert await ask() == Objects({})
     assert len(asked) == 4
-    monkeypatch.setattr("tools.client.link.SETTLING_S", 0.1)
     answers += [UnavailableError("cut off")] * 100
+    since = trio.current_time()
     with pytest.raises(UnavailableError, match="cut off"):
         await ask()
+    assert trio.current_time() - since == pytest.approx(SETTLING_S)
