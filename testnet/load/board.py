@@ -130,14 +130,15 @@ class Sample:
 
 
 class Recent:
-    """The samples of the last `MEAN_S`, and their means."""
+    """The samples of the last seconds, and their means."""
 
-    def __init__(self) -> None:
+    def __init__(self, mean_s: float = MEAN_S) -> None:
+        self._mean_s = mean_s
         self._samples: deque[Sample] = deque()
 
     def add(self, sample: Sample) -> None:
         self._samples.append(sample)
-        while self._samples[0].at < sample.at - MEAN_S:
+        while self._samples[0].at < sample.at - self._mean_s:
             self._samples.popleft()
 
     def means(self) -> dict[str, Load]:
@@ -211,16 +212,22 @@ class LoadBoard(Stages):
     """The state of the demonstration.
 
     Attributes:
+        mean_s: seconds over which loads are averaged.
         samples: the loads over time. recent: their means. moves: by when they ended.
         rows: posted so far, by participant. answers: rows received of all answers.
     """
 
     words: Mapping[str, str] = field(default_factory=lambda: STAGES)
+    mean_s: float = MEAN_S
     samples: list[Sample] = field(default_factory=list)
-    recent: Recent = field(default_factory=Recent)
+    recent: Recent = field(init=False)
     moves: list[Moved] = field(default_factory=list)
     rows: int = 0
     answers: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.forget()
 
     @property
     def left_s(self) -> float:
@@ -242,4 +249,4 @@ class LoadBoard(Stages):
 
     def forget(self) -> None:
         """Drop the samples so far, because the scenario has changed something."""
-        self.recent = Recent()
+        self.recent = Recent(self.mean_s)

@@ -24,7 +24,7 @@ from testnet.kit.picture import picture_option
 @click.option(
     "--short", is_flag=True, help="Two peers and the first step alone: under three minutes."
 )
-def load(as_json: bool, **given: object) -> None:
+def load(as_json: bool, short: bool, **given: object) -> None:
     """Trade load until nobody is overloaded: the demonstration of the papers in four steps.
 
     A is overloaded and sheds to B and C; load rises at B until all are full; D joins with a cheaper
@@ -37,13 +37,14 @@ def load(as_json: bool, **given: object) -> None:
     from testnet.load.board import SHORT_STAGES, STAGES, LoadBoard
     from testnet.load.run import Options, run_load
     from testnet.load.screen import open_screen, render_result
+    from testnet.load.script import FULL, SHORT
 
     console = Console(stderr=as_json)
     options = msgspec.convert(given, Options)
-    board = LoadBoard(words=SHORT_STAGES if options.short else STAGES)
-    console.print(f"{'one step' if options.short else 'four steps'}: {about(board.left_s)}")
+    board = LoadBoard(words=SHORT_STAGES if short else STAGES)
+    console.print(f"{'one step' if short else 'four steps'}: {about(board.left_s)}")
     run_scenario(
-        partial(run_load, options, board),
+        partial(run_load, options, board, SHORT if short else FULL),
         open_screen(board, console),
         console,
         as_json=as_json,

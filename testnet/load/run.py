@@ -26,7 +26,6 @@ from testnet.kit.contracts import agree
 from testnet.kit.patience import while_moving
 from testnet.kit.peers import Federation, open_federation
 from testnet.load.board import (
-    MEAN_S,
     Load,
     LoadBoard,
     LoadResult,
@@ -41,12 +40,10 @@ from testnet.load.observe import Observer
 from testnet.load.plot import write_plot
 from testnet.load.script import (
     EVERYBODY,
-    FULL,
     OVERLOAD,
     RAISE,
     RAISES,
     SENSORS,
-    SHORT,
     TASK_UNITS,
     WITH_D,
     Agreement,
@@ -58,8 +55,6 @@ from testnet.load.script import (
 
 STEP_S: Final = 150.0
 """Longest time in which a step must become acceptable, seconds."""
-HOLD_S: Final = 10.0
-"""Seconds for which it must stay so."""
 
 ROWS: Final = 200_000
 """Connections in the traces of all peers together: 50,000 in 20 minutes for each peer."""
@@ -76,17 +71,15 @@ class Options:
     Attributes:
         keep: keep homes and logs. plot: the file of the picture, if any.
         step_s: longest duration of a step, seconds.
-        short: two peers and only the first step.
     """
 
     keep: bool = False
     plot: Path | None = None
     seed: int = 0
     step_s: float = STEP_S
-    short: bool = False
 
 
-async def run_load(options: Options, board: LoadBoard) -> LoadResult:
+async def run_load(options: Options, board: LoadBoard, script: Script) -> LoadResult:
     """Run the demonstration from nothing to the comparison, and stop everything.
 
     Raises:
@@ -94,11 +87,12 @@ async def run_load(options: Options, board: LoadBoard) -> LoadResult:
         MedusaError: a peer or a call failed; a note has the ends of the peers' logs.
     """
     async with open_federation(keep=options.keep) as federation:
-        return await _run(federation, options, board)
+        return await _run(federation, options, board, script)
 
 
-async def _run(federation: Federation, options: Options, board: LoadBoard) -> LoadResult:
-    script = SHORT if options.short else FULL
+async def _run(
+    federation: Federation, options: Options, board: LoadBoard, script: Script
+) -> LoadResult:
     traces = await trio.to_thread.run_sync(generate, options.seed, len(EVERYBODY) * SENSORS, ROWS)
     async with trio.open_nursery() as nursery, AsyncExitStack() as closing:
         cast = Cast(federation, closing, nursery, board)
@@ -195,9 +189,9 @@ class Play:
 
     async def _fresh_means(self) -> None:
         """Wait until the means contain only later samples, smoothing included."""
-        await trio.sleep(MEAN_S)
+        await trio.sleep(self._board.mean_s)
         self._board.forget()
-        await trio.sleep(MEAN_S)
+        await trio.sleep(self._board.mean_s)
         await self._observer.next_look()
 
     async def steps(self, traces: list[pa.Table], speed: float) -> tuple[Step, ...]:
@@ -275,9 +269,9 @@ class Play:
         )
 
     async def _until(self, wanted: Callable[[tuple[Load, ...]], bool]) -> None:
-        settling = Settling(HOLD_S)
+        settling = Settling(self._script.hold_s)
         # the first means are of few samples, and smoothed load lags its cause
-        await trio.sleep(MEAN_S)
+        await trio.sleep(self._board.mean_s)
         while True:
             await self._observer.next_look()
             loads = tuple(self._board.recent.means().values())

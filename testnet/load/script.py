@@ -266,6 +266,7 @@ class Script:
         whole: all four steps; else only the first.
         warm_s: seconds after the first tasks have worked: a JVM is slow at its start.
         rounds: how often the traffic's speed is corrected at most.
+        hold_s: seconds for which a step must stay acceptable.
     """
 
     founders: tuple[Place, ...]
@@ -273,6 +274,7 @@ class Script:
     whole: bool
     warm_s: float
     rounds: int
+    hold_s: float = 10.0
 
 
 FULL: Final = Script(FOUNDERS, AMONG_FOUNDERS, whole=True, warm_s=20.0, rounds=4)

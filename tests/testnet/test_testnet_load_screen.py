@@ -30,6 +30,7 @@ from testnet.load.command import load as load_command
 from testnet.load.plot import lines_of, load_at, write_plot
 from testnet.load.run import Options
 from testnet.load.screen import open_screen, render, render_result
+from testnet.load.script import FULL, SHORT, Script
 
 # -- showing ---------------------------------------------------------------------------------------
 
@@ -158,9 +159,9 @@ def test_how_long_it_goes_on_is_what_the_stages_to_come_take(words: dict[str, st
 
 
 def test_the_command_says_beforehand_how_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run_load(options: Options, board: LoadBoard) -> LoadResult:
+    async def run_load(_: Options, board: LoadBoard, script: Script) -> LoadResult:
         await trio.lowlevel.checkpoint()
-        assert options.short is (board.words == SHORT_STAGES)
+        assert script is (SHORT if board.words == SHORT_STAGES else FULL)
         return result()
 
     monkeypatch.setattr(testnet.load.run, "run_load", run_load)
@@ -178,7 +179,7 @@ def test_the_command_says_beforehand_how_long_it_takes(monkeypatch: pytest.Monke
 def test_the_json_and_the_exit_code(
     exact: bool, acceptable: bool, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def run_load(options: Options, board: LoadBoard) -> LoadResult:
+    async def run_load(_: Options, board: LoadBoard, script: Script) -> LoadResult:
         with board.stage("start"):
             await trio.lowlevel.checkpoint()
         return result(exact=exact, acceptable=acceptable)
@@ -200,5 +201,5 @@ async def test_a_failure_has_the_ends_of_the_logs(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(testnet.load.cast.Cast, "enter", fail)
     with pytest.raises(UnavailableError, match="ended with 1") as caught, one_error():
-        await testnet.load.run.run_load(Options(), LoadBoard())
+        await testnet.load.run.run_load(Options(), LoadBoard(), FULL)
     assert hasattr(caught.value, "__notes__")

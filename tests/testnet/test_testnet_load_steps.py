@@ -9,9 +9,9 @@ import pytest
 from interpreting_peer import ROW_S
 from killed_peers import let_crash
 
-from testnet.load.board import SHORT_STAGES, LoadBoard
+from testnet.load.board import MEAN_S, SHORT_STAGES, LoadBoard
 from testnet.load.run import Options, run_load
-from testnet.load.script import EVERYBODY, SHORT, A, B, C, D
+from testnet.load.script import EVERYBODY, FULL, SHORT, A, B, C, D, Script
 
 pytestmark = pytest.mark.process
 
@@ -21,22 +21,18 @@ async def test_who_has_too_much_sheds(tmp_path: Path, monkeypatch: pytest.Monkey
     where Spark's is measured."""
     let_crash(tmp_path, monkeypatch, interpreting=True)
     monkeypatch.setenv(ROW_S, "5.5e-5")
-    for name in ("run", "board"):
-        monkeypatch.setattr(f"testnet.load.{name}.MEAN_S", 4.0)
-    monkeypatch.setattr("testnet.load.run.HOLD_S", 5.0)
-    monkeypatch.setattr("testnet.load.run.SHORT", replace(SHORT, warm_s=15.0, rounds=0))
-    await short_form()
+    await short_form(replace(SHORT, warm_s=15.0, rounds=0, hold_s=5.0), mean_s=4.0)
 
 
 @pytest.mark.soak
 @pytest.mark.spark
 async def test_who_has_too_much_sheds_with_spark() -> None:
     """What `medusa-testnet load --short` runs."""
-    await short_form()
+    await short_form(SHORT, MEAN_S)
 
 
-async def short_form() -> None:
-    result = await run_load(Options(short=True), LoadBoard(words=SHORT_STAGES))
+async def short_form(script: Script, mean_s: float) -> None:
+    result = await run_load(Options(), LoadBoard(words=SHORT_STAGES, mean_s=mean_s), script)
     assert result.answers_exact, result.different
     assert result.answers == sum(place.tasks for place in SHORT.founders)
     (shed,) = result.steps
@@ -52,7 +48,7 @@ async def short_form() -> None:
 async def test_the_four_steps(tmp_path: Path) -> None:
     """Some five minutes."""
     picture = tmp_path / "load.png"
-    result = await run_load(Options(plot=picture), LoadBoard())
+    result = await run_load(Options(plot=picture), LoadBoard(), FULL)
     assert result.answers_exact, result.different
     assert result.answers == sum(place.tasks for place in EVERYBODY)
     for step in result.steps:
