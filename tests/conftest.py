@@ -14,9 +14,18 @@ import inspect
 import os
 import signal
 import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+import trio
 from hypothesis import settings
+from trio.abc import Clock, Instrument
+from trio.testing import MockClock
+
+if TYPE_CHECKING:
+    from engine_peers import Town
 
 # A process that compiles all our modules takes twice the CPU time to start of one that reads them
 # compiled, and tests start hundreds.
@@ -50,7 +59,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if turn == COMPUTES and item.path.parent.name not in LARGE:
             item.add_marker(pytest.mark.quick)
         first[group] = min(first.get(group, COMPUTES), turn)
+        if is_async(item) and "autojump_clock" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.trio(run=on_virtual_time))
     items.sort(key=lambda item: first[group_of(item)])
+
+
+def on_virtual_time(
+    test: Callable[[], Awaitable[None]], clock: Clock | None, instruments: Sequence[Instrument]
+) -> None:
+    """As pytest-trio runs a test that names `autojump_clock`; here a mark or a fixture may."""
+    clock = clock or MockClock(autojump_threshold=0)
+    trio.run(test, clock=clock, instruments=instruments)
 
 
 def group_of(item: pytest.Item) -> str:
@@ -68,4 +87,23 @@ def turn_of(item: pytest.Item) -> int:
         return PROCESSES
     if any(item.get_closest_marker(name) for name in ("process", "spark")):
         return PROCESSES
-    return PEERS if inspect.iscoroutinefunction(getattr(item, "obj", None)) else COMPUTES
+    return PEERS if is_async(item) else COMPUTES
+
+
+def is_async(item: pytest.Item) -> bool:
+    return inspect.iscoroutinefunction(getattr(item, "obj", None))
+
+
+@pytest.fixture
+async def town(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Town]:
+    """Peers that a test settles. The marks `town` of the test and of its module say what else
+    `open_town` is given; the test's go first."""
+    from engine_peers import open_town
+
+    settings: dict[str, object] = {}
+    for mark in request.node.iter_markers("town"):
+        settings = mark.kwargs | settings
+    folder = tmp_path / "town"
+    folder.mkdir()
+    async with open_town(folder, **settings) as town:
+        yield town

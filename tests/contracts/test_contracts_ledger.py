@@ -7,18 +7,17 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
 import pytest
+from contracts_ledgers import AT, disputed, filled, next_receipt, opened
 from contracts_settling import (
     AC,
     CD,
     FEDERATION,
-    NOW,
-    PEERS,
     RATE,
     TASK,
     A,
@@ -26,56 +25,13 @@ from contracts_settling import (
     D,
     S,
     deal_of,
-    key_of,
 )
 from deadline import DEADLINE_S
 
 from contracts.audit import chained
 from contracts.deals import ContentRate, Deal
-from contracts.ledger import Ledger, open_ledger, read_balances
-from contracts.receipts import (
-    Dispute,
-    Proposal,
-    Settled,
-    countersign,
-    dispute,
-    make_receipt,
-    propose,
-)
+from contracts.ledger import read_balances
 from overlay.errors import ConflictError, InvalidInputError, NotFoundError, UntrustedError
-
-AT = int(NOW * S)
-NAMES = {peer.peer_id: name for name, peer in PEERS.items()}
-
-
-@contextmanager
-def opened(path: Path, own: bytes = A) -> Iterator[Ledger]:
-    with open_ledger(path, own, FEDERATION, key_of) as ledger:
-        yield ledger
-
-
-def next_receipt(
-    ledger: Ledger, deal: Deal, rows: int = 1_000, after: int | None = None, seconds: int = 30
-) -> Settled:
-    """The next of that deal, signed by both."""
-    billed = ledger.billed(deal.key)
-    start = after if after is not None else deal.start if billed is None else billed
-    last = ledger.last(deal.account)
-    receipt = make_receipt(deal, FEDERATION, last, start + seconds * S, rows, after=start, at=AT)
-    proposal = propose(PEERS[NAMES[deal.payee]].private_key, receipt)
-    return countersign(PEERS[NAMES[deal.payer]].private_key, proposal)
-
-
-def disputed(ledger: Ledger, deal: Deal, claimed: int = 2_000, counted: int = 1_000) -> Dispute:
-    settled = next_receipt(ledger, deal, claimed)
-    proposal = Proposal(settled.payload, settled.payee_signature)
-    return dispute(PEERS[NAMES[deal.payer]].private_key, proposal, counted, AT)
-
-
-def filled(path: Path, receipts: int = 5) -> None:
-    with opened(path) as ledger:
-        for _ in range(receipts):
-            ledger.append(next_receipt(ledger, deal_of()))
 
 
 def test_what_is_appended_is_there_after_a_restart(tmp_path: Path) -> None:
@@ -367,24 +323,7 @@ def test_large_sums_are_exact(tmp_path: Path) -> None:
         assert ledger.balance(AC).spent == 3 * (2**12 + 1) * (2**40 - 1)
 
 
-CHILD = """
-import os, signal, sqlite3, sys
-from pathlib import Path
-import test_contracts_ledger as tests
-
-path, statement = Path(sys.argv[1]), sys.argv[2]
-with tests.opened(path) as ledger:
-    entry = tests.next_receipt(ledger, tests.deal_of())
-    def die(sql):
-        if sql.startswith(statement):
-            os.kill(os.getpid(), signal.SIGKILL)
-    ledger._connection.set_trace_callback(die)
-    ledger.append(entry)
-    ledger._connection.set_trace_callback(None)
-print("appended", flush=True)
-if statement == "return":
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
+CHILD = Path(__file__).with_name("killed_append.py")
 
 
 @pytest.mark.parametrize(
@@ -402,7 +341,7 @@ def test_killed_in_the_middle_of_an_append(tmp_path: Path, statement: str, there
     path = tmp_path / "ledger"
     filled(path, 2)
     child = subprocess.run(
-        [sys.executable, "-c", CHILD, str(path), statement],
+        [sys.executable, str(CHILD), str(path), statement],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,

@@ -6,11 +6,16 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from dht_network import World, open_network
+from dht_network import Network, World, open_network
+from trio.testing import MockClock
 
 
-# each test names the clock itself: pytest-trio takes no notice of a fixture's fixtures
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+async def network() -> AsyncIterator[Network]:
     async with open_network() as network:
-        yield World(network, tmp_path)
+        yield network
+
+
+@pytest.fixture
+async def world(tmp_path: Path, network: Network, autojump_clock: MockClock) -> World:
+    return World(network, tmp_path)

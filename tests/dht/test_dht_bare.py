@@ -46,12 +46,7 @@ from dht.directory import Address
 from dht.node import Node as OurNode
 from dht.records import Record, Subject, seal
 from examples import examples
-from overlay.errors import (
-    ConflictError,
-    NotFoundError,
-    UnavailableError,
-    UntrustedError,
-)
+from overlay.errors import ConflictError, NotFoundError, UnavailableError, UntrustedError
 from overlay.names import ObjectName
 
 N = TypeVar("N")

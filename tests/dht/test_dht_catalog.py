@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from dht_catalogs import LARGE, MAKER, NAME, THING, Maker, Thing, three
 from dht_network import World, settle
-from trio.testing import MockClock
 
 from dht.catalog import Kind
 from dht.records import MAX_BODY_BYTES
@@ -13,7 +12,7 @@ from overlay.errors import InvalidInputError, NotFoundError, UnavailableError
 from overlay.names import ObjectName
 
 
-async def test_published_here_found_there(world: World, autojump_clock: MockClock) -> None:
+async def test_published_here_found_there(world: World) -> None:
     async with three(world) as (mit, utah, cmu):
         assert await mit.catalog.publish(THING, NAME, Thing("a")) == 3
         for home in (mit, utah, cmu):
@@ -25,9 +24,7 @@ async def test_published_here_found_there(world: World, autojump_clock: MockCloc
             await utah.catalog.lookup(Kind("stuff", Thing), NAME)
 
 
-async def test_a_new_version_replaces_and_the_same_value_is_no_new_version(
-    world: World, autojump_clock: MockClock
-) -> None:
+async def test_a_new_version_replaces_and_the_same_value_is_no_new_version(world: World) -> None:
     async with three(world) as (mit, utah, _):
         await mit.catalog.publish(THING, NAME, Thing("a"))
         first = await utah.catalog.lookup(THING, NAME)
@@ -39,9 +36,7 @@ async def test_a_new_version_replaces_and_the_same_value_is_no_new_version(
         assert second.version > first.version
 
 
-async def test_withdrawn_is_not_found_and_may_be_published_again(
-    world: World, autojump_clock: MockClock
-) -> None:
+async def test_withdrawn_is_not_found_and_may_be_published_again(world: World) -> None:
     async with three(world) as (mit, utah, _):
         await mit.catalog.publish(THING, NAME, Thing("a"))
         await mit.catalog.withdraw(THING, NAME)
@@ -54,9 +49,7 @@ async def test_withdrawn_is_not_found_and_may_be_published_again(
         assert (await utah.catalog.lookup(THING, NAME)).value == Thing("a")
 
 
-async def test_a_withdrawal_outlives_what_it_withdraws(
-    world: World, autojump_clock: MockClock
-) -> None:
+async def test_a_withdrawal_outlives_what_it_withdraws(world: World) -> None:
     """A node that missed it still holds the old record, and loses against it to the end."""
     async with three(world) as (mit, _, cmu):
         await mit.catalog.publish(THING, NAME, Thing("a"))
@@ -70,9 +63,7 @@ async def test_a_withdrawal_outlives_what_it_withdraws(
         assert mit.catalog._store.publications() == []
 
 
-async def test_a_large_body_comes_from_the_publisher_or_from_who_looked_it_up(
-    world: World, autojump_clock: MockClock
-) -> None:
+async def test_a_large_body_comes_from_the_publisher_or_from_who_looked_it_up(world: World) -> None:
     async with three(world) as (mit, utah, cmu):
         await mit.catalog.publish(THING, NAME, LARGE)
         assert (await utah.catalog.lookup(THING, NAME)).value == LARGE
@@ -81,9 +72,7 @@ async def test_a_large_body_comes_from_the_publisher_or_from_who_looked_it_up(
         assert (await utah.catalog.lookup(THING, NAME)).value == LARGE
 
 
-async def test_a_large_body_that_nobody_has_is_unavailable(
-    world: World, autojump_clock: MockClock
-) -> None:
+async def test_a_large_body_that_nobody_has_is_unavailable(world: World) -> None:
     async with three(world) as (mit, utah, _):
         await mit.catalog.publish(THING, NAME, LARGE)
         world.network.down.add(mit.address)
@@ -91,16 +80,14 @@ async def test_a_large_body_that_nobody_has_is_unavailable(
             await utah.catalog.lookup(THING, NAME)
 
 
-async def test_too_large_a_body_is_refused_at_once(world: World, autojump_clock: MockClock) -> None:
+async def test_too_large_a_body_is_refused_at_once(world: World) -> None:
     async with three(world) as (mit, _, _):
         with pytest.raises(InvalidInputError, match="at most"):
             await mit.catalog.publish(THING, NAME, Thing("x" * MAX_BODY_BYTES))
         assert mit.catalog.own(THING) == []
 
 
-async def test_of_a_many_kind_all_producers_are_found(
-    world: World, autojump_clock: MockClock
-) -> None:
+async def test_of_a_many_kind_all_producers_are_found(world: World) -> None:
     first, second, reader = world.home("mit.edu"), world.home("mit.edu"), world.home("utah.edu")
     async with first.running() as one, second.running() as two, reader.running() as other:
         await settle()
@@ -118,9 +105,7 @@ async def test_of_a_many_kind_all_producers_are_found(
         assert await other.lookup_all(MAKER, NAME.child("none")) == []
 
 
-async def test_another_peer_of_the_participant_takes_an_object_over(
-    world: World, autojump_clock: MockClock
-) -> None:
+async def test_another_peer_of_the_participant_takes_an_object_over(world: World) -> None:
     first, second, reader = world.home("mit.edu"), world.home("mit.edu"), world.home("utah.edu")
     async with first.running() as one, second.running() as two, reader.running() as other:
         await settle()
@@ -137,9 +122,7 @@ async def test_another_peer_of_the_participant_takes_an_object_over(
             await other.lookup(THING, NAME)
 
 
-async def test_names_of_all_that_answer_and_who_does_not(
-    world: World, autojump_clock: MockClock
-) -> None:
+async def test_names_of_all_that_answer_and_who_does_not(world: World) -> None:
     async with three(world) as (mit, utah, cmu):
         await mit.catalog.publish(THING, NAME, Thing("a"))
         await mit.catalog.publish(MAKER, NAME, Maker("m"))

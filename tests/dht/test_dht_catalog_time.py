@@ -9,7 +9,6 @@ import pytest
 import trio
 from dht_catalogs import LARGE, MAKER, NAME, THING, Maker, Thing, three
 from dht_network import EPOCH, World, settle
-from trio.testing import MockClock
 
 from dht.config import DhtConfig
 from examples import examples
@@ -17,9 +16,7 @@ from overlay.errors import NotAuthorisedError, NotFoundError, UnavailableError
 from overlay.names import ObjectName
 
 
-async def test_a_peer_whose_clock_is_behind_still_publishes_newer_versions(
-    world: World, autojump_clock: MockClock
-) -> None:
+async def test_a_peer_whose_clock_is_behind_still_publishes_newer_versions(world: World) -> None:
     fast, slow, reader = world.home("mit.edu"), world.home("mit.edu"), world.home("utah.edu")
     async with fast.running() as one, slow.running() as two, reader.running() as other:
         await settle()
@@ -32,9 +29,7 @@ async def test_a_peer_whose_clock_is_behind_still_publishes_newer_versions(
         assert (await other.lookup(THING, NAME)).value == Thing("two")
 
 
-async def test_records_are_renewed_while_the_publisher_lives_and_expire_after(
-    world: World, autojump_clock: MockClock
-) -> None:
+async def test_records_are_renewed_while_the_publisher_lives_and_expire_after(world: World) -> None:
     async with AsyncExitStack() as others:
         mit, utah, cmu = (world.home(name) for name in ("mit.edu", "utah.edu", "cmu.edu"))
         for home in (utah, cmu):
@@ -51,9 +46,7 @@ async def test_records_are_renewed_while_the_publisher_lives_and_expire_after(
             await utah.catalog.lookup(THING, NAME)
 
 
-async def test_in_a_partition_what_was_seen_still_answers_even_expired(
-    world: World, autojump_clock: MockClock
-) -> None:
+async def test_in_a_partition_what_was_seen_still_answers_even_expired(world: World) -> None:
     async with three(world) as (mit, utah, cmu):
         await mit.catalog.publish(THING, NAME, LARGE)
         await utah.catalog.lookup(THING, NAME)
@@ -65,9 +58,7 @@ async def test_in_a_partition_what_was_seen_still_answers_even_expired(
             await utah.catalog.lookup(THING, NAME.child("never-seen"))
 
 
-async def test_a_restart_keeps_own_objects_and_tells_them_again(
-    world: World, autojump_clock: MockClock
-) -> None:
+async def test_a_restart_keeps_own_objects_and_tells_them_again(world: World) -> None:
     mit, utah = world.home("mit.edu"), world.home("utah.edu")
     async with mit.running() as catalog:
         assert await catalog.publish(THING, NAME, LARGE) == 1
@@ -78,9 +69,7 @@ async def test_a_restart_keeps_own_objects_and_tells_them_again(
         assert await other.lookup(THING, NAME) == before
 
 
-async def test_what_was_published_in_a_partition_is_told_when_it_heals(
-    world: World, autojump_clock: MockClock
-) -> None:
+async def test_what_was_published_in_a_partition_is_told_when_it_heals(world: World) -> None:
     async with three(world) as (mit, utah, _):
         world.network.down.add(mit.address)
         assert await mit.catalog.publish(THING, NAME, Thing("a")) == 1
@@ -91,7 +80,7 @@ async def test_what_was_published_in_a_partition_is_told_when_it_heals(
         assert (await utah.catalog.lookup(THING, NAME)).value == Thing("a")
 
 
-async def test_a_newcomer_answers_and_is_answered(world: World, autojump_clock: MockClock) -> None:
+async def test_a_newcomer_answers_and_is_answered(world: World) -> None:
     async with three(world) as (mit, utah, cmu):
         await mit.catalog.publish(THING, NAME, Thing("a"))
         async with world.home("late.edu").running() as late:
@@ -102,7 +91,7 @@ async def test_a_newcomer_answers_and_is_answered(world: World, autojump_clock: 
 
 
 async def test_a_catalog_whose_file_lost_bits_is_made_anew_from_what_its_user_has(
-    world: World, autojump_clock: MockClock
+    world: World,
 ) -> None:
     """Whatever bit it is: the peer starts, and all that is declared again is found again."""
     rng = Random(7)
@@ -132,7 +121,7 @@ async def test_a_catalog_whose_file_lost_bits_is_made_anew_from_what_its_user_ha
 
 
 async def test_what_a_peer_declares_from_its_files_is_no_news_where_it_is_known(
-    world: World, autojump_clock: MockClock
+    world: World,
 ) -> None:
     async with three(world) as (mit, utah, _):
         await mit.catalog.publish(THING, NAME, Thing("a"))
@@ -149,7 +138,7 @@ async def test_what_a_peer_declares_from_its_files_is_no_news_where_it_is_known(
 
 @pytest.mark.parametrize("wrong_s", [-3000.0, 100 * 86_400.0, -100 * 86_400.0])
 async def test_a_peer_finds_its_own_whatever_its_clock_and_is_found_once_it_is_right(
-    world: World, autojump_clock: MockClock, wrong_s: float
+    world: World, wrong_s: float
 ) -> None:
     """Started with a wrong clock, it is cut off: what it declares then counts once it is set."""
     mit, utah = world.home("mit.edu"), world.home("utah.edu")
@@ -189,7 +178,7 @@ async def test_a_peer_finds_its_own_whatever_its_clock_and_is_found_once_it_is_r
                 await catalog.publish(THING, NAME, Thing("b"))
 
 
-async def test_lookups_survive_loss(world: World, autojump_clock: MockClock) -> None:
+async def test_lookups_survive_loss(world: World) -> None:
     homes = [world.home(f"p{n}.edu", DhtConfig()) for n in range(10)]
     world.network.loss = 0.1
     async with AsyncExitStack() as stack:

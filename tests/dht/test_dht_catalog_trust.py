@@ -6,7 +6,6 @@ import pytest
 import trio
 from dht_catalogs import LARGE, NAME, THING, Maker, Thing, three
 from dht_network import EPOCH, FEDERATION, World, settle
-from trio.testing import MockClock
 
 from dht import catalog as catalog_module
 from dht.catalog import Kind
@@ -21,9 +20,7 @@ from overlay.errors import (
 )
 
 
-async def test_nobody_publishes_or_withdraws_under_anothers_name(
-    world: World, autojump_clock: MockClock
-) -> None:
+async def test_nobody_publishes_or_withdraws_under_anothers_name(world: World) -> None:
     async with three(world) as (mit, utah, _):
         await mit.catalog.publish(THING, NAME, Thing("a"))
         with pytest.raises(NotAuthorisedError, match=r"only mit\.edu may"):
@@ -51,9 +48,7 @@ def hostile(
     return record.subject.key, seal(record, FEDERATION, home.key)
 
 
-async def test_hostile_records_are_refused_on_store_and_disbelieved_on_get(
-    world: World, autojump_clock: MockClock
-) -> None:
+async def test_hostile_records_are_refused_on_store_and_disbelieved_on_get(world: World) -> None:
     async with three(world) as (mit, utah, cmu):
         await mit.catalog.publish(THING, NAME, Thing("true"))
         lie = encode(Thing("lie"))
@@ -74,9 +69,7 @@ async def test_hostile_records_are_refused_on_store_and_disbelieved_on_get(
         assert any("disbelieved" in event.text for event in cmu.events.recent())
 
 
-async def test_a_flood_of_lies_is_one_event_and_leaves_the_others_in_the_list(
-    world: World, autojump_clock: MockClock
-) -> None:
+async def test_a_flood_of_lies_is_one_event_and_leaves_the_others_in_the_list(world: World) -> None:
     async with three(world) as (mit, utah, cmu):
         await mit.catalog.publish(THING, NAME, Thing("true"))
         cmu.events.note("error", "what matters")
@@ -88,9 +81,7 @@ async def test_a_flood_of_lies_is_one_event_and_leaves_the_others_in_the_list(
         assert [event.times for event in disbelieved] == [120]
 
 
-async def test_a_replayed_old_version_is_refused_and_loses(
-    world: World, autojump_clock: MockClock
-) -> None:
+async def test_a_replayed_old_version_is_refused_and_loses(world: World) -> None:
     async with three(world) as (mit, utah, cmu):
         await mit.catalog.publish(THING, NAME, Thing("old"))
         key = Subject("thing", False, str(NAME)).key
@@ -102,9 +93,7 @@ async def test_a_replayed_old_version_is_refused_and_loses(
         assert (await cmu.catalog.lookup(THING, NAME)).value == Thing("new")
 
 
-async def test_a_revoked_publisher_is_no_longer_believed(
-    world: World, autojump_clock: MockClock
-) -> None:
+async def test_a_revoked_publisher_is_no_longer_believed(world: World) -> None:
     async with three(world) as (mit, utah, _):
         await mit.catalog.publish(THING, NAME, Thing("a"))
         await utah.catalog.lookup(THING, NAME)
@@ -113,18 +102,14 @@ async def test_a_revoked_publisher_is_no_longer_believed(
             await utah.catalog.lookup(THING, NAME)
 
 
-async def test_something_else_than_the_kind_is_a_decode_error(
-    world: World, autojump_clock: MockClock
-) -> None:
+async def test_something_else_than_the_kind_is_a_decode_error(world: World) -> None:
     async with three(world) as (mit, utah, _):
         await mit.catalog.publish(Kind("thing", Maker), NAME, Maker("x"))
         with pytest.raises(DecodeError, match=r"thing medusa://mit\.edu/thing"):
             await utah.catalog.lookup(THING, NAME)
 
 
-async def test_a_tampered_body_is_refused_and_another_source_tried(
-    world: World, autojump_clock: MockClock
-) -> None:
+async def test_a_tampered_body_is_refused_and_another_source_tried(world: World) -> None:
     async with three(world) as (mit, utah, cmu):
         await mit.catalog.publish(THING, NAME, LARGE)
         mit.body_filter = lambda body: body[:-1] + b"\x00"
@@ -137,9 +122,7 @@ async def test_a_tampered_body_is_refused_and_another_source_tried(
         assert any("another body" in event.text for event in utah.events.recent())
 
 
-async def test_a_false_conflict_does_not_make_a_publisher_give_up(
-    world: World, autojump_clock: MockClock
-) -> None:
+async def test_a_false_conflict_does_not_make_a_publisher_give_up(world: World) -> None:
     async with three(world) as (mit, utah, cmu):
         await mit.catalog.publish(THING, NAME, Thing("a"))
 
@@ -153,9 +136,7 @@ async def test_a_false_conflict_does_not_make_a_publisher_give_up(
         assert (await cmu.catalog.lookup(THING, NAME)).value == Thing("b")
 
 
-async def test_a_peer_not_known_yet_is_believed_once_it_is(
-    world: World, autojump_clock: MockClock
-) -> None:
+async def test_a_peer_not_known_yet_is_believed_once_it_is(world: World) -> None:
     """A new peer publishes before the others have its certificate."""
     async with three(world) as (mit, utah, _):
         world.revoked.add(mit.peer_id)
@@ -173,7 +154,7 @@ def mit_publisher(world: World, peer: bytes) -> object:
 
 
 async def test_a_peer_lists_names_of_its_own_participant_alone_and_not_too_many(
-    world: World, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(catalog_module, "MAX_NAMES", 3)
     async with three(world) as (mit, utah, cmu):
@@ -195,9 +176,7 @@ async def test_a_peer_lists_names_of_its_own_participant_alone_and_not_too_many(
         assert str(NAME) in listing.names["thing"]
 
 
-async def test_a_version_of_the_future_by_a_sibling_can_be_outdone(
-    world: World, autojump_clock: MockClock
-) -> None:
+async def test_a_version_of_the_future_by_a_sibling_can_be_outdone(world: World) -> None:
     first, second, reader = world.home("mit.edu"), world.home("mit.edu"), world.home("utah.edu")
     async with first.running() as one, second.running() as two, reader.running() as other:
         await settle()

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 import trio
 import trio.testing
-from dht_network import Member, World, address_of, open_member, open_network, settle
+from dht_network import Member, Network, World, address_of, open_member, open_network, settle
 from hostile_nodes import Gang, Lie, ids_anywhere, ids_near
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,6 +26,9 @@ from dht.routing import MOST_ASKED, Shortlist
 from dht.shares import HAND_OVER_BURST, HAND_OVERS_PER_S, chosen, share_of, surplus
 from overlay.errors import ConflictError, NotFoundError
 from overlay.names import ObjectName
+
+pytestmark = pytest.mark.usefixtures("autojump_clock")
+
 
 KEY = bytes(range(20))
 COPIES = 8
@@ -102,33 +105,25 @@ async def all_can_be_found(siege: Siege, at_least: int) -> None:
 
 
 @pytest.mark.parametrize("lie", Lie)
-async def test_nodes_of_one_participant_around_a_key_neither_hide_nor_swallow_it(
-    autojump_clock: trio.testing.MockClock, lie: Lie
-) -> None:
+async def test_nodes_of_one_participant_around_a_key_neither_hide_nor_swallow_it(lie: Lie) -> None:
     async with besieged(lie) as siege:
         await all_can_be_found(siege, COPIES - share_of(COPIES))
 
 
 @pytest.mark.parametrize("around", ["a victim", "nothing"])
-async def test_nodes_that_fill_a_victims_table_leave_room_for_others(
-    autojump_clock: trio.testing.MockClock, around: str
-) -> None:
+async def test_nodes_that_fill_a_victims_table_leave_room_for_others(around: str) -> None:
     async with besieged(Lie.EACH_OTHER, around=around) as siege:
         await all_can_be_found(siege, COPIES - share_of(COPIES))
         neighbours = set(siege.honest[0].node.neighbours())
         assert len(neighbours & {member.peer_id for member in siege.honest}) >= COPIES - 1
 
 
-async def test_nodes_that_come_later_push_nobody_out(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_nodes_that_come_later_push_nobody_out() -> None:
     async with besieged(Lie.EACH_OTHER, first=False) as siege:
         await all_can_be_found(siege, COPIES - share_of(COPIES))
 
 
-async def test_few_honest_nodes_among_many_all_hold_what_is_put(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_few_honest_nodes_among_many_all_hold_what_is_put() -> None:
     for lie in (Lie.EACH_OTHER, Lie.SILENCE):
         async with besieged(lie, honest=3) as siege:
             for number, member in enumerate(siege.honest):
@@ -139,9 +134,7 @@ async def test_few_honest_nodes_among_many_all_hold_what_is_put(
                     assert await reader.node.get(key) == [b"v"]
 
 
-async def test_who_answers_slowly_and_knows_ever_nearer_ones_ends_no_lookup_late(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_who_answers_slowly_and_knows_ever_nearer_ones_ends_no_lookup_late() -> None:
     async with besieged(Lie.CLOSER, hostile=60, slow_s=2.5) as siege:
         await all_can_be_found(siege, COPIES - share_of(COPIES))
         began, before = trio.current_time(), siege.gang.asked
@@ -160,11 +153,11 @@ NAME = ObjectName.parse("medusa://mit.edu/thing")
 
 @pytest.mark.parametrize("lie", [Lie.OLD, Lie.NEWER, Lie.RUBBISH])
 async def test_an_old_version_is_shown_to_nobody_and_a_new_one_published(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock, lie: Lie
+    network: Network, tmp_path: Path, lie: Lie
 ) -> None:
     """Well signed, it was true once; whoever is asked first must not end the lookup with it."""
     rng = Random(5)
-    async with open_network() as network, AsyncExitStack() as stack:
+    async with AsyncExitStack() as stack:
         world, gang = World(network, tmp_path), Gang(network, lie)
         homes = [world.home(name) for name in ("mit.edu", "utah.edu", "cmu.edu")]
         wanted = ids_near(THING.under(NAME).key, HOSTILE, rng)
@@ -184,35 +177,34 @@ async def test_an_old_version_is_shown_to_nobody_and_a_new_one_published(
 
 
 async def test_newcomers_of_one_participant_are_not_given_everything_again_and_again(
-    autojump_clock: trio.testing.MockClock,
+    network: Network,
 ) -> None:
-    async with open_network() as network:
-        rng = Random(3)
-        ids, gang = ids_anywhere(1, rng), Gang(network, Lie.EACH_OTHER)
-        table = {ids[0]: address_of(0)}
-        owners: dict[bytes, str] = {}
-        async with open_member(network, ids[0], table, owners=owners) as member:
-            protocol = member.node._bridge._protocol
-            handed: list[str] = []
+    rng = Random(3)
+    ids, gang = ids_anywhere(1, rng), Gang(network, Lie.EACH_OTHER)
+    table = {ids[0]: address_of(0)}
+    owners: dict[bytes, str] = {}
+    async with open_member(network, ids[0], table, owners=owners) as member:
+        protocol = member.node._bridge._protocol
+        handed: list[str] = []
 
-            async def hand_over(newcomer: Node, _others: list[Node]) -> None:
-                handed.append(protocol.participant_of(newcomer))
+        async def hand_over(newcomer: Node, _others: list[Node]) -> None:
+            handed.append(protocol.participant_of(newcomer))
 
-            protocol._hand_over = hand_over
-            wanted = ids_anywhere(100, rng)
-            owners.update(dict.fromkeys(wanted, EVIL))
-            table.update(gang.join(wanted, 0))
-            for _ in range(3):
-                await settle(60)
-                for peer_id in wanted:  # as if they were gone, and back
-                    protocol.router.remove_contact(Node(peer_id))
-            most = HAND_OVER_BURST + 180 * HAND_OVERS_PER_S
-            assert HAND_OVER_BURST <= len(handed) <= most
-            honest = rng.randbytes(20)
-            table[honest] = address_of(1)
-            async with open_member(network, honest, table, owners=owners):
-                await settle(30)
-            assert honest.hex() in handed, "others are not made to wait for it"
+        protocol._hand_over = hand_over
+        wanted = ids_anywhere(100, rng)
+        owners.update(dict.fromkeys(wanted, EVIL))
+        table.update(gang.join(wanted, 0))
+        for _ in range(3):
+            await settle(60)
+            for peer_id in wanted:  # as if they were gone, and back
+                protocol.router.remove_contact(Node(peer_id))
+        most = HAND_OVER_BURST + 180 * HAND_OVERS_PER_S
+        assert HAND_OVER_BURST <= len(handed) <= most
+        honest = rng.randbytes(20)
+        table[honest] = address_of(1)
+        async with open_member(network, honest, table, owners=owners):
+            await settle(30)
+        assert honest.hex() in handed, "others are not made to wait for it"
 
 
 # -- the rules by themselves -----------------------------------------------------------------------

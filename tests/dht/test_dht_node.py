@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 import trio_asyncio
-from dht_network import Member, address_of, open_member, open_members, open_network, settle
+from dht_network import Member, Network, address_of, open_member, open_members, open_network, settle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kademlia.node import Node
@@ -20,13 +20,14 @@ from dht.config import DhtConfig
 from dht.shares import STORE_BURST, STORES_PER_S
 from overlay.errors import BusyError, ClosedError, DecodeError, UnavailableError, UntrustedError
 
+pytestmark = pytest.mark.usefixtures("autojump_clock")
+
+
 KEY = bytes(range(20))
 
 
-async def test_every_node_finds_what_any_node_put(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    async with open_network() as network, open_members(network, 40) as members:
+async def test_every_node_finds_what_any_node_put(network: Network) -> None:
+    async with open_members(network, 40) as members:
         for number, member in enumerate(members):
             assert await member.node.put(bytes([number]) * 20, b"%d" % number) == 8
         for member in members:
@@ -35,18 +36,16 @@ async def test_every_node_finds_what_any_node_put(
         assert await members[0].node.get(KEY) == []
 
 
-async def test_a_value_is_on_the_nearest_nodes(autojump_clock: trio.testing.MockClock) -> None:
-    async with open_network() as network, open_members(network, 40) as members:
+async def test_a_value_is_on_the_nearest_nodes(network: Network) -> None:
+    async with open_members(network, 40) as members:
         await members[0].node.put(KEY, b"v")
         near = sorted(members, key=lambda m: int.from_bytes(m.peer_id) ^ int.from_bytes(KEY))
         holders = [member for member in members if member.shelf.values]
         assert {m.peer_id for m in holders} == {m.peer_id for m in near[:8]}
 
 
-async def test_a_dead_node_delays_one_lookup_and_then_none(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    async with open_network() as network, open_members(network, 9) as members:
+async def test_a_dead_node_delays_one_lookup_and_then_none(network: Network) -> None:
+    async with open_members(network, 9) as members:
         reader = members[0]
         for member in members[1:4]:
             network.down.add(member.address)
@@ -59,10 +58,8 @@ async def test_a_dead_node_delays_one_lookup_and_then_none(
         assert len(reader.node.neighbours()) == 5
 
 
-async def test_a_lookup_does_not_wait_for_dead_nodes_once_enough_answered(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    async with open_network() as network, open_members(network, 12) as members:
+async def test_a_lookup_does_not_wait_for_dead_nodes_once_enough_answered(network: Network) -> None:
+    async with open_members(network, 12) as members:
         await members[0].node.put(KEY, b"v")
         near = sorted(members, key=lambda m: int.from_bytes(m.peer_id) ^ int.from_bytes(KEY))
         network.down.update(member.address for member in near[:3])
@@ -71,8 +68,8 @@ async def test_a_lookup_does_not_wait_for_dead_nodes_once_enough_answered(
         assert trio.current_time() - start < 1.0
 
 
-async def test_a_returning_node_is_met_again(autojump_clock: trio.testing.MockClock) -> None:
-    async with open_network() as network, open_members(network, 3) as members:
+async def test_a_returning_node_is_met_again(network: Network) -> None:
+    async with open_members(network, 3) as members:
         network.down.add(members[2].address)
         await members[0].node.get(KEY)
         assert len(members[0].node.neighbours()) == 1
@@ -81,29 +78,24 @@ async def test_a_returning_node_is_met_again(autojump_clock: trio.testing.MockCl
         assert len(members[0].node.neighbours()) == 2
 
 
-async def test_a_moved_node_is_reached_at_its_new_address(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_moved_node_is_reached_at_its_new_address(network: Network) -> None:
     """The bare package keeps the first address of an id until the node is evicted."""
-    async with open_network() as network:
-        ids = [b"a" * 20, b"b" * 20]
-        table = {peer_id: address_of(n) for n, peer_id in enumerate(ids)}
-        async with open_member(network, ids[0], table) as stays:
-            async with open_member(network, ids[1], table):
-                await settle()
-                assert stays.node.neighbours() == [ids[1]]
-            table[ids[1]] = address_of(77)
-            async with open_member(network, ids[1], table) as moved:
-                start = trio.current_time()
-                await stays.node.put(KEY, b"v")
-                assert moved.shelf.held(KEY) == [b"v"]
-                assert trio.current_time() - start < 0.5
+    ids = [b"a" * 20, b"b" * 20]
+    table = {peer_id: address_of(n) for n, peer_id in enumerate(ids)}
+    async with open_member(network, ids[0], table) as stays:
+        async with open_member(network, ids[1], table):
+            await settle()
+            assert stays.node.neighbours() == [ids[1]]
+        table[ids[1]] = address_of(77)
+        async with open_member(network, ids[1], table) as moved:
+            start = trio.current_time()
+            await stays.node.put(KEY, b"v")
+            assert moved.shelf.held(KEY) == [b"v"]
+            assert trio.current_time() - start < 0.5
 
 
-async def test_refusals_keep_their_class_and_reason(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    async with open_network() as network, open_members(network, 3) as members:
+async def test_refusals_keep_their_class_and_reason(network: Network) -> None:
+    async with open_members(network, 3) as members:
         for member in members:
             member.shelf.refusal = BusyError("no room for more")
         with pytest.raises(BusyError, match="no room for more"):
@@ -115,11 +107,9 @@ async def test_refusals_keep_their_class_and_reason(
         assert await members[0].node.put(KEY, b"v") == 1
 
 
-async def test_ids_of_nodes_that_nobody_knows_are_not_followed(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_ids_of_nodes_that_nobody_knows_are_not_followed(network: Network) -> None:
     """A liar may name any ids; addresses come from the peer table alone."""
-    async with open_network() as network, open_members(network, 3) as (reader, liar, _):
+    async with open_members(network, 3) as (reader, liar, _):
         made_up = [bytes([n]) * 20 for n in range(20)]
         liar.node._bridge._protocol._nearest = lambda _key, _asker: made_up
         before = network.sent
@@ -129,9 +119,9 @@ async def test_ids_of_nodes_that_nobody_knows_are_not_followed(
 
 
 async def test_a_flood_of_questions_is_answered_and_leaves_nothing_waiting(
-    autojump_clock: trio.testing.MockClock,
+    network: Network,
 ) -> None:
-    async with open_network() as network, open_members(network, 2) as (first, second):
+    async with open_members(network, 2) as (first, second):
         await settle(1)
         ping = wire.encode_request(KEY, wire.Ping())
         for _ in range(5000):
@@ -141,9 +131,9 @@ async def test_a_flood_of_questions_is_answered_and_leaves_nothing_waiting(
 
 
 async def test_a_peer_that_stores_too_often_is_refused_and_the_others_are_not(
-    autojump_clock: trio.testing.MockClock,
+    network: Network,
 ) -> None:
-    async with open_network() as network, open_members(network, 3) as (first, hostile, honest):
+    async with open_members(network, 3) as (first, hostile, honest):
 
         def store(member: Member, number: int) -> None:
             question = wire.Store(KEY, b"%d" % number)
@@ -170,7 +160,7 @@ async def test_a_peer_that_stores_too_often_is_refused_and_the_others_are_not(
 
 @pytest.mark.parametrize("copies", [1, 2, 5, 20])
 async def test_a_newcomer_is_handed_what_is_nearest_to_us_and_falls_to_it(
-    autojump_clock: trio.testing.MockClock, copies: int
+    network: Network, copies: int
 ) -> None:
     rng = Random(copies)
     ids = [rng.randbytes(20) for _ in range(12)]
@@ -190,7 +180,6 @@ async def test_a_newcomer_is_handed_what_is_nearest_to_us_and_falls_to_it(
     compared: list[bytes] = []
     handed: list[bytes] = []
     async with (
-        open_network() as network,
         open_member(network, own, {own: address_of(0)}, config) as member,
     ):
         for key in keys:
@@ -213,11 +202,9 @@ async def test_a_newcomer_is_handed_what_is_nearest_to_us_and_falls_to_it(
     assert len(compared) < len(keys) / 3  # the others were told from one look
 
 
-async def test_a_full_bucket_keeps_its_old_nodes_and_calms_down(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_full_bucket_keeps_its_old_nodes_and_calms_down(network: Network) -> None:
     config = DhtConfig(copies=2, quorum=2)
-    async with open_network() as network, open_members(network, 30, config) as members:
+    async with open_members(network, 30, config) as members:
         await settle(120)
         before = network.sent
         await settle(120)
@@ -227,42 +214,41 @@ async def test_a_full_bucket_keeps_its_old_nodes_and_calms_down(
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
-async def test_nothing_is_left_when_a_node_closes_in_the_middle(
-    autojump_clock: trio.testing.MockClock, cancelled: bool
-) -> None:
-    async with open_network() as network:
-        outcomes: list[object] = []
-        async with trio.open_nursery() as nursery, open_members(network, 5) as members:
-            loops = [member.node._bridge._loop for member in members]
-            network.down.update(member.address for member in members[1:])
+async def test_nothing_is_left_when_a_node_closes_in_the_middle(cancelled: bool) -> None:
+    outcomes: list[object] = []
+    async with (
+        open_network() as network,
+        trio.open_nursery() as nursery,
+        open_members(network, 5) as members,
+    ):
+        loops = [member.node._bridge._loop for member in members]
+        network.down.update(member.address for member in members[1:])
 
-            async def get() -> None:
-                try:
-                    await members[0].node.get(KEY)
-                except ClosedError as error:
-                    outcomes.append(error)
-                except trio.Cancelled:
-                    outcomes.append("cancelled")
-                    raise
+        async def get() -> None:
+            try:
+                await members[0].node.get(KEY)
+            except ClosedError as error:
+                outcomes.append(error)
+            except trio.Cancelled:
+                outcomes.append("cancelled")
+                raise
 
-            nursery.start_soon(get)
-            await trio.sleep(0.5)
-            if cancelled:
-                nursery.cancel_scope.cancel()
-        assert len(outcomes) == 1
-        assert isinstance(outcomes[0], ClosedError) != cancelled
-        assert all(loop.is_closed() for loop in loops)
-        assert all(not asyncio.all_tasks(loop) for loop in loops)
-        with pytest.raises(ClosedError):
-            await members[0].node.get(KEY)
-        network.inject(members[1].peer_id, members[0].address, b"late")
+        nursery.start_soon(get)
+        await trio.sleep(0.5)
+        if cancelled:
+            nursery.cancel_scope.cancel()
+    assert len(outcomes) == 1
+    assert isinstance(outcomes[0], ClosedError) != cancelled
+    assert all(loop.is_closed() for loop in loops)
+    assert all(not asyncio.all_tasks(loop) for loop in loops)
+    with pytest.raises(ClosedError):
+        await members[0].node.get(KEY)
+    network.inject(members[1].peer_id, members[0].address, b"late")
     gc.collect()  # a task left behind would warn, and warnings are errors
 
 
-async def test_a_cancelled_lookup_leaves_no_question_behind(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    async with open_network() as network, open_members(network, 3) as members:
+async def test_a_cancelled_lookup_leaves_no_question_behind(network: Network) -> None:
+    async with open_members(network, 3) as members:
         network.down.update(member.address for member in members[1:])
         with trio.move_on_after(0.2) as scope:
             await members[0].node.get(KEY)
@@ -274,9 +260,9 @@ async def test_a_cancelled_lookup_leaves_no_question_behind(
 
 
 async def test_errors_inside_the_loop_are_noted_and_do_not_end_the_program(
-    autojump_clock: trio.testing.MockClock,
+    network: Network,
 ) -> None:
-    async with open_network() as network, open_members(network, 2) as (first, second):
+    async with open_members(network, 2) as (first, second):
 
         async def fails() -> None:
             raise RuntimeError("a slip of ours")
@@ -289,47 +275,41 @@ async def test_errors_inside_the_loop_are_noted_and_do_not_end_the_program(
         assert await second.node.put(KEY, b"v") == 2
 
 
-async def test_the_callers_tasks_see_no_asyncio_loop(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    async with open_network() as network, open_members(network, 2):
+async def test_the_callers_tasks_see_no_asyncio_loop(network: Network) -> None:
+    async with open_members(network, 2):
         assert trio_asyncio.current_loop.get() is None
 
 
 async def test_nodes_that_cannot_answer_give_unavailable_within_the_retries(
-    autojump_clock: trio.testing.MockClock,
+    network: Network,
 ) -> None:
-    async with open_network() as network:
-        table = {b"a" * 20: address_of(1), b"b" * 20: address_of(2)}
-        async with open_member(network, b"a" * 20, table) as alone:
-            start = trio.current_time()
-            with pytest.raises(UnavailableError):
-                await alone.node.get(KEY)
-            assert trio.current_time() - start <= 3.6
+    table = {b"a" * 20: address_of(1), b"b" * 20: address_of(2)}
+    async with open_member(network, b"a" * 20, table) as alone:
+        start = trio.current_time()
+        with pytest.raises(UnavailableError):
+            await alone.node.get(KEY)
+        assert trio.current_time() - start <= 3.6
 
 
-async def test_a_peer_that_is_known_to_be_dead_is_not_waited_for(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    async with open_network() as network:
-        one, two = b"a" * 20, b"b" * 20
-        table = {one: address_of(1), two: address_of(2)}
-        async with open_member(network, one, table) as asks, open_member(network, two, table):
-            await settle()
-            network.down.add(table[two])
+async def test_a_peer_that_is_known_to_be_dead_is_not_waited_for(network: Network) -> None:
+    one, two = b"a" * 20, b"b" * 20
+    table = {one: address_of(1), two: address_of(2)}
+    async with open_member(network, one, table) as asks, open_member(network, two, table):
+        await settle()
+        network.down.add(table[two])
 
-            async def hear_that_it_is_dead() -> None:
-                await trio.sleep(0.3)
-                del table[two]
+        async def hear_that_it_is_dead() -> None:
+            await trio.sleep(0.3)
+            del table[two]
 
-            start = trio.current_time()
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(hear_that_it_is_dead)
-                await asks.node.get(KEY)
-            assert trio.current_time() - start <= 1.1  # the next try of a question under way
-            start = trio.current_time()
+        start = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(hear_that_it_is_dead)
             await asks.node.get(KEY)
-            assert trio.current_time() == start
+        assert trio.current_time() - start <= 1.1  # the next try of a question under way
+        start = trio.current_time()
+        await asks.node.get(KEY)
+        assert trio.current_time() == start
 
 
 @settings(max_examples=30, deadline=None)

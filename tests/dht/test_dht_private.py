@@ -11,7 +11,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from dht_network import Home, World, settle
 from hypothesis import given
 from hypothesis import strategies as st
-from trio.testing import MockClock
 
 from dht.catalog import Kind
 from dht.private import BLOCK_BYTES, kind_of, sealed
@@ -60,7 +59,7 @@ async def met(world: World, *participants: str) -> AsyncIterator[list[Home]]:
         yield homes
 
 
-async def test_only_who_may_have_it_is_given_it(world: World, autojump_clock: MockClock) -> None:
+async def test_only_who_may_have_it_is_given_it(world: World) -> None:
     async with met(world, "mit.edu", "utah.edu", "evil.org") as (mit, utah, evil):
         await mit.catalog.publish(THING, NAME, SECRET)
         assert (await mit.catalog.lookup(THING, NAME)).value == SECRET
@@ -79,9 +78,7 @@ async def test_only_who_may_have_it_is_given_it(world: World, autojump_clock: Mo
                 home.catalog.body(record.body.digest, "evil.org")
 
 
-async def test_who_had_it_has_it_while_its_owner_is_away(
-    world: World, autojump_clock: MockClock
-) -> None:
+async def test_who_had_it_has_it_while_its_owner_is_away(world: World) -> None:
     async with met(world, "mit.edu", "utah.edu", "evil.org") as (mit, utah, evil):
         await mit.catalog.publish(THING, NAME, SECRET)
         await utah.catalog.lookup(THING, NAME)
@@ -91,7 +88,7 @@ async def test_who_had_it_has_it_while_its_owner_is_away(
             await evil.catalog.lookup(THING, NAME)
 
 
-async def test_another_peer_of_the_owner_answers(world: World, autojump_clock: MockClock) -> None:
+async def test_another_peer_of_the_owner_answers(world: World) -> None:
     """It holds the record, and so has fetched the body, although nobody has asked it for that."""
     async with met(world, "mit.edu", "mit.edu", "utah.edu", "evil.org") as homes:
         mit, _sibling, utah, evil = homes
@@ -103,9 +100,7 @@ async def test_another_peer_of_the_owner_answers(world: World, autojump_clock: M
             await evil.catalog.lookup(THING, NAME)
 
 
-async def test_the_same_again_is_no_new_version_and_a_public_one_replaces_it(
-    world: World, autojump_clock: MockClock
-) -> None:
+async def test_the_same_again_is_no_new_version_and_a_public_one_replaces_it(world: World) -> None:
     async with met(world, "mit.edu", "utah.edu", "evil.org") as (mit, _utah, evil):
         await mit.catalog.publish(THING, NAME, SECRET)
         first = await mit.catalog.lookup(THING, NAME)
@@ -117,9 +112,7 @@ async def test_the_same_again_is_no_new_version_and_a_public_one_replaces_it(
         assert (await evil.catalog.lookup(THING, NAME)).value == Thing("open")
 
 
-async def test_of_a_kind_that_nobody_guards_only_its_owner_has_any(
-    world: World, autojump_clock: MockClock
-) -> None:
+async def test_of_a_kind_that_nobody_guards_only_its_owner_has_any(world: World) -> None:
     odd = Kind("odd", Thing, is_private=lambda _: True)
     async with met(world, "mit.edu", "mit.edu", "utah.edu") as (mit, sibling, utah):
         await mit.catalog.publish(odd, NAME, SECRET)
@@ -128,9 +121,7 @@ async def test_of_a_kind_that_nobody_guards_only_its_owner_has_any(
             await utah.catalog.lookup(odd, NAME)
 
 
-async def test_a_body_that_makes_no_sense_is_for_nobody_else(
-    world: World, autojump_clock: MockClock
-) -> None:
+async def test_a_body_that_makes_no_sense_is_for_nobody_else(world: World) -> None:
     async with met(world, "mit.edu", "evil.org") as (mit, _):
         odd = ({"private": 7}, {"private": "thing", "text": 7}, {"private": "another"})
         for body in (*map(encode, odd), b"\x81\xa7private"):

@@ -3,11 +3,14 @@
 One Spark serves all tests of a run: PySpark has one per process, and it takes seconds to start.
 """
 
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from engine_detector import detectors
 from engine_interpreted import interpret
+from engine_peers import Place, Town
 from replicated_queries import Made
 
 from engine.spark.config import SparkConfig
@@ -39,3 +42,25 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     """The detectors of the peers that are opened from now on, which say what a test tells them."""
     interpret(monkeypatch)
     return detectors(monkeypatch)
+
+
+@pytest.fixture
+async def places(town: Town) -> list[Place]:
+    """Three peers of one participant."""
+    return await town.siblings(3)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of four megabytes."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)],
+        check=False,
+        capture_output=True,
+    )
+    if done.returncode:
+        pytest.skip("mounting a tmpfs is not permitted here")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import trio
 from engine_peers import DEADLINE_S, Place, schema_of
+from moving_tasks import Reader
 from reference_interpreter import run_query
 
 from engine.language.check import check_query
@@ -94,18 +95,8 @@ def answers(
     return found
 
 
-class Reader:
-    """A subscriber that gathers a stream's rows."""
+class ModifiedReader(Reader):
+    """A subscriber to a stream of a query that is modified."""
 
-    def __init__(self, client: AsyncMedusaClient, stream: str, *columns: str) -> None:
-        self._subscription = client.subscribe(stream)
-        self._columns = ("stime", *columns)
-        self.rows: list[Answer] = []
-
-    async def take(self, boundary: int) -> None:
-        """Until the stream has that boundary."""
-        with trio.fail_after(DEADLINE_S):
-            while self._subscription.boundary < boundary:
-                table = (await anext(self._subscription)).table
-                columns = [table.column(name).to_pylist() for name in self._columns]
-                self.rows += list(zip(*columns, strict=True))
+    def check(self, editions: Sequence[Edition], source: str, stimes: range) -> None:
+        assert self.rows == answers(editions, source, stimes, self.stream, *self.columns)

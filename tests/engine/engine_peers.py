@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 import trio
@@ -33,6 +34,8 @@ from tools.home.config import Config, load_config
 from tools.home.folder import Home
 
 PATIENCE_S = 10.0
+T = TypeVar("T")
+
 LOOPBACK: Address = ("127.0.0.1", 0)
 
 Row = tuple[int, int]
@@ -165,6 +168,17 @@ class Place:
         return open_medusa(self.home.folder, producer=producer, patience_s=patience_s)
 
 
+Switch = tuple[trio.Event, trio.Event]
+"""Told to end, and over."""
+
+
+async def _close(switch: Switch) -> None:
+    told, over = switch
+    told.set()
+    with trio.fail_after(DEADLINE_S):
+        await over.wait()
+
+
 class Town:
     """Some peers, started and stopped one by one; the first participant founds the federation."""
 
@@ -173,7 +187,8 @@ class Town:
         self._engine = engine
         self._overlay = overlay
         self._first: Place | None = None
-        self._running: dict[str, tuple[trio.Event, trio.Event]] = {}
+        self._running: dict[str, Switch] = {}
+        self._clients: list[Switch] = []
         self.nursery: trio.Nursery
 
     async def settle(
@@ -216,6 +231,10 @@ class Town:
         await self.acquainted(*places)
         return places
 
+    async def siblings(self, count: int) -> list[Place]:
+        """Peers of mit.edu that know one another."""
+        return await self.settle_all(*["mit.edu"] * count)
+
     def _home_of(self, participant: str) -> Home:
         return next(
             Home(path)
@@ -225,28 +244,53 @@ class Town:
 
     async def start(self, place: Place) -> None:
         """Run the peer of a place, at the port it had before if it had one."""
-        told, over = trio.Event(), trio.Event()
+        opened = open_peer(place.home, place.config, wall=place.wall)
+        with trio.fail_after(DEADLINE_S):
+            place.peer, switch = await self._enter(opened)
+        place.listen = place.up.running.overlay
+        self._running[str(place.home.folder)] = switch
 
-        async def run(task_status: trio.TaskStatus[Peer]) -> None:
+    async def stop(self, place: Place) -> None:
+        """In order, as on SIGTERM."""
+        await _close(self._running.pop(str(place.home.folder)))
+        place.peer = None
+
+    async def open(self, opened: AbstractAsyncContextManager[T]) -> T:
+        """What a client is, or has one: until the town ends, and closed before its peers stop."""
+        inside, switch = await self._enter(opened)
+        self._clients.append(switch)
+        return inside
+
+    async def client(self, place: Place) -> AsyncMedusaClient:
+        return await self.open(place.client())
+
+    async def founder(self) -> tuple[Place, AsyncMedusaClient]:
+        """mit.edu, and a client of it."""
+        mit = await self.settle("mit.edu")
+        return mit, await self.client(mit)
+
+    async def clients(self, *places: Place) -> list[AsyncMedusaClient]:
+        """One of each."""
+        return [await self.client(place) for place in places]
+
+    async def close_clients(self) -> None:
+        """Wait until all that they posted is stored."""
+        while self._clients:
+            await _close(self._clients.pop())
+
+    async def _enter(self, opened: AbstractAsyncContextManager[T]) -> tuple[T, Switch]:
+        """Enter it in a task of its own, which leaves it when the first event is set."""
+        told, over = switch = trio.Event(), trio.Event()
+
+        async def run(task_status: trio.TaskStatus[T]) -> None:
             try:
-                async with open_peer(place.home, place.config, wall=place.wall) as peer:
-                    task_status.started(peer)
+                async with opened as inside:
+                    task_status.started(inside)
                     await told.wait()
             finally:
                 over.set()
 
-        with trio.fail_after(DEADLINE_S):
-            place.peer = await self.nursery.start(run)
-        place.listen = place.up.running.overlay
-        self._running[str(place.home.folder)] = told, over
-
-    async def stop(self, place: Place) -> None:
-        """In order, as on SIGTERM."""
-        told, over = self._running.pop(str(place.home.folder))
-        told.set()
-        with trio.fail_after(DEADLINE_S):
-            await over.wait()
-        place.peer = None
+        return await self.nursery.start(run), switch
 
     async def restart(self, place: Place) -> None:
         await self.stop(place)
@@ -275,6 +319,7 @@ async def open_town(
     async with trio.open_nursery() as nursery:
         town.nursery = nursery
         yield town
+        await town.close_clients()
         nursery.cancel_scope.cancel()
 
 
@@ -309,3 +354,9 @@ def files(place: Place) -> list[str]:
         for folder in (data / "streams", data / "queries")
         for path in folder.iterdir()
     )
+
+
+async def begin(client: AsyncMedusaClient, query: Query) -> None:
+    """Create the query and start it."""
+    await client.create_query(query)
+    await client.start_query(query.name)

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 
-from engine_peers import Place, Town, open_town, until
+import trio
+from engine_peers import Place, rows, until
 
 from engine.replication.leaders.keeper import Keeper
 from engine.streams.stream_state import Role, StreamState
 from overlay.errors import MedusaError, UnavailableError
+from tools.client.async_client import AsyncMedusaClient
 
 QUIET_S = 0.4
-
-
-@asynccontextmanager
-async def siblings(
-    folder: Path, count: int = 3, **engine: float
-) -> AsyncIterator[tuple[Town, list[Place]]]:
-    async with open_town(folder, leader_silence_s=QUIET_S, **engine) as town:
-        yield town, await town.settle_all(*["mit.edu"] * count)
 
 
 def keeper(place: Place, stream: str) -> Keeper:
@@ -75,3 +67,20 @@ async def once_confirmed(
         return True
 
     await until(is_done)
+
+
+async def take_over(place: Place, stream: str, without: str = "") -> None:
+    """It stands although the leader lives, and wins. without: nobody that it ships to."""
+    candidate = keeper(place, stream)
+    async with candidate._lock:
+        effects = candidate.election._stand(trio.current_time())
+        candidate.election._replica_set._avoided[without] = float("inf")
+        await candidate._carry_out(effects, None)
+    await until(lambda: serves_as_leader(place, stream), "it is leader")
+
+
+async def post(client: AsyncMedusaClient, stream: str, numbers: range) -> list[tuple[int, int]]:
+    for number in numbers:
+        await client.post_event(stream, rows([(number, number)]), boundary=number)
+    await client.flush()
+    return [(number, number) for number in numbers]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import trio
-from engine_peers import DEADLINE_S, Place, Town, rows
+from engine_peers import DEADLINE_S, Place, rows
 
 from engine.objects.query import Aggregate, AggregateFunction, Function, Query
-from engine.objects.schema import BEGINNING
+from engine.objects.schema import BEGINNING, END
 from tools.client.async_client import AsyncMedusaClient
 
 SIZE_US = 100
@@ -37,27 +37,45 @@ def expected(stimes: range) -> list[tuple[int, int]]:
     return [(window * SIZE_US + SIZE_US - 1, total) for window, total in sorted(totals.items())]
 
 
-class Sums:
-    """A subscriber that gathers the sums."""
+class Reader:
+    """A subscriber that gathers a stream's rows: the stime and some columns."""
 
-    def __init__(self, client: AsyncMedusaClient, stream: str, after: int = BEGINNING) -> None:
+    def __init__(
+        self, client: AsyncMedusaClient, stream: str, *columns: str, after: int = BEGINNING
+    ) -> None:
+        self.stream, self.columns = stream, columns
         self._subscription = client.subscribe(stream, after)
-        self.rows: list[tuple[int, int]] = []
+        self.rows: list[tuple[int, ...]] = []
 
     async def take(self, boundary: int) -> None:
         """Until the stream has that boundary."""
         with trio.fail_after(DEADLINE_S):
             while self._subscription.boundary < boundary:
                 table = (await anext(self._subscription)).table
-                self.rows += zip(
-                    table.column("stime").to_pylist(),
-                    table.column("total").to_pylist(),
-                    strict=True,
-                )
+                columns = [table.column(name).to_pylist() for name in ("stime", *self.columns)]
+                self.rows += zip(*columns, strict=True)
+
+    async def feed(self, client: AsyncMedusaClient, source: str, stimes: range) -> None:
+        """Post those, and take what comes of them up to the last."""
+        await post(client, source, stimes)
+        await self.take(stimes[-1])
+
+    async def end(self, client: AsyncMedusaClient, source: str, stimes: range) -> None:
+        """Post those, which are the last, and take all that comes."""
+        await client.post_event(source, rows((at, at) for at in stimes), end=True)
+        await self.take(END)
 
 
-async def siblings(town: Town, *, others: int = 1) -> list[Place]:
-    return await town.settle_all(*["mit.edu"] * (1 + others))
+class Sums(Reader):
+    """A subscriber to `windows` that gathers the sums."""
+
+    def __init__(self, client: AsyncMedusaClient, stream: str, after: int = BEGINNING) -> None:
+        super().__init__(client, stream, "total", after=after)
+
+    async def finish(self, client: AsyncMedusaClient, source: str, stimes: range) -> None:
+        """Post the last of them: the sums are those of all stimes from 0 on."""
+        await self.end(client, source, stimes)
+        assert self.rows == expected(range(stimes.stop))
 
 
 async def post(client: AsyncMedusaClient, stream: str, stimes: range) -> None:

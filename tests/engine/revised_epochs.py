@@ -11,15 +11,7 @@ from reference_interpreter import Row
 from reference_networks import SOURCE_FIELDS
 
 from engine.objects.definitions import StreamDefinition, StreamEntry
-from engine.objects.query import (
-    Aggregate,
-    AggregateFunction,
-    Filter,
-    Function,
-    Map,
-    Query,
-    Union,
-)
+from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Map, Query, Union
 from engine.objects.schema import Field, FieldType, Schema
 
 SLACK_US = 20

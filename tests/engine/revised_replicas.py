@@ -8,9 +8,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 
 from reference_interpreter import Row
-from revised_epochs import (
-    Act,
-)
+from revised_epochs import Act
 from revising_town import Town, check
 
 

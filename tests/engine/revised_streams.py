@@ -9,12 +9,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pyarrow as pa
 import trio
-from engine_peers import (
-    DEADLINE_S,
-    Place,
-    rows,
-    schema_of,
-)
+from engine_peers import DEADLINE_S, Place, rows, schema_of
 
 from engine.objects.definitions import StreamDefinition
 from engine.objects.query import Aggregate, AggregateFunction, Function

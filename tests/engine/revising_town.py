@@ -15,14 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from engine_streams_data import next_epoch
 from hypothesis import currently_in_test_context, event
-from revised_epochs import (
-    KEYED,
-    SLACK_US,
-    Act,
-    Model,
-    after,
-    as_rows,
-)
+from revised_epochs import KEYED, SLACK_US, Act, Model, after, as_rows
 
 from engine.objects.schema import BEGINNING, END, REVISION_KIND
 from engine.replication.leaders.following import _Anew, _copy, _fits, _stays

@@ -3,12 +3,10 @@ all who have to do with them."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import trio
-from engine_peers import DEADLINE_S, make_stream, open_town, received, rows, schema_of, until
-from leaders_town import keeper, new_leader, siblings
+from engine_peers import DEADLINE_S, Town, make_stream, received, rows, schema_of, until
+from leaders_town import QUIET_S, keeper, new_leader
 
 from engine.objects.alteration import Alteration, altered
 from engine.objects.definitions import Idle, StreamDefinition
@@ -23,62 +21,59 @@ from overlay.errors import (
 from overlay.files import load_json
 from tools.client.async_client import AsyncMedusaClient, Subscription
 
+pytestmark = pytest.mark.town(leader_silence_s=QUIET_S)
+
 
 async def definition_at(client: AsyncMedusaClient, stream: str) -> StreamDefinition:
     return (await client.stream_entry(stream)).stream
 
 
-async def test_at_any_peer_of_the_owner_and_for_good(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        home, other = await town.settle_all("mit.edu", "mit.edu")
-        async with home.client() as near, other.client() as far:
-            stream = await make_stream(near, home, "s", slack_us=7)
-            await far.alter_stream(stream, Alteration(slack_us=3, readers=("utah.edu",)))
-            now = await definition_at(far, stream)
-            assert (now.slack_us, now.readers, now.edition) == (3, ("utah.edu",), 1)
-            await near.alter_stream(stream, Alteration(history_us=9, max_ahead_us=None))
-            await near.alter_stream(stream, Alteration(history_us=9))
-            now = await definition_at(far, stream)
-            assert (now.slack_us, now.history_us, now.max_ahead_us, now.edition) == (3, 9, None, 2)
-            late = await definition_at(far, f"{stream}/late")
-            assert (late.readers, late.history_us) == (("utah.edu",), 9)
-        await town.restart(home)
-        assert home.state("s").entry.stream == now
-        assert home.state("s").log.retention.history_us == 9
-        async with other.client() as far:
-            await far.alter_stream(stream, Alteration(writers=("*",)))
-            assert (await definition_at(far, stream)).edition == 3
+async def test_at_any_peer_of_the_owner_and_for_good(town: Town) -> None:
+    home, other = await town.settle_all("mit.edu", "mit.edu")
+    async with home.client() as near, other.client() as far:
+        stream = await make_stream(near, home, "s", slack_us=7)
+        await far.alter_stream(stream, Alteration(slack_us=3, readers=("utah.edu",)))
+        now = await definition_at(far, stream)
+        assert (now.slack_us, now.readers, now.edition) == (3, ("utah.edu",), 1)
+        await near.alter_stream(stream, Alteration(history_us=9, max_ahead_us=None))
+        await near.alter_stream(stream, Alteration(history_us=9))
+        now = await definition_at(far, stream)
+        assert (now.slack_us, now.history_us, now.max_ahead_us, now.edition) == (3, 9, None, 2)
+        late = await definition_at(far, f"{stream}/late")
+        assert (late.readers, late.history_us) == (("utah.edu",), 9)
+    await town.restart(home)
+    assert home.state("s").entry.stream == now
+    assert home.state("s").log.retention.history_us == 9
+    far = await town.client(other)
+    await far.alter_stream(stream, Alteration(writers=("*",)))
+    assert (await definition_at(far, stream)).edition == 3
 
 
-async def test_less_slack_counts_at_once_and_more_from_then_on(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            stream = await make_stream(client, mit, "s", slack_us=100)
-            await client.post_event(stream, rows([(50, 1), (60, 2)]))
-            await client.flush()
-            assert mit.state("s").log.boundary < 50
-            await client.alter_stream(stream, Alteration(slack_us=0))
-            await until(lambda: mit.state("s").log.boundary == 59)
-            await client.alter_stream(stream, Alteration(slack_us=50))
-            await client.post_event(stream, rows([(100, 3), (61, 4)]))
-            await client.post_event(stream, rows([(55, 5)]), boundary=100)
-            await client.flush()
-            subscription = client.subscribe(stream)
-            assert await received(subscription, 4) == [(50, 1), (60, 2), (61, 4), (100, 3)]
+async def test_less_slack_counts_at_once_and_more_from_then_on(town: Town) -> None:
+    mit, client = await town.founder()
+    stream = await make_stream(client, mit, "s", slack_us=100)
+    await client.post_event(stream, rows([(50, 1), (60, 2)]))
+    await client.flush()
+    assert mit.state("s").log.boundary < 50
+    await client.alter_stream(stream, Alteration(slack_us=0))
+    await until(lambda: mit.state("s").log.boundary == 59)
+    await client.alter_stream(stream, Alteration(slack_us=50))
+    await client.post_event(stream, rows([(100, 3), (61, 4)]))
+    await client.post_event(stream, rows([(55, 5)]), boundary=100)
+    await client.flush()
+    subscription = client.subscribe(stream)
+    assert await received(subscription, 4) == [(50, 1), (60, 2), (61, 4), (100, 3)]
 
 
-async def test_a_stream_that_stood_still_goes_by_the_clock(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            stream = await make_stream(client, mit, "s")
-            now_us = int(mit.wall() * 1e6)
-            await client.post_event(stream, rows([(now_us, 1)]))
-            await client.flush()
-            await client.alter_stream(stream, Alteration(idle=Idle.CLOCK))
-            with trio.fail_after(DEADLINE_S):
-                assert await received(client.subscribe(stream), 1) == [(now_us, 1)]
+async def test_a_stream_that_stood_still_goes_by_the_clock(town: Town) -> None:
+    mit, client = await town.founder()
+    stream = await make_stream(client, mit, "s")
+    now_us = int(mit.wall() * 1e6)
+    await client.post_event(stream, rows([(now_us, 1)]))
+    await client.flush()
+    await client.alter_stream(stream, Alteration(idle=Idle.CLOCK))
+    with trio.fail_after(DEADLINE_S):
+        assert await received(client.subscribe(stream), 1) == [(now_us, 1)]
 
 
 async def refused(subscription: Subscription) -> None:
@@ -88,111 +83,103 @@ async def refused(subscription: Subscription) -> None:
             pass
 
 
-async def test_who_is_struck_off_loses_what_it_has_open(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client() as owner, utah.client() as guest:
-            stream = await make_stream(owner, mit, "s", readers=("utah.edu", "mit.edu"))
-            await owner.post_event(stream, rows([(1, 1)]), boundary=1)
-            subscription = guest.subscribe(stream)
-            assert await received(subscription, 1) == [(1, 1)]
-            await owner.alter_stream(stream, Alteration(readers=()))
-            await refused(subscription)
-            with pytest.raises(NotAuthorisedError):
-                await received(guest.subscribe(stream), 1)
-            await owner.alter_stream(stream, Alteration(readers=("*",)))
-            assert await received(guest.subscribe(stream), 1) == [(1, 1)]
+async def test_who_is_struck_off_loses_what_it_has_open(town: Town) -> None:
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    owner, guest = await town.clients(mit, utah)
+    stream = await make_stream(owner, mit, "s", readers=("utah.edu", "mit.edu"))
+    await owner.post_event(stream, rows([(1, 1)]), boundary=1)
+    subscription = guest.subscribe(stream)
+    assert await received(subscription, 1) == [(1, 1)]
+    await owner.alter_stream(stream, Alteration(readers=()))
+    await refused(subscription)
+    with pytest.raises(NotAuthorisedError):
+        await received(guest.subscribe(stream), 1)
+    await owner.alter_stream(stream, Alteration(readers=("*",)))
+    assert await received(guest.subscribe(stream), 1) == [(1, 1)]
 
 
-async def test_a_mirror_learns_what_its_stream_is_now(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client() as owner, utah.client() as guest:
-            stream = await make_stream(owner, mit, "s")
-            entry = await guest.stream_entry(stream)
-            state = await utah.up.engine.followers.follow(entry, "a test")
-            assert state.role is Role.MIRROR
-            await owner.post_event(stream, rows([(1, 1)]), boundary=1)
-            await until(lambda: state.log.boundary == 1)
-            await owner.alter_stream(stream, Alteration(readers=("utah.edu",)))
-            await until(lambda: state.entry.stream.readers == ("utah.edu",))
-            await owner.post_event(stream, rows([(2, 2)]), boundary=2)
-            await until(lambda: state.log.boundary == 2)
-            folder = utah.up.engine.store.folder_of(state.key)
-            stored = load_json(folder / "stream.json", StoredStream, mend="")
-            assert stored == StoredStream(state.entry, Role.MIRROR), "a restart knows it too"
+async def test_a_mirror_learns_what_its_stream_is_now(town: Town) -> None:
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    owner, guest = await town.clients(mit, utah)
+    stream = await make_stream(owner, mit, "s")
+    entry = await guest.stream_entry(stream)
+    state = await utah.up.engine.followers.follow(entry, "a test")
+    assert state.role is Role.MIRROR
+    await owner.post_event(stream, rows([(1, 1)]), boundary=1)
+    await until(lambda: state.log.boundary == 1)
+    await owner.alter_stream(stream, Alteration(readers=("utah.edu",)))
+    await until(lambda: state.entry.stream.readers == ("utah.edu",))
+    await owner.post_event(stream, rows([(2, 2)]), boundary=2)
+    await until(lambda: state.log.boundary == 2)
+    folder = utah.up.engine.store.folder_of(state.key)
+    stored = load_json(folder / "stream.json", StoredStream, mend="")
+    assert stored == StoredStream(state.entry, Role.MIRROR), "a restart knows it too"
 
 
-async def test_what_cannot_be_altered_is_refused(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client() as owner, utah.client() as guest:
-            stream = await make_stream(owner, mit, "s")
-            with pytest.raises(NotAuthorisedError, match=r"administered by mit\.edu"):
-                await guest.alter_stream(stream, Alteration(readers=("utah.edu",)))
-            with pytest.raises(InvalidInputError, match=r"slack of -1e-06 s is out of range"):
-                await owner.alter_stream(stream, Alteration(slack_us=-1))
-            with pytest.raises(InvalidInputError, match="kept for tuples that come late"):
-                await owner.alter_stream(f"{stream}/late", Alteration(readers=()))
-            with pytest.raises(NotFoundError):
-                await owner.alter_stream(mit.name("none"), Alteration(readers=()))
-            assert (await definition_at(owner, stream)).edition == 0
-            await owner.alter_stream(stream, Alteration(slack_us=2))
-            again = StreamDefinition(stream, schema_of("mit.edu").name)
-            with pytest.raises(
-                ConflictError, match="`medusa stream alter` changes what can be changed"
-            ):
-                await owner.create_stream(again)
+async def test_what_cannot_be_altered_is_refused(town: Town) -> None:
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    owner, guest = await town.clients(mit, utah)
+    stream = await make_stream(owner, mit, "s")
+    with pytest.raises(NotAuthorisedError, match=r"administered by mit\.edu"):
+        await guest.alter_stream(stream, Alteration(readers=("utah.edu",)))
+    with pytest.raises(InvalidInputError, match=r"slack of -1e-06 s is out of range"):
+        await owner.alter_stream(stream, Alteration(slack_us=-1))
+    with pytest.raises(InvalidInputError, match="kept for tuples that come late"):
+        await owner.alter_stream(f"{stream}/late", Alteration(readers=()))
+    with pytest.raises(NotFoundError):
+        await owner.alter_stream(mit.name("none"), Alteration(readers=()))
+    assert (await definition_at(owner, stream)).edition == 0
+    await owner.alter_stream(stream, Alteration(slack_us=2))
+    again = StreamDefinition(stream, schema_of("mit.edu").name)
+    with pytest.raises(ConflictError, match="`medusa stream alter` changes what can be changed"):
+        await owner.create_stream(again)
 
 
-async def test_a_home_that_is_away_is_said(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        home, other = await town.settle_all("mit.edu", "mit.edu")
-        async with home.client() as near:
-            stream = await make_stream(near, home, "s")
-        home_id = home.id
-        async with other.client(patience_s=0.5) as far:
-            await far.stream_entry(stream)
-            await town.stop(home)
-            with pytest.raises(
-                UnavailableError, match=f"its leader, peer {home_id[:8]}, cannot be"
-            ):
-                await far.alter_stream(stream, Alteration(slack_us=1))
-        await town.start(home)
-        assert home.state("s").entry.stream.edition == 0
+async def test_a_home_that_is_away_is_said(town: Town) -> None:
+    home, other = await town.settle_all("mit.edu", "mit.edu")
+    async with home.client() as near:
+        stream = await make_stream(near, home, "s")
+    home_id = home.id
+    async with other.client(patience_s=0.5) as far:
+        await far.stream_entry(stream)
+        await town.stop(home)
+        with pytest.raises(UnavailableError, match=f"its leader, peer {home_id[:8]}, cannot be"):
+            await far.alter_stream(stream, Alteration(slack_us=1))
+    await town.start(home)
+    assert home.state("s").entry.stream.edition == 0
 
 
-async def test_the_next_home_goes_by_it(tmp_path: Path) -> None:
+async def test_the_next_home_goes_by_it(town: Town) -> None:
     """The journal carries it, in order with the posts: slack as well."""
-    async with siblings(tmp_path, 4) as (town, peers):
-        async with peers[0].client() as client:
-            stream = await make_stream(client, peers[0], "s", k_safety=1, slack_us=100)
-        voters = keeper(peers[0], stream).election.ballot.voters
-        places = [place for place in peers if place.id in voters]
-        (side,) = [place for place in peers if place.id not in voters]
-        async with side.client() as client:
-            first = peers[0]
-            await client.post_event(stream, rows([(50, 1), (60, 2)]))
-            await client.alter_stream(stream, Alteration(slack_us=5, readers=("utah.edu",)))
-            assert keeper(first, stream).entry.stream.edition == 1
-            await client.post_event(stream, rows([(70, 3), (66, 4)]))
-            await client.flush()
-            await town.stop(first)
-            home = await new_leader(places, stream)
-            now = keeper(home, stream).entry.stream
-            assert (now.slack_us, now.readers, now.edition) == (5, ("utah.edu",), 1)
-            await until_defined(client, now)
-            await client.post_event(stream, rows([(64, 5), (80, 6), (76, 7)]), boundary=80)
-            await client.flush()
-            await client.alter_stream(stream, Alteration(readers=("*",)))
-            await town.start(first)
-            await until(lambda: keeper(first, stream).election.leader == home.id)
-            await town.stop(home)
-            again = await new_leader(places, stream, besides=home)
-            assert keeper(again, stream).entry.stream.edition == 2
-            await until_defined(client, keeper(again, stream).entry.stream)
-            found = await received(client.subscribe(stream), 6)
-            assert found == [(50, 1), (60, 2), (66, 4), (70, 3), (76, 7), (80, 6)], "64 was late"
+    peers = await town.siblings(4)
+    async with peers[0].client() as client:
+        stream = await make_stream(client, peers[0], "s", k_safety=1, slack_us=100)
+    voters = keeper(peers[0], stream).election.ballot.voters
+    places = [place for place in peers if place.id in voters]
+    (side,) = [place for place in peers if place.id not in voters]
+    client = await town.client(side)
+    first = peers[0]
+    await client.post_event(stream, rows([(50, 1), (60, 2)]))
+    await client.alter_stream(stream, Alteration(slack_us=5, readers=("utah.edu",)))
+    assert keeper(first, stream).entry.stream.edition == 1
+    await client.post_event(stream, rows([(70, 3), (66, 4)]))
+    await client.flush()
+    await town.stop(first)
+    home = await new_leader(places, stream)
+    now = keeper(home, stream).entry.stream
+    assert (now.slack_us, now.readers, now.edition) == (5, ("utah.edu",), 1)
+    await until_defined(client, now)
+    await client.post_event(stream, rows([(64, 5), (80, 6), (76, 7)]), boundary=80)
+    await client.flush()
+    await client.alter_stream(stream, Alteration(readers=("*",)))
+    await town.start(first)
+    await until(lambda: keeper(first, stream).election.leader == home.id)
+    await town.stop(home)
+    again = await new_leader(places, stream, besides=home)
+    assert keeper(again, stream).entry.stream.edition == 2
+    await until_defined(client, keeper(again, stream).entry.stream)
+    found = await received(client.subscribe(stream), 6)
+    assert found == [(50, 1), (60, 2), (66, 4), (70, 3), (76, 7), (80, 6)], "64 was late"
 
 
 async def until_defined(client: AsyncMedusaClient, definition: StreamDefinition) -> None:

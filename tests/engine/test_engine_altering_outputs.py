@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from engine_detector import detectors
 from engine_interpreted import interpret
-from engine_peers import Place, make_stream, open_town, until
-from moving_tasks import post, siblings, windows
+from engine_peers import Place, Town, begin, make_stream, until
+from moving_tasks import post, windows
 from replicated_queries import Made, asked, die, stands_by
 
 from engine.objects.alteration import Alteration
@@ -19,7 +17,7 @@ from engine.streams.config import Timing
 from engine.streams.store import OUTPUT
 from overlay.errors import InvalidInputError
 
-QUICK = Timing(tend_s=0.05, workers_s=0.05, keep_up_s=0.05)
+pytestmark = pytest.mark.town(timing=Timing(tend_s=0.05, workers_s=0.05, keep_up_s=0.05))
 
 
 @pytest.fixture
@@ -42,63 +40,59 @@ def at_worker(place: Place, stream: str) -> StreamDefinition:
 
 
 @pytest.mark.usefixtures("made")
-async def test_a_restart_and_workers_know_it(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one, two = await siblings(town)
-        out = one.name("out")
-        async with one.client() as client, two.client() as far:
-            source = await make_stream(client, one, "s")
-            await client.create_query(windows(one, source))
-            await client.start_query(one.name("q/out"))
-            await post(client, source, range(250))
-            await one.up.engine.mover.move(out, two.peer_id, Deal(giver=one.id))
-            assert at_worker(two, out).readers == ("*",)
-            await far.alter_stream(out, UTAH)
-            assert says_utah((await far.stream_entry(out)).stream)
-            assert says_utah(one.state("out").entry.stream)
-            await until(lambda: says_utah(at_worker(two, out)), "its worker is told")
-            with pytest.raises(InvalidInputError, match="it has no slack"):
-                await client.alter_stream(out, Alteration(slack_us=1))
-            edition = one.state("out").entry.stream.edition
-            await client.alter_stream(out, UTAH)
-            assert one.state("out").entry.stream.edition == edition, "the same again"
-        await town.restart(one)
+async def test_a_restart_and_workers_know_it(town: Town) -> None:
+    one, two = await town.siblings(2)
+    out = one.name("out")
+    async with one.client() as client, two.client() as far:
+        source = await make_stream(client, one, "s")
+        await begin(client, windows(one, source))
+        await post(client, source, range(250))
+        await one.up.engine.mover.move(out, two.peer_id, Deal(giver=one.id))
+        assert at_worker(two, out).readers == ("*",)
+        await far.alter_stream(out, UTAH)
+        assert says_utah((await far.stream_entry(out)).stream)
         assert says_utah(one.state("out").entry.stream)
-        await town.restart(two)
-        await until(lambda: bool(two.up.engine.assignments.all()))
-        await until(lambda: says_utah(at_worker(two, out)))
-        async with one.client() as client:
-            await one.up.engine.mover.take_back(out)
-            await client.alter_stream(out, Alteration(readers=("*",)))
-            now = one.state("out").entry.stream
-            assert (now.readers, now.history_us) == (("*",), 123)
-            assert now.edition > edition
-            await one.up.engine.mover.move(out, two.peer_id, Deal(giver=one.id))
-            assert at_worker(two, out) == now
+        await until(lambda: says_utah(at_worker(two, out)), "its worker is told")
+        with pytest.raises(InvalidInputError, match="it has no slack"):
+            await client.alter_stream(out, Alteration(slack_us=1))
+        edition = one.state("out").entry.stream.edition
+        await client.alter_stream(out, UTAH)
+        assert one.state("out").entry.stream.edition == edition, "the same again"
+    await town.restart(one)
+    assert says_utah(one.state("out").entry.stream)
+    await town.restart(two)
+    await until(lambda: bool(two.up.engine.assignments.all()))
+    await until(lambda: says_utah(at_worker(two, out)))
+    client = await town.client(one)
+    await one.up.engine.mover.take_back(out)
+    await client.alter_stream(out, Alteration(readers=("*",)))
+    now = one.state("out").entry.stream
+    assert (now.readers, now.history_us) == (("*",), 123)
+    assert now.edition > edition
+    await one.up.engine.mover.move(out, two.peer_id, Deal(giver=one.id))
+    assert at_worker(two, out) == now
 
 
 @pytest.mark.parametrize("mode", [Mode.UPSTREAM_BACKUP, Mode.PASSIVE_STANDBY, Mode.ACTIVE_STANDBY])
-async def test_its_successor_goes_by_it(tmp_path: Path, made: Made, mode: Mode) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary = await siblings(town, others=2)
-        out = home.name("out")
-        async with home.client() as poster, primary.client() as owner:
-            source = await make_stream(poster, home, "s")
-            await owner.create_query(asked(windows(home, source), mode, secondary))
-            await owner.start_query(home.name("q/out"))
-            await post(poster, source, range(250))
-            await stands_by(primary, secondary, "q/out")
-            await owner.alter_stream(out, UTAH)
-            before = (await poster.stream_entry(out)).stream
-            assert says_utah(before)
-        await die(made, primary, town, home, secondary)
-        async with home.client() as poster:
-            serving = secondary.up.engine.store
-            await until(lambda: serving.serving(out) is not None, "it has taken over")
-            state = serving.serving(out)
-            assert state is not None
-            assert says_utah(state.entry.stream)
-            await poster.alter_stream(out, Alteration(readers=("*",)))
-            after = (await poster.stream_entry(out)).stream
-            assert after.readers == ("*",)
-            assert after.edition > before.edition
+async def test_its_successor_goes_by_it(town: Town, made: Made, mode: Mode) -> None:
+    home, primary, secondary = await town.siblings(3)
+    out = home.name("out")
+    async with home.client() as poster, primary.client() as owner:
+        source = await make_stream(poster, home, "s")
+        await begin(owner, asked(windows(home, source), mode, secondary))
+        await post(poster, source, range(250))
+        await stands_by(primary, secondary, "q/out")
+        await owner.alter_stream(out, UTAH)
+        before = (await poster.stream_entry(out)).stream
+        assert says_utah(before)
+    await die(made, primary, town, home, secondary)
+    poster = await town.client(home)
+    serving = secondary.up.engine.store
+    await until(lambda: serving.serving(out) is not None, "it has taken over")
+    state = serving.serving(out)
+    assert state is not None
+    assert says_utah(state.entry.stream)
+    await poster.alter_stream(out, Alteration(readers=("*",)))
+    after = (await poster.stream_entry(out)).stream
+    assert after.readers == ("*",)
+    assert after.edition > before.edition

@@ -9,13 +9,12 @@ from typing import Any, cast
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_modified import Edition, Reader, answers, sieve_and_sums
-from engine_peers import make_stream, open_town, rows, until
+from engine_modified import Edition, ModifiedReader, sieve_and_sums
+from engine_peers import begin, make_stream, open_town, until
 
 from dht.catalog import Catalog, Kind
 from engine.objects.catalog_records import STREAM as STREAMS
 from engine.objects.definitions import Producer, StreamEntry
-from engine.objects.schema import END
 from engine.replication.announcements import Announcements
 from engine.replication.copy import Workshop
 from engine.replication.directory import Directory
@@ -102,15 +101,13 @@ async def test_a_restart_goes_on_while_another_peer_publishes_the_same(
         async with one.client() as client:
             source = await make_stream(client, one, "s")
             query = sieve_and_sums(one, source)
-            await client.create_query(query)
-            await client.start_query(query.name)
+            await begin(client, query)
         monkeypatch.setattr(Announcements, "publish_entry", refuse_twice)
         await town.restart(one)
         async with one.client() as client:
-            sums = Reader(client, one.name("sums"), "total", "number")
-            await client.post_event(source, rows((t, t) for t in range(300)), end=True)
-            await sums.take(END)
+            sums = ModifiedReader(client, one.name("sums"), "total", "number")
+            await sums.end(client, source, range(300))
         await until(lambda: published > 0, "it is published again")
     assert refused == 2
     everything = ([Edition(query)], source, range(300))
-    assert sums.rows == answers(*everything, one.name("sums"), "total", "number")
+    sums.check(*everything)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 
 import msgspec
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import DEADLINE_S, make_stream, open_town, rows
+from engine_peers import DEADLINE_S, Town, make_stream, rows
 
 from engine.api.replica_status import UNKNOWN
 from engine.objects.availability import Availability, Mode, Recovery
@@ -36,85 +35,79 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
 
 
-async def test_flags_count_more_than_the_document(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            await make_stream(client, mit, "s")
-            text = DOCUMENT.format(attributes='ha="passive" recovery="rollback" bound="4"')
-            asked = AvailabilityRequest(Mode.ACTIVE_STANDBY)
+async def test_flags_count_more_than_the_document(town: Town) -> None:
+    mit, client = await town.founder()
+    await make_stream(client, mit, "s")
+    text = DOCUMENT.format(attributes='ha="passive" recovery="rollback" bound="4"')
+    asked = AvailabilityRequest(Mode.ACTIVE_STANDBY)
+    await client.create_query_xml(text, asked)
+    expected = Availability(Mode.ACTIVE_STANDBY, Recovery.PRECISE, 4.0)
+    described = await client.lookup_object(mit.name("q"))
+    entry = msgspec.json.decode(described.entries["query"], type=QueryEntry)
+    assert entry.query.availability == expected
+    assert (await client.list_objects()).availability == {mit.name("q"): expected}
+    await client.create_query_xml(text, asked)  # the same again is no error
+
+
+async def test_what_is_refused_leaves_nothing_behind(town: Town) -> None:
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    client = await town.client(mit)
+    source = await make_stream(client, mit, "s")
+    text = f"<medusa>{SCHEMA}{DOCUMENT.format(attributes='')}</medusa>"
+    refused = [
+        (AvailabilityRequest(Mode.AMNESIA, Recovery.PRECISE), "'pass', is repeatable"),
+        (AvailabilityRequest(checkpoint_s=2.0), "for a query with a standby"),
+    ]
+    for asked, reason in refused:
+        with pytest.raises(InvalidInputError, match=f"query medusa://mit.edu/q: .*{reason}"):
             await client.create_query_xml(text, asked)
-            expected = Availability(Mode.ACTIVE_STANDBY, Recovery.PRECISE, 4.0)
-            described = await client.lookup_object(mit.name("q"))
-            entry = msgspec.json.decode(described.entries["query"], type=QueryEntry)
-            assert entry.query.availability == expected
-            assert (await client.list_objects()).availability == {mit.name("q"): expected}
-            await client.create_query_xml(text, asked)  # the same again is no error
-
-
-async def test_what_is_refused_leaves_nothing_behind(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client() as client:
-            source = await make_stream(client, mit, "s")
-            text = f"<medusa>{SCHEMA}{DOCUMENT.format(attributes='')}</medusa>"
-            refused = [
-                (AvailabilityRequest(Mode.AMNESIA, Recovery.PRECISE), "'pass', is repeatable"),
-                (AvailabilityRequest(checkpoint_s=2.0), "for a query with a standby"),
-            ]
-            for asked, reason in refused:
-                with pytest.raises(
-                    InvalidInputError, match=f"query medusa://mit.edu/q: .*{reason}"
-                ):
-                    await client.create_query_xml(text, asked)
-            with pytest.raises(InvalidInputError, match="the document defines none"):
-                await client.create_query_xml(SCHEMA, AvailabilityRequest(Mode.AMNESIA))
-            names = (await client.list_objects()).names
-            assert "query" not in names
-            assert mit.name("later") not in names["schema"], "not even what stood before the query"
-            box = Filter("pass", source, (mit.name("out"),), ("value > 1",))
-            for availability, reason in (
-                (Availability(Mode.NONE, Recovery.PRECISE), "'pass', is repeatable: ask for gap"),
-                (Availability(Mode.AMNESIA, secondary=mit.id), "cannot be its secondary as well"),
-                (
-                    Availability(Mode.AMNESIA, secondary=utah.id),
-                    r"must be a peer of mit\.edu; .* is one of utah\.edu",
-                ),
-            ):
-                with pytest.raises(InvalidInputError, match=reason):
-                    await client.create_query(Query(mit.name("q"), (box,), (), availability))
-            assert "query" not in (await client.list_objects()).names
+    with pytest.raises(InvalidInputError, match="the document defines none"):
+        await client.create_query_xml(SCHEMA, AvailabilityRequest(Mode.AMNESIA))
+    names = (await client.list_objects()).names
+    assert "query" not in names
+    assert mit.name("later") not in names["schema"], "not even what stood before the query"
+    box = Filter("pass", source, (mit.name("out"),), ("value > 1",))
+    for availability, reason in (
+        (Availability(Mode.NONE, Recovery.PRECISE), "'pass', is repeatable: ask for gap"),
+        (Availability(Mode.AMNESIA, secondary=mit.id), "cannot be its secondary as well"),
+        (
+            Availability(Mode.AMNESIA, secondary=utah.id),
+            r"must be a peer of mit\.edu; .* is one of utah\.edu",
+        ),
+    ):
+        with pytest.raises(InvalidInputError, match=reason):
+            await client.create_query(Query(mit.name("q"), (box,), (), availability))
+    assert "query" not in (await client.list_objects()).names
 
 
 @pytest.mark.parametrize("mode", [mode for mode in Mode if mode is not Mode.NONE])
-async def test_the_snapshot_says_who_has_a_query_and_who_lives(tmp_path: Path, mode: Mode) -> None:
-    async with open_town(tmp_path) as town:
-        mit, other = await town.settle_all("mit.edu", "mit.edu")
-        async with mit.client() as client:
-            source = await make_stream(client, mit, "s")
-            await client.create_query_xml(
-                DOCUMENT.format(attributes=""), AvailabilityRequest(mode, secondary=other.id)
-            )
-            await client.start_query(mit.name("q"))
-            peers: tuple[PeerStatus, ...] = ()
-            with trio.fail_after(DEADLINE_S):
-                for moment in itertools.count(1):
-                    await client.post_event(source, rows([(moment, 2)]), boundary=moment)
-                    peers = (await client.status()).peers
-                    if _told(peers, mode):
-                        break
-                    await trio.sleep(0.1)
-            assert {peer.health for peer in peers} <= {"alive", "suspect"}, "or slow, here and now"
-            primary, secondary = _replica(peers, mit.id), _replica(peers, other.id)
-            assert primary is not None
-            assert secondary is not None
-            for each in (primary, secondary):
-                assert (each.query, each.mode) == (mit.name("q"), mode)
-                assert (each.primary, each.secondary) == (mit.id, other.id)
-            assert (primary.role, secondary.role) == ("primary", "secondary")
-            assert primary.term_number == secondary.term_number
-            if mode in KEEPS_NO_OUTPUTS:
-                assert (primary.behind_us, secondary.behind_us) == (UNKNOWN, UNKNOWN)
+async def test_the_snapshot_says_who_has_a_query_and_who_lives(town: Town, mode: Mode) -> None:
+    mit, other = await town.settle_all("mit.edu", "mit.edu")
+    client = await town.client(mit)
+    source = await make_stream(client, mit, "s")
+    await client.create_query_xml(
+        DOCUMENT.format(attributes=""), AvailabilityRequest(mode, secondary=other.id)
+    )
+    await client.start_query(mit.name("q"))
+    peers: tuple[PeerStatus, ...] = ()
+    with trio.fail_after(DEADLINE_S):
+        for moment in itertools.count(1):
+            await client.post_event(source, rows([(moment, 2)]), boundary=moment)
+            peers = (await client.status()).peers
+            if _told(peers, mode):
+                break
+            await trio.sleep(0.1)
+    assert {peer.health for peer in peers} <= {"alive", "suspect"}, "or slow, here and now"
+    primary, secondary = _replica(peers, mit.id), _replica(peers, other.id)
+    assert primary is not None
+    assert secondary is not None
+    for each in (primary, secondary):
+        assert (each.query, each.mode) == (mit.name("q"), mode)
+        assert (each.primary, each.secondary) == (mit.id, other.id)
+    assert (primary.role, secondary.role) == ("primary", "secondary")
+    assert primary.term_number == secondary.term_number
+    if mode in KEEPS_NO_OUTPUTS:
+        assert (primary.behind_us, secondary.behind_us) == (UNKNOWN, UNKNOWN)
 
 
 def _replica(peers: tuple[PeerStatus, ...], peer: str) -> ReplicaStatus | None:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import files, known, make_stream, open_town, passing, rows, schema_of
+from engine_peers import Town, files, known, make_stream, open_town, passing, rows, schema_of
 from query_xml import write_query
 
 from engine.api import documents
@@ -41,277 +41,261 @@ from overlay.errors import (
 )
 
 
-async def test_defining_twice_is_no_error_and_differing_is(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            schema = schema_of("mit.edu")
-            stream = StreamDefinition(mit.name("s"), schema.name, slack_us=5)
-            query = passing(mit, "q", stream.name, mit.name("out"))
-            for _ in range(2):
-                await client.create_schema(schema)
-                await client.create_stream(stream)
-                assert await client.create_query(query) == (query.name, mit.name("out"))
-            wider = msgspec.structs.replace(
-                schema, fields=(*schema.fields, Field("more", FieldType.INT))
-            )
-            with pytest.raises(ConflictError, match=r"event exists .*\(it has no field more\)"):
-                await client.create_schema(wider)
-            await client.alter_stream(stream.name, Alteration(readers=("utah.edu",)))
-            with pytest.raises(
-                ConflictError,
-                match=r"mit\.edu/s exists with another definition \(slack is 5e-06 s, not 6e-06 s; "
-                r"readers is utah\.edu, not \*\): `medusa stream alter` changes",
-            ):
-                await client.create_stream(msgspec.structs.replace(stream, slack_us=6))
-            with pytest.raises(
-                ConflictError, match=r"mit\.edu/q exists and differs \(box \w+ is another\): "
-            ):
-                await client.create_query(passing(mit, "q", stream.name, mit.name("out2")))
-            with pytest.raises(ConflictError, match=r"mit\.edu/q produces it"):
-                await client.create_stream(StreamDefinition(mit.name("out"), schema.name))
+async def test_defining_twice_is_no_error_and_differing_is(town: Town) -> None:
+    mit, client = await town.founder()
+    schema = schema_of("mit.edu")
+    stream = StreamDefinition(mit.name("s"), schema.name, slack_us=5)
+    query = passing(mit, "q", stream.name, mit.name("out"))
+    for _ in range(2):
+        await client.create_schema(schema)
+        await client.create_stream(stream)
+        assert await client.create_query(query) == (query.name, mit.name("out"))
+    wider = msgspec.structs.replace(schema, fields=(*schema.fields, Field("more", FieldType.INT)))
+    with pytest.raises(ConflictError, match=r"event exists .*\(it has no field more\)"):
+        await client.create_schema(wider)
+    await client.alter_stream(stream.name, Alteration(readers=("utah.edu",)))
+    with pytest.raises(
+        ConflictError,
+        match=r"mit\.edu/s exists with another definition \(slack is 5e-06 s, not 6e-06 s; "
+        r"readers is utah\.edu, not \*\): `medusa stream alter` changes",
+    ):
+        await client.create_stream(msgspec.structs.replace(stream, slack_us=6))
+    with pytest.raises(
+        ConflictError, match=r"mit\.edu/q exists and differs \(box \w+ is another\): "
+    ):
+        await client.create_query(passing(mit, "q", stream.name, mit.name("out2")))
+    with pytest.raises(ConflictError, match=r"mit\.edu/q produces it"):
+        await client.create_stream(StreamDefinition(mit.name("out"), schema.name))
 
 
-async def test_at_once_it_is_defined_once(tmp_path: Path) -> None:
+async def test_at_once_it_is_defined_once(town: Town) -> None:
     """Ten callers, one object: all are told the same."""
-    async with open_town(tmp_path) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            source = await make_stream(client, mit, "s")
-            query = passing(mit, "q", source, mit.name("out"))
-            differing: list[MedusaError] = []
+    mit, client = await town.founder()
+    source = await make_stream(client, mit, "s")
+    query = passing(mit, "q", source, mit.name("out"))
+    differing: list[MedusaError] = []
 
-            async def define(number: int) -> None:
-                await client.create_query(query)
-                history = 10**9 + number % 2
-                stream = StreamDefinition(mit.name("t"), schema_of("mit.edu").name, 0, history)
-                try:
-                    await client.create_stream(stream)
-                except ConflictError as error:
-                    differing.append(error)
+    async def define(number: int) -> None:
+        await client.create_query(query)
+        history = 10**9 + number % 2
+        stream = StreamDefinition(mit.name("t"), schema_of("mit.edu").name, 0, history)
+        try:
+            await client.create_stream(stream)
+        except ConflictError as error:
+            differing.append(error)
 
-            async with trio.open_nursery() as nursery:
-                for number in range(10):
-                    nursery.start_soon(define, number)
-            assert len(differing) == 5
-            snapshot = await client.status()
-            assert [task.query for task in snapshot.peers[0].tasks] == [query.name]
+    async with trio.open_nursery() as nursery:
+        for number in range(10):
+            nursery.start_soon(define, number)
+    assert len(differing) == 5
+    snapshot = await client.status()
+    assert [task.query for task in snapshot.peers[0].tasks] == [query.name]
 
 
-async def test_only_ones_own_names_and_by_ones_own(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client() as client, utah.client() as stranger:
-            source = await make_stream(client, mit, "s")
-            query = passing(mit, "q", source, mit.name("out"))
-            await client.create_query(query)
-            schema = schema_of("mit.edu", "other")
-            stream = StreamDefinition(mit.name("t"), schema_of("mit.edu").name)
-            administered = r"administered by mit\.edu, not by utah\.edu"
-            with pytest.raises(NotAuthorisedError, match=administered):
-                await stranger.create_schema(schema)
-            with pytest.raises(NotAuthorisedError, match=administered):
-                await stranger.create_stream(stream)
-            with pytest.raises(NotAuthorisedError, match=administered):
-                await stranger.create_query(query)
-            with pytest.raises(NotAuthorisedError, match=administered):
-                await stranger.delete_query(query.name)
-            # the stranger's peer says it to ours itself
-            connection = await utah.up.engine.overlay.connect(bytes.fromhex(mit.id))
-            document = f'<schema name="{mit.name("x")}"><field name="a" type="int"/></schema>'
-            may_not = r"is for this peer's own participant, not for utah\.edu"
-            for method, request in (
-                ("create_schema", CreateSchema(schema)),
-                ("create_stream", CreateStream(stream)),
-                ("create_query", CreateQuery(query)),
-                ("create_query_xml", CreateXml(document)),
-                ("create_query_xml", CreateXml("what is this")),  # not even read
-            ):
-                with pytest.raises(NotAuthorisedError, match=may_not):
-                    await connection.call(method, request, Created)
-            status = SetQueryStatus(query.name, QueryStatus.DELETED)
-            with pytest.raises(NotAuthorisedError, match=may_not):
-                await connection.call("set_query_status", status, Done)
-            with pytest.raises(NotFoundError):
-                await client.lookup_object(stream.name)
+async def test_only_ones_own_names_and_by_ones_own(town: Town) -> None:
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    client, stranger = await town.clients(mit, utah)
+    source = await make_stream(client, mit, "s")
+    query = passing(mit, "q", source, mit.name("out"))
+    await client.create_query(query)
+    schema = schema_of("mit.edu", "other")
+    stream = StreamDefinition(mit.name("t"), schema_of("mit.edu").name)
+    administered = r"administered by mit\.edu, not by utah\.edu"
+    with pytest.raises(NotAuthorisedError, match=administered):
+        await stranger.create_schema(schema)
+    with pytest.raises(NotAuthorisedError, match=administered):
+        await stranger.create_stream(stream)
+    with pytest.raises(NotAuthorisedError, match=administered):
+        await stranger.create_query(query)
+    with pytest.raises(NotAuthorisedError, match=administered):
+        await stranger.delete_query(query.name)
+    # the stranger's peer says it to ours itself
+    connection = await utah.up.engine.overlay.connect(bytes.fromhex(mit.id))
+    document = f'<schema name="{mit.name("x")}"><field name="a" type="int"/></schema>'
+    may_not = r"is for this peer's own participant, not for utah\.edu"
+    for method, request in (
+        ("create_schema", CreateSchema(schema)),
+        ("create_stream", CreateStream(stream)),
+        ("create_query", CreateQuery(query)),
+        ("create_query_xml", CreateXml(document)),
+        ("create_query_xml", CreateXml("what is this")),  # not even read
+    ):
+        with pytest.raises(NotAuthorisedError, match=may_not):
+            await connection.call(method, request, Created)
+    status = SetQueryStatus(query.name, QueryStatus.DELETED)
+    with pytest.raises(NotAuthorisedError, match=may_not):
+        await connection.call("set_query_status", status, Done)
+    with pytest.raises(NotFoundError):
+        await client.lookup_object(stream.name)
 
 
-async def test_a_sibling_carries_it_out(tmp_path: Path) -> None:
+async def test_a_sibling_carries_it_out(town: Town) -> None:
     """Two peers of one participant: any takes the call, the one that keeps the object does it."""
-    async with open_town(tmp_path) as town:
-        one, two = await town.settle_all("mit.edu", "mit.edu")
-        async with one.client() as client, two.client() as other:
-            source = await make_stream(client, one, "s", leader=two.id)
-            assert two.state("s").leader is not None
-            assert one.up.engine.store.get(source) is None
-            # created again, with the leader named, with no leader named, at either peer
-            await make_stream(client, one, "s", leader=two.id)
-            await make_stream(other, one, "s")
-            await make_stream(client, one, "s")
-            assert one.up.engine.store.get(source) is None
-            query = passing(one, "q", source, one.name("out"))
-            await other.create_query(query)
-            await client.create_query(query)
-            assert one.up.engine.queries.task_status() == ()
-            await client.stop_query(query.name)
-            (entry,) = two.up.engine.catalog.own(QUERY)
-            assert entry.value.status is QueryStatus.STOPPED
-            await client.delete_query(query.name)
-            assert two.up.engine.queries.task_status() == ()
-            with pytest.raises(NotFoundError, match=r"mit\.edu/q"):
-                await other.start_query(query.name)
-            with pytest.raises(NotFoundError, match="nothing is known"):
-                await client.lookup_object(query.name)
+    one, two = await town.settle_all("mit.edu", "mit.edu")
+    client, other = await town.clients(one, two)
+    source = await make_stream(client, one, "s", leader=two.id)
+    assert two.state("s").leader is not None
+    assert one.up.engine.store.get(source) is None
+    # created again, with the leader named, with no leader named, at either peer
+    await make_stream(client, one, "s", leader=two.id)
+    await make_stream(other, one, "s")
+    await make_stream(client, one, "s")
+    assert one.up.engine.store.get(source) is None
+    query = passing(one, "q", source, one.name("out"))
+    await other.create_query(query)
+    await client.create_query(query)
+    assert one.up.engine.queries.task_status() == ()
+    await client.stop_query(query.name)
+    (entry,) = two.up.engine.catalog.own(QUERY)
+    assert entry.value.status is QueryStatus.STOPPED
+    await client.delete_query(query.name)
+    assert two.up.engine.queries.task_status() == ()
+    with pytest.raises(NotFoundError, match=r"mit\.edu/q"):
+        await other.start_query(query.name)
+    with pytest.raises(NotFoundError, match="nothing is known"):
+        await client.lookup_object(query.name)
 
 
-async def test_streams_that_cannot_be(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client() as client:
-            schema = schema_of("mit.edu")
-            await client.create_schema(schema)
-            refused: list[tuple[StreamDefinition, type[MedusaError], str]] = [
-                (StreamDefinition(mit.name("s"), mit.name("none")), NotFoundError, "edu/none"),
-                (StreamDefinition(mit.name("s"), "none"), InvalidInputError, "'none'"),
-                (StreamDefinition(mit.name("s"), schema.name, -1), InvalidInputError, "slack"),
-                (StreamDefinition(mit.name("a/late"), schema.name), InvalidInputError, "late"),
-                (
-                    StreamDefinition(mit.name("s"), schema.name, query=mit.name("q")),
-                    InvalidInputError,
-                    "created with the query",
-                ),
-                (
-                    StreamDefinition(mit.name("s"), schema.name, leader="ab"),
-                    InvalidInputError,
-                    "peer",
-                ),
-                (
-                    StreamDefinition(mit.name("s"), schema.name, leader=utah.id),
-                    InvalidInputError,
-                    r"its leader must be a peer of mit\.edu; .* is one of utah\.edu",
-                ),
-            ]
-            for stream, kind, text in refused:
-                with pytest.raises(kind, match=text):
-                    await client.create_stream(stream)
-            assert mit.up.engine.store.all() == ()
-            assert mit.up.engine.catalog.own(STREAM) == []
+async def test_streams_that_cannot_be(town: Town) -> None:
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    client = await town.client(mit)
+    schema = schema_of("mit.edu")
+    await client.create_schema(schema)
+    refused: list[tuple[StreamDefinition, type[MedusaError], str]] = [
+        (StreamDefinition(mit.name("s"), mit.name("none")), NotFoundError, "edu/none"),
+        (StreamDefinition(mit.name("s"), "none"), InvalidInputError, "'none'"),
+        (StreamDefinition(mit.name("s"), schema.name, -1), InvalidInputError, "slack"),
+        (StreamDefinition(mit.name("a/late"), schema.name), InvalidInputError, "late"),
+        (
+            StreamDefinition(mit.name("s"), schema.name, query=mit.name("q")),
+            InvalidInputError,
+            "created with the query",
+        ),
+        (
+            StreamDefinition(mit.name("s"), schema.name, leader="ab"),
+            InvalidInputError,
+            "peer",
+        ),
+        (
+            StreamDefinition(mit.name("s"), schema.name, leader=utah.id),
+            InvalidInputError,
+            r"its leader must be a peer of mit\.edu; .* is one of utah\.edu",
+        ),
+    ]
+    for stream, kind, text in refused:
+        with pytest.raises(kind, match=text):
+            await client.create_stream(stream)
+    assert mit.up.engine.store.all() == ()
+    assert mit.up.engine.catalog.own(STREAM) == []
 
 
-async def test_queries_that_cannot_be(tmp_path: Path) -> None:
+async def test_queries_that_cannot_be(town: Town) -> None:
     """Each is refused by a message that names the thing, and leaves nothing behind."""
-    async with open_town(tmp_path) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client() as client, utah.client() as other:
-            source = await make_stream(client, mit, "s")
-            closed = await make_stream(other, utah, "closed", readers=())
-            await client.create_query(passing(mit, "first", source, mit.name("taken")))
-            before = await known(client), files(mit)
-            out = mit.name("out")
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    client, other = await town.clients(mit, utah)
+    source = await make_stream(client, mit, "s")
+    closed = await make_stream(other, utah, "closed", readers=())
+    await client.create_query(passing(mit, "first", source, mit.name("taken")))
+    before = await known(client), files(mit)
+    out = mit.name("out")
 
-            def box(expression: str) -> tuple[Box, ...]:
-                return (Map("m", source, out, (("a", expression),)),)
+    def box(expression: str) -> tuple[Box, ...]:
+        return (Map("m", source, out, (("a", expression),)),)
 
-            loop = (
-                Filter("one", mit.name("b"), (mit.name("a"),), ("value > 1",)),
-                Filter("two", mit.name("a"), (mit.name("b"),), ("value > 1",)),
-            )
-            refused: list[tuple[tuple[Box, ...], type[MedusaError], str]] = [
-                ((Map("m", mit.name("no"), out, (("a", "value"),)),), NotFoundError, r"edu/no\b"),
-                (box("nothing + 1"), InvalidInputError, "nothing"),
-                (box("value + name"), InvalidInputError, r"name|string"),
-                (box("java_method('java.lang.Runtime', 'exit', 1)"), InvalidInputError, "java_met"),
-                (loop, InvalidInputError, r"loop|cycle|circle"),
-                (
-                    (Filter("f", source, (utah.name("out"),), ("value > 1",)),),
-                    NotAuthorisedError,
-                    r"utah\.edu/out",
-                ),
-                (
-                    (Filter("f", source, (mit.name("taken"),), ("value > 1",)),),
-                    ConflictError,
-                    r"edu/taken is already produced by medusa://mit\.edu/first",
-                ),
-                (
-                    (Filter("f", source, (mit.name("o/late"),), ("value > 1",)),),
-                    InvalidInputError,
-                    "o/late",
-                ),
-                (
-                    (Filter("f", closed, (out,), ("value > 1",)),),
-                    NotAuthorisedError,
-                    r"mit\.edu may not read medusa://utah\.edu/closed",
-                ),
-            ]
-            for boxes, kind, text in refused:
-                with pytest.raises(kind, match=text):
-                    await client.create_query(Query(mit.name("q"), boxes))
-                assert (await known(client), files(mit)) == before, text
-            # and a good one of that name then works
-            await client.create_query(Query(mit.name("q"), box("value + 1")))
-
-
-async def test_a_declared_stream_becomes_the_output(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            source = await make_stream(client, mit, "s")
-            declared = await make_stream(client, mit, "declared")
-            posted = await make_stream(client, mit, "posted")
-            await client.post_event(posted, rows([(1, 1)]))
-            await client.flush()
-            two_outputs = Query(
-                mit.name("q"),
-                (
-                    Filter("a", source, (declared,), ("value > 1",)),
-                    Filter("b", source, (posted,), ("value > 1",)),
-                ),
-            )
-            with pytest.raises(ConflictError, match=r"posted has been posted to"):
-                await client.create_query(two_outputs)
-            assert mit.state("declared").leader is not None, (
-                "the refusal has not cost the other one"
-            )
-            await client.create_query(passing(mit, "q", source, declared))
-            assert mit.state("declared").leader is None
-            other = StreamDefinition(mit.name("narrow"), mit.name("narrow"))
-            narrow = msgspec.structs.replace(
-                schema_of("mit.edu", "narrow"), fields=(Field("v", FieldType.INT),), time=None
-            )
-            await client.create_schema(narrow)
-            await client.create_stream(other)
-            with pytest.raises(ConflictError, match="narrow was created with other fields"):
-                await client.create_query(passing(mit, "q2", source, other.name))
+    loop = (
+        Filter("one", mit.name("b"), (mit.name("a"),), ("value > 1",)),
+        Filter("two", mit.name("a"), (mit.name("b"),), ("value > 1",)),
+    )
+    refused: list[tuple[tuple[Box, ...], type[MedusaError], str]] = [
+        ((Map("m", mit.name("no"), out, (("a", "value"),)),), NotFoundError, r"edu/no\b"),
+        (box("nothing + 1"), InvalidInputError, "nothing"),
+        (box("value + name"), InvalidInputError, r"name|string"),
+        (box("java_method('java.lang.Runtime', 'exit', 1)"), InvalidInputError, "java_met"),
+        (loop, InvalidInputError, r"loop|cycle|circle"),
+        (
+            (Filter("f", source, (utah.name("out"),), ("value > 1",)),),
+            NotAuthorisedError,
+            r"utah\.edu/out",
+        ),
+        (
+            (Filter("f", source, (mit.name("taken"),), ("value > 1",)),),
+            ConflictError,
+            r"edu/taken is already produced by medusa://mit\.edu/first",
+        ),
+        (
+            (Filter("f", source, (mit.name("o/late"),), ("value > 1",)),),
+            InvalidInputError,
+            "o/late",
+        ),
+        (
+            (Filter("f", closed, (out,), ("value > 1",)),),
+            NotAuthorisedError,
+            r"mit\.edu may not read medusa://utah\.edu/closed",
+        ),
+    ]
+    for boxes, kind, text in refused:
+        with pytest.raises(kind, match=text):
+            await client.create_query(Query(mit.name("q"), boxes))
+        assert (await known(client), files(mit)) == before, text
+    # and a good one of that name then works
+    await client.create_query(Query(mit.name("q"), box("value + 1")))
 
 
-async def test_what_a_query_produces_takes_no_posts(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client() as client, utah.client() as other:
-            source = await make_stream(client, mit, "s", writers=("utah.edu",))
-            query = passing(mit, "q", source, mit.name("out"))
-            await client.create_query(query)
-            await client.stop_query(query.name)
-            for poster in (client, other):
-                with pytest.raises(StoppedError, match=r"by medusa://mit\.edu/q"):  # noqa: PT012
-                    await poster.post_event(mit.name("out"), rows([(1, 1)]))
-                    await poster.flush()
+async def test_a_declared_stream_becomes_the_output(town: Town) -> None:
+    mit, client = await town.founder()
+    source = await make_stream(client, mit, "s")
+    declared = await make_stream(client, mit, "declared")
+    posted = await make_stream(client, mit, "posted")
+    await client.post_event(posted, rows([(1, 1)]))
+    await client.flush()
+    two_outputs = Query(
+        mit.name("q"),
+        (
+            Filter("a", source, (declared,), ("value > 1",)),
+            Filter("b", source, (posted,), ("value > 1",)),
+        ),
+    )
+    with pytest.raises(ConflictError, match=r"posted has been posted to"):
+        await client.create_query(two_outputs)
+    assert mit.state("declared").leader is not None, "the refusal has not cost the other one"
+    await client.create_query(passing(mit, "q", source, declared))
+    assert mit.state("declared").leader is None
+    other = StreamDefinition(mit.name("narrow"), mit.name("narrow"))
+    narrow = msgspec.structs.replace(
+        schema_of("mit.edu", "narrow"), fields=(Field("v", FieldType.INT),), time=None
+    )
+    await client.create_schema(narrow)
+    await client.create_stream(other)
+    with pytest.raises(ConflictError, match="narrow was created with other fields"):
+        await client.create_query(passing(mit, "q2", source, other.name))
 
 
-async def test_stale_producers_do_not_send_a_call_in_circles(tmp_path: Path) -> None:
+async def test_what_a_query_produces_takes_no_posts(town: Town) -> None:
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    client, other = await town.clients(mit, utah)
+    source = await make_stream(client, mit, "s", writers=("utah.edu",))
+    query = passing(mit, "q", source, mit.name("out"))
+    await client.create_query(query)
+    await client.stop_query(query.name)
+    for poster in (client, other):
+        with pytest.raises(StoppedError, match=r"by medusa://mit\.edu/q"):  # noqa: PT012
+            await poster.post_event(mit.name("out"), rows([(1, 1)]))
+            await poster.flush()
+
+
+async def test_stale_producers_do_not_send_a_call_in_circles(town: Town) -> None:
     """A peer that is asked by a peer for what it does not have says so, and asks nobody else."""
-    async with open_town(tmp_path) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client() as client:
-            source = await make_stream(client, mit, "s", writers=("*",))
-        connection = await mit.up.engine.overlay.connect(bytes.fromhex(utah.id))
-        for method, request in (
-            ("subscribe", Subscribe(source)),
-            ("post_event", PostEvent(source, "p")),
-        ):
-            async with connection.open(method, request) as duplex:
-                with pytest.raises(NotFoundError, match="not produced by this peer"):
-                    await duplex.receive(Tuples)
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    async with mit.client() as client:
+        source = await make_stream(client, mit, "s", writers=("*",))
+    connection = await mit.up.engine.overlay.connect(bytes.fromhex(utah.id))
+    for method, request in (
+        ("subscribe", Subscribe(source)),
+        ("post_event", PostEvent(source, "p")),
+    ):
+        async with connection.open(method, request) as duplex:
+            with pytest.raises(NotFoundError, match="not produced by this peer"):
+                await duplex.receive(Tuples)
 
 
 async def test_documents_are_read_and_planned_beside_the_event_loop(

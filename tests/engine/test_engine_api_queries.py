@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
 from engine_peers import (
     Place,
     Row,
     Town,
+    begin,
     make_stream,
-    open_town,
     pairs_of,
     received,
     rows,
@@ -26,10 +24,7 @@ from engine.streams.config import Timing
 from overlay.errors import InternalError
 from tools.client.async_client import AsyncMedusaClient, Subscription
 
-QUICK = Timing(tend_s=0.02)
-
-
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.town(timing=Timing(tend_s=0.02))]
 
 
 @pytest.fixture(autouse=True)
@@ -73,123 +68,111 @@ async def two(town: Town) -> tuple[Place, Place]:
     return mit, utah
 
 
-async def test_a_stopped_query_misses_nothing(tmp_path: Path) -> None:
+async def test_a_stopped_query_misses_nothing(town: Town) -> None:
     """Its input is kept, however little history the stream declares, here and at another peer."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit, utah = await two(town)
-        async with mit.client() as client, utah.client() as other:
-            source = await make_stream(client, mit, "s", history_us=1)
-            await client.create_query(odd(mit, "q", source, mit.name("out")))
-            await other.create_query(odd(utah, "q", source, utah.name("out")))
-            await pass_time(client, mit, source, range(10))
-            await pass_time(client, mit, source, range(10, 20))
-            here, there = other.subscribe(mit.name("out")), client.subscribe(utah.name("out"))
-            await client.start_query(mit.name("q"))
-            await other.start_query(utah.name("q"))
-            assert await received(here, 10) == odd_rows(range(20))
-            assert await received(there, 10) == odd_rows(range(20))
-            await client.stop_query(mit.name("q"))
-            await other.stop_query(utah.name("q"))
-            for first in (20, 30, 40):
-                await pass_time(client, mit, source, range(first, first + 10))
-            snapshot = await client.status()
-            assert {t.state for peer in snapshot.peers for t in peer.tasks} == {"stopped"}
-            await client.start_query(mit.name("q"))
-            await other.start_query(utah.name("q"))
-            await client.post_event(source, None, end=True)
-            assert await to_the_end(here) == odd_rows(range(20, 50))
-            assert await to_the_end(there) == odd_rows(range(20, 50))
-            # nothing is held any more by those that have come to the end: history alone counts
-            await until(lambda: mit.state(source).log.start >= 39)
+    mit, utah = await two(town)
+    client, other = await town.clients(mit, utah)
+    source = await make_stream(client, mit, "s", history_us=1)
+    await client.create_query(odd(mit, "q", source, mit.name("out")))
+    await other.create_query(odd(utah, "q", source, utah.name("out")))
+    await pass_time(client, mit, source, range(10))
+    await pass_time(client, mit, source, range(10, 20))
+    here, there = other.subscribe(mit.name("out")), client.subscribe(utah.name("out"))
+    await client.start_query(mit.name("q"))
+    await other.start_query(utah.name("q"))
+    assert await received(here, 10) == odd_rows(range(20))
+    assert await received(there, 10) == odd_rows(range(20))
+    await client.stop_query(mit.name("q"))
+    await other.stop_query(utah.name("q"))
+    for first in (20, 30, 40):
+        await pass_time(client, mit, source, range(first, first + 10))
+    snapshot = await client.status()
+    assert {t.state for peer in snapshot.peers for t in peer.tasks} == {"stopped"}
+    await client.start_query(mit.name("q"))
+    await other.start_query(utah.name("q"))
+    await client.post_event(source, None, end=True)
+    assert await to_the_end(here) == odd_rows(range(20, 50))
+    assert await to_the_end(there) == odd_rows(range(20, 50))
+    # nothing is held any more by those that have come to the end: history alone counts
+    await until(lambda: mit.state(source).log.start >= 39)
 
 
-async def test_a_deleted_query_makes_room_for_another(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit, utah = await two(town)
-        async with mit.client() as client, utah.client() as other:
-            source = await make_stream(client, mit, "s", history_us=1)
-            await other.create_query(odd(utah, "q", source, utah.name("out")))
-            await other.start_query(utah.name("q"))
-            await pass_time(client, mit, source, range(10))
-            assert await received(client.subscribe(utah.name("out")), 5) == odd_rows(range(10))
-            await other.delete_query(utah.name("q"))
-            # the stream's home keeps nothing for the mirror that is gone
-            for first in (10, 20, 30):
-                await pass_time(client, mit, source, range(first, first + 10))
-            await until(lambda: mit.state(source).log.start >= 29)
-            await other.create_query(counting(utah, "q", source, utah.name("out")))
-            await other.start_query(utah.name("q"))
-            await client.post_event(source, None, end=True)
-            start = mit.state(source).log.start + 1
-            expected = [(k, min(10, 40 - k)) for k in range(start, 40, 5)]
-            async with mit.client() as another:  # one remembers what its streams look like
-                assert await windows(another.subscribe(utah.name("out"))) == expected
+async def test_a_deleted_query_makes_room_for_another(town: Town) -> None:
+    mit, utah = await two(town)
+    client, other = await town.clients(mit, utah)
+    source = await make_stream(client, mit, "s", history_us=1)
+    await begin(other, odd(utah, "q", source, utah.name("out")))
+    await pass_time(client, mit, source, range(10))
+    assert await received(client.subscribe(utah.name("out")), 5) == odd_rows(range(10))
+    await other.delete_query(utah.name("q"))
+    # the stream's home keeps nothing for the mirror that is gone
+    for first in (10, 20, 30):
+        await pass_time(client, mit, source, range(first, first + 10))
+    await until(lambda: mit.state(source).log.start >= 29)
+    await begin(other, counting(utah, "q", source, utah.name("out")))
+    await client.post_event(source, None, end=True)
+    start = mit.state(source).log.start + 1
+    expected = [(k, min(10, 40 - k)) for k in range(start, 40, 5)]
+    another = await town.client(mit)
+    assert await windows(another.subscribe(utah.name("out"))) == expected
 
 
-async def test_peers_that_restart_go_on_where_they_were(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit, utah = await two(town)
-        async with mit.client() as client, utah.client() as other:
-            source = await make_stream(client, mit, "s", history_us=1)
-            await other.create_query(counting(utah, "q", source, utah.name("out")))
-            await other.start_query(utah.name("q"))
-            reader = client.subscribe(utah.name("out"), subscriber="me")
-            await pass_time(client, mit, source, range(20))
-            assert len((await anext(reader)).table) > 0
-            await town.restart(utah)
-            await pass_time(client, mit, source, range(20, 40))
-            await town.restart(mit)
-            await pass_time(client, mit, source, range(40, 60))
-            await town.restart(utah)
-            await client.post_event(source, None, end=True)
-            rest = await windows(reader)
-            every = [(k, 5 if k in {-5, 55} else 10) for k in range(-5, 60, 5)]
-            assert rest == every[-len(rest) :]
-            assert len(rest) >= 8
-            assert await windows(client.subscribe(utah.name("out"), after=18)) == every[-10:]
+async def test_peers_that_restart_go_on_where_they_were(town: Town) -> None:
+    mit, utah = await two(town)
+    client, other = await town.clients(mit, utah)
+    source = await make_stream(client, mit, "s", history_us=1)
+    await begin(other, counting(utah, "q", source, utah.name("out")))
+    reader = client.subscribe(utah.name("out"), subscriber="me")
+    await pass_time(client, mit, source, range(20))
+    assert len((await anext(reader)).table) > 0
+    await town.restart(utah)
+    await pass_time(client, mit, source, range(20, 40))
+    await town.restart(mit)
+    await pass_time(client, mit, source, range(40, 60))
+    await town.restart(utah)
+    await client.post_event(source, None, end=True)
+    rest = await windows(reader)
+    every = [(k, 5 if k in {-5, 55} else 10) for k in range(-5, 60, 5)]
+    assert rest == every[-len(rest) :]
+    assert len(rest) >= 8
+    assert await windows(client.subscribe(utah.name("out"), after=18)) == every[-10:]
 
 
-async def test_where_the_beginning_is_gone_no_window_is_partial(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit, utah = await two(town)
-        async with mit.client() as client, utah.client() as other:
-            source = await make_stream(client, mit, "s", history_us=30)
-            for first in range(0, 100, 10):
-                await pass_time(client, mit, source, range(first, first + 10))
-            await until(lambda: mit.state(source).log.start == 69)
-            for place, by in ((mit, client), (utah, other)):
-                await by.create_query(counting(place, "q", source, place.name("out")))
-                await by.start_query(place.name("q"))
-            await client.post_event(source, None, end=True)
-            expected = [(70, 10), (75, 10), (80, 10), (85, 10), (90, 10), (95, 5)]
-            for place in (mit, utah):
-                assert await windows(client.subscribe(place.name("out"))) == expected
-            assert utah.state(source).log.start == 69
+async def test_where_the_beginning_is_gone_no_window_is_partial(town: Town) -> None:
+    mit, utah = await two(town)
+    client, other = await town.clients(mit, utah)
+    source = await make_stream(client, mit, "s", history_us=30)
+    for first in range(0, 100, 10):
+        await pass_time(client, mit, source, range(first, first + 10))
+    await until(lambda: mit.state(source).log.start == 69)
+    for place, by in ((mit, client), (utah, other)):
+        await begin(by, counting(place, "q", source, place.name("out")))
+    await client.post_event(source, None, end=True)
+    expected = [(70, 10), (75, 10), (80, 10), (85, 10), (90, 10), (95, 5)]
+    for place in (mit, utah):
+        assert await windows(client.subscribe(place.name("out"))) == expected
+    assert utah.state(source).log.start == 69
 
 
 async def test_a_task_that_fails_says_why_and_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            source = await make_stream(client, mit, "s")
-            await client.create_query(odd(mit, "q", source, mit.name("out")))
+    mit, client = await town.founder()
+    source = await make_stream(client, mit, "s")
+    await client.create_query(odd(mit, "q", source, mit.name("out")))
 
-            def fail(*_: object) -> None:
-                raise InternalError("Spark failed: as the test wants")
+    def fail(*_: object) -> None:
+        raise InternalError("Spark failed: as the test wants")
 
-            reader = client.subscribe(mit.name("out"))
-            with monkeypatch.context() as patch:
-                patch.setattr(LentSpark, "run", fail)
-                await client.start_query(mit.name("q"))
-                await pass_time(client, mit, source, range(10))
-                tasks = mit.up.engine.queries.task_status
-                await until(lambda: tasks()[0].state == "failing")
-                assert "as the test wants" in tasks()[0].reason
-            assert await received(reader, 5) == odd_rows(range(10))
-            await until(lambda: tasks()[0].state == "waiting")
-            assert tasks()[0].reason == ""
-            assert pairs_of((await anext(client.subscribe(mit.name("out"), after=8))).table) == [
-                (9, 9)
-            ]
+    reader = client.subscribe(mit.name("out"))
+    with monkeypatch.context() as patch:
+        patch.setattr(LentSpark, "run", fail)
+        await client.start_query(mit.name("q"))
+        await pass_time(client, mit, source, range(10))
+        tasks = mit.up.engine.queries.task_status
+        await until(lambda: tasks()[0].state == "failing")
+        assert "as the test wants" in tasks()[0].reason
+    assert await received(reader, 5) == odd_rows(range(10))
+    await until(lambda: tasks()[0].state == "waiting")
+    assert tasks()[0].reason == ""
+    assert pairs_of((await anext(client.subscribe(mit.name("out"), after=8))).table) == [(9, 9)]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from engine_peers import Place, Town, make_stream, open_town, rows, until
+from engine_peers import Place, Town, make_stream, rows, until
 from hostile_partner import say
 
 from engine.api.hearsay import SNAPSHOT_BYTES, cut, fitted
@@ -36,71 +34,68 @@ async def seen(town: Town, by: Place, other: Place) -> PeerStatus:
     return next(peer for peer in snapshot.peers if peer.peer == other.id)
 
 
-async def test_a_peer_is_believed_neither_who_it_is_nor_what_is_anothers(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit, evil = await town.settle("mit.edu"), await town.settle("evil.org")
-        lie = PeerStatus(
-            "mit.edu",
-            mit.id,
-            f"{STEERING}:1",
-            "running",
-            spark=STEERING,
-            load=float("inf"),
-            capacity=float("nan"),
-            memory_bytes=2**64 - 1,
-            streams=(
-                stream_status(mit.name("s")),
-                stream_status(mit.name("t"), "mirror", float("-inf")),
-                stream_status(evil.name(STEERING)),
-            ),
-            tasks=(task_status(mit.name("t")), task_status(mit.name("u"), mit.id)),
-            events=(EventRecord(1e300, "error", "mit burns"),),
-            health="alive",
-        )
-        say(evil.up, "peer_status", lie)
-        told = await seen(town, mit, evil)
-        host, port = evil.up.running.overlay
-        assert (told.participant, told.peer) == ("evil.org", evil.id)
-        assert (told.address, told.state) == (f"{host}:{port}", "running")
-        assert [each.name for each in told.streams] == [
-            mit.name("t"),
-            evil.name("?[2J?31m?[/bold]"),
-        ]
-        assert [each.name for each in told.tasks] == [mit.name("u")]
-        assert told.events == ()
-        assert (told.load, told.capacity, told.memory_bytes) == (1e18, 0.0, 2**63 - 1)
-        assert told.streams[0].rate == -1e18
-        assert "\x1b" not in repr(told)
+async def test_a_peer_is_believed_neither_who_it_is_nor_what_is_anothers(town: Town) -> None:
+    mit, evil = await town.settle("mit.edu"), await town.settle("evil.org")
+    lie = PeerStatus(
+        "mit.edu",
+        mit.id,
+        f"{STEERING}:1",
+        "running",
+        spark=STEERING,
+        load=float("inf"),
+        capacity=float("nan"),
+        memory_bytes=2**64 - 1,
+        streams=(
+            stream_status(mit.name("s")),
+            stream_status(mit.name("t"), "mirror", float("-inf")),
+            stream_status(evil.name(STEERING)),
+        ),
+        tasks=(task_status(mit.name("t")), task_status(mit.name("u"), mit.id)),
+        events=(EventRecord(1e300, "error", "mit burns"),),
+        health="alive",
+    )
+    say(evil.up, "peer_status", lie)
+    told = await seen(town, mit, evil)
+    host, port = evil.up.running.overlay
+    assert (told.participant, told.peer) == ("evil.org", evil.id)
+    assert (told.address, told.state) == (f"{host}:{port}", "running")
+    assert [each.name for each in told.streams] == [
+        mit.name("t"),
+        evil.name("?[2J?31m?[/bold]"),
+    ]
+    assert [each.name for each in told.tasks] == [mit.name("u")]
+    assert told.events == ()
+    assert (told.load, told.capacity, told.memory_bytes) == (1e18, 0.0, 2**63 - 1)
+    assert told.streams[0].rate == -1e18
+    assert "\x1b" not in repr(told)
 
 
 @pytest.mark.parametrize(
     "lie", [b"\xff" * 40, PeerStatus("evil.org", "", "", "unreachable"), Status()]
 )
-async def test_nonsense_is_called_so(tmp_path: Path, lie: bytes | PeerStatus) -> None:
-    async with open_town(tmp_path) as town:
-        mit, evil = await town.settle("mit.edu"), await town.settle("evil.org")
-        say(evil.up, "peer_status", lie)
-        told = await seen(town, mit, evil)
-        assert (told.participant, told.peer, told.state) == ("evil.org", evil.id, "nonsense")
+async def test_nonsense_is_called_so(town: Town, lie: bytes | PeerStatus) -> None:
+    mit, evil = await town.settle("mit.edu"), await town.settle("evil.org")
+    say(evil.up, "peer_status", lie)
+    told = await seen(town, mit, evil)
+    assert (told.participant, told.peer, told.state) == ("evil.org", evil.id, "nonsense")
 
 
-async def test_a_long_answer_crowds_out_nobodys(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        async with mit.client() as client:
-            await make_stream(client, mit, "s")
-        streams = tuple(stream_status(utah.name(f"s{n:05}" * 8)) for n in range(5000))
-        lie = PeerStatus(utah.participant, utah.id, "", "running", streams=streams)
-        assert SNAPSHOT_BYTES < len(encode(lie)) < MAX_STRUCT_BYTES
-        say(utah.up, "peer_status", lie)
-        told = await seen(town, mit, utah)
-        assert told.streams == streams[: len(told.streams)]
-        assert told.left_out + len(told.streams) == len(streams)
-        async with mit.client() as client:
-            snapshot = await client.status()
-        (own,) = [peer for peer in snapshot.peers if peer.peer == mit.id]
-        assert (mit.name("s") in {each.name for each in own.streams}, own.left_out) == (True, 0)
-        assert len(encode(snapshot)) < SNAPSHOT_BYTES + 4096
+async def test_a_long_answer_crowds_out_nobodys(town: Town) -> None:
+    mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+    async with mit.client() as client:
+        await make_stream(client, mit, "s")
+    streams = tuple(stream_status(utah.name(f"s{n:05}" * 8)) for n in range(5000))
+    lie = PeerStatus(utah.participant, utah.id, "", "running", streams=streams)
+    assert SNAPSHOT_BYTES < len(encode(lie)) < MAX_STRUCT_BYTES
+    say(utah.up, "peer_status", lie)
+    told = await seen(town, mit, utah)
+    assert told.streams == streams[: len(told.streams)]
+    assert told.left_out + len(told.streams) == len(streams)
+    async with mit.client() as client:
+        snapshot = await client.status()
+    (own,) = [peer for peer in snapshot.peers if peer.peer == mit.id]
+    assert (mit.name("s") in {each.name for each in own.streams}, own.left_out) == (True, 0)
+    assert len(encode(snapshot)) < SNAPSHOT_BYTES + 4096
 
 
 def test_short_answers_are_whole_and_long_ones_share_the_rest() -> None:
@@ -119,36 +114,34 @@ def test_short_answers_are_whole_and_long_ones_share_the_rest() -> None:
     assert cut(peers[0], 10).streams == ()
 
 
-async def test_what_other_participants_are_told(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        sibling = await town.settle("mit.edu", sibling=True)
-        async with mit.client() as client:
-            await make_stream(client, mit, "open")
-            private = await make_stream(client, mit, "private", readers=("brown.edu",))
-            for stime in (5, 1):
-                await client.post_event(private, rows([(stime, 1)]))
-            await client.flush()
-        await until(lambda: mit.state("private/late").log.rows == 1)
-        mit.up.engine.overlay.events.note("error", "burns")
-        foreign, own = await seen(town, utah, mit), await seen(town, sibling, mit)
-        assert {each.name for each in foreign.streams} == {mit.name("open")}
-        names = {mit.name("open"), mit.name("private"), mit.name("private/late")}
-        assert {each.name for each in own.streams} == names
-        assert foreign.links == foreign.events == ()
-        assert "burns" in {each.text for each in own.events}
-        assert utah.id in own.links
-        assert foreign.capacity == own.capacity > 0
+async def test_what_other_participants_are_told(town: Town) -> None:
+    mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+    sibling = await town.settle("mit.edu", sibling=True)
+    async with mit.client() as client:
+        await make_stream(client, mit, "open")
+        private = await make_stream(client, mit, "private", readers=("brown.edu",))
+        for stime in (5, 1):
+            await client.post_event(private, rows([(stime, 1)]))
+        await client.flush()
+    await until(lambda: mit.state("private/late").log.rows == 1)
+    mit.up.engine.overlay.events.note("error", "burns")
+    foreign, own = await seen(town, utah, mit), await seen(town, sibling, mit)
+    assert {each.name for each in foreign.streams} == {mit.name("open")}
+    names = {mit.name("open"), mit.name("private"), mit.name("private/late")}
+    assert {each.name for each in own.streams} == names
+    assert foreign.links == foreign.events == ()
+    assert "burns" in {each.text for each in own.events}
+    assert utah.id in own.links
+    assert foreign.capacity == own.capacity > 0
 
 
-async def test_no_peer_has_another_one_ask_around(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        connection = await utah.up.engine.overlay.connect(bytes.fromhex(mit.id))
-        for method, request, answer in (
-            ("status", Status(), Snapshot),
-            ("list_objects", ListObjects(), Objects),
-            ("lookup_object", LookupObject(mit.name("s")), ObjectDescription),
-        ):
-            with pytest.raises(NotAuthorisedError, match=f"{method} is not for peers"):
-                await connection.call(method, request, answer)
+async def test_no_peer_has_another_one_ask_around(town: Town) -> None:
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    connection = await utah.up.engine.overlay.connect(bytes.fromhex(mit.id))
+    for method, request, answer in (
+        ("status", Status(), Snapshot),
+        ("list_objects", ListObjects(), Objects),
+        ("lookup_object", LookupObject(mit.name("s")), ObjectDescription),
+    ):
+        with pytest.raises(NotAuthorisedError, match=f"{method} is not for peers"):
+            await connection.call(method, request, answer)

@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
 import trio
-from engine_peers import (
-    DEADLINE_S,
-    make_stream,
-    open_town,
-    pairs_of,
-    received,
-    rows,
-    to_the_end,
-    until,
-)
+from engine_peers import DEADLINE_S, Town, make_stream, pairs_of, received, rows, to_the_end, until
 
 from engine.objects.query import Filter, Query
 from engine.objects.schema import BEGINNING, END
@@ -32,244 +21,231 @@ from overlay.errors import (
     UnavailableError,
 )
 
-QUICK = Timing(tend_s=0.02)
+pytestmark = pytest.mark.town(timing=Timing(tend_s=0.02))
 
 
-async def test_from_a_boundary_and_from_one_too_old(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client() as client, utah.client() as other:
-            stream = await make_stream(client, mit, "s", history_us=20)
-            for stime in (10, 20, 30, 40, 50):
-                await client.post_event(stream, rows([(stime, stime)]), boundary=stime)
-                await client.flush()
-                await until(lambda b=stime: mit.state("s").log.boundary == b)
-            await until(lambda: mit.state("s").log.start == 30)
-            state = [(40, 40), (50, 50)]
-            for reader in (client, other):
-                assert await received(reader.subscribe(stream, after=40), 1) == [(50, 50)]
-                assert await received(reader.subscribe(stream), len(state)) == state
-                with pytest.raises(NotRetainedError, match="from boundary 30 on"):
-                    await anext(reader.subscribe(stream, after=5))
-                with pytest.raises(NotFoundError, match=r"edu/none"):
-                    await anext(reader.subscribe(mit.name("none")))
-                with pytest.raises(InvalidInputError, match="subscriber"):
-                    await anext(reader.subscribe(stream, subscriber="x" * 129))
+async def test_from_a_boundary_and_from_one_too_old(town: Town) -> None:
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    client, other = await town.clients(mit, utah)
+    stream = await make_stream(client, mit, "s", history_us=20)
+    for stime in (10, 20, 30, 40, 50):
+        await client.post_event(stream, rows([(stime, stime)]), boundary=stime)
+        await client.flush()
+        await until(lambda b=stime: mit.state("s").log.boundary == b)
+    await until(lambda: mit.state("s").log.start == 30)
+    state = [(40, 40), (50, 50)]
+    for reader in (client, other):
+        assert await received(reader.subscribe(stream, after=40), 1) == [(50, 50)]
+        assert await received(reader.subscribe(stream), len(state)) == state
+        with pytest.raises(NotRetainedError, match="from boundary 30 on"):
+            await anext(reader.subscribe(stream, after=5))
+        with pytest.raises(NotFoundError, match=r"edu/none"):
+            await anext(reader.subscribe(mit.name("none")))
+        with pytest.raises(InvalidInputError, match="subscriber"):
+            await anext(reader.subscribe(stream, subscriber="x" * 129))
 
 
-async def test_a_stream_that_begins_late_is_read_from_there_by_who_asked_before(
-    tmp_path: Path,
-) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            stream = await make_stream(client, mit, "s")
-            state = mit.state("s")
-            followed: list[tuple[int, int]] = []
+async def test_a_stream_that_begins_late_is_read_from_there_by_who_asked_before(town: Town) -> None:
+    mit, client = await town.founder()
+    stream = await make_stream(client, mit, "s")
+    state = mit.state("s")
+    followed: list[tuple[int, int]] = []
 
-            async def pull() -> None:
-                epoch = await client.receive_events(stream, timeout_s=DEADLINE_S)
-                assert epoch is not None
-                assert (epoch.upto, pairs_of(epoch.table)) == (350, [(350, 7)])
+    async def pull() -> None:
+        epoch = await client.receive_events(stream, timeout_s=DEADLINE_S)
+        assert epoch is not None
+        assert (epoch.upto, pairs_of(epoch.table)) == (350, [(350, 7)])
 
-            async def follow() -> None:
-                followed.extend(await received(client.subscribe(stream), 1))
+    async def follow() -> None:
+        followed.extend(await received(client.subscribe(stream), 1))
 
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(pull)
-                nursery.start_soon(follow)
-                await until(lambda: state.subscribers == 1)
-                await trio.sleep(0.1)  # the pull waits, too
-                state.log.begin(348)
-                await client.post_event(stream, rows([(350, 7)]), boundary=350)
-            assert followed == [(350, 7)]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(pull)
+        nursery.start_soon(follow)
+        await until(lambda: state.subscribers == 1)
+        await trio.sleep(0.1)  # the pull waits, too
+        state.log.begin(348)
+        await client.post_event(stream, rows([(350, 7)]), boundary=350)
+    assert followed == [(350, 7)]
 
 
-async def test_pulling_from_near_and_far(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client() as client, utah.client() as other:
-            stream = await make_stream(client, mit, "s", readers=("utah.edu",))
-            for puller in (client, other):
-                assert await puller.receive_events(stream) is None
-            await client.post_event(stream, rows([(1, 1), (2, 2)]), boundary=5)
-            await client.flush()
-            for puller in (client, other):
-                epoch = await puller.receive_events(stream, timeout_s=DEADLINE_S)
-                assert epoch is not None
-                assert (epoch.upto, pairs_of(epoch.table)) == (5, [(1, 1), (2, 2)])
-                assert await puller.receive_events(stream, after=5) is None
-            await client.post_event(stream, None, end=True)
-            await client.flush()
-            for puller in (client, other):  # without waiting: the end is there
-                epoch = await puller.receive_events(stream, after=5)
-                assert epoch is not None
-                assert (epoch.upto, epoch.table.num_rows) == (END, 0)
-                assert await puller.receive_events(stream, after=END) is None
-            with pytest.raises(NotFoundError):
-                await other.receive_events(mit.name("none"))
+async def test_pulling_from_near_and_far(town: Town) -> None:
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    client, other = await town.clients(mit, utah)
+    stream = await make_stream(client, mit, "s", readers=("utah.edu",))
+    for puller in (client, other):
+        assert await puller.receive_events(stream) is None
+    await client.post_event(stream, rows([(1, 1), (2, 2)]), boundary=5)
+    await client.flush()
+    for puller in (client, other):
+        epoch = await puller.receive_events(stream, timeout_s=DEADLINE_S)
+        assert epoch is not None
+        assert (epoch.upto, pairs_of(epoch.table)) == (5, [(1, 1), (2, 2)])
+        assert await puller.receive_events(stream, after=5) is None
+    await client.post_event(stream, None, end=True)
+    await client.flush()
+    for puller in (client, other):  # without waiting: the end is there
+        epoch = await puller.receive_events(stream, after=5)
+        assert epoch is not None
+        assert (epoch.upto, epoch.table.num_rows) == (END, 0)
+        assert await puller.receive_events(stream, after=END) is None
+    with pytest.raises(NotFoundError):
+        await other.receive_events(mit.name("none"))
 
 
-async def test_who_may_read(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client() as client, utah.client() as other:
-            connection = await utah.up.engine.overlay.connect(bytes.fromhex(mit.id))
-            for path, readers, refused in (
-                ("own", (), True),
-                ("brown", ("brown.edu",), True),
-                ("utah", ("utah.edu",), False),
-            ):
-                stream = await make_stream(client, mit, path, readers=readers)
-                await client.post_event(stream, rows([(1, 1)]), boundary=1)
-                await client.post_event(stream, rows([(1, 1)]))
-                await client.flush()
-                assert await received(client.subscribe(stream), 1) == [(1, 1)]
-                for name in (stream, f"{stream}/late"):
-                    if not refused:
-                        assert await received(other.subscribe(name), 1)
-                        continue
-                    with pytest.raises(NotAuthorisedError, match="does not let you read"):
-                        await anext(other.subscribe(name))
-                    async with connection.open("subscribe", Subscribe(name)) as duplex:
-                        with pytest.raises(NotAuthorisedError, match=r"utah\.edu may not read"):
-                            await duplex.receive(Tuples)
+async def test_who_may_read(town: Town) -> None:
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    client, other = await town.clients(mit, utah)
+    connection = await utah.up.engine.overlay.connect(bytes.fromhex(mit.id))
+    for path, readers, refused in (
+        ("own", (), True),
+        ("brown", ("brown.edu",), True),
+        ("utah", ("utah.edu",), False),
+    ):
+        stream = await make_stream(client, mit, path, readers=readers)
+        await client.post_event(stream, rows([(1, 1)]), boundary=1)
+        await client.post_event(stream, rows([(1, 1)]))
+        await client.flush()
+        assert await received(client.subscribe(stream), 1) == [(1, 1)]
+        for name in (stream, f"{stream}/late"):
+            if not refused:
+                assert await received(other.subscribe(name), 1)
+                continue
+            with pytest.raises(NotAuthorisedError, match="does not let you read"):
+                await anext(other.subscribe(name))
+            async with connection.open("subscribe", Subscribe(name)) as duplex:
+                with pytest.raises(NotAuthorisedError, match=r"utah\.edu may not read"):
+                    await duplex.receive(Tuples)
 
 
-async def test_it_goes_on_when_peers_come_back(tmp_path: Path) -> None:
+async def test_it_goes_on_when_peers_come_back(town: Town) -> None:
     """Cut anywhere on the way, in the middle of it: every tuple comes, once and in order."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client(producer="p") as client, utah.client() as other:
-            stream = await make_stream(client, mit, "s")
-            reader = other.subscribe(stream)
-            found = []
-            number = 0
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    async with mit.client(producer="p") as client, utah.client() as other:
+        stream = await make_stream(client, mit, "s")
+        reader = other.subscribe(stream)
+        found = []
+        number = 0
 
-            async def some_more() -> None:
-                nonlocal number
-                await client.post_event(stream, rows([(number, number), (number + 1, number)]))
-                number += 2
-                await client.flush()
+        async def some_more() -> None:
+            nonlocal number
+            await client.post_event(stream, rows([(number, number), (number + 1, number)]))
+            number += 2
+            await client.flush()
 
-            await some_more()
-            found += await received(reader, 1)
-            (connection,) = utah.up.engine.overlay.transport.connections()
-            connection.close("cut by the test")
-            await some_more()
-            found += await received(reader, 2)
-            await town.restart(mit)
-            await some_more()
-            found += await received(reader, 2)
-            await town.restart(utah)
-            await some_more()
-            found += await received(reader, 2)
-            await town.stop(mit)
-            with pytest.raises(UnavailableError):
-                async with mit.client(patience_s=0.1) as impatient:
-                    await impatient.status()
-            await town.start(mit)
-            await client.post_event(stream, None, end=True)
-            found += await to_the_end(reader)
-            assert found == [pair for n in range(0, number, 2) for pair in ((n, n), (n + 1, n))]
+        await some_more()
+        found += await received(reader, 1)
+        (connection,) = utah.up.engine.overlay.transport.connections()
+        connection.close("cut by the test")
+        await some_more()
+        found += await received(reader, 2)
+        await town.restart(mit)
+        await some_more()
+        found += await received(reader, 2)
+        await town.restart(utah)
+        await some_more()
+        found += await received(reader, 2)
+        await town.stop(mit)
+        with pytest.raises(UnavailableError):
+            async with mit.client(patience_s=0.1) as impatient:
+                await impatient.status()
+        await town.start(mit)
+        await client.post_event(stream, None, end=True)
+        found += await to_the_end(reader)
+        assert found == [pair for n in range(0, number, 2) for pair in ((n, n), (n + 1, n))]
 
 
-async def test_a_slow_reader_holds_nobody_up_and_fills_no_memory(tmp_path: Path) -> None:
+@pytest.mark.town(recent_bytes=2**20)
+async def test_a_slow_reader_holds_nobody_up_and_fills_no_memory(town: Town) -> None:
     """It is sent what its credit allows, the rest waits on disk; others read and post on."""
-    async with open_town(tmp_path, timing=QUICK, recent_bytes=2**20) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client() as client, utah.client() as other, utah.client() as third:
-            stream = await make_stream(client, mit, "s", history_us=1)
-            slow = [client.subscribe(stream, subscriber="slow"), other.subscribe(stream)]
-            quick = third.subscribe(stream)
-            await client.post_event(stream, rows([(0, 0), (1, 1)]))
-            for reader in (*slow, quick):
-                await received(reader, 1)
-            count, rounds = 20_000, 40
-            total = pa.total_allocated_bytes()
-            moved = 0
-            for turn in range(rounds):
-                first = 2 + turn * count
-                await client.post_event(stream, rows([(first + i, 0) for i in range(count)]))
-                await client.flush()
-                moved += len(await received(quick, 1))
-                assert pa.total_allocated_bytes() - total < 40 * 2**20
-            assert moved >= (rounds - 1) * count
-            log = mit.state("s").log
-            assert log.bytes > 8 * 2**20, "the slow ones are waited for"
-            await client.post_event(stream, None, end=True)
-            for reader in slow:
-                assert len(await to_the_end(reader)) == rounds * count + 1
-            await until(lambda: log.bytes < 2**20, "and once they have it, it goes")
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    client, other, third = await town.clients(mit, utah, utah)
+    stream = await make_stream(client, mit, "s", history_us=1)
+    slow = [client.subscribe(stream, subscriber="slow"), other.subscribe(stream)]
+    quick = third.subscribe(stream)
+    await client.post_event(stream, rows([(0, 0), (1, 1)]))
+    for reader in (*slow, quick):
+        await received(reader, 1)
+    count, rounds = 20_000, 40
+    total = pa.total_allocated_bytes()
+    moved = 0
+    for turn in range(rounds):
+        first = 2 + turn * count
+        await client.post_event(stream, rows([(first + i, 0) for i in range(count)]))
+        await client.flush()
+        moved += len(await received(quick, 1))
+        assert pa.total_allocated_bytes() - total < 40 * 2**20
+    assert moved >= (rounds - 1) * count
+    log = mit.state("s").log
+    assert log.bytes > 8 * 2**20, "the slow ones are waited for"
+    await client.post_event(stream, None, end=True)
+    for reader in slow:
+        assert len(await to_the_end(reader)) == rounds * count + 1
+    await until(lambda: log.bytes < 2**20, "and once they have it, it goes")
 
 
-async def test_a_named_subscriber_is_waited_for(tmp_path: Path) -> None:
+async def test_a_named_subscriber_is_waited_for(town: Town) -> None:
     """Over its own absence and over a restart of the peer; one without a name is not."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client() as client:
-            streams = {
-                name: await make_stream(client, mit, path, history_us=1)
-                for name, path in (("me", "named"), ("", "unnamed"))
-            }
-            for name, stream in streams.items():
-                async with utah.client() as other:
-                    await client.post_event(stream, rows([(10, 1)]), boundary=10)
-                    async with other.subscribe(stream, subscriber=name) as reader:
-                        assert await received(reader, 1) == [(10, 1)]
-                        await client.post_event(stream, rows([(20, 2)]), boundary=20)
-                        assert await received(reader, 1) == [(20, 2)]
-            await town.restart(mit)
-            for number, stime in enumerate((30, 40, 50), 3):
-                for stream in streams.values():
-                    await client.post_event(stream, rows([(stime, number)]), boundary=stime)
-                    await client.flush()
-                    state = mit.state(stream)
-                    await until(lambda k=state, b=stime: k.log.boundary == b)
-            await until(lambda: mit.state("unnamed").log.start >= 30, "history alone counts")
-            async with utah.client() as other:
-                named = other.subscribe(streams["me"], after=20, subscriber="me")
-                assert await received(named, 3) == [(30, 3), (40, 4), (50, 5)]
-                with pytest.raises(NotRetainedError):
-                    await anext(other.subscribe(streams[""], after=20))
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    client = await town.client(mit)
+    streams = {
+        name: await make_stream(client, mit, path, history_us=1)
+        for name, path in (("me", "named"), ("", "unnamed"))
+    }
+    for name, stream in streams.items():
+        async with utah.client() as other:
+            await client.post_event(stream, rows([(10, 1)]), boundary=10)
+            async with other.subscribe(stream, subscriber=name) as reader:
+                assert await received(reader, 1) == [(10, 1)]
+                await client.post_event(stream, rows([(20, 2)]), boundary=20)
+                assert await received(reader, 1) == [(20, 2)]
+    await town.restart(mit)
+    for number, stime in enumerate((30, 40, 50), 3):
+        for stream in streams.values():
+            await client.post_event(stream, rows([(stime, number)]), boundary=stime)
+            await client.flush()
+            state = mit.state(stream)
+            await until(lambda k=state, b=stime: k.log.boundary == b)
+    await until(lambda: mit.state("unnamed").log.start >= 30, "history alone counts")
+    other = await town.client(utah)
+    named = other.subscribe(streams["me"], after=20, subscriber="me")
+    assert await received(named, 3) == [(30, 3), (40, 4), (50, 5)]
+    with pytest.raises(NotRetainedError):
+        await anext(other.subscribe(streams[""], after=20))
 
 
 @pytest.mark.parametrize("kind", ["task", "bill", "replica", "call"])
-async def test_nobodys_name_is_that_of_what_a_peer_itself_waits_for(
-    tmp_path: Path, kind: Kind
-) -> None:
+async def test_nobodys_name_is_that_of_what_a_peer_itself_waits_for(town: Town, kind: Kind) -> None:
     """A participant may be called as a kind of hold is, and its subscriber as a task."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit, evil = await town.settle("mit.edu"), await town.settle(kind)
-        await town.acquainted(mit, evil)
-        async with mit.client() as client, evil.client() as other:
-            stream = await make_stream(client, mit, "s")
-            await client.post_event(stream, rows([(10, 1), (20, 2), (30, 3)]), boundary=30)
-            await until(lambda: mit.state("s").log.boundary == 30)
-            log = mit.state("s").log
-            log.hold(Hold(kind, mit.name("q")), 5)
-            following = other.subscribe(stream, after=20, subscriber=mit.name("q"))
-            assert await received(following, 1) == [(30, 3)]
-            assert log.needed(frozenset()) == 5
+    mit, evil = await town.settle("mit.edu"), await town.settle(kind)
+    await town.acquainted(mit, evil)
+    client, other = await town.clients(mit, evil)
+    stream = await make_stream(client, mit, "s")
+    await client.post_event(stream, rows([(10, 1), (20, 2), (30, 3)]), boundary=30)
+    await until(lambda: mit.state("s").log.boundary == 30)
+    log = mit.state("s").log
+    log.hold(Hold(kind, mit.name("q")), 5)
+    following = other.subscribe(stream, after=20, subscriber=mit.name("q"))
+    assert await received(following, 1) == [(30, 3)]
+    assert log.needed(frozenset()) == 5
 
 
-async def test_a_lease_runs_out(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK, lease_s=0.2) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            stream = await make_stream(client, mit, "s", history_us=1)
-            await client.post_event(stream, rows([(10, 1)]), boundary=10)
-            async with client.subscribe(stream, subscriber="me") as reader:
-                await received(reader, 1)
-            for stime in (20, 30, 40):
-                await client.post_event(stream, rows([(stime, 1)]), boundary=stime)
-                await client.flush()
-                await until(lambda b=stime: mit.state("s").log.boundary == b)
-            await until(lambda: mit.state("s").log.start >= 20)
+@pytest.mark.town(lease_s=0.2)
+async def test_a_lease_runs_out(town: Town) -> None:
+    mit, client = await town.founder()
+    stream = await make_stream(client, mit, "s", history_us=1)
+    await client.post_event(stream, rows([(10, 1)]), boundary=10)
+    async with client.subscribe(stream, subscriber="me") as reader:
+        await received(reader, 1)
+    for stime in (20, 30, 40):
+        await client.post_event(stream, rows([(stime, 1)]), boundary=stime)
+        await client.flush()
+        await until(lambda b=stime: mit.state("s").log.boundary == b)
+    await until(lambda: mit.state("s").log.start >= 20)
 
 
 async def test_a_peer_that_is_starting_or_stopping(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its overlay answers already, or still; what it says is that it is not available now."""
     opened, closed = trio.Event(), trio.Event()
@@ -284,86 +260,83 @@ async def test_a_peer_that_is_starting_or_stopping(
             await closed.wait()
         await close(store)
 
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        there = bytes.fromhex(mit.id)
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    there = bytes.fromhex(mit.id)
 
-        async def answer() -> str:
-            connection = await utah.up.engine.overlay.connect(there)
-            try:
-                async with connection.open("subscribe", Subscribe(stream)) as duplex:
-                    await duplex.receive(Tuples)
-            except UnavailableError as error:
-                return str(error)
-            return "served"
+    async def answer() -> str:
+        connection = await utah.up.engine.overlay.connect(there)
+        try:
+            async with connection.open("subscribe", Subscribe(stream)) as duplex:
+                await duplex.receive(Tuples)
+        except UnavailableError as error:
+            return str(error)
+        return "served"
 
-        async def answered(text: str) -> None:
-            with trio.fail_after(DEADLINE_S):
-                while True:
-                    try:
-                        if text in await answer():
-                            return
-                    except UnavailableError:
-                        pass  # not even its overlay
-                    await trio.sleep(0.01)
+    async def answered(text: str) -> None:
+        with trio.fail_after(DEADLINE_S):
+            while True:
+                try:
+                    if text in await answer():
+                        return
+                except UnavailableError:
+                    pass  # not even its overlay
+                await trio.sleep(0.01)
 
-        async with mit.client(producer="p") as client, utah.client() as other:
-            stream = await make_stream(client, mit, "s")
-            await client.post_event(stream, rows([(10, 1)]), boundary=10)
-            reader = other.subscribe(stream)
-            assert await received(reader, 1) == [(10, 1)]
-            monkeypatch.setattr(StreamStore, "load", slow_load)
-            monkeypatch.setattr(StreamStore, "close", slow_close)
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(town.restart, mit)
-                await answered("the peer is stopping")
-                closed.set()
-                await answered("the peer is starting")
-                opened.set()
-            await client.post_event(stream, rows([(20, 2)]), boundary=20)
-            assert await received(reader, 1) == [(20, 2)]
+    async with mit.client(producer="p") as client, utah.client() as other:
+        stream = await make_stream(client, mit, "s")
+        await client.post_event(stream, rows([(10, 1)]), boundary=10)
+        reader = other.subscribe(stream)
+        assert await received(reader, 1) == [(10, 1)]
+        monkeypatch.setattr(StreamStore, "load", slow_load)
+        monkeypatch.setattr(StreamStore, "close", slow_close)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(town.restart, mit)
+            await answered("the peer is stopping")
+            closed.set()
+            await answered("the peer is starting")
+            opened.set()
+        await client.post_event(stream, rows([(20, 2)]), boundary=20)
+        assert await received(reader, 1) == [(20, 2)]
 
 
 async def test_a_producer_that_hangs_up_is_asked_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It ends the call at once, against all custom: the mirror lives, and so does its peer."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client() as client, utah.client() as other:
-            stream = await make_stream(client, mit, "s")
-            await client.post_event(stream, rows([(10, 1)]), boundary=10)
-            calls = 0
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    client, other = await town.clients(mit, utah)
+    stream = await make_stream(client, mit, "s")
+    await client.post_event(stream, rows([(10, 1)]), boundary=10)
+    calls = 0
 
-            async def hang_up(*_: object, **__: object) -> None:
-                nonlocal calls
-                calls += 1
+    async def hang_up(*_: object, **__: object) -> None:
+        nonlocal calls
+        calls += 1
 
-            with monkeypatch.context() as patch:
-                patch.setattr("engine.streams.feed.Feed.serve", hang_up)
-                box = Filter("f", stream, (utah.name("out"),), ("value > 1",))
-                await other.create_query(Query(utah.name("q"), (box,)))
-                await until(lambda: calls >= 3)
-            await until(lambda: utah.state(stream).log.boundary == 10)
-            assert utah.state(stream).log.rows == 1
+    with monkeypatch.context() as patch:
+        patch.setattr("engine.streams.feed.Feed.serve", hang_up)
+        box = Filter("f", stream, (utah.name("out"),), ("value > 1",))
+        await other.create_query(Query(utah.name("q"), (box,)))
+        await until(lambda: calls >= 3)
+    await until(lambda: utah.state(stream).log.boundary == 10)
+    assert utah.state(stream).log.rows == 1
 
 
-async def test_hostile_acknowledgements(tmp_path: Path) -> None:
+async def test_hostile_acknowledgements(town: Town) -> None:
     """They harm nobody but the one who sends them."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client() as client:
-            stream = await make_stream(client, mit, "s")
-            await client.post_event(stream, rows([(10, 1)]), boundary=10)
-            honest = client.subscribe(stream, subscriber="me")
-            connection = await utah.up.engine.overlay.connect(bytes.fromhex(mit.id))
-            for after in (BEGINNING, END, 10**15):
-                async with connection.open("subscribe", Subscribe(stream, after, "me")) as duplex:
-                    for upto in (END, BEGINNING, 5):
-                        await duplex.send(Acknowledge(upto))
-            async with connection.open("subscribe", Subscribe(stream)) as duplex:
-                await duplex.send(Subscribe(stream), b"not an acknowledgement")
-                with pytest.raises(InvalidInputError):  # noqa: PT012
-                    while True:
-                        await duplex.receive(Tuples)
-            assert await received(honest, 1) == [(10, 1)]
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    client = await town.client(mit)
+    stream = await make_stream(client, mit, "s")
+    await client.post_event(stream, rows([(10, 1)]), boundary=10)
+    honest = client.subscribe(stream, subscriber="me")
+    connection = await utah.up.engine.overlay.connect(bytes.fromhex(mit.id))
+    for after in (BEGINNING, END, 10**15):
+        async with connection.open("subscribe", Subscribe(stream, after, "me")) as duplex:
+            for upto in (END, BEGINNING, 5):
+                await duplex.send(Acknowledge(upto))
+    async with connection.open("subscribe", Subscribe(stream)) as duplex:
+        await duplex.send(Subscribe(stream), b"not an acknowledgement")
+        with pytest.raises(InvalidInputError):  # noqa: PT012
+            while True:
+                await duplex.receive(Tuples)
+    assert await received(honest, 1) == [(10, 1)]

@@ -10,7 +10,7 @@ import pytest
 import trio
 from deadline import DEADLINE_S
 from engine_interpreted import interpret
-from engine_peers import Place, make_stream, open_town, received, rows, schema_of, until
+from engine_peers import Place, Town, begin, make_stream, received, rows, schema_of, until
 
 from engine.objects.query import Filter, Query
 from engine.objects.schema import Field, FieldType, Schema
@@ -66,8 +66,7 @@ async def own_something(place: Place, client: AsyncMedusaClient) -> dict[str, se
     source = await make_stream(client, place, "s")
     output = place.name("odds")
     boxes = (Filter("odd", source, (output,), ("value % 2 = 1",)),)
-    await client.create_query(Query(place.name("odd"), boxes))
-    await client.start_query(place.name("odd"))
+    await begin(client, Query(place.name("odd"), boxes))
     await client.create_schema(Schema(place.name("wide"), WIDE))
     await client.create_schema(schema_of(place.participant, "unused"))
     await client.post_event(source, rows([(1, 1), (2, 2)]), boundary=10)
@@ -93,70 +92,67 @@ async def found_by(client: AsyncMedusaClient, name: str) -> None:
     "damage", [lose, lose_all_but_the_log, flip, truncate, fill_with_text, make_folder]
 )
 async def test_all_that_a_peer_owns_is_found_though_its_catalog_is_gone(
-    tmp_path: Path, damage: Callable[[Path], None]
+    town: Town, damage: Callable[[Path], None]
 ) -> None:
-    async with open_town(tmp_path) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client() as client:
-            owned = await own_something(mit, client)
-        for place in (utah, mit):  # nobody else remembers it either
-            await town.stop(place)
-            damage(catalog_of(place))
-        for place in (mit, utah):
-            await town.start(place)
-        async with mit.client(producer="q") as client, utah.client() as far:
-            listed = (await client.list_objects()).names
-            assert {k: set(v) for k, v in listed.items() if k != "producer"} == owned
-            for name in sorted(set().union(*owned.values())):
-                assert (await client.lookup_object(name)).entries
-                await found_by(far, name)
-            await client.post_event(mit.name("s"), rows([(11, 7)]), boundary=20)
-            await client.flush()
-            assert await received(far.subscribe(mit.name("odds"), 10), 1) == [(11, 7)]
-        whole = damage in {lose, lose_all_but_the_log}
-        assert any("is put aside as" in text for text in mit.errors()) is not whole
-        assert mit.home.data.joinpath("catalog.sqlite.damaged-1").exists() is not whole
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    async with mit.client() as client:
+        owned = await own_something(mit, client)
+    for place in (utah, mit):  # nobody else remembers it either
+        await town.stop(place)
+        damage(catalog_of(place))
+    for place in (mit, utah):
+        await town.start(place)
+    async with mit.client(producer="q") as client, utah.client() as far:
+        listed = (await client.list_objects()).names
+        assert {k: set(v) for k, v in listed.items() if k != "producer"} == owned
+        for name in sorted(set().union(*owned.values())):
+            assert (await client.lookup_object(name)).entries
+            await found_by(far, name)
+        await client.post_event(mit.name("s"), rows([(11, 7)]), boundary=20)
+        await client.flush()
+        assert await received(far.subscribe(mit.name("odds"), 10), 1) == [(11, 7)]
+    whole = damage in {lose, lose_all_but_the_log}
+    assert any("is put aside as" in text for text in mit.errors()) is not whole
+    assert mit.home.data.joinpath("catalog.sqlite.damaged-1").exists() is not whole
 
 
-async def test_a_schema_from_before_there_were_files_of_schemas_gets_one(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            await client.create_schema(schema_of("mit.edu", "unused"))
-        (file,) = (mit.home.data / "schemas").glob("*.json")
-        await town.stop(mit)
-        file.unlink()
-        await town.start(mit)
-        assert file.exists()
-        await town.stop(mit)
-        lose(catalog_of(mit))
-        await town.start(mit)
-        async with mit.client() as client:
-            assert (await client.lookup_object(mit.name("unused"))).entries
+async def test_a_schema_from_before_there_were_files_of_schemas_gets_one(town: Town) -> None:
+    mit = await town.settle("mit.edu")
+    async with mit.client() as client:
+        await client.create_schema(schema_of("mit.edu", "unused"))
+    (file,) = (mit.home.data / "schemas").glob("*.json")
+    await town.stop(mit)
+    file.unlink()
+    await town.start(mit)
+    assert file.exists()
+    await town.stop(mit)
+    lose(catalog_of(mit))
+    await town.start(mit)
+    client = await town.client(mit)
+    assert (await client.lookup_object(mit.name("unused"))).entries
 
 
 async def test_of_two_that_defined_a_schema_while_apart_the_later_one_counts_over_restarts(
-    tmp_path: Path,
+    town: Town,
 ) -> None:
-    async with open_town(tmp_path) as town:
-        one, two = await town.settle_all("mit.edu", "mit.edu")
-        early = Schema(one.name("x"), (Field("early", FieldType.LONG),))
-        late = Schema(one.name("x"), (Field("late", FieldType.LONG),))
-        await town.stop(two)
-        for place, other, schema in ((one, two, early), (two, one, late)):
-            # as if it could not know that there is another that may have defined it
-            place.up.engine.catalog._finder._is_ours_to_deny = _denied
-            async with place.client() as client:
-                await client.create_schema(schema)
-            await town.stop(place)
-            await town.start(other)
-        await town.start(two)
-        file = next((one.home.data / "schemas").glob("*.json"))
-        await until(lambda: not file.exists(), "the earlier one gives way")
-        await town.restart(one)
-        async with one.client() as client:
-            entries = (await client.lookup_object(one.name("x"))).entries
-        assert "late" in entries["schema"]
+    one, two = await town.settle_all("mit.edu", "mit.edu")
+    early = Schema(one.name("x"), (Field("early", FieldType.LONG),))
+    late = Schema(one.name("x"), (Field("late", FieldType.LONG),))
+    await town.stop(two)
+    for place, other, schema in ((one, two, early), (two, one, late)):
+        # as if it could not know that there is another that may have defined it
+        place.up.engine.catalog._finder._is_ours_to_deny = _denied
+        async with place.client() as client:
+            await client.create_schema(schema)
+        await town.stop(place)
+        await town.start(other)
+    await town.start(two)
+    file = next((one.home.data / "schemas").glob("*.json"))
+    await until(lambda: not file.exists(), "the earlier one gives way")
+    await town.restart(one)
+    async with one.client() as client:
+        entries = (await client.lookup_object(one.name("x"))).entries
+    assert "late" in entries["schema"]
 
 
 async def _denied(_subject: object) -> bool:

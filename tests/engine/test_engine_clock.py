@@ -12,6 +12,8 @@ from deadline import DEADLINE_S
 from engine_interpreted import interpret
 from engine_peers import (
     Place,
+    Town,
+    begin,
     make_stream,
     open_town,
     received,
@@ -40,6 +42,7 @@ DAY = 86_400.0
 MINUTE = 60.0
 
 QUICK = OverlayTiming(clock_look_s=0.02)
+pytestmark = pytest.mark.town(overlay=QUICK)
 
 
 @pytest.fixture(autouse=True)
@@ -57,8 +60,7 @@ def odd(place: Place) -> Query:
 async def own_something(place: Place, client: AsyncMedusaClient) -> None:
     """A stream with two tuples, a query over it, and a schema that nothing uses."""
     await make_stream(client, place, "s")
-    await client.create_query(odd(place))
-    await client.start_query(place.name("odd"))
+    await begin(client, odd(place))
     await client.create_schema(schema_of(place.participant, "unused"))
     await client.post_event(place.name("s"), rows([(1, 1), (2, 2)]), boundary=10)
     await client.flush()
@@ -85,128 +87,120 @@ async def knows_its_own(place: Place, boundary: int) -> None:
 
 @pytest.mark.parametrize("wrong_s", [-50 * MINUTE, 100 * DAY])
 async def test_a_lone_peer_knows_its_own_objects_whatever_its_clock_says(
-    tmp_path: Path, wrong_s: float
+    town: Town, wrong_s: float
 ) -> None:
-    async with open_town(tmp_path, overlay=QUICK) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            await own_something(mit, client)
-        for boundary, off_s in ((20, wrong_s), (30, 0.0), (40, wrong_s), (50, wrong_s)):
-            earlier_s = mit.clock_off_s
-            await town.stop(mit)
-            mit.clock_off_s = off_s
-            await town.start(mit)
-            await knows_its_own(mit, boundary)
-            told = [text for text in mit.errors() if "clock" in text]
-            if off_s < earlier_s:  # behind what it published
-                assert any("set it" in text and shown(mit.wall())[:13] in text for text in told)
+    mit = await town.settle("mit.edu")
+    async with mit.client() as client:
+        await own_something(mit, client)
+    for boundary, off_s in ((20, wrong_s), (30, 0.0), (40, wrong_s), (50, wrong_s)):
+        earlier_s = mit.clock_off_s
+        await town.stop(mit)
+        mit.clock_off_s = off_s
+        await town.start(mit)
+        await knows_its_own(mit, boundary)
+        told = [text for text in mit.errors() if "clock" in text]
+        if off_s < earlier_s:  # behind what it published
+            assert any("set it" in text and shown(mit.wall())[:13] in text for text in told)
 
 
 @pytest.mark.parametrize("wrong_s", [-50 * MINUTE, 100 * DAY, 45.0])
 async def test_a_clock_that_is_set_wrong_and_back_while_peers_run_is_said_and_changes_nothing(
-    tmp_path: Path, wrong_s: float
+    town: Town, wrong_s: float
 ) -> None:
-    async with open_town(tmp_path, overlay=QUICK) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client(producer="p") as client, utah.client() as far:
-            await own_something(mit, client)
-            await make_stream(client, mit, "ticking", idle=Idle.CLOCK)
-            arriving = Schema(mit.name("arriving"), (Field("value", FieldType.INT),))
-            await client.create_schema(arriving)
-            await client.create_stream(StreamDefinition(mit.name("arriving"), arriving.name))
-            subscription = far.subscribe(mit.name("odds"))
-            assert await received(subscription, 1) == [(1, 1)]
-            begun = mit.wall()
-            for step, off_s in enumerate((wrong_s, 0.0, wrong_s, 0.0)):
-                mit.clock_off_s = off_s
-                await trio.sleep(0.3)
-                after = 10 * step + 11
-                await client.post_event(
-                    mit.name("s"), rows([(after, 2 * after + 1)]), boundary=after
-                )
-                await client.post_event(mit.name("arriving"), rows([(0, step)]).select(["value"]))
-                await client.flush()
-                assert await received(subscription, 1) == [(after, 2 * after + 1)]
-                assert mit.name("s") in (await far.list_objects()).names["stream"]
-                assert (await far.lookup_object(mit.name("ticking"))).entries
-            # what others agree with is followed
-            until_s = mit.wall() + 1 + (wrong_s if abs(wrong_s) <= AGREE_S else 0)
-            arrived = await received(client.subscribe(mit.name("arriving")), 4)
-            assert begun - 1 <= arrived[0][0] / 1e6 <= arrived[-1][0] / 1e6 <= until_s
-            assert begun - 1 <= mit.state("ticking").log.boundary / 1e6 <= until_s
-            assert any("clock leap from" in text and "set it" in text for text in mit.errors())
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    client = await town.open(mit.client(producer="p"))
+    far = await town.client(utah)
+    await own_something(mit, client)
+    await make_stream(client, mit, "ticking", idle=Idle.CLOCK)
+    arriving = Schema(mit.name("arriving"), (Field("value", FieldType.INT),))
+    await client.create_schema(arriving)
+    await client.create_stream(StreamDefinition(mit.name("arriving"), arriving.name))
+    subscription = far.subscribe(mit.name("odds"))
+    assert await received(subscription, 1) == [(1, 1)]
+    begun = mit.wall()
+    for step, off_s in enumerate((wrong_s, 0.0, wrong_s, 0.0)):
+        mit.clock_off_s = off_s
+        await trio.sleep(0.3)
+        after = 10 * step + 11
+        await client.post_event(mit.name("s"), rows([(after, 2 * after + 1)]), boundary=after)
+        await client.post_event(mit.name("arriving"), rows([(0, step)]).select(["value"]))
+        await client.flush()
+        assert await received(subscription, 1) == [(after, 2 * after + 1)]
+        assert mit.name("s") in (await far.list_objects()).names["stream"]
+        assert (await far.lookup_object(mit.name("ticking"))).entries
+    # what others agree with is followed
+    until_s = mit.wall() + 1 + (wrong_s if abs(wrong_s) <= AGREE_S else 0)
+    arrived = await received(client.subscribe(mit.name("arriving")), 4)
+    assert begun - 1 <= arrived[0][0] / 1e6 <= arrived[-1][0] / 1e6 <= until_s
+    assert begun - 1 <= mit.state("ticking").log.boundary / 1e6 <= until_s
+    assert any("clock leap from" in text and "set it" in text for text in mit.errors())
 
 
-async def test_an_idle_stream_goes_on_while_the_clock_is_behind(tmp_path: Path) -> None:
-    async with open_town(tmp_path, overlay=QUICK) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            await make_stream(client, mit, "ticking", idle=Idle.CLOCK)
-            log = mit.state("ticking").log
-            await until(lambda: log.boundary > 0)
-            mit.clock_off_s = -50 * MINUTE
-            await trio.sleep(0.1)
-            boundary = log.boundary
-            await until(lambda: log.boundary > boundary)
+async def test_an_idle_stream_goes_on_while_the_clock_is_behind(town: Town) -> None:
+    mit, client = await town.founder()
+    await make_stream(client, mit, "ticking", idle=Idle.CLOCK)
+    log = mit.state("ticking").log
+    await until(lambda: log.boundary > 0)
+    mit.clock_off_s = -50 * MINUTE
+    await trio.sleep(0.1)
+    boundary = log.boundary
+    await until(lambda: log.boundary > boundary)
 
 
-async def test_a_peer_that_starts_with_a_wrong_clock_is_told_by_the_others(
-    tmp_path: Path,
-) -> None:
-    async with open_town(tmp_path, overlay=QUICK) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        async with mit.client() as client:
-            await own_something(mit, client)
-        await town.stop(mit)
-        mit.clock_off_s = -50 * MINUTE
-        await town.start(mit)
-        await until(lambda: any("its peers" in text for text in mit.errors()))
-        (error,) = (text for text in mit.errors() if "its peers" in text)
-        assert shown(mit.wall())[:13] in error
-        assert shown(utah.wall())[:13] in error
-        assert "set it" in error
-        # and when it is set, what it says is believed again, though it said so before
-        mit.clock_off_s = 0.0
-        await until(lambda: abs(mit.up.engine.overlay.clock() - mit.wall()) < 1)
-        async with mit.client(producer="q") as client, utah.client() as far:
-            await make_stream(client, mit, "later")
-            with trio.fail_after(DEADLINE_S):
-                while True:
-                    try:
-                        found = await far.lookup_object(mit.name("later"))
-                        break
-                    except Exception:  # noqa: BLE001 - until it is told
-                        await trio.sleep(0.1)
-            assert found.entries
+async def test_a_peer_that_starts_with_a_wrong_clock_is_told_by_the_others(town: Town) -> None:
+    mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+    async with mit.client() as client:
+        await own_something(mit, client)
+    await town.stop(mit)
+    mit.clock_off_s = -50 * MINUTE
+    await town.start(mit)
+    await until(lambda: any("its peers" in text for text in mit.errors()))
+    (error,) = (text for text in mit.errors() if "its peers" in text)
+    assert shown(mit.wall())[:13] in error
+    assert shown(utah.wall())[:13] in error
+    assert "set it" in error
+    # and when it is set, what it says is believed again, though it said so before
+    mit.clock_off_s = 0.0
+    await until(lambda: abs(mit.up.engine.overlay.clock() - mit.wall()) < 1)
+    client = await town.open(mit.client(producer="q"))
+    far = await town.client(utah)
+    await make_stream(client, mit, "later")
+    with trio.fail_after(DEADLINE_S):
+        while True:
+            try:
+                found = await far.lookup_object(mit.name("later"))
+                break
+            except Exception:  # noqa: BLE001 - until it is told
+                await trio.sleep(0.1)
+    assert found.entries
 
 
 async def test_a_stream_far_behind_its_clock_is_not_taken_there_before_it_is_confirmed(
-    tmp_path: Path,
+    town: Town,
 ) -> None:
     """A lone peer starts once with its clock 100 days ahead: tuples must not be late after."""
-    async with open_town(tmp_path, overlay=QUICK) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            await make_stream(client, mit, "ticking", idle=Idle.CLOCK)
-            await until(lambda: mit.state("ticking").log.boundary > 0)
-        for off_s in (100 * DAY, 0.0):
-            await town.stop(mit)
-            mit.clock_off_s = off_s
-            await town.start(mit)
-            await trio.sleep(0.3)
-        now_us = int(mit.wall() * 1e6)
-        assert mit.state("ticking").log.boundary <= now_us
-        # a clock that has stood for long enough is believed
+    mit = await town.settle("mit.edu")
+    async with mit.client() as client:
+        await make_stream(client, mit, "ticking", idle=Idle.CLOCK)
+        await until(lambda: mit.state("ticking").log.boundary > 0)
+    for off_s in (100 * DAY, 0.0):
         await town.stop(mit)
-        mit.overlay_timing = dataclasses.replace(QUICK, clock_hold_s=0.2)
-        mit.clock_off_s = 2 * DAY
+        mit.clock_off_s = off_s
         await town.start(mit)
-        await until(lambda: mit.state("ticking").log.boundary > now_us + 1.9 * DAY * 1e6)
-        # and one whose boundary is ahead of the clock says so
-        await town.stop(mit)
-        mit.clock_off_s = 0.0
-        await town.start(mit)
-        assert any(f"finds {mit.name('ticking')} at" in text for text in mit.errors())
+        await trio.sleep(0.3)
+    now_us = int(mit.wall() * 1e6)
+    assert mit.state("ticking").log.boundary <= now_us
+    # a clock that has stood for long enough is believed
+    await town.stop(mit)
+    mit.overlay_timing = dataclasses.replace(QUICK, clock_hold_s=0.2)
+    mit.clock_off_s = 2 * DAY
+    await town.start(mit)
+    await until(lambda: mit.state("ticking").log.boundary > now_us + 1.9 * DAY * 1e6)
+    # and one whose boundary is ahead of the clock says so
+    await town.stop(mit)
+    mit.clock_off_s = 0.0
+    await town.start(mit)
+    assert any(f"finds {mit.name('ticking')} at" in text for text in mit.errors())
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -238,34 +232,33 @@ async def test_a_query_of_a_wrong_clock_is_believed_once_the_clock_is_right(
             assert await received(far.subscribe(mit.name("odds")), 1) == [(1, 1)]
 
 
-async def test_a_term_of_the_future_by_a_sibling_is_outdone(tmp_path: Path) -> None:
+async def test_a_term_of_the_future_by_a_sibling_is_outdone(town: Town) -> None:
     """A thief of a peer's key says in the catalog, by gossip and by call that it has the query."""
-    async with open_town(tmp_path, overlay=QUICK) as town:
-        mit = await town.settle("mit.edu")
-        thief = await town.settle("mit.edu", sibling=True)
-        utah = await town.settle("utah.edu")
-        await town.acquainted(mit, thief, utah)
-        async with mit.client() as client, utah.client() as far:
-            await own_something(mit, client)
-            stream = mit.name("odds")
-            assert await received(far.subscribe(stream), 1) == [(1, 1)]
-            for term_number in (2**62, HIGHEST_NUMBER.latest(mit.wall() + 3600)):
-                claim = Producer(stream, term_number=term_number)
-                await thief.up.engine.catalog.publish(PRODUCER, ObjectName.parse(stream), claim)
-                thief.up.engine.overlay.gossip.publish(
-                    encode(Digest(0, 1, (Version(key_of(stream), term_number, 7),)))
-                )
-                stored = mit.up.engine.queries.get(mit.name("odd")).stored
-                term = WrittenTerm(term_number, thief.id, mit.id)
-                lie = StandBy(msgspec.structs.replace(stored, written_term=term))
-                connection = await thief.up.engine.overlay.connect(bytes.fromhex(mit.id))
-                with pytest.raises(InvalidInputError, match="of the future: check the clock"):
-                    await connection.call("replica.stand_by", lie, KeptUp)
-            for place in (mit, utah):
-                await place.up.engine.directory.learn(stream)
-                assert place.up.engine.directory.number(stream) < HIGHEST_NUMBER.latest(mit.wall())
-                events = place.up.engine.overlay.events.recent()
-                assert any("disbelieves a term of the future" in e.text for e in events)
-            await client.post_event(mit.name("s"), rows([(11, 7)]), boundary=20)
-            await client.flush()
-            assert await received(far.subscribe(stream, 10), 1) == [(11, 7)]
+    mit = await town.settle("mit.edu")
+    thief = await town.settle("mit.edu", sibling=True)
+    utah = await town.settle("utah.edu")
+    await town.acquainted(mit, thief, utah)
+    client, far = await town.clients(mit, utah)
+    await own_something(mit, client)
+    stream = mit.name("odds")
+    assert await received(far.subscribe(stream), 1) == [(1, 1)]
+    for term_number in (2**62, HIGHEST_NUMBER.latest(mit.wall() + 3600)):
+        claim = Producer(stream, term_number=term_number)
+        await thief.up.engine.catalog.publish(PRODUCER, ObjectName.parse(stream), claim)
+        thief.up.engine.overlay.gossip.publish(
+            encode(Digest(0, 1, (Version(key_of(stream), term_number, 7),)))
+        )
+        stored = mit.up.engine.queries.get(mit.name("odd")).stored
+        term = WrittenTerm(term_number, thief.id, mit.id)
+        lie = StandBy(msgspec.structs.replace(stored, written_term=term))
+        connection = await thief.up.engine.overlay.connect(bytes.fromhex(mit.id))
+        with pytest.raises(InvalidInputError, match="of the future: check the clock"):
+            await connection.call("replica.stand_by", lie, KeptUp)
+    for place in (mit, utah):
+        await place.up.engine.directory.learn(stream)
+        assert place.up.engine.directory.number(stream) < HIGHEST_NUMBER.latest(mit.wall())
+        events = place.up.engine.overlay.events.recent()
+        assert any("disbelieves a term of the future" in e.text for e in events)
+    await client.post_event(mit.name("s"), rows([(11, 7)]), boundary=20)
+    await client.flush()
+    assert await received(far.subscribe(stream, 10), 1) == [(11, 7)]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 import msgspec
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import make_stream, open_town, rows, until
+from engine_peers import Town, begin, make_stream, rows, until
 from hostile_gossip import accuse_for_ever
 from moving_tasks import Sums, expected, windows
 
@@ -23,7 +22,7 @@ ACCUSED_S = 4.0
 
 
 async def test_nobody_takes_over_from_a_primary_that_two_others_call_dead(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interpret(monkeypatch)
     died: list[bytes] = []
@@ -35,35 +34,33 @@ async def test_nobody_takes_over_from_a_primary_that_two_others_call_dead(
         return become(members, peer, member, health, now)
 
     monkeypatch.setattr(Members, "become", listened)
-    async with open_town(tmp_path) as town:
-        mit = await town.settle("mit.edu")
-        other = await town.settle("mit.edu", sibling=True)
-        utah = await town.settle("utah.edu")
-        liars = [await town.settle(f"evil{n}.org") for n in range(2)]
-        await town.acquainted(mit, other, utah, *liars)
-        async with mit.client() as client, utah.client() as reader:
-            source = await make_stream(client, mit, "s")
-            standby = Availability(Mode.ACTIVE_STANDBY, Recovery.PRECISE, secondary=other.id)
-            query = msgspec.structs.replace(windows(mit, source), availability=standby)
-            await client.create_query(query)
-            await client.start_query(query.name)
-            await until(lambda: other.up.engine.standbys.get(query.name) is not None)
-            sums = Sums(reader, mit.name("out"))
-            victim = bytes.fromhex(mit.id)
-            listeners = [bytes.fromhex(place.id) for place in (other, utah)]
-            slander = partial(accuse_for_ever, [each.up for each in liars], victim, listeners)
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(slander)
-                for second in range(int(ACCUSED_S * 10)):
-                    stimes = range(second * 10, second * 10 + 10)
-                    table = rows((at, at) for at in stimes)
-                    await client.post_event(source, table, boundary=stimes[-1])
-                    await trio.sleep(0.1)
-                nursery.cancel_scope.cancel()
-            counters = other.up.engine.overlay.gossip.counters
-            assert counters.suspected > 3, "they were heard"
-            await client.post_event(source, None, end=True)
-            await sums.take(END)
-        assert victim not in died
-        assert all(running.name != query.name for running in other.up.engine.queries.all())
-        assert sums.rows == expected(range(int(ACCUSED_S * 100)))
+    mit = await town.settle("mit.edu")
+    other = await town.settle("mit.edu", sibling=True)
+    utah = await town.settle("utah.edu")
+    liars = [await town.settle(f"evil{n}.org") for n in range(2)]
+    await town.acquainted(mit, other, utah, *liars)
+    async with mit.client() as client, utah.client() as reader:
+        source = await make_stream(client, mit, "s")
+        standby = Availability(Mode.ACTIVE_STANDBY, Recovery.PRECISE, secondary=other.id)
+        query = msgspec.structs.replace(windows(mit, source), availability=standby)
+        await begin(client, query)
+        await until(lambda: other.up.engine.standbys.get(query.name) is not None)
+        sums = Sums(reader, mit.name("out"))
+        victim = bytes.fromhex(mit.id)
+        listeners = [bytes.fromhex(place.id) for place in (other, utah)]
+        slander = partial(accuse_for_ever, [each.up for each in liars], victim, listeners)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(slander)
+            for second in range(int(ACCUSED_S * 10)):
+                stimes = range(second * 10, second * 10 + 10)
+                table = rows((at, at) for at in stimes)
+                await client.post_event(source, table, boundary=stimes[-1])
+                await trio.sleep(0.1)
+            nursery.cancel_scope.cancel()
+        counters = other.up.engine.overlay.gossip.counters
+        assert counters.suspected > 3, "they were heard"
+        await client.post_event(source, None, end=True)
+        await sums.take(END)
+    assert victim not in died
+    assert all(running.name != query.name for running in other.up.engine.queries.all())
+    assert sums.rows == expected(range(int(ACCUSED_S * 100)))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_peers import Place, make_stream, open_town, received, rows, until
+from engine_peers import Place, Town, make_stream, received, rows, until
 
 from engine.api.serving import PeerService
 from engine.streams.config import EngineConfig
@@ -108,88 +108,86 @@ async def test_damaged_files_are_named(tmp_path: Path) -> None:
         pass
 
 
-async def test_random_bytes_on_every_port_of_a_live_peer(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client() as client, utah.client() as other:
-            stream = await make_stream(client, mit, "s", writers=("*",))
-            reader = other.subscribe(stream)
+async def test_random_bytes_on_every_port_of_a_live_peer(town: Town) -> None:
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    client, other = await town.clients(mit, utah)
+    stream = await make_stream(client, mit, "s", writers=("*",))
+    reader = other.subscribe(stream)
 
-            async def annoy(address: Address) -> None:
-                for size in (1, 100, 100_000):
-                    connection = await trio.open_tcp_stream(*address)
-                    async with connection:
-                        with trio.move_on_after(5):
-                            try:
-                                await connection.send_all(secrets.token_bytes(size))
-                                await connection.send_eof()
-                                while await connection.receive_some():
-                                    pass
-                            except trio.BrokenResourceError:
-                                pass
+    async def annoy(address: Address) -> None:
+        for size in (1, 100, 100_000):
+            connection = await trio.open_tcp_stream(*address)
+            async with connection:
+                with trio.move_on_after(5):
+                    try:
+                        await connection.send_all(secrets.token_bytes(size))
+                        await connection.send_eof()
+                        while await connection.receive_some():
+                            pass
+                    except trio.BrokenResourceError:
+                        pass
 
-            with socket.socket(type=socket.SOCK_DGRAM) as datagrams:
-                for size in (0, 1, 100, 1400, 9000):
-                    datagrams.sendto(secrets.token_bytes(size), mit.up.running.overlay)
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(annoy, mit.up.running.overlay)
-                nursery.start_soon(annoy, mit.up.running.client)
-                for stime in range(20):
-                    await other.post_event(stream, rows([(stime, stime), (stime, stime)]))
-                    await other.flush()
-            await other.post_event(stream, rows([(20, 20)]), boundary=20)
-            assert len(await received(reader, 41)) == 41
-            async with mit.client(patience_s=1.0) as another:
-                assert len((await another.status()).peers) == 2
+    with socket.socket(type=socket.SOCK_DGRAM) as datagrams:
+        for size in (0, 1, 100, 1400, 9000):
+            datagrams.sendto(secrets.token_bytes(size), mit.up.running.overlay)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(annoy, mit.up.running.overlay)
+        nursery.start_soon(annoy, mit.up.running.client)
+        for stime in range(20):
+            await other.post_event(stream, rows([(stime, stime), (stime, stime)]))
+            await other.flush()
+    await other.post_event(stream, rows([(20, 20)]), boundary=20)
+    assert len(await received(reader, 41)) == 41
+    async with mit.client(patience_s=1.0) as another:
+        assert len((await another.status()).peers) == 2
 
 
-async def test_status_and_lists_with_a_peer_away(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        sibling = await town.settle("mit.edu", sibling=True)
-        await town.acquainted(mit, utah, sibling)
-        async with mit.client() as client, utah.client() as other:
-            own, theirs = await make_stream(client, mit, "s"), await make_stream(other, utah, "t")
-            for where in (mit, utah, sibling):
-                where.up.engine.overlay.events.note("info", f"noted at {where.id}")
-            for asking, sees in ((client, {mit.id, sibling.id}), (other, {utah.id})):
-                snapshot = await asking.status()
-                assert {peer.peer for peer in snapshot.peers} == {mit.id, utah.id, sibling.id}
-                assert {peer.state for peer in snapshot.peers} == {"running"}
-                shown = {
-                    peer.peer
-                    for peer in snapshot.peers
-                    if any(f"noted at {peer.peer}" in event.text for event in peer.events)
-                }
-                assert shown == sees, "events are for one's own participant"
-                assert any(event for peer in snapshot.peers for event in peer.events)
-                listed = await asking.list_objects()
-                assert set(listed.names["stream"]) >= {own, theirs}
-                assert listed.unreachable == ()
-            assert len((await client.status(federation=False)).peers) == 1
-            gone = utah.id
-            await town.stop(utah)
-            with trio.fail_after(DEADLINE_S):
-                snapshot = await client.status()
-                listed = await client.list_objects()
-                found = await client.lookup_object(own)
-            (away,) = [peer for peer in snapshot.peers if peer.peer == gone]
-            assert (away.state, away.participant) == ("unreachable", "utah.edu")
-            assert away.address == f"127.0.0.1:{utah.listen[1]}"
-            assert {p.state for p in snapshot.peers if p.peer != gone} == {"running"}
-            assert gone in listed.unreachable
-            assert own in listed.names["stream"]
-            assert set(found.entries) == {"stream", "producer"}
-            # what is there but cannot be reached is not called unknown
-            with pytest.raises(UnavailableError), trio.fail_after(DEADLINE_S):
-                async with mit.client(patience_s=0.2) as impatient:
-                    await anext(impatient.subscribe(theirs))
-            await town.start(utah)
-            await until(lambda: utah.up.engine.store.get(theirs) is not None)
-            with pytest.raises(NotFoundError, match="nothing is known under"):
-                await client.lookup_object(mit.name("nothing"))
-            with pytest.raises(InvalidInputError, match="must look like"):
-                await client.lookup_object("nothing")
+async def test_status_and_lists_with_a_peer_away(town: Town) -> None:
+    mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+    sibling = await town.settle("mit.edu", sibling=True)
+    await town.acquainted(mit, utah, sibling)
+    client, other = await town.clients(mit, utah)
+    own, theirs = await make_stream(client, mit, "s"), await make_stream(other, utah, "t")
+    for where in (mit, utah, sibling):
+        where.up.engine.overlay.events.note("info", f"noted at {where.id}")
+    for asking, sees in ((client, {mit.id, sibling.id}), (other, {utah.id})):
+        snapshot = await asking.status()
+        assert {peer.peer for peer in snapshot.peers} == {mit.id, utah.id, sibling.id}
+        assert {peer.state for peer in snapshot.peers} == {"running"}
+        shown = {
+            peer.peer
+            for peer in snapshot.peers
+            if any(f"noted at {peer.peer}" in event.text for event in peer.events)
+        }
+        assert shown == sees, "events are for one's own participant"
+        assert any(event for peer in snapshot.peers for event in peer.events)
+        listed = await asking.list_objects()
+        assert set(listed.names["stream"]) >= {own, theirs}
+        assert listed.unreachable == ()
+    assert len((await client.status(federation=False)).peers) == 1
+    gone = utah.id
+    await town.stop(utah)
+    with trio.fail_after(DEADLINE_S):
+        snapshot = await client.status()
+        listed = await client.list_objects()
+        found = await client.lookup_object(own)
+    (away,) = [peer for peer in snapshot.peers if peer.peer == gone]
+    assert (away.state, away.participant) == ("unreachable", "utah.edu")
+    assert away.address == f"127.0.0.1:{utah.listen[1]}"
+    assert {p.state for p in snapshot.peers if p.peer != gone} == {"running"}
+    assert gone in listed.unreachable
+    assert own in listed.names["stream"]
+    assert set(found.entries) == {"stream", "producer"}
+    # what is there but cannot be reached is not called unknown
+    with pytest.raises(UnavailableError), trio.fail_after(DEADLINE_S):
+        async with mit.client(patience_s=0.2) as impatient:
+            await anext(impatient.subscribe(theirs))
+    await town.start(utah)
+    await until(lambda: utah.up.engine.store.get(theirs) is not None)
+    with pytest.raises(NotFoundError, match="nothing is known under"):
+        await client.lookup_object(mit.name("nothing"))
+    with pytest.raises(InvalidInputError, match="must look like"):
+        await client.lookup_object("nothing")
 
 
 async def test_too_early_and_too_late_is_unavailable() -> None:

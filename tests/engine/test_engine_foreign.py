@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_peers import Place, Town, make_stream, open_town, received, rows, until
+from engine_peers import Place, Town, make_stream, received, rows, until
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +15,9 @@ from engine.streams.retention import Hold
 from engine.streams.stream_state import LogKey
 from overlay.errors import NotRetainedError
 from tools.client.async_client import AsyncMedusaClient
+
+pytestmark = pytest.mark.town(recent_bytes=1)
+
 
 DISK = 160_000
 
@@ -81,58 +82,58 @@ async def besieged(town: Town) -> tuple[Place, Place]:
     return mit, evil
 
 
+@pytest.mark.town(disk_bytes=400000)
 @pytest.mark.parametrize("name", ["", "me"])
 async def test_a_foreign_reader_that_acknowledges_nothing_does_not_stop_posts(
-    tmp_path: Path, name: str
+    town: Town, name: str
 ) -> None:
-    async with open_town(tmp_path, disk_bytes=400_000, recent_bytes=1) as town:
-        mit, evil = await besieged(town)
-        async with mit.client() as client:
-            stream = await make_stream(client, mit, "s", history_us=1)
-            other = await make_stream(client, mit, "other", history_us=1)
-            await fill(client, mit, stream, 1, 1)
-            connection = await evil.up.engine.overlay.connect(bytes.fromhex(mit.id))
-            request = Subscribe(stream, subscriber=name)
-            async with connection.open("subscribe", request) as duplex:
+    mit, evil = await besieged(town)
+    client = await town.client(mit)
+    stream = await make_stream(client, mit, "s", history_us=1)
+    other = await make_stream(client, mit, "other", history_us=1)
+    await fill(client, mit, stream, 1, 1)
+    connection = await evil.up.engine.overlay.connect(bytes.fromhex(mit.id))
+    request = Subscribe(stream, subscriber=name)
+    async with connection.open("subscribe", request) as duplex:
+        await duplex.receive(Tuples)
+        with trio.fail_after(DEADLINE_S):
+            await fill(client, mit, stream, 2, 45)
+            await fill(client, mit, other, 1, 3)
+        with pytest.raises(NotRetainedError, match="you are waited for no"):  # noqa: PT012
+            while True:
                 await duplex.receive(Tuples)
-                with trio.fail_after(DEADLINE_S):
-                    await fill(client, mit, stream, 2, 45)
-                    await fill(client, mit, other, 1, 3)
-                with pytest.raises(NotRetainedError, match="you are waited for no"):  # noqa: PT012
-                    while True:
-                        await duplex.receive(Tuples)
-            await until(lambda: mit.state("s").log.start > 1000, "it keeps nothing any more")
-            async with mit.client() as own:
-                assert len(await received(own.subscribe(stream), 1)) >= 1
+    await until(lambda: mit.state("s").log.start > 1000, "it keeps nothing any more")
+    own = await town.client(mit)
+    assert len(await received(own.subscribe(stream), 1)) >= 1
 
 
-async def test_a_visit_of_a_second_does_not_keep_the_disk_for_a_day(tmp_path: Path) -> None:
-    async with open_town(tmp_path, disk_bytes=400_000, recent_bytes=1) as town:
-        mit, evil = await besieged(town)
-        async with mit.client() as client, evil.client() as reader:
-            stream = await make_stream(client, mit, "s", history_us=1)
-            await fill(client, mit, stream, 1, 1)
-            async with reader.subscribe(stream, subscriber="me") as visit:
-                await received(visit, 1)
-                boundary = visit.boundary
-            with trio.fail_after(DEADLINE_S):
-                await fill(client, mit, stream, 2, 45)
-            await until(lambda: mit.state("s").log.start > boundary)
-            back = reader.subscribe(stream, after=boundary, subscriber="me")
-            with pytest.raises(NotRetainedError, match="bytes were kept for it in this stream"):
-                await received(back, 1)
+@pytest.mark.town(disk_bytes=400000)
+async def test_a_visit_of_a_second_does_not_keep_the_disk_for_a_day(town: Town) -> None:
+    mit, evil = await besieged(town)
+    client, reader = await town.clients(mit, evil)
+    stream = await make_stream(client, mit, "s", history_us=1)
+    await fill(client, mit, stream, 1, 1)
+    async with reader.subscribe(stream, subscriber="me") as visit:
+        await received(visit, 1)
+        boundary = visit.boundary
+    with trio.fail_after(DEADLINE_S):
+        await fill(client, mit, stream, 2, 45)
+    await until(lambda: mit.state("s").log.start > boundary)
+    back = reader.subscribe(stream, after=boundary, subscriber="me")
+    with pytest.raises(NotRetainedError, match="bytes were kept for it in this stream"):
+        await received(back, 1)
 
 
-async def test_our_own_reader_is_waited_for_as_long_as_its_lease(tmp_path: Path) -> None:
-    async with open_town(tmp_path, recent_bytes=1, foreign_hold_s=0.3) as town:
-        mit, utah = await besieged(town)
-        async with mit.client() as client, utah.client() as other:
-            for reader, path in ((client, "ours"), (other, "theirs")):
-                stream = await make_stream(client, mit, path, history_us=1)
-                await fill(client, mit, stream, 1, 1)
-                async with reader.subscribe(stream, subscriber="me") as visit:
-                    await received(visit, 1)
-                await fill(client, mit, stream, 2, 3)
-            await until(lambda: not mit.state("theirs").log.retention.consumers)
-            assert mit.state("ours").log.retention.consumers == (Hold("subscriber", "mit.edu me"),)
-            assert mit.state("ours").log.start < mit.state("theirs").log.start
+@pytest.mark.town(foreign_hold_s=0.3)
+async def test_our_own_reader_is_waited_for_as_long_as_its_lease(town: Town) -> None:
+    mit, utah = await besieged(town)
+    client, other = await town.clients(mit, utah)
+    for reader, path in ((client, "ours"), (other, "theirs")):
+        stream = await make_stream(client, mit, path, history_us=1)
+        await fill(client, mit, stream, 1, 1)
+        async with reader.subscribe(stream, subscriber="me") as visit:
+            await received(visit, 1)
+        await fill(client, mit, stream, 2, 3)
+    await until(lambda: not mit.state("theirs").log.retention.consumers)
+    assert mit.state("ours").log.retention.consumers == (Hold("subscriber", "mit.edu me"),)
+    assert mit.state("ours").log.start < mit.state("theirs").log.start

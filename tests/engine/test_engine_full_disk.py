@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,22 +11,6 @@ from engine_peers import make_stream, open_town, received, rows, to_the_end, unt
 
 from engine.streams.config import Timing
 from overlay.errors import StorageFullError
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of four megabytes."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)],
-        check=False,
-        capture_output=True,
-    )
-    if done.returncode:
-        pytest.skip("mounting a tmpfs is not permitted here")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
 
 
 def fill(disk: Path) -> Path:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import DEADLINE_S, Place, make_stream, open_town, rows, until
+from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, rows, until
 
 from engine.language.check import check_query
 from engine.language.history_range import copy_of
@@ -31,7 +30,7 @@ from engine.streams.config import Timing
 from overlay.errors import ConflictError, InvalidInputError, NotFoundError, NotRetainedError
 from tools.client.async_client import AsyncMedusaClient
 
-QUICK = Timing(tend_s=0.02, held_s=1.0)
+pytestmark = pytest.mark.town(timing=Timing(tend_s=0.02, held_s=1.0))
 
 
 OUTPUTS = ("odd", "sums", "peaks")
@@ -106,214 +105,200 @@ async def fill(client: AsyncMedusaClient, sources: list[str], until: int, *, ste
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "elsewhere"])
-async def test_a_copy_makes_what_the_original_made(tmp_path: Path, elsewhere: bool) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        at = utah if elsewhere else mit
-        async with mit.client() as client, at.client() as copier:
-            sources = await two_sources(client, mit)
-            await client.create_query(network(mit, *sources))
-            await client.start_query(mit.name("q"))
-            await fill(client, sources, 700, step=130)
-            made = {path: await gathered(client, mit.name(path), 690) for path in OUTPUTS}
-            for number, (after, ends) in enumerate(
-                ((BEGINNING, 500), (103, 500), (99, 499), (200, 200 + 128), (650, END))
-            ):
-                copy = at.name(f"copy{number}")
-                names = await copier.copy_query(mit.name("q"), copy, after, ends)
-                assert set(names) == {copy, *(f"{copy}/{path}" for path in OUTPUTS)}
-                for path in OUTPUTS:
-                    begins = BEGINNING if after == BEGINNING else after + HORIZONS[path]
-                    stands = min(ends, 690)
-                    if begins >= stands:
-                        continue
-                    original = [row for row in since(made[path], begins) if row["stime"] <= stands]
-                    found = await gathered(copier, f"{copy}/{path}", stands)
-                    assert found == original, (copy, path)
-                    if ends < END:
-                        assert await gathered(copier, f"{copy}/{path}", END) == original, "it ends"
-            # the last one goes on with the original
-            await fill(client, sources, 1000, step=200)
-            for path in OUTPUTS:
-                found = await gathered(client, mit.name(path), 990)
-                copied = await gathered(copier, f"{copy}/{path}", 990)
-                assert copied == since(found, 650 + HORIZONS[path])
+async def test_a_copy_makes_what_the_original_made(town: Town, elsewhere: bool) -> None:
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    at = utah if elsewhere else mit
+    client, copier = await town.clients(mit, at)
+    sources = await two_sources(client, mit)
+    await begin(client, network(mit, *sources))
+    await fill(client, sources, 700, step=130)
+    made = {path: await gathered(client, mit.name(path), 690) for path in OUTPUTS}
+    for number, (after, ends) in enumerate(
+        ((BEGINNING, 500), (103, 500), (99, 499), (200, 200 + 128), (650, END))
+    ):
+        copy = at.name(f"copy{number}")
+        names = await copier.copy_query(mit.name("q"), copy, after, ends)
+        assert set(names) == {copy, *(f"{copy}/{path}" for path in OUTPUTS)}
+        for path in OUTPUTS:
+            begins = BEGINNING if after == BEGINNING else after + HORIZONS[path]
+            stands = min(ends, 690)
+            if begins >= stands:
+                continue
+            original = [row for row in since(made[path], begins) if row["stime"] <= stands]
+            found = await gathered(copier, f"{copy}/{path}", stands)
+            assert found == original, (copy, path)
+            if ends < END:
+                assert await gathered(copier, f"{copy}/{path}", END) == original, "it ends"
+    # the last one goes on with the original
+    await fill(client, sources, 1000, step=200)
+    for path in OUTPUTS:
+        found = await gathered(client, mit.name(path), 990)
+        copied = await gathered(copier, f"{copy}/{path}", 990)
+        assert copied == since(found, 650 + HORIZONS[path])
 
 
-async def test_a_copy_is_another_version_and_goes_alone(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            sources = await two_sources(client, mit, history_us=250)
-            await client.create_query(network(mit, *sources))
-            await client.start_query(mit.name("q"))
-            await fill(client, sources, 300, step=100)
-            log = mit.state(sources[0]).log
-            await client.copy_query(mit.name("q"), mit.name("q2"), 100)
-            await client.copy_query(mit.name("q2"), mit.name("q3"), 110)
-            engine = mit.up.engine
-            numbers = [
-                engine.copies.version(mit.state(path)) for path in ("sums", "q2/sums", "q3/sums")
-            ]
-            assert numbers == [0, 1, 2]
-            assert "q3/sums" in str(await client.list_objects())
-            with pytest.raises(ConflictError, match="exists and differs"):
-                await client.copy_query(mit.name("q"), mit.name("q2"), 105)
-            names = await client.copy_query(mit.name("q"), mit.name("q2"), 100)  # again: no error
-            assert mit.name("q2/peaks") in names
-            expected = await gathered(client, mit.name("sums"), 290)
-            assert await gathered(client, mit.name("q2/sums"), 290) == since(expected, 129)
-            await client.delete_query(mit.name("q2"))
-            with pytest.raises(NotFoundError):
-                await client.lookup_object(mit.name("q2/sums"))
-            await client.delete_query(mit.name("q"))
-            await fill(client, sources, 500, step=100)
-            assert since(await gathered(client, mit.name("q3/sums"), 490), 290)
-            await client.delete_query(mit.name("q3"))
-            await fill(client, sources, 800, step=100)
-            await until(lambda: log.start >= 498, "nobody holds the past any more")
+async def test_a_copy_is_another_version_and_goes_alone(town: Town) -> None:
+    mit, client = await town.founder()
+    sources = await two_sources(client, mit, history_us=250)
+    await begin(client, network(mit, *sources))
+    await fill(client, sources, 300, step=100)
+    log = mit.state(sources[0]).log
+    await client.copy_query(mit.name("q"), mit.name("q2"), 100)
+    await client.copy_query(mit.name("q2"), mit.name("q3"), 110)
+    engine = mit.up.engine
+    numbers = [engine.copies.version(mit.state(path)) for path in ("sums", "q2/sums", "q3/sums")]
+    assert numbers == [0, 1, 2]
+    assert "q3/sums" in str(await client.list_objects())
+    with pytest.raises(ConflictError, match="exists and differs"):
+        await client.copy_query(mit.name("q"), mit.name("q2"), 105)
+    names = await client.copy_query(mit.name("q"), mit.name("q2"), 100)  # again: no error
+    assert mit.name("q2/peaks") in names
+    expected = await gathered(client, mit.name("sums"), 290)
+    assert await gathered(client, mit.name("q2/sums"), 290) == since(expected, 129)
+    await client.delete_query(mit.name("q2"))
+    with pytest.raises(NotFoundError):
+        await client.lookup_object(mit.name("q2/sums"))
+    await client.delete_query(mit.name("q"))
+    await fill(client, sources, 500, step=100)
+    assert since(await gathered(client, mit.name("q3/sums"), 490), 290)
+    await client.delete_query(mit.name("q3"))
+    await fill(client, sources, 800, step=100)
+    await until(lambda: log.start >= 498, "nobody holds the past any more")
 
 
-async def test_what_is_not_kept_any_more_is_refused(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client() as client, utah.client() as other:
-            source = await make_stream(client, mit, "s", history_us=50)
-            await client.create_query(network(mit, source))
-            for first in range(0, 300, 50):
-                await post(client, source, range(first, first + 50))
-                await until(lambda at=first: mit.state(source).log.boundary > at)
-            await client.start_query(mit.name("q"))
-            await gathered(client, mit.name("peaks"), 299)
-            log = mit.state(source).log
-            await until(lambda: log.start >= 149)
-            oldest = log.start
-            for place, at in ((client, mit), (other, utah)):
-                with pytest.raises(
-                    NotRetainedError, match=rf"{source} is kept from boundary {oldest} on.*100"
-                ):
-                    await place.copy_query(mit.name("q"), at.name("q2"), 100)
-                for after, ends in ((200, 200), (200, 100), (END - 1, END)):
-                    with pytest.raises(InvalidInputError, match="the end must be later"):
-                        await place.copy_query(mit.name("q"), at.name("q2"), after, ends)
-                with pytest.raises(NotFoundError, match="nothing is known"):
-                    await place.copy_query(mit.name("none"), at.name("q2"), oldest)
-                with pytest.raises(InvalidInputError, match="no query but"):
-                    await place.copy_query(source, at.name("q2"), oldest)
-                await place.copy_query(mit.name("q"), at.name("q2"), oldest, 280)
-                expected = await gathered(client, mit.name("sums"), 280)
-                found = await gathered(place, at.name("q2/sums"), END)
-                assert found == since(expected, oldest + 29)
-            await until(lambda: utah.up.engine.store.get(source) is None, "it is read no more")
-            await town.restart(utah)
-            assert await gathered(other, utah.name("q2/sums"), END) == found
-            await until(lambda: utah.up.engine.store.get(source) is None, "nor after a restart")
-            await other.delete_query(utah.name("q2"))
+async def test_what_is_not_kept_any_more_is_refused(town: Town) -> None:
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    client, other = await town.clients(mit, utah)
+    source = await make_stream(client, mit, "s", history_us=50)
+    await client.create_query(network(mit, source))
+    for first in range(0, 300, 50):
+        await post(client, source, range(first, first + 50))
+        await until(lambda at=first: mit.state(source).log.boundary > at)
+    await client.start_query(mit.name("q"))
+    await gathered(client, mit.name("peaks"), 299)
+    log = mit.state(source).log
+    await until(lambda: log.start >= 149)
+    oldest = log.start
+    for place, at in ((client, mit), (other, utah)):
+        with pytest.raises(
+            NotRetainedError, match=rf"{source} is kept from boundary {oldest} on.*100"
+        ):
+            await place.copy_query(mit.name("q"), at.name("q2"), 100)
+        for after, ends in ((200, 200), (200, 100), (END - 1, END)):
+            with pytest.raises(InvalidInputError, match="the end must be later"):
+                await place.copy_query(mit.name("q"), at.name("q2"), after, ends)
+        with pytest.raises(NotFoundError, match="nothing is known"):
+            await place.copy_query(mit.name("none"), at.name("q2"), oldest)
+        with pytest.raises(InvalidInputError, match="no query but"):
+            await place.copy_query(source, at.name("q2"), oldest)
+        await place.copy_query(mit.name("q"), at.name("q2"), oldest, 280)
+        expected = await gathered(client, mit.name("sums"), 280)
+        found = await gathered(place, at.name("q2/sums"), END)
+        assert found == since(expected, oldest + 29)
+    await until(lambda: utah.up.engine.store.get(source) is None, "it is read no more")
+    await town.restart(utah)
+    assert await gathered(other, utah.name("q2/sums"), END) == found
+    await until(lambda: utah.up.engine.store.get(source) is None, "nor after a restart")
+    await other.delete_query(utah.name("q2"))
 
 
-async def test_what_is_behind_outlives_a_restart(tmp_path: Path) -> None:
+async def test_what_is_behind_outlives_a_restart(town: Town) -> None:
     """A copy that was created and did not run yet has its history kept, over restarts too."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client() as client, utah.client() as other:
-            sources = await two_sources(client, mit, history_us=1)
-            await client.create_query(network(mit, *sources))
-            await fill(client, sources, 300, step=100)
-            entry = msgspec.json.decode(
-                (await client.lookup_object(mit.name("q"))).entries["query"], type=QueryEntry
-            )
-            for place, at in ((client, mit), (other, utah)):
-                await place.create_query(copy_of(entry, at.name("q2"), 100, 400))
-            await client.start_query(mit.name("q"))
-            await gathered(client, mit.name("peaks"), 299)
-            await until(lambda: mit.state(sources[0]).log.retention.floor(300, 300, 1e12) == 100)
-            for place in (mit, utah):
-                await town.restart(place)
-            await fill(client, sources, 600, step=100)
-            for place, at in ((client, mit), (other, utah)):
-                await place.start_query(at.name("q2"))
-                for path in OUTPUTS:
-                    expected = await gathered(client, mit.name(path), 400)
-                    found = await gathered(place, at.name(f"q2/{path}"), END)
-                    assert found == since(expected, 100 + HORIZONS[path])
-            for place in (mit, utah):
-                await town.restart(place)
-                snapshot = await client.status(federation=True)
-            tasks = [t for p in snapshot.peers for t in p.tasks if t.query.endswith("q2")]
-            assert {task.boundary for task in tasks} == {END}
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    client, other = await town.clients(mit, utah)
+    sources = await two_sources(client, mit, history_us=1)
+    await client.create_query(network(mit, *sources))
+    await fill(client, sources, 300, step=100)
+    entry = msgspec.json.decode(
+        (await client.lookup_object(mit.name("q"))).entries["query"], type=QueryEntry
+    )
+    for place, at in ((client, mit), (other, utah)):
+        await place.create_query(copy_of(entry, at.name("q2"), 100, 400))
+    await client.start_query(mit.name("q"))
+    await gathered(client, mit.name("peaks"), 299)
+    await until(lambda: mit.state(sources[0]).log.retention.floor(300, 300, 1e12) == 100)
+    for place in (mit, utah):
+        await town.restart(place)
+    await fill(client, sources, 600, step=100)
+    for place, at in ((client, mit), (other, utah)):
+        await place.start_query(at.name("q2"))
+        for path in OUTPUTS:
+            expected = await gathered(client, mit.name(path), 400)
+            found = await gathered(place, at.name(f"q2/{path}"), END)
+            assert found == since(expected, 100 + HORIZONS[path])
+    for place in (mit, utah):
+        await town.restart(place)
+        snapshot = await client.status(federation=True)
+    tasks = [t for p in snapshot.peers for t in p.tasks if t.query.endswith("q2")]
+    assert {task.boundary for task in tasks} == {END}
 
 
-async def test_a_copy_moves_to_another_peer(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one, two = await town.settle_all("mit.edu", "mit.edu")
-        async with one.client() as client:
-            sources = await two_sources(client, one)
-            await client.create_query(network(one, *sources))
-            await client.start_query(one.name("q"))
-            await fill(client, sources, 300, step=100)
-            await client.copy_query(one.name("q"), one.name("q2"), 100, 500)
-            await gathered(client, one.name("q2/sums"), 250)
-            for path in OUTPUTS:
-                await client.move_task(one.name(f"q2/{path}"), two.id)
-            placed = one.up.engine.queries.find(one.name("q2/sums"))[1]
-            there = two.up.engine.assignments.all()
-            sums = next(each for each in there if each.task.name == placed.name)
-            sums.hold_for_bill(began := sums.boundary)
-            await fill(client, sources, 700, step=100)
-            for path in OUTPUTS:
-                expected = await gathered(client, one.name(path), 500)
-                found = await gathered(client, one.name(f"q2/{path}"), END)
-                assert found == since(expected, 100 + HORIZONS[path])
-            # what it reads is what it is paid for, at both sides alike
-            for after, upto in ((began, END), (began, 450), (450, END), (500, END)):
-                assert placed.count(after, upto) == sums.count(after, upto)
-            assert placed.count(BEGINNING, END) == placed.count(100, 500) > 0
-            assert placed.count(500, END) == 0
+async def test_a_copy_moves_to_another_peer(town: Town) -> None:
+    one, two = await town.settle_all("mit.edu", "mit.edu")
+    client = await town.client(one)
+    sources = await two_sources(client, one)
+    await begin(client, network(one, *sources))
+    await fill(client, sources, 300, step=100)
+    await client.copy_query(one.name("q"), one.name("q2"), 100, 500)
+    await gathered(client, one.name("q2/sums"), 250)
+    for path in OUTPUTS:
+        await client.move_task(one.name(f"q2/{path}"), two.id)
+    placed = one.up.engine.queries.find(one.name("q2/sums"))[1]
+    there = two.up.engine.assignments.all()
+    sums = next(each for each in there if each.task.name == placed.name)
+    sums.hold_for_bill(began := sums.boundary)
+    await fill(client, sources, 700, step=100)
+    for path in OUTPUTS:
+        expected = await gathered(client, one.name(path), 500)
+        found = await gathered(client, one.name(f"q2/{path}"), END)
+        assert found == since(expected, 100 + HORIZONS[path])
+    # what it reads is what it is paid for, at both sides alike
+    for after, upto in ((began, END), (began, 450), (450, END), (500, END)):
+        assert placed.count(after, upto) == sums.count(after, upto)
+    assert placed.count(BEGINNING, END) == placed.count(100, 500) > 0
+    assert placed.count(500, END) == 0
 
 
-async def test_a_query_over_a_frozen_view_is_a_batch(tmp_path: Path) -> None:
+async def test_a_query_over_a_frozen_view_is_a_batch(town: Town) -> None:
     """It ends, and so does what is made of it; a moving one goes on."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client() as client, utah.client() as other:
-            source = await make_stream(client, mit, "s")
-            await post(client, source, range(300))
-            views = {
-                mit.name("range"): (Range(99, 249), False),
-                mit.name("last"): (Last(100), True),
-                mit.name("recent"): (Recent(150), True),
-            }
-            for name, (shows, frozen) in views.items():
-                await client.create_view(View(name, source, shows, frozen))
-            count = (AggregateFunction(Function.COUNT, None, "rows"),)
-            expected = {
-                "range": [(109 + 10 * n, 10) for n in range(15)],
-                "last": [(209 + 10 * n, 10) for n in range(10)],
-                "recent": [(159 + 10 * n, 10) for n in range(15)],
-            }
-            for place, at in ((client, mit), (other, utah)):
-                for name in views:
-                    path = name.rsplit("/", 1)[1]
-                    box = Aggregate("count", name, at.name(f"per/{path}"), 10, 10, (), count)
-                    await place.create_query(Query(at.name(f"q/{path}"), (box,)))
-                    await place.start_query(at.name(f"q/{path}"))
-                    found = await gathered(place, at.name(f"per/{path}"), END)
-                    assert [(row["stime"], row["rows"]) for row in found] == expected[path]
-            with pytest.raises(ConflictError, match=r"is read by medusa://mit\.edu/q/range"):
-                await client.delete_view(mit.name("range"))
-            await client.delete_query(mit.name("q/range"))
-            await client.delete_view(mit.name("range"))
-            moving = mit.name("moving")
-            await client.create_view(View(moving, source, Last(100)))
-            for place, at in ((client, mit), (other, utah)):
-                box = Aggregate("count", moving, at.name("per/moving"), 10, 10, (), count)
-                await place.create_query(Query(at.name("q/moving"), (box,)))
-                await place.start_query(at.name("q/moving"))
-                found = await gathered(place, at.name("per/moving"), 299)
-                assert [row["stime"] for row in found] == [209 + 10 * n for n in range(10)]
-            await post(client, source, range(300, 320))
-            found = await gathered(other, utah.name("per/moving"), 319)
-            assert [row["rows"] for row in found] == [10] * 12
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    client, other = await town.clients(mit, utah)
+    source = await make_stream(client, mit, "s")
+    await post(client, source, range(300))
+    views = {
+        mit.name("range"): (Range(99, 249), False),
+        mit.name("last"): (Last(100), True),
+        mit.name("recent"): (Recent(150), True),
+    }
+    for name, (shows, frozen) in views.items():
+        await client.create_view(View(name, source, shows, frozen))
+    count = (AggregateFunction(Function.COUNT, None, "rows"),)
+    expected = {
+        "range": [(109 + 10 * n, 10) for n in range(15)],
+        "last": [(209 + 10 * n, 10) for n in range(10)],
+        "recent": [(159 + 10 * n, 10) for n in range(15)],
+    }
+    for place, at in ((client, mit), (other, utah)):
+        for name in views:
+            path = name.rsplit("/", 1)[1]
+            box = Aggregate("count", name, at.name(f"per/{path}"), 10, 10, (), count)
+            await begin(place, Query(at.name(f"q/{path}"), (box,)))
+            found = await gathered(place, at.name(f"per/{path}"), END)
+            assert [(row["stime"], row["rows"]) for row in found] == expected[path]
+    with pytest.raises(ConflictError, match=r"is read by medusa://mit\.edu/q/range"):
+        await client.delete_view(mit.name("range"))
+    await client.delete_query(mit.name("q/range"))
+    await client.delete_view(mit.name("range"))
+    moving = mit.name("moving")
+    await client.create_view(View(moving, source, Last(100)))
+    for place, at in ((client, mit), (other, utah)):
+        box = Aggregate("count", moving, at.name("per/moving"), 10, 10, (), count)
+        await begin(place, Query(at.name("q/moving"), (box,)))
+        found = await gathered(place, at.name("per/moving"), 299)
+        assert [row["stime"] for row in found] == [209 + 10 * n for n in range(10)]
+    await post(client, source, range(300, 320))
+    found = await gathered(other, utah.name("per/moving"), 319)
+    assert [row["rows"] for row in found] == [10] * 12
 
 
 def entry_of(query: Query, *outputs: str) -> QueryEntry:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import duckdb
 import msgspec
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from engine_interpreted import interpret
-from engine_peers import Place, open_town, schema_of, until
+from engine_peers import Place, Town, begin, schema_of, until
 
 from engine.objects.definitions import StreamDefinition
 from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
@@ -20,7 +19,7 @@ from engine.streams.config import Timing
 from overlay.errors import NotRetainedError
 from tools.client.async_client import AsyncMedusaClient
 
-QUICK = Timing(tend_s=0.02)
+pytestmark = pytest.mark.town(timing=Timing(tend_s=0.02))
 
 
 Rows = list[tuple[int, ...]]
@@ -146,26 +145,24 @@ async def fill(
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "elsewhere"])
-async def test_a_copy_over_revised_history_is_exact(tmp_path: Path, elsewhere: bool) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        at = utah if elsewhere else mit
-        async with mit.client() as client, at.client() as copier:
-            schema = msgspec.structs.replace(schema_of("mit.edu", "keyed"), key=("name",))
-            await client.create_schema(schema)
-            stream = mit.name("s")
-            await client.create_stream(StreamDefinition(stream, schema.name))
-            await client.create_query(network(mit, stream))
-            await client.start_query(mit.name("q"))
-            await fill(client, stream, 0, 800)
-            copies = [(BEGINNING, 600), (103, 500), (99, 499), (200, 330), (650, END)]
-            for number, (after, ends) in enumerate(copies):
-                copy = f"copy{number}"
-                names = await copier.copy_query(mit.name("q"), at.name(copy), after, ends)
-                assert {at.name(f"{copy}/{path}/revisions") for path in BEHIND} < set(names)
-                await check(mit, at, copy, (after, ends), 880)
-            await fill(client, stream, 1000, 1400)
-            await check(mit, at, copy, copies[-1], 1480)  # it goes on with the original
+async def test_a_copy_over_revised_history_is_exact(town: Town, elsewhere: bool) -> None:
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    at = utah if elsewhere else mit
+    client, copier = await town.clients(mit, at)
+    schema = msgspec.structs.replace(schema_of("mit.edu", "keyed"), key=("name",))
+    await client.create_schema(schema)
+    stream = mit.name("s")
+    await client.create_stream(StreamDefinition(stream, schema.name))
+    await begin(client, network(mit, stream))
+    await fill(client, stream, 0, 800)
+    copies = [(BEGINNING, 600), (103, 500), (99, 499), (200, 330), (650, END)]
+    for number, (after, ends) in enumerate(copies):
+        copy = f"copy{number}"
+        names = await copier.copy_query(mit.name("q"), at.name(copy), after, ends)
+        assert {at.name(f"{copy}/{path}/revisions") for path in BEHIND} < set(names)
+        await check(mit, at, copy, (after, ends), 880)
+    await fill(client, stream, 1000, 1400)
+    await check(mit, at, copy, copies[-1], 1480)  # it goes on with the original
 
 
 async def check(mit: Place, at: Place, copy: str, over: tuple[int, int], boundary: int) -> None:
@@ -183,18 +180,15 @@ async def check(mit: Place, at: Place, copy: str, over: tuple[int, int], boundar
         assert made(at, copy, path, upto) == known[path], (copy, path)
 
 
-async def test_history_whose_revisions_are_not_kept_is_refused(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            schema = msgspec.structs.replace(schema_of("mit.edu", "keyed"), key=("name",))
-            await client.create_schema(schema)
-            stream = mit.name("s")
-            await client.create_stream(StreamDefinition(stream, schema.name, history_us=200))
-            await client.create_query(network(mit, stream))
-            await client.start_query(mit.name("q"))
-            await fill(client, stream, 0, 800, back=100)
-            beside = mit.state("s/revisions").log
-            await until(lambda: beside.start >= 500)
-            with pytest.raises(NotRetainedError, match="is kept from boundary"):
-                await client.copy_query(mit.name("q"), mit.name("q2"), 100)
+async def test_history_whose_revisions_are_not_kept_is_refused(town: Town) -> None:
+    mit, client = await town.founder()
+    schema = msgspec.structs.replace(schema_of("mit.edu", "keyed"), key=("name",))
+    await client.create_schema(schema)
+    stream = mit.name("s")
+    await client.create_stream(StreamDefinition(stream, schema.name, history_us=200))
+    await begin(client, network(mit, stream))
+    await fill(client, stream, 0, 800, back=100)
+    beside = mit.state("s/revisions").log
+    await until(lambda: beside.start >= 500)
+    with pytest.raises(NotRetainedError, match="is kept from boundary"):
+        await client.copy_query(mit.name("q"), mit.name("q2"), 100)

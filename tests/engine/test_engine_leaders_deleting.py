@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import trio
-from engine_peers import DEADLINE_S, Place, make_stream, received, rows, schema_of, until
-from leaders_town import keeper, new_leader, once_confirmed, replicas_of, serves_as_leader, siblings
+from engine_peers import DEADLINE_S, Place, Town, make_stream, received, rows, schema_of, until
+from leaders_town import QUIET_S, keeper, new_leader, once_confirmed, replicas_of, serves_as_leader
 from msgspec.structs import replace
 from revised_streams import changes_of, deletions
 
@@ -21,6 +21,8 @@ from engine.streams.store import REPLICATED, StreamStore
 from engine.streams.stream_state import LogKey
 from overlay.errors import ConflictError, MedusaError, NotFoundError, StorageError, UnavailableError
 from tools.client.async_client import AsyncMedusaClient
+
+pytestmark = pytest.mark.town(leader_silence_s=QUIET_S)
 
 
 def folder(place: Place, stream: str) -> Path:
@@ -51,65 +53,65 @@ async def posted(client: AsyncMedusaClient, home: Place, path: str = "s") -> str
     return stream
 
 
-async def test_all_of_it_goes_everywhere_and_for_good(tmp_path: Path) -> None:
-    async with siblings(tmp_path) as (town, places):
-        home, *others = places
-        async with home.client() as near, others[-1].client() as far:
-            stream = await posted(near, home)
-            assert sum(folder(place, stream).exists() for place in places) == 2
-            await far.delete_stream(stream)
-            await none_left(places, stream)
-            await gone(far, stream)
-        for place in places:
-            await town.restart(place)
-        await town.acquainted(*places)
-        await trio.sleep(1.5)  # several silences: nobody may stand
+async def test_all_of_it_goes_everywhere_and_for_good(town: Town, places: list[Place]) -> None:
+    home, *others = places
+    async with home.client() as near, others[-1].client() as far:
+        stream = await posted(near, home)
+        assert sum(folder(place, stream).exists() for place in places) == 2
+        await far.delete_stream(stream)
         await none_left(places, stream)
-        async with home.client() as near:
-            await gone(near, stream)
-            with pytest.raises(MedusaError, match="was deleted, and a voter"):
-                await make_stream(near, home, "s", k_safety=1)
-            await make_stream(near, home, "s")
-            await near.post_event(stream, rows([(7, 7)]), boundary=9)
-            await near.flush()
-            assert await received(near.subscribe(stream), 1) == [(7, 7)]
-        await town.restart(home)
-        async with home.client() as near:
-            assert (await near.stream_entry(stream)).stream.k_safety == 0, "the new one stays"
+        await gone(far, stream)
+    for place in places:
+        await town.restart(place)
+    await town.acquainted(*places)
+    await trio.sleep(1.5)  # several silences: nobody may stand
+    await none_left(places, stream)
+    async with home.client() as near:
+        await gone(near, stream)
+        with pytest.raises(MedusaError, match="was deleted, and a voter"):
+            await make_stream(near, home, "s", k_safety=1)
+        await make_stream(near, home, "s")
+        await near.post_event(stream, rows([(7, 7)]), boundary=9)
+        await near.flush()
+        assert await received(near.subscribe(stream), 1) == [(7, 7)]
+    await town.restart(home)
+    near = await town.client(home)
+    assert (await near.stream_entry(stream)).stream.k_safety == 0, "the new one stays"
 
 
-async def test_what_is_beside_a_stream_that_is_revised_goes_along(tmp_path: Path) -> None:
-    async with siblings(tmp_path) as (town, places):
-        home = places[0]
-        async with home.client() as client:
-            schema = replace(schema_of("mit.edu"), key=("t",))
-            await client.create_schema(schema)
-            stream = home.name("s")
-            await client.create_stream(StreamDefinition(stream, schema.name, k_safety=1))
-            await client.post_event(stream, rows([(5, 1), (9, 2)]), boundary=9)
-            assert await client.post_revisions(stream, deletions([5])) == []
-            await client.post_event(stream, rows([(20, 3)]), boundary=20)
-            await client.flush()
-            revisions = f"{stream}/revisions"
-            reading = client.subscribe(revisions, subscriber="me")
-            with trio.fail_after(DEADLINE_S):
-                assert changes_of((await anext(reading)).table)[0][1:] == ("DELETION", 5, 1)
-            with pytest.raises(
-                ConflictError, match=f"{revisions} is read, end that first: subscriber me"
-            ):
-                await client.delete_stream(stream)
-            reading.close()
-            home.up.engine.subscriptions.forget(revisions)  # as if its lease had run out
-            await once_confirmed(client.delete_stream, stream, ConflictError)
-            await none_left(places, stream)
-            for name in (stream, f"{stream}/late", revisions):
-                with pytest.raises(NotFoundError):
-                    await client.stream_entry(name)
-        for place in places:
-            await town.restart(place)
-        await town.acquainted(*places)
-        assert all(stream not in own_names(place) for place in places)
-        assert all(revisions not in own_names(place) for place in places)
+async def test_what_is_beside_a_stream_that_is_revised_goes_along(
+    town: Town, places: list[Place]
+) -> None:
+    home = places[0]
+    async with home.client() as client:
+        schema = replace(schema_of("mit.edu"), key=("t",))
+        await client.create_schema(schema)
+        stream = home.name("s")
+        await client.create_stream(StreamDefinition(stream, schema.name, k_safety=1))
+        await client.post_event(stream, rows([(5, 1), (9, 2)]), boundary=9)
+        assert await client.post_revisions(stream, deletions([5])) == []
+        await client.post_event(stream, rows([(20, 3)]), boundary=20)
+        await client.flush()
+        revisions = f"{stream}/revisions"
+        reading = client.subscribe(revisions, subscriber="me")
+        with trio.fail_after(DEADLINE_S):
+            assert changes_of((await anext(reading)).table)[0][1:] == ("DELETION", 5, 1)
+        with pytest.raises(
+            ConflictError, match=f"{revisions} is read, end that first: subscriber me"
+        ):
+            await client.delete_stream(stream)
+        reading.close()
+        home.up.engine.subscriptions.forget(revisions)  # as if its lease had run out
+        await once_confirmed(client.delete_stream, stream, ConflictError)
+        await none_left(places, stream)
+        for name in (stream, f"{stream}/late", revisions):
+            with pytest.raises(NotFoundError):
+                await client.stream_entry(name)
+    for place in places:
+        await town.restart(place)
+    await town.acquainted(*places)
+    assert all(stream not in own_names(place) for place in places)
+    assert all(revisions not in own_names(place) for place in places)
 
 
 def own_names(place: Place) -> tuple[str, ...]:
@@ -117,116 +119,111 @@ def own_names(place: Place) -> tuple[str, ...]:
 
 
 async def test_an_alteration_that_a_deletion_overtakes_tells_nobody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    places: list[Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another voter may bring it to its end, so that no lock of the leader's is enough."""
-    async with siblings(tmp_path) as (_, places):
-        home = places[0]
-        async with home.client() as client:
-            stream = await posted(client, home)
-            its = keeper(home, stream)
-            acknowledged, everywhere = its.acknowledged, trio.Event()
+    home = places[0]
+    async with home.client() as client:
+        stream = await posted(client, home)
+        its = keeper(home, stream)
+        acknowledged, everywhere = its.acknowledged, trio.Event()
 
-            async def slowly(upto: Position) -> None:
-                await acknowledged(upto)
-                everywhere.set()
-                await its.cleared.wait()
+        async def slowly(upto: Position) -> None:
+            await acknowledged(upto)
+            everywhere.set()
+            await its.cleared.wait()
 
-            monkeypatch.setattr(its, "acknowledged", slowly)
-            async with trio.open_nursery() as nursery:
+        monkeypatch.setattr(its, "acknowledged", slowly)
+        async with trio.open_nursery() as nursery:
 
-                async def alter() -> None:
-                    with pytest.raises(NotFoundError, match="is deleted"):
-                        await changing.alter(its, Alteration(slack_us=7))
+            async def alter() -> None:
+                with pytest.raises(NotFoundError, match="is deleted"):
+                    await changing.alter(its, Alteration(slack_us=7))
 
-                nursery.start_soon(alter)
-                await everywhere.wait()
-                await changing.delete(its)
-            assert all(stream not in own_names(place) for place in places)
-            await gone(client, stream)
-
-
-async def test_who_reads_it_is_named_and_keeps_it(tmp_path: Path) -> None:
-    async with siblings(tmp_path) as (_, places):
-        home = places[0]
-        async with home.client() as client:
-            stream = await posted(client, home)
-            subscription = client.subscribe(stream, subscriber="me")
-            await received(subscription, 2)
-            with pytest.raises(
-                ConflictError, match=r"is read, end that first: subscriber me of mit\.edu"
-            ):
-                await client.delete_stream(stream)
-            assert keeper(home, stream).is_leader
-            subscription.close()
-            await client.post_event(stream, rows([(12, 4)]), boundary=20)
-            await client.flush()
+            nursery.start_soon(alter)
+            await everywhere.wait()
+            await changing.delete(its)
+        assert all(stream not in own_names(place) for place in places)
+        await gone(client, stream)
 
 
-async def test_without_a_majority_nothing_changes(tmp_path: Path) -> None:
-    async with siblings(tmp_path) as (town, places):
-        home, *others = places
-        async with home.client() as client:
-            stream = await posted(client, home)
-            silent = sorted(place.id for place in others)
-            for place in others:
-                await town.stop(place)
-            election = keeper(home, stream).election
-            await until(lambda: not election.is_confirmed(trio.current_time()))
-            await until(lambda: election.down == tuple(silent))
-            with pytest.raises(UnavailableError, match=f", and {in_words(silent)} "):
-                await client.delete_stream(stream)
-            assert not ballot(home, stream).deleted
-            for place in others:
-                await town.start(place)
-            await town.acquainted(*places)
-            at_home = await new_leader(places, stream)
-        async with at_home.client() as client:
-            assert await received(client.subscribe(stream), 2) == [(5, 1), (9, 2)]
+async def test_who_reads_it_is_named_and_keeps_it(places: list[Place]) -> None:
+    home = places[0]
+    async with home.client() as client:
+        stream = await posted(client, home)
+        subscription = client.subscribe(stream, subscriber="me")
+        await received(subscription, 2)
+        with pytest.raises(
+            ConflictError, match=r"is read, end that first: subscriber me of mit\.edu"
+        ):
+            await client.delete_stream(stream)
+        assert keeper(home, stream).is_leader
+        subscription.close()
+        await client.post_event(stream, rows([(12, 4)]), boundary=20)
+        await client.flush()
+
+
+async def test_without_a_majority_nothing_changes(town: Town, places: list[Place]) -> None:
+    home, *others = places
+    async with home.client() as client:
+        stream = await posted(client, home)
+        silent = sorted(place.id for place in others)
+        for place in others:
+            await town.stop(place)
+        election = keeper(home, stream).election
+        await until(lambda: not election.is_confirmed(trio.current_time()))
+        await until(lambda: election.down == tuple(silent))
+        with pytest.raises(UnavailableError, match=f", and {in_words(silent)} "):
+            await client.delete_stream(stream)
+        assert not ballot(home, stream).deleted
+        for place in others:
+            await town.start(place)
+        await town.acquainted(*places)
+        at_home = await new_leader(places, stream)
+    client = await town.client(at_home)
+    assert await received(client.subscribe(stream), 2) == [(5, 1), (9, 2)]
 
 
 @pytest.mark.parametrize("away", ["replica", "witness"])
-async def test_an_elector_that_was_away_learns_of_it(tmp_path: Path, away: str) -> None:
-    async with siblings(tmp_path) as (town, places):
-        home = places[0]
-        async with home.client() as client:
-            stream = await posted(client, home)
-            (replica,) = replicas_of(places, stream, home)
-            absent = (
-                replica if away == "replica" else next(p for p in places[1:] if p is not replica)
-            )
-            await town.stop(absent)
-            home = await new_leader(places, stream)
-            await once_confirmed(client.delete_stream, stream, ConflictError)
-        await town.stop(home)  # who decided it is away when the other asks
-        await town.start(absent)
-        await none_left([place for place in places if place is not home], stream)
-        await town.start(home)
-        await none_left(places, stream)
+async def test_an_elector_that_was_away_learns_of_it(
+    town: Town, places: list[Place], away: str
+) -> None:
+    home = places[0]
+    async with home.client() as client:
+        stream = await posted(client, home)
+        (replica,) = replicas_of(places, stream, home)
+        absent = replica if away == "replica" else next(p for p in places[1:] if p is not replica)
+        await town.stop(absent)
+        home = await new_leader(places, stream)
+        await once_confirmed(client.delete_stream, stream, ConflictError)
+    await town.stop(home)  # who decided it is away when the other asks
+    await town.start(absent)
+    await none_left([place for place in places if place is not home], stream)
+    await town.start(home)
+    await none_left(places, stream)
 
 
 async def test_a_home_that_dies_in_the_middle(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    town: Town, places: list[Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A majority has it that the stream is to be deleted, and nobody knows yet that it is one."""
-    async with siblings(tmp_path) as (town, places):
-        home, *others = places
-        async with home.client() as client:
-            stream = await posted(client, home)
-            its = keeper(home, stream)
-            with monkeypatch.context() as patching:
-                patching.setattr(its.election, "_take_installed", lambda *_: [])
-                waited_for = in_words(place.id for place in others)
-                with pytest.raises(UnavailableError, match=f"of its voters, and {waited_for} "):
-                    await client.delete_stream(stream)
-                assert all(_asked(ballot(place, stream)) for place in others)
-                await town.stop(home)
-        await none_left(others, stream)
-        await town.start(home)
-        await town.acquainted(*places)
-        await none_left(places, stream)
-        async with home.client() as client:
-            await gone(client, stream)
+    home, *others = places
+    async with home.client() as client:
+        stream = await posted(client, home)
+        its = keeper(home, stream)
+        with monkeypatch.context() as patching:
+            patching.setattr(its.election, "_take_installed", lambda *_: [])
+            waited_for = in_words(place.id for place in others)
+            with pytest.raises(UnavailableError, match=f"of its voters, and {waited_for} "):
+                await client.delete_stream(stream)
+            assert all(_asked(ballot(place, stream)) for place in others)
+            await town.stop(home)
+    await none_left(others, stream)
+    await town.start(home)
+    await town.acquainted(*places)
+    await none_left(places, stream)
+    client = await town.client(home)
+    await gone(client, stream)
 
 
 def in_words(peers: Iterable[str]) -> str:
@@ -238,40 +235,37 @@ def _asked(found: Ballot) -> bool:
 
 
 async def test_a_crash_before_the_files_are_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    town: Town, places: list[Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with siblings(tmp_path) as (town, places):
-        home = places[0]
-        async with home.client() as client:
-            stream = await posted(client, home)
-            with monkeypatch.context() as patching:
-                patching.setattr(StreamStore, "_remove_folder", _nothing)
-                with pytest.raises(StorageError, match="its files stay"):
-                    await client.delete_stream(stream)
-                assert ballot(home, stream).deleted
-                assert folder(home, stream).exists()
-                await town.stop(home)
-        await town.start(home)
-        await none_left([home], stream)
-        await until(lambda: stream not in home.up.engine.catalog.own_names().get("stream", ()))
+    home = places[0]
+    async with home.client() as client:
+        stream = await posted(client, home)
+        with monkeypatch.context() as patching:
+            patching.setattr(StreamStore, "_remove_folder", _nothing)
+            with pytest.raises(StorageError, match="its files stay"):
+                await client.delete_stream(stream)
+            assert ballot(home, stream).deleted
+            assert folder(home, stream).exists()
+            await town.stop(home)
+    await town.start(home)
+    await none_left([home], stream)
+    await until(lambda: stream not in home.up.engine.catalog.own_names().get("stream", ()))
 
 
 async def _nothing(_store: StreamStore, _key: str) -> None:
     await trio.lowlevel.checkpoint()
 
 
-async def test_a_new_home_waits_for_whom_the_last_one_knew(tmp_path: Path) -> None:
-    async with siblings(tmp_path, lease_s=2.0) as (town, places):
-        home = places[0]
-        async with home.client() as client:
-            stream = await posted(client, home)
-        await town.stop(home)
-        second = await new_leader(places, stream)
-        async with second.client() as client:
-            with pytest.raises(
-                ConflictError, match="readers of the last one may come back for up to"
-            ):
-                await client.delete_stream(stream)
-            await once_confirmed(client.delete_stream, stream, ConflictError)
-        await town.start(home)
-        await none_left(places, stream)
+@pytest.mark.town(lease_s=2.0)
+async def test_a_new_home_waits_for_whom_the_last_one_knew(town: Town, places: list[Place]) -> None:
+    home = places[0]
+    async with home.client() as client:
+        stream = await posted(client, home)
+    await town.stop(home)
+    second = await new_leader(places, stream)
+    async with second.client() as client:
+        with pytest.raises(ConflictError, match="readers of the last one may come back for up to"):
+            await client.delete_stream(stream)
+        await once_confirmed(client.delete_stream, stream, ConflictError)
+    await town.start(home)
+    await none_left(places, stream)

@@ -8,21 +8,16 @@ from typing import Any
 
 import pytest
 import trio
-from engine_peers import Place, make_stream, received, rows, until
-from leaders_town import keeper, new_leader, replicas_of, siblings, state_at
+from engine_peers import Place, Town, make_stream, received, rows, until
+from leaders_town import QUIET_S, keeper, new_leader, post, replicas_of, state_at
 
 from engine.streams.replica import Replica
 from engine.streams.sources import journal_folders
-from tools.client.async_client import AsyncMedusaClient
+
+pytestmark = pytest.mark.town(leader_silence_s=QUIET_S)
+
 
 Rows = list[tuple[int, int]]
-
-
-async def post(client: AsyncMedusaClient, stream: str, numbers: range) -> Rows:
-    for number in numbers:
-        await client.post_event(stream, rows([(number, number)]), boundary=number)
-    await client.flush()
-    return [(number, number) for number in numbers]
 
 
 def lose_disk(place: Place) -> None:
@@ -35,182 +30,185 @@ def lose_disk(place: Place) -> None:
             path.unlink(missing_ok=True)
 
 
-async def test_a_stream_of_k_2_loses_two_peers_at_once(tmp_path: Path) -> None:
-    async with siblings(tmp_path, 5) as (town, places):
-        first = places[0]
-        async with first.client() as client:
-            stream = await make_stream(client, first, "s", k_safety=2)
-            posted = await post(client, stream, range(1, 11))
-        replica, _ = replicas_of(places, stream, first)
-        async with trio.open_nursery() as nursery:
-            for place in (first, replica):
-                nursery.start_soon(town.stop, place)
-        home = await new_leader(places, stream)
-        async with home.client() as client:
-            posted += await post(client, stream, range(11, 21))
-            assert await received(client.subscribe(stream), 20) == posted
-        assert len(replicas_of(places, stream, home)) == 2
+async def test_a_stream_of_k_2_loses_two_peers_at_once(town: Town) -> None:
+    places = await town.siblings(5)
+    first = places[0]
+    async with first.client() as client:
+        stream = await make_stream(client, first, "s", k_safety=2)
+        posted = await post(client, stream, range(1, 11))
+    replica, _ = replicas_of(places, stream, first)
+    async with trio.open_nursery() as nursery:
         for place in (first, replica):
-            await town.start(place)
-        await until(lambda: keeper(first, stream).election.leader == home.id)
+            nursery.start_soon(town.stop, place)
+    home = await new_leader(places, stream)
+    async with home.client() as client:
+        posted += await post(client, stream, range(11, 21))
+        assert await received(client.subscribe(stream), 20) == posted
+    assert len(replicas_of(places, stream, home)) == 2
+    for place in (first, replica):
+        await town.start(place)
+    await until(lambda: keeper(first, stream).election.leader == home.id)
 
 
-async def test_the_next_home_knows_how_far_a_producer_is(tmp_path: Path) -> None:
-    async with siblings(tmp_path, 3) as (town, places):
-        first = places[0]
-        async with first.client(producer="p") as client:
-            stream = await make_stream(client, first, "s", k_safety=1)
-            poster = await client.poster(stream)
-            assert await poster.resume() is None
-            await poster.post(rows([(1, 1)]), offset_after=lambda _: b"1 row")
-            await poster.flush()
-        await town.stop(first)
-        home = await new_leader(places, stream)
-        async with home.client(producer="p") as client:
-            assert await (await client.poster(stream)).resume() == b"1 row"
+async def test_the_next_home_knows_how_far_a_producer_is(town: Town, places: list[Place]) -> None:
+    first = places[0]
+    async with first.client(producer="p") as client:
+        stream = await make_stream(client, first, "s", k_safety=1)
+        poster = await client.poster(stream)
+        assert await poster.resume() is None
+        await poster.post(rows([(1, 1)]), offset_after=lambda _: b"1 row")
+        await poster.flush()
+    await town.stop(first)
+    home = await new_leader(places, stream)
+    async with home.client(producer="p") as client:
+        assert await (await client.poster(stream)).resume() == b"1 row"
 
 
-async def test_a_home_whose_replica_lost_its_disk_goes_on_with_another(tmp_path: Path) -> None:
+async def test_a_home_whose_replica_lost_its_disk_goes_on_with_another(
+    town: Town, places: list[Place]
+) -> None:
     """It is no voter any more, as far as it knows: the two others are a majority."""
-    async with siblings(tmp_path) as (town, places):
-        first = places[0]
-        async with first.client() as client:
-            stream = await make_stream(client, first, "s", k_safety=1)
-            posted = await post(client, stream, range(1, 6))
-            (replica,) = replicas_of(places, stream, first)
-            await town.stop(replica)
-            lose_disk(replica)
-            await town.start(replica)
-            posted += await post(client, stream, range(6, 11))
-            (other,) = replicas_of(places, stream, first)
-            assert other is not replica
-            assert await received(client.subscribe(stream), 10) == posted
+    first = places[0]
+    client = await town.client(first)
+    stream = await make_stream(client, first, "s", k_safety=1)
+    posted = await post(client, stream, range(1, 6))
+    (replica,) = replicas_of(places, stream, first)
+    await town.stop(replica)
+    lose_disk(replica)
+    await town.start(replica)
+    posted += await post(client, stream, range(6, 11))
+    (other,) = replicas_of(places, stream, first)
+    assert other is not replica
+    assert await received(client.subscribe(stream), 10) == posted
 
 
-async def test_a_replica_that_lost_its_journal_gets_it_again(tmp_path: Path) -> None:
+async def test_a_replica_that_lost_its_journal_gets_it_again(
+    town: Town, places: list[Place]
+) -> None:
     """Not its ballot: it may not forget whom it voted for."""
-    async with siblings(tmp_path) as (town, places):
-        first = places[0]
-        async with first.client() as client:
-            stream = await make_stream(client, first, "s", k_safety=1)
-            posted = await post(client, stream, range(1, 6))
-            (replica,) = replicas_of(places, stream, first)
-            (witness,) = [place for place in places if place not in (first, replica)]
-            await town.stop(witness)
-            await town.stop(replica)
-            shutil.rmtree(replica.home.data / "streams")
-            await town.start(replica)
-            posted += await post(client, stream, range(6, 11))
-            assert replicas_of(places, stream, first) == [replica]
-            await until(lambda: state_at(replica, stream).log.boundary == 10)
-        await town.start(witness)
-        await town.stop(first)
-        async with replica.client() as client:
-            posted += await post(client, stream, range(11, 16))
-            assert await received(client.subscribe(stream), 15) == posted
+    first = places[0]
+    async with first.client() as client:
+        stream = await make_stream(client, first, "s", k_safety=1)
+        posted = await post(client, stream, range(1, 6))
+        (replica,) = replicas_of(places, stream, first)
+        (witness,) = [place for place in places if place not in (first, replica)]
+        await town.stop(witness)
+        await town.stop(replica)
+        shutil.rmtree(replica.home.data / "streams")
+        await town.start(replica)
+        posted += await post(client, stream, range(6, 11))
+        assert replicas_of(places, stream, first) == [replica]
+        await until(lambda: state_at(replica, stream).log.boundary == 10)
+    await town.start(witness)
+    await town.stop(first)
+    client = await town.client(replica)
+    posted += await post(client, stream, range(11, 16))
+    assert await received(client.subscribe(stream), 15) == posted
 
 
 async def test_posts_go_as_fast_as_a_slow_replica_and_none_is_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    town: Town, places: list[Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with siblings(tmp_path) as (town, places):
-        first = places[0]
-        async with first.client() as client:
-            stream = await make_stream(client, first, "s", k_safety=1)
-            follow = Replica.follow
+    first = places[0]
+    async with first.client() as client:
+        stream = await make_stream(client, first, "s", k_safety=1)
+        follow = Replica.follow
 
-            async def slowly(function: Any, *args: Any, **more: Any) -> Any:
-                if getattr(function, "__func__", None) is follow:
-                    await trio.sleep(0.05)
-                return await real(function, *args, **more)
+        async def slowly(function: Any, *args: Any, **more: Any) -> Any:
+            if getattr(function, "__func__", None) is follow:
+                await trio.sleep(0.05)
+            return await real(function, *args, **more)
 
-            real = trio.to_thread.run_sync
-            monkeypatch.setattr("engine.replication.leaders.following.INLINE_BYTES", 0)
-            monkeypatch.setattr(trio.to_thread, "run_sync", slowly)
-            posted = await post(client, stream, range(1, 41))
-            home = keeper(first, stream)
-            assert home.is_leader, "slow is not lost"
-            assert home.election.committed == home.logs.leader.source.position
-            await town.stop(first)
-        monkeypatch.undo()
-        leader_now = await new_leader(places, stream)
-        async with leader_now.client() as client:
-            assert await received(client.subscribe(stream), 40) == posted
+        real = trio.to_thread.run_sync
+        monkeypatch.setattr("engine.replication.leaders.following.INLINE_BYTES", 0)
+        monkeypatch.setattr(trio.to_thread, "run_sync", slowly)
+        posted = await post(client, stream, range(1, 41))
+        home = keeper(first, stream)
+        assert home.is_leader, "slow is not lost"
+        assert home.election.committed == home.logs.leader.source.position
+        await town.stop(first)
+    monkeypatch.undo()
+    leader_now = await new_leader(places, stream)
+    client = await town.client(leader_now)
+    assert await received(client.subscribe(stream), 40) == posted
 
 
 async def test_a_member_that_lost_a_part_of_its_journal_does_not_become_home(
-    tmp_path: Path,
+    town: Town,
+    places: list[Place],
 ) -> None:
     """As a loss of power leaves it, without `engine.fsync`: the old leader has it all."""
-    async with siblings(tmp_path) as (town, places):
-        first = places[0]
-        async with first.client() as client:
-            stream = await make_stream(client, first, "s", k_safety=1)
-            posted = await post(client, stream, range(1, 6))
-        (replica,) = replicas_of(places, stream, first)
-        journals = list((replica.home.data / "streams").glob("*@home/journal*/*.journal"))
-        assert journals
-        await town.stop(first)
-        await town.stop(replica)
-        for path in journals:
-            path.write_bytes(b"torn")
-        await town.start(replica)
-        await until(lambda: keeper(replica, stream).election.ballot.joined == 0)
-        text = "what it had as a replica is not whole"
-        events = replica.up.engine.overlay.events.recent()
-        assert any(text in event.text for event in events)
-        await town.start(first)
-        home = await new_leader(places, stream)
-        async with home.client() as client:
-            posted += await post(client, stream, range(6, 11))
-            assert await received(client.subscribe(stream), 10) == posted
+    first = places[0]
+    async with first.client() as client:
+        stream = await make_stream(client, first, "s", k_safety=1)
+        posted = await post(client, stream, range(1, 6))
+    (replica,) = replicas_of(places, stream, first)
+    journals = list((replica.home.data / "streams").glob("*@home/journal*/*.journal"))
+    assert journals
+    await town.stop(first)
+    await town.stop(replica)
+    for path in journals:
+        path.write_bytes(b"torn")
+    await town.start(replica)
+    await until(lambda: keeper(replica, stream).election.ballot.joined == 0)
+    text = "what it had as a replica is not whole"
+    events = replica.up.engine.overlay.events.recent()
+    assert any(text in event.text for event in events)
+    await town.start(first)
+    home = await new_leader(places, stream)
+    client = await town.client(home)
+    posted += await post(client, stream, range(6, 11))
+    assert await received(client.subscribe(stream), 10) == posted
 
 
-async def test_all_members_are_stopped_at_once_and_come_back(tmp_path: Path) -> None:
+async def test_all_members_are_stopped_at_once_and_come_back(
+    town: Town, places: list[Place]
+) -> None:
     """Also what no log has yet: it waits for its boundary in the journals."""
-    async with siblings(tmp_path) as (town, places):
-        first = places[0]
-        async with first.client() as client:
-            stream = await make_stream(client, first, "s", k_safety=1)
-            await client.post_event(stream, rows([(1, 1), (2, 2)]))
-            await client.post_event(stream, rows([(2, 3)]))
-            await client.flush()
-        for place in places:
-            await town.stop(place)
-        for place in places:
-            await town.start(place)
-        home = await new_leader(places, stream)
-        async with home.client() as client:
-            await client.post_event(stream, rows([(9, 4)]), boundary=9)
-            await client.flush()
-            assert await received(client.subscribe(stream), 4) == [(1, 1), (2, 2), (2, 3), (9, 4)]
+    first = places[0]
+    async with first.client() as client:
+        stream = await make_stream(client, first, "s", k_safety=1)
+        await client.post_event(stream, rows([(1, 1), (2, 2)]))
+        await client.post_event(stream, rows([(2, 3)]))
+        await client.flush()
+    for place in places:
+        await town.stop(place)
+    for place in places:
+        await town.start(place)
+    home = await new_leader(places, stream)
+    client = await town.client(home)
+    await client.post_event(stream, rows([(9, 4)]), boundary=9)
+    await client.flush()
+    assert await received(client.subscribe(stream), 4) == [(1, 1), (2, 2), (2, 3), (9, 4)]
 
 
-async def test_a_founder_that_was_home_alone_is_home_again_with_its_journal(tmp_path: Path) -> None:
-    async with siblings(tmp_path) as (town, places):
-        first = places[0]
-        async with first.client() as client:
-            stream = await make_stream(client, first, "s", k_safety=1)
-            await client.post_event(stream, rows([(5, 1)]))
-            await client.flush()
-        (replica,) = replicas_of(places, stream, first)
-        async with trio.open_nursery() as nursery:
-            for place in (first, replica):
-                nursery.start_soon(town.stop, place)
-        await town.start(first)
-        home = await new_leader([place for place in places if place is not replica], stream)
-        async with home.client() as client:
-            await client.post_event(stream, rows([(9, 4)]), boundary=9)
-            await client.flush()
-            assert await received(client.subscribe(stream), 2) == [(5, 1), (9, 4)]
+async def test_a_founder_that_was_home_alone_is_home_again_with_its_journal(
+    town: Town, places: list[Place]
+) -> None:
+    first = places[0]
+    async with first.client() as client:
+        stream = await make_stream(client, first, "s", k_safety=1)
+        await client.post_event(stream, rows([(5, 1)]))
+        await client.flush()
+    (replica,) = replicas_of(places, stream, first)
+    async with trio.open_nursery() as nursery:
+        for place in (first, replica):
+            nursery.start_soon(town.stop, place)
+    await town.start(first)
+    home = await new_leader([place for place in places if place is not replica], stream)
+    client = await town.client(home)
+    await client.post_event(stream, rows([(9, 4)]), boundary=9)
+    await client.flush()
+    assert await received(client.subscribe(stream), 2) == [(5, 1), (9, 4)]
 
 
-async def test_nothing_is_heard_of_other_peers_once_the_engine_is_closed(tmp_path: Path) -> None:
-    async with siblings(tmp_path) as (town, places):
-        engine = places[0].up.engine
-        assert len(engine.overlay.gossip.changed) > 0
-        await town.stop(places[0])
-        assert len(engine.overlay.gossip.changed) == 0
+async def test_nothing_is_heard_of_other_peers_once_the_engine_is_closed(
+    town: Town, places: list[Place]
+) -> None:
+    engine = places[0].up.engine
+    assert len(engine.overlay.gossip.changed) > 0
+    await town.stop(places[0])
+    assert len(engine.overlay.gossip.changed) == 0
 
 
 def flip(path: Path, at: int) -> None:
@@ -223,49 +221,51 @@ def said(place: Place) -> str:
     return "\n".join(event.text for event in place.up.engine.overlay.events.recent())
 
 
-async def test_a_home_whose_journal_is_damaged_gets_the_entry_again(tmp_path: Path) -> None:
+async def test_a_home_whose_journal_is_damaged_gets_the_entry_again(
+    town: Town, places: list[Place]
+) -> None:
     """It was settled, and not in the log yet: what is whole of the journal does not count."""
-    async with siblings(tmp_path) as (town, places):
-        first = places[0]
-        async with first.client() as client:
-            stream = await make_stream(client, first, "s", k_safety=1)
-            for number in range(10):
-                await client.post_event(stream, rows([(number, number)]), boundary=0)
-            await client.flush()
-            segment, end = state_at(first, stream).leader.source.position  # type: ignore[union-attr]
-            journal = keeper(first, stream).election.ballot.journal
-        (replica,) = replicas_of(places, stream, first)
-        await town.stop(replica)
-        await town.stop(first)
-        folder, _ = journal_folders(first.home.data / "streams/mit.edu,s@home", journal)
-        flip(folder / f"{segment:012}.journal", end - 300)
-        await town.start(first)
-        await until(lambda: keeper(first, stream).election.ballot.joined == 0)
-        assert "bytes from byte" in said(first)
-        await town.start(replica)
-        await until(lambda: keeper(first, stream).election.ballot.joined > 0)
-        home = await new_leader(places, stream)
-        async with home.client() as client:
-            await client.post_event(stream, rows([(10, 10)]), boundary=10)
-            await client.flush()
-            assert await received(client.subscribe(stream), 11) == [(n, n) for n in range(11)]
+    first = places[0]
+    async with first.client() as client:
+        stream = await make_stream(client, first, "s", k_safety=1)
+        for number in range(10):
+            await client.post_event(stream, rows([(number, number)]), boundary=0)
+        await client.flush()
+        segment, end = state_at(first, stream).leader.source.position  # type: ignore[union-attr]
+        journal = keeper(first, stream).election.ballot.journal
+    (replica,) = replicas_of(places, stream, first)
+    await town.stop(replica)
+    await town.stop(first)
+    folder, _ = journal_folders(first.home.data / "streams/mit.edu,s@home", journal)
+    flip(folder / f"{segment:012}.journal", end - 300)
+    await town.start(first)
+    await until(lambda: keeper(first, stream).election.ballot.joined == 0)
+    assert "bytes from byte" in said(first)
+    await town.start(replica)
+    await until(lambda: keeper(first, stream).election.ballot.joined > 0)
+    home = await new_leader(places, stream)
+    client = await town.client(home)
+    await client.post_event(stream, rows([(10, 10)]), boundary=10)
+    await client.flush()
+    assert await received(client.subscribe(stream), 11) == [(n, n) for n in range(11)]
 
 
-async def test_a_home_that_finds_its_journal_damaged_leaves_it_to_another(tmp_path: Path) -> None:
+async def test_a_home_that_finds_its_journal_damaged_leaves_it_to_another(
+    town: Town, places: list[Place]
+) -> None:
     """As it reads it to bring another replica into step."""
-    async with siblings(tmp_path) as (town, places):
-        first = places[0]
-        async with first.client() as client:
-            stream = await make_stream(client, first, "s", k_safety=1)
-            posted = await post(client, stream, range(1, 11))
-            (replica,) = replicas_of(places, stream, first)
-            (path,) = (first.home.data / "streams").glob("mit.edu,s@home/journal*/*.journal")
-            flip(path, path.stat().st_size // 2)
-            await town.stop(replica)
-            await until(lambda: "is damaged after byte" in said(first))
-        await town.start(replica)
-        await new_leader(places, stream)
-        async with replica.client() as client:
-            posted += await post(client, stream, range(11, 16))
-            assert await received(client.subscribe(stream), 15) == posted
-        assert keeper(first, stream).election.leader == replica.id
+    first = places[0]
+    async with first.client() as client:
+        stream = await make_stream(client, first, "s", k_safety=1)
+        posted = await post(client, stream, range(1, 11))
+        (replica,) = replicas_of(places, stream, first)
+        (path,) = (first.home.data / "streams").glob("mit.edu,s@home/journal*/*.journal")
+        flip(path, path.stat().st_size // 2)
+        await town.stop(replica)
+        await until(lambda: "is damaged after byte" in said(first))
+    await town.start(replica)
+    await new_leader(places, stream)
+    async with replica.client() as client:
+        posted += await post(client, stream, range(11, 16))
+        assert await received(client.subscribe(stream), 15) == posted
+    assert keeper(first, stream).election.leader == replica.id

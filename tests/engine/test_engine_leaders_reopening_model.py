@@ -8,9 +8,9 @@ from random import Random
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
+from leaders_electors import COMMON, Electors, many_lives, wander
 from leaders_model import QUIET_S, Node, World
 from msgspec.structs import replace
-from test_engine_leaders_election import COMMON, Electors, many_lives, wander
 
 from engine.replication.leaders.ballot import MAX_READER_CHARS, MAX_TOLD, Ballot, tell
 from engine.replication.leaders.election import Election, Refused

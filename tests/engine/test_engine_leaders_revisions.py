@@ -5,15 +5,14 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
-from pathlib import Path
 from time import sleep
 from typing import Any
 
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import DEADLINE_S, Place, received, rows, until
-from leaders_town import QUIET_S, keeper, new_leader, replicas_of, siblings, state_at
+from engine_peers import DEADLINE_S, Place, Town, begin, received, rows, until
+from leaders_town import QUIET_S, keeper, new_leader, replicas_of, state_at, take_over
 from revised_streams import (
     Told,
     changes_of,
@@ -24,7 +23,6 @@ from revised_streams import (
     replacements,
     window_of,
 )
-from test_engine_leaders_reading import take_over
 
 from engine.objects.query import Query
 from engine.objects.schema import END
@@ -34,6 +32,8 @@ from engine.streams.store import REPLICATED
 from engine.streams.stream_state import Role
 from overlay.errors import InvalidInputError, NotFoundError
 from tools.client.async_client import AsyncMedusaClient, Corrections
+
+pytestmark = pytest.mark.town(leader_silence_s=QUIET_S)
 
 
 @pytest.fixture(autouse=True)
@@ -105,139 +105,137 @@ async def known(place: Place, stream: str) -> None:
             await trio.sleep(0.02)
 
 
-async def test_home_after_home_dies_between_revisions(tmp_path: Path) -> None:
+async def test_home_after_home_dies_between_revisions(town: Town) -> None:
     """A query elsewhere, and a client that asks for corrections, follow whoever is leader."""
-    async with siblings(tmp_path, 4) as (town, peers):
-        async with peers[0].client() as client:
-            stream = await keyed_stream(client, peers[0], k_safety=1)
-        voters = keeper(peers[0], stream).election.ballot.voters
-        places = [place for place in peers if place.id in voters]
-        (side,) = [place for place in peers if place.id not in voters]
-        oracle = Oracle()
-        async with side.client() as client:
-            query = Query(side.name("q"), (counted("sums", stream, side.name("sums")),))
-            await client.create_query(query)
-            await client.start_query(query.name)
-            sums, source = Told(), Told()
-            of_sums = client.follow(side.name("sums"), Corrections.REVISIONS)
-            of_source = client.follow(stream, Corrections.UNDO)
-            for at in (0, 100, 200):
-                home = await new_leader(places, stream)
-                await oracle.post(client, stream, range(at, at + 100, 10))
-                await oracle.replace(client, stream, [(at, 1000), (at + 5, 1)])
-                await oracle.delete(client, stream, [at + 10, at + 10, max(0, at - 70)])
-                await town.stop(home)
-                await oracle.replace(client, stream, [(at + 20, 2000), (at + 10, 7), (at, 1001)])
-                await oracle.delete(client, stream, [max(0, at - 60), at + 20])
-                await town.start(home)
-            await client.post_event(stream, None, end=True)
-            await client.flush()
-            await sums.follow(of_sums, END)
-            await source.follow(of_source, END)
-            assert sums.tuples == oracle.windows()
-            assert {row[0]: row[-1] for row in source.tuples} == oracle.values
-            members = keeper(await new_leader(places, stream), stream).election.ballot.term
-            assert members is not None
-            for place in [place for place in places if place.id in members.members]:
-                await until(lambda p=place: state_at(p, stream).log.boundary == END)
-                assert folded(place, stream) == oracle.values
+    peers = await town.siblings(4)
+    async with peers[0].client() as client:
+        stream = await keyed_stream(client, peers[0], k_safety=1)
+    voters = keeper(peers[0], stream).election.ballot.voters
+    places = [place for place in peers if place.id in voters]
+    (side,) = [place for place in peers if place.id not in voters]
+    oracle = Oracle()
+    client = await town.client(side)
+    query = Query(side.name("q"), (counted("sums", stream, side.name("sums")),))
+    await begin(client, query)
+    sums, source = Told(), Told()
+    of_sums = client.follow(side.name("sums"), Corrections.REVISIONS)
+    of_source = client.follow(stream, Corrections.UNDO)
+    for at in (0, 100, 200):
+        home = await new_leader(places, stream)
+        await oracle.post(client, stream, range(at, at + 100, 10))
+        await oracle.replace(client, stream, [(at, 1000), (at + 5, 1)])
+        await oracle.delete(client, stream, [at + 10, at + 10, max(0, at - 70)])
+        await town.stop(home)
+        await oracle.replace(client, stream, [(at + 20, 2000), (at + 10, 7), (at, 1001)])
+        await oracle.delete(client, stream, [max(0, at - 60), at + 20])
+        await town.start(home)
+    await client.post_event(stream, None, end=True)
+    await client.flush()
+    await sums.follow(of_sums, END)
+    await source.follow(of_source, END)
+    assert sums.tuples == oracle.windows()
+    assert {row[0]: row[-1] for row in source.tuples} == oracle.values
+    members = keeper(await new_leader(places, stream), stream).election.ballot.term
+    assert members is not None
+    for place in [place for place in places if place.id in members.members]:
+        await until(lambda p=place: state_at(p, stream).log.boundary == END)
+        assert folded(place, stream) == oracle.values
 
 
-async def test_a_retry_at_the_next_home_is_answered_the_same(tmp_path: Path) -> None:
+async def test_a_retry_at_the_next_home_is_answered_the_same(
+    town: Town, places: list[Place]
+) -> None:
     """Also at one that has got the journal without the segment that had the revisions."""
-    async with siblings(tmp_path) as (town, places):
-        first = places[0]
-        async with places[1].client(producer="me") as client:
-            stream = await keyed_stream(client, first, k_safety=1, leader=first.id)
+    first = places[0]
+    async with places[1].client(producer="me") as client:
+        stream = await keyed_stream(client, first, k_safety=1, leader=first.id)
+        await client.post_event(stream, rows([(10, 1), (20, 2)]), boundary=30)
+        assert await client.post_revisions(stream, deletions([10, 11])) == [1]
+        assert await client.post_revisions(stream, deletions([12]), boundary=40) == [0]
+    for turn in range(3):
+        home = await new_leader(places, stream)
+        await until(lambda h=home: state_at(h, stream).log.boundary >= 40)
+        await town.stop(home)
+        await new_leader([place for place in places if place is not home], stream)
+        await town.start(home)
+        async with places[turn].client(producer="me") as client:
             await client.post_event(stream, rows([(10, 1), (20, 2)]), boundary=30)
             assert await client.post_revisions(stream, deletions([10, 11])) == [1]
             assert await client.post_revisions(stream, deletions([12]), boundary=40) == [0]
-        for turn in range(3):
-            home = await new_leader(places, stream)
-            await until(lambda h=home: state_at(h, stream).log.boundary >= 40)
-            await town.stop(home)
-            await new_leader([place for place in places if place is not home], stream)
-            await town.start(home)
-            async with places[turn].client(producer="me") as client:
-                await client.post_event(stream, rows([(10, 1), (20, 2)]), boundary=30)
-                assert await client.post_revisions(stream, deletions([10, 11])) == [1]
-                assert await client.post_revisions(stream, deletions([12]), boundary=40) == [0]
-                poster = await client.poster(stream)
-                assert (poster.rows, poster.duplicates) == (0, 3)
-        home = await new_leader(places, stream)
-        assert folded(home, stream) == {20: 2}
+            poster = await client.poster(stream)
+            assert (poster.rows, poster.duplicates) == (0, 3)
+    home = await new_leader(places, stream)
+    assert folded(home, stream) == {20: 2}
 
 
-async def test_they_are_served_by_whoever_is_home(tmp_path: Path) -> None:
+async def test_they_are_served_by_whoever_is_home(town: Town, places: list[Place]) -> None:
     """Asked for at any peer, also one that has just stopped to be leader."""
-    async with siblings(tmp_path) as (_, places), places[0].client() as client:
-        first = places[0]
-        stream = await keyed_stream(client, first, k_safety=1)
-        oracle = Oracle()
-        await oracle.post(client, stream, range(0, 50, 10))
-        await known(first, f"{stream}/revisions")
-        subscription = client.subscribe(f"{stream}/revisions")
-        await oracle.delete(client, stream, [10])
-        await oracle.post(client, stream, range(50, 60, 10))
-        assert len(await received(subscription, 1)) == 1
-        (replica,) = replicas_of(places, stream, first)
-        store = replica.up.engine.store
-        name = f"{stream}/revisions"
-        await until(lambda: store.get(name, REPLICATED) is not None, "the replica has them")
-        assert store.serving(name) is None
-        state = store.get(name, REPLICATED)
-        assert state is not None
-        assert state.role is Role.REPLICA
-        await take_over(replica, stream, without=first.id)
-        await until(
-            lambda: state.role is Role.REVISIONS and store.serving(name) is state, "it leads"
-        )
-        await until(lambda: first.up.engine.store.serving(name) is None, "it hears")
-        async with places[2].client() as there:
-            await oracle.delete(there, stream, [20, 21])
-            await oracle.replace(there, stream, [(30, 3)], boundary=70)
-        with trio.fail_after(DEADLINE_S):
-            assert await received(subscription, 3) != []
-        async with places[1].client() as there:
-            found = await received(there.subscribe(name), 4)
-        assert [time for time, _ in found] == [40, 50, 50, 50]
+    client = await town.client(places[0])
+    first = places[0]
+    stream = await keyed_stream(client, first, k_safety=1)
+    oracle = Oracle()
+    await oracle.post(client, stream, range(0, 50, 10))
+    await known(first, f"{stream}/revisions")
+    subscription = client.subscribe(f"{stream}/revisions")
+    await oracle.delete(client, stream, [10])
+    await oracle.post(client, stream, range(50, 60, 10))
+    assert len(await received(subscription, 1)) == 1
+    (replica,) = replicas_of(places, stream, first)
+    store = replica.up.engine.store
+    name = f"{stream}/revisions"
+    await until(lambda: store.get(name, REPLICATED) is not None, "the replica has them")
+    assert store.serving(name) is None
+    state = store.get(name, REPLICATED)
+    assert state is not None
+    assert state.role is Role.REPLICA
+    await take_over(replica, stream, without=first.id)
+    await until(lambda: state.role is Role.REVISIONS and store.serving(name) is state, "it leads")
+    await until(lambda: first.up.engine.store.serving(name) is None, "it hears")
+    async with places[2].client() as there:
+        await oracle.delete(there, stream, [20, 21])
+        await oracle.replace(there, stream, [(30, 3)], boundary=70)
+    with trio.fail_after(DEADLINE_S):
+        assert await received(subscription, 3) != []
+    async with places[1].client() as there:
+        found = await received(there.subscribe(name), 4)
+    assert [time for time, _ in found] == [40, 50, 50, 50]
 
 
 async def test_they_are_acknowledged_only_once_settled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    town: Town, places: list[Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with siblings(tmp_path) as (_, places), places[0].client() as client:
-        first = places[0]
-        stream = await keyed_stream(client, first, k_safety=1)
-        await client.post_event(stream, rows([(10, 1), (20, 2)]), boundary=30)
-        await client.flush()
-        held = trio.Event()
-        (replica,) = replicas_of(places, stream, first)
-        done = trio.Event()
+    client = await town.client(places[0])
+    first = places[0]
+    stream = await keyed_stream(client, first, k_safety=1)
+    await client.post_event(stream, rows([(10, 1), (20, 2)]), boundary=30)
+    await client.flush()
+    held = trio.Event()
+    (replica,) = replicas_of(places, stream, first)
+    done = trio.Event()
 
-        async def revise() -> None:
-            assert await client.post_revisions(stream, deletions([10]), boundary=50) == []
-            done.set()
+    async def revise() -> None:
+        assert await client.post_revisions(stream, deletions([10]), boundary=50) == []
+        done.set()
 
-        home = state_at(first, stream).leader
-        assert home is not None
-        read = home.read
+    home = state_at(first, stream).leader
+    assert home is not None
+    read = home.read
 
-        async def later(*args: object) -> object:
-            await held.wait()
-            return await read(*args)  # type: ignore[arg-type]
+    async def later(*args: object) -> object:
+        await held.wait()
+        return await read(*args)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(home, "read", later)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(revise)
-            await until(lambda: home.boundary == 50, "it is journaled here")
-            await trio.sleep(0.2)
-            assert not done.is_set()
-            assert home.revisions_log is not None
-            assert home.revisions_log.boundary <= 30, "and nobody has seen it"
-            held.set()
-        assert done.is_set()
-        await until(lambda: logged_at(replica, stream) == [(31, "DELETION", 10, 1)])
+    monkeypatch.setattr(home, "read", later)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(revise)
+        await until(lambda: home.boundary == 50, "it is journaled here")
+        await trio.sleep(0.2)
+        assert not done.is_set()
+        assert home.revisions_log is not None
+        assert home.revisions_log.boundary <= 30, "and nobody has seen it"
+        held.set()
+    assert done.is_set()
+    await until(lambda: logged_at(replica, stream) == [(31, "DELETION", 10, 1)])
 
 
 def logged_at(place: Place, stream: str) -> list[tuple[int, str, int, int]]:
@@ -248,94 +246,97 @@ def logged_at(place: Place, stream: str) -> list[tuple[int, str, int, int]]:
 
 
 async def test_a_home_that_looks_long_for_a_tuple_stays_home(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    town: Town, places: list[Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with siblings(tmp_path) as (_, places), places[0].client() as client:
-        first = places[0]
-        stream = await keyed_stream(client, first, k_safety=1)
-        look_up = Revising.look_up
-        term_number = keeper(first, stream).election.number
+    client = await town.client(places[0])
+    first = places[0]
+    stream = await keyed_stream(client, first, k_safety=1)
+    look_up = Revising.look_up
+    term_number = keeper(first, stream).election.number
 
-        def slowly(*args: Any) -> LookedUp:
-            sleep(5 * QUIET_S)
-            return look_up(*args)
+    def slowly(*args: Any) -> LookedUp:
+        sleep(5 * QUIET_S)
+        return look_up(*args)
 
-        monkeypatch.setattr(Revising, "look_up", slowly)
-        await client.post_event(stream, rows([(10, 1)]))
-        assert await client.post_revisions(stream, deletions([10]), boundary=20) == []
-        assert keeper(first, stream).is_leader
-        assert keeper(first, stream).election.number == term_number
+    monkeypatch.setattr(Revising, "look_up", slowly)
+    await client.post_event(stream, rows([(10, 1)]))
+    assert await client.post_revisions(stream, deletions([10]), boundary=20) == []
+    assert keeper(first, stream).is_leader
+    assert keeper(first, stream).election.number == term_number
 
 
-async def test_a_witness_that_becomes_home_finds_all_of_the_history(tmp_path: Path) -> None:
+async def test_a_witness_that_becomes_home_finds_all_of_the_history(
+    town: Town, places: list[Place]
+) -> None:
     """Its logs, that of the revisions too, come from the leader that recruits it."""
-    async with siblings(tmp_path) as (town, places):
-        first = places[0]
-        oracle = Oracle()
-        async with first.client() as client:
-            stream = await keyed_stream(client, first, k_safety=1)
-            (replica,) = replicas_of(places, stream, first)
-            (witness,) = [place for place in places if place not in (first, replica)]
-            await oracle.post(client, stream, range(0, 200, 10))
-            await oracle.delete(client, stream, [10, 20])
-            await oracle.replace(client, stream, [(30, 3), (40, 4)], boundary=250)
-            await until(lambda: state_at(first, stream).log.boundary == 250)
-            await town.stop(replica)
-            await until(lambda: witness in replicas_of(places, stream, first), "it is recruited")
-        await town.start(replica)
-        await town.stop(first)
-        home = await new_leader(places, stream)
-        async with home.client() as client:
-            await oracle.delete(client, stream, [10, 30, 50, 20])
-            await oracle.replace(client, stream, [(40, 5), (30, 6)])
-            await client.post_event(stream, None, end=True)
-            await client.flush()
-        await until(lambda: state_at(home, stream).log.boundary == END)
-        assert folded(home, stream) == oracle.values
+    first = places[0]
+    oracle = Oracle()
+    async with first.client() as client:
+        stream = await keyed_stream(client, first, k_safety=1)
+        (replica,) = replicas_of(places, stream, first)
+        (witness,) = [place for place in places if place not in (first, replica)]
+        await oracle.post(client, stream, range(0, 200, 10))
+        await oracle.delete(client, stream, [10, 20])
+        await oracle.replace(client, stream, [(30, 3), (40, 4)], boundary=250)
+        await until(lambda: state_at(first, stream).log.boundary == 250)
+        await town.stop(replica)
+        await until(lambda: witness in replicas_of(places, stream, first), "it is recruited")
+    await town.start(replica)
+    await town.stop(first)
+    home = await new_leader(places, stream)
+    async with home.client() as client:
+        await oracle.delete(client, stream, [10, 30, 50, 20])
+        await oracle.replace(client, stream, [(40, 5), (30, 6)])
+        await client.post_event(stream, None, end=True)
+        await client.flush()
+    await until(lambda: state_at(home, stream).log.boundary == END)
+    assert folded(home, stream) == oracle.values
 
 
-async def test_a_replica_that_was_away_beyond_the_history_begins_anew(tmp_path: Path) -> None:
+@pytest.mark.town(timing=Timing(tend_s=0.02))
+async def test_a_replica_that_was_away_beyond_the_history_begins_anew(
+    town: Town, places: list[Place]
+) -> None:
     """What the leader keeps begins later than its logs end."""
-    async with siblings(tmp_path, timing=Timing(tend_s=0.02)) as (town, places):
-        first = places[0]
-        async with first.client() as client:
-            stream = await keyed_stream(client, first, k_safety=1, history_us=100)
-            (replica,) = replicas_of(places, stream, first)
-            (witness,) = [place for place in places if place not in (first, replica)]
-            oracle = Oracle()
-            await oracle.post(client, stream, range(0, 30, 10))
-            await oracle.delete(client, stream, [10])
-            await until(lambda: state_at(first, stream).log.boundary >= 18)
-            await town.stop(replica)
-            await until(lambda: witness in replicas_of(places, stream, first), "it is recruited")
-            await client.post_event(stream, None, boundary=500)
-            home = state_at(first, stream).leader
-            assert home is not None
-            await until(lambda: home.log.boundary == 500)
-            # in one post: an empty epoch before it would make the one that is to go a longer one
-            await client.post_event(stream, rows([(600, 600), (700, 700)]))
-            oracle.values |= {600: 600, 700: 700}
-            await until(lambda: home.log.start == 500, "it lets go")
-            await oracle.post(client, stream, range(1000, 1050, 10))
-            await oracle.delete(client, stream, [1010])
-            await oracle.post(client, stream, range(1050, 1060, 10))
-            await until(lambda: home.log.boundary == 1049)
-            await town.start(replica)
-            await town.stop(witness)
-            await until(lambda: replica in replicas_of(places, stream, first), "it is back")
-            assert state_at(replica, stream).log.start >= 500
-        await town.start(witness)
-        await town.stop(first)
-        leader_now = await new_leader([replica, witness], stream)
-        async with leader_now.client() as client:
-            await oracle.delete(client, stream, [1020, 1010])
-            assert await client.post_revisions(stream, deletions([20])) == [0]  # beyond the history
+    first = places[0]
+    async with first.client() as client:
+        stream = await keyed_stream(client, first, k_safety=1, history_us=100)
+        (replica,) = replicas_of(places, stream, first)
+        (witness,) = [place for place in places if place not in (first, replica)]
+        oracle = Oracle()
+        await oracle.post(client, stream, range(0, 30, 10))
+        await oracle.delete(client, stream, [10])
+        await until(lambda: state_at(first, stream).log.boundary >= 18)
+        await town.stop(replica)
+        await until(lambda: witness in replicas_of(places, stream, first), "it is recruited")
+        await client.post_event(stream, None, boundary=500)
+        home = state_at(first, stream).leader
+        assert home is not None
+        await until(lambda: home.log.boundary == 500)
+        # in one post: an empty epoch before it would make the one that is to go a longer one
+        await client.post_event(stream, rows([(600, 600), (700, 700)]))
+        oracle.values |= {600: 600, 700: 700}
+        await until(lambda: home.log.start == 500, "it lets go")
+        await oracle.post(client, stream, range(1000, 1050, 10))
+        await oracle.delete(client, stream, [1010])
+        await oracle.post(client, stream, range(1050, 1060, 10))
+        await until(lambda: home.log.boundary == 1049)
+        await town.start(replica)
+        await town.stop(witness)
+        await until(lambda: replica in replicas_of(places, stream, first), "it is back")
+        assert state_at(replica, stream).log.start >= 500
+    await town.start(witness)
+    await town.stop(first)
+    leader_now = await new_leader([replica, witness], stream)
+    client = await town.client(leader_now)
+    await oracle.delete(client, stream, [1020, 1010])
+    assert await client.post_revisions(stream, deletions([20])) == [0]  # beyond the history
 
 
-async def test_what_can_not_be_revised_with_replicas(tmp_path: Path) -> None:
-    async with siblings(tmp_path) as (_, places), places[0].client() as client:
-        stream = await keyed_stream(client, places[0], k_safety=1)
-        await client.post_event(stream, rows([(10, 1)]), end=True)
-        with pytest.raises(InvalidInputError, match="has ended"):
-            await client.post_revisions(stream, deletions([10]))
-        assert logged(places[0], f"{stream}/revisions", REPLICATED).num_rows == 0
+async def test_what_can_not_be_revised_with_replicas(town: Town, places: list[Place]) -> None:
+    client = await town.client(places[0])
+    stream = await keyed_stream(client, places[0], k_safety=1)
+    await client.post_event(stream, rows([(10, 1)]), end=True)
+    with pytest.raises(InvalidInputError, match="has ended"):
+        await client.post_revisions(stream, deletions([10]))
+    assert logged(places[0], f"{stream}/revisions", REPLICATED).num_rows == 0

@@ -10,10 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import DEADLINE_S, Place, Row, make_stream, open_town, received, rows, until
-from leaders_town import keeper, new_leader
-from leaders_town import siblings as voters
-from moving_tasks import Sums, expected, post, siblings, windows
+from engine_peers import DEADLINE_S, Place, Row, Town, begin, make_stream, received, rows, until
+from leaders_town import QUIET_S, keeper, new_leader
+from moving_tasks import Sums, expected, post, windows
 
 from engine.objects.schema import BEGINNING
 from engine.objects.view import Range, View
@@ -28,7 +27,7 @@ from overlay.errors import NotAuthorisedError, NotFoundError, NotRetainedError
 from overlay.events import wall_clock
 from tools.client.async_client import AsyncMedusaClient
 
-QUICK = Timing(mend_s=0.05, mend_again_s=0.3, tend_s=0.05)
+pytestmark = pytest.mark.town(timing=Timing(mend_s=0.05, mend_again_s=0.3, tend_s=0.05))
 
 
 @pytest.fixture(autouse=True)
@@ -91,250 +90,229 @@ def whole(place: Place, stream: str) -> bool:
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 async def test_a_source_gets_it_from_a_mirror_of_its_own_participant(
-    tmp_path: Path, damage: Damage
+    town: Town, damage: Damage
 ) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one, two = await siblings(town)
-        async with one.client() as client, two.client() as other:
-            stream = await make_stream(client, one, "s")
-            await other.create_query(windows(two, stream))
-            await other.start_query(two.name("q/out"))
-            posted = await each_its_epoch(client, one, stream, range(1, 9))
-            await until(lambda: two.state(stream).log.boundary == 8)
-        await town.stop(one)
-        path = files(one, "mit.edu,s")[4]
-        damage(path)
-        await town.start(one)
-        assert await all_of(one, stream, 8) == posted
-        assert whole(one, stream)
-        whole_again = pq.read_table(path, page_checksum_verification=True)
-        assert whole_again.column("stime").to_pylist() == [5]
-        texts = said(one)
-        assert any(
-            text.startswith(f"misses rows of {stream}: {path} is damaged or missing")
-            for text in texts
-        )
-        assert f"fetched the rows after boundary 4 up to 5 of {stream} again" in texts
+    one, two = await town.siblings(2)
+    async with one.client() as client, two.client() as other:
+        stream = await make_stream(client, one, "s")
+        await begin(other, windows(two, stream))
+        posted = await each_its_epoch(client, one, stream, range(1, 9))
+        await until(lambda: two.state(stream).log.boundary == 8)
+    await town.stop(one)
+    path = files(one, "mit.edu,s")[4]
+    damage(path)
+    await town.start(one)
+    assert await all_of(one, stream, 8) == posted
+    assert whole(one, stream)
+    whole_again = pq.read_table(path, page_checksum_verification=True)
+    assert whole_again.column("stime").to_pylist() == [5]
+    texts = said(one)
+    assert any(
+        text.startswith(f"misses rows of {stream}: {path} is damaged or missing") for text in texts
+    )
+    assert f"fetched the rows after boundary 4 up to 5 of {stream} again" in texts
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-async def test_what_nobody_has_is_named_and_all_else_goes_on(
-    tmp_path: Path, damage: Damage
-) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            stream = await make_stream(client, mit, "s")
-            posted = await each_its_epoch(client, mit, stream, range(1, 9))
-        await town.stop(mit)
-        path = files(mit, "mit.edu,s")[4]
-        copy = path.read_bytes()
-        damage(path)
-        await town.start(mit)
-        async with mit.client() as client:
-            for after in (BEGINNING, 1):
-                reader = client.subscribe(stream, after)
-                before = posted[max(0, after) : 4]
-                assert await received(reader, len(before)) == before
-                text = f"{stream}: the rows after boundary 4 up to 5 are damaged"
-                with pytest.raises(NotRetainedError, match=text):
-                    await received(reader, 1)
-            posted += await each_its_epoch(client, mit, stream, range(9, 12))
-            assert await received(client.subscribe(stream, 5), 6) == posted[5:]
-            named = [text for text in said(mit) if "is damaged or missing" in text]
-            assert named[0].startswith(f"misses rows of {stream}: {path}")
-            path.write_bytes(copy)
-            await until(lambda: whole(mit, stream), "somebody has put a copy there")
-            assert await received(client.subscribe(stream, 1), 10) == posted[1:]
+async def test_what_nobody_has_is_named_and_all_else_goes_on(town: Town, damage: Damage) -> None:
+    mit = await town.settle("mit.edu")
+    async with mit.client() as client:
+        stream = await make_stream(client, mit, "s")
+        posted = await each_its_epoch(client, mit, stream, range(1, 9))
+    await town.stop(mit)
+    path = files(mit, "mit.edu,s")[4]
+    copy = path.read_bytes()
+    damage(path)
+    await town.start(mit)
+    client = await town.client(mit)
+    for after in (BEGINNING, 1):
+        reader = client.subscribe(stream, after)
+        before = posted[max(0, after) : 4]
+        assert await received(reader, len(before)) == before
+        text = f"{stream}: the rows after boundary 4 up to 5 are damaged"
+        with pytest.raises(NotRetainedError, match=text):
+            await received(reader, 1)
+    posted += await each_its_epoch(client, mit, stream, range(9, 12))
+    assert await received(client.subscribe(stream, 5), 6) == posted[5:]
+    named = [text for text in said(mit) if "is damaged or missing" in text]
+    assert named[0].startswith(f"misses rows of {stream}: {path}")
+    path.write_bytes(copy)
+    await until(lambda: whole(mit, stream), "somebody has put a copy there")
+    assert await received(client.subscribe(stream, 1), 10) == posted[1:]
 
 
-async def test_a_mirror_gets_it_from_its_producer(tmp_path: Path) -> None:
+async def test_a_mirror_gets_it_from_its_producer(town: Town) -> None:
     """Its task computes from all of it, or not at all."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client() as client, utah.client() as other:
-            stream = await make_stream(client, mit, "s")
-            await other.create_query(windows(utah, stream))
-            await other.start_query(utah.name("q/out"))
-            sums = Sums(other, utah.name("out"))
-            await each_its_epoch(client, mit, stream, range(1, 9))
-            await until(lambda: utah.state(stream).log.boundary == 8)
-            flip(files(utah, "mit.edu,s")[4])
-            await post(client, stream, range(9, 150))
-            await sums.take(99)
-            assert sums.rows == expected(range(1, 150))[:1]
-        assert any("is damaged or missing" in text for text in said(utah))
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    async with mit.client() as client, utah.client() as other:
+        stream = await make_stream(client, mit, "s")
+        await begin(other, windows(utah, stream))
+        sums = Sums(other, utah.name("out"))
+        await each_its_epoch(client, mit, stream, range(1, 9))
+        await until(lambda: utah.state(stream).log.boundary == 8)
+        flip(files(utah, "mit.edu,s")[4])
+        await post(client, stream, range(9, 150))
+        await sums.take(99)
+        assert sums.rows == expected(range(1, 150))[:1]
+    assert any("is damaged or missing" in text for text in said(utah))
 
 
-async def test_a_view_gets_it_from_the_stream_that_it_shows(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client() as client, utah.client() as other:
-            stream = await make_stream(client, mit, "s")
-            name = utah.name("range")
-            await other.create_view(View(name, stream, Range(2, 1_000)))
-            for at in range(1, 9):
-                await each_its_epoch(client, mit, stream, range(at, at + 1))
-                await until(lambda at=at: utah.state(name).log.boundary >= min(at, 8))
-            path = files(utah, "utah.edu,range")[2]
-            flip(path)
-            forget_recent(utah.state(name))
-            assert await received(other.subscribe(name), 6) == [(n, n) for n in range(3, 9)]
-            assert any(
-                text.startswith(f"misses rows of {name}: {path} is damaged") for text in said(utah)
-            )
+async def test_a_view_gets_it_from_the_stream_that_it_shows(town: Town) -> None:
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    client, other = await town.clients(mit, utah)
+    stream = await make_stream(client, mit, "s")
+    name = utah.name("range")
+    await other.create_view(View(name, stream, Range(2, 1_000)))
+    for at in range(1, 9):
+        await each_its_epoch(client, mit, stream, range(at, at + 1))
+        await until(lambda at=at: utah.state(name).log.boundary >= min(at, 8))
+    path = files(utah, "utah.edu,range")[2]
+    flip(path)
+    forget_recent(utah.state(name))
+    assert await received(other.subscribe(name), 6) == [(n, n) for n in range(3, 9)]
+    assert any(text.startswith(f"misses rows of {name}: {path} is damaged") for text in said(utah))
 
 
-async def test_an_output_is_computed_again(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            stream = await make_stream(client, mit, "s")
-            await client.create_query(windows(mit, stream))
-            await client.start_query(mit.name("q/out"))
-            out = mit.name("out")
-            for start in range(0, 500, 50):
-                await post(client, stream, range(start, start + 50))
-                await until(lambda end=start + 49: mit.state(out).log.boundary == end)
-            before = expected(range(500))
-            path = files(mit, "mit.edu,out")[2]
-            flip(path)
-            forget_recent(mit.state(out))
-            sums = Sums(client, out)
-            await sums.take(499)
-            assert sums.rows == before
-            assert whole(mit, out)
-            assert any(
-                text.startswith(f"misses rows of {out}: {path} is damaged") for text in said(mit)
-            )
+async def test_an_output_is_computed_again(town: Town) -> None:
+    mit, client = await town.founder()
+    stream = await make_stream(client, mit, "s")
+    await begin(client, windows(mit, stream))
+    out = mit.name("out")
+    for start in range(0, 500, 50):
+        await post(client, stream, range(start, start + 50))
+        await until(lambda end=start + 49: mit.state(out).log.boundary == end)
+    before = expected(range(500))
+    path = files(mit, "mit.edu,out")[2]
+    flip(path)
+    forget_recent(mit.state(out))
+    sums = Sums(client, out)
+    await sums.take(499)
+    assert sums.rows == before
+    assert whole(mit, out)
+    assert any(text.startswith(f"misses rows of {out}: {path} is damaged") for text in said(mit))
 
 
-async def test_an_output_is_not_computed_from_what_is_left_of_its_inputs(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            stream = await make_stream(client, mit, "s", history_us=10)
-            await client.create_query(windows(mit, stream))
-            await client.start_query(mit.name("q/out"))
-            out = mit.name("out")
-            for start in range(0, 500, 50):
-                await post(client, stream, range(start, start + 50))
-                await until(lambda end=start + 49: mit.state(out).log.boundary == end)
-            await until(lambda: mit.state(stream).log.start > 200)
-            flip(files(mit, "mit.edu,out")[2])
-            forget_recent(mit.state(out))
-            for _ in range(2):  # also when it is known
-                with pytest.raises(NotRetainedError, match=r"are damaged.*: read from 349 on"):
-                    await Sums(client, out).take(499)
-            later = Sums(client, out, 349)
-            with trio.fail_after(DEADLINE_S):
-                await later.take(499)
-            assert later.rows == expected(range(500))[3:]
+async def test_an_output_is_not_computed_from_what_is_left_of_its_inputs(town: Town) -> None:
+    mit, client = await town.founder()
+    stream = await make_stream(client, mit, "s", history_us=10)
+    await begin(client, windows(mit, stream))
+    out = mit.name("out")
+    for start in range(0, 500, 50):
+        await post(client, stream, range(start, start + 50))
+        await until(lambda end=start + 49: mit.state(out).log.boundary == end)
+    await until(lambda: mit.state(stream).log.start > 200)
+    flip(files(mit, "mit.edu,out")[2])
+    forget_recent(mit.state(out))
+    for _ in range(2):  # also when it is known
+        with pytest.raises(NotRetainedError, match=r"are damaged.*: read from 349 on"):
+            await Sums(client, out).take(499)
+    later = Sums(client, out, 349)
+    with trio.fail_after(DEADLINE_S):
+        await later.take(499)
+    assert later.rows == expected(range(500))[3:]
 
 
-async def test_a_home_gets_it_from_a_replica(tmp_path: Path) -> None:
-    async with voters(tmp_path) as (_, places):
-        first = places[0]
-        async with first.client() as client:
-            stream = await make_stream(client, first, "s", k_safety=1)
-            state = keeper(first, stream).logs.state
-            assert state is not None
-            for at in range(1, 9):
-                await client.post_event(stream, rows([(at, at)]), boundary=at)
-                await client.flush()
-                await until(lambda at=at: state.log.boundary == at)
-            (replica,) = [
-                place
-                for place in places[1:]
-                if place.up.engine.store.get(stream, REPLICATED) is not None
-            ]
-            copied = replica.up.engine.store.get(stream, REPLICATED)
-            assert copied is not None
-            await until(lambda: copied.log.boundary == 8)
-            flip(files(first, "mit.edu,s@home")[3])
-            forget_recent(state)
-            home = await new_leader(places, stream)
-            assert home is first
-            assert await received(client.subscribe(stream), 8) == [(n, n) for n in range(1, 9)]
-            assert not state.log.lost_files
+@pytest.mark.town(timing=Timing(), leader_silence_s=QUIET_S)
+async def test_a_home_gets_it_from_a_replica(town: Town, places: list[Place]) -> None:
+    first = places[0]
+    client = await town.client(first)
+    stream = await make_stream(client, first, "s", k_safety=1)
+    state = keeper(first, stream).logs.state
+    assert state is not None
+    for at in range(1, 9):
+        await client.post_event(stream, rows([(at, at)]), boundary=at)
+        await client.flush()
+        await until(lambda at=at: state.log.boundary == at)
+    (replica,) = [
+        place for place in places[1:] if place.up.engine.store.get(stream, REPLICATED) is not None
+    ]
+    copied = replica.up.engine.store.get(stream, REPLICATED)
+    assert copied is not None
+    await until(lambda: copied.log.boundary == 8)
+    flip(files(first, "mit.edu,s@home")[3])
+    forget_recent(state)
+    home = await new_leader(places, stream)
+    assert home is first
+    assert await received(client.subscribe(stream), 8) == [(n, n) for n in range(1, 9)]
+    assert not state.log.lost_files
 
 
-async def test_a_home_that_has_lost_a_part_for_good_finds_another_replica(tmp_path: Path) -> None:
+@pytest.mark.town(timing=Timing(), leader_silence_s=QUIET_S)
+async def test_a_home_that_has_lost_a_part_for_good_finds_another_replica(
+    town: Town, places: list[Place]
+) -> None:
     """That one begins behind what is lost."""
-    async with voters(tmp_path) as (town, places):
-        first = places[0]
-        async with first.client() as client:
-            stream = await make_stream(client, first, "s", k_safety=1)
-            state = [place.up.engine.store.get(stream, REPLICATED) for place in places]
-            logs = {p.id: each for p, each in zip(places, state, strict=True) if each}
-            for at in range(1, 9):
-                await client.post_event(stream, rows([(at, at)]), boundary=at)
-                await client.flush()
-                await until(lambda at=at: all(each.log.boundary == at for each in logs.values()))
-            (replica, witness) = sorted(places[1:], key=lambda place: place.id not in logs)
-            for place in (first, replica):
-                flip(files(place, "mit.edu,s@home")[3])
-                forget_recent(logs[place.id])
-            with pytest.raises(NotRetainedError, match="after boundary 3 up to 4 are damaged"):
-                await received(client.subscribe(stream, 1), 3)
-            await town.stop(replica)
-            await client.post_event(stream, rows([(9, 9)]), boundary=9)
-            await client.flush()
-            copied = witness.up.engine.store.get(stream, REPLICATED)
-            assert copied is not None
-            await until(lambda: copied.log.boundary == 9)
-            assert copied.log.start == 4
-            assert await received(client.subscribe(stream, 4), 5) == [(n, n) for n in range(5, 10)]
+    first = places[0]
+    client = await town.client(first)
+    stream = await make_stream(client, first, "s", k_safety=1)
+    state = [place.up.engine.store.get(stream, REPLICATED) for place in places]
+    logs = {p.id: each for p, each in zip(places, state, strict=True) if each}
+    for at in range(1, 9):
+        await client.post_event(stream, rows([(at, at)]), boundary=at)
+        await client.flush()
+        await until(lambda at=at: all(each.log.boundary == at for each in logs.values()))
+    (replica, witness) = sorted(places[1:], key=lambda place: place.id not in logs)
+    for place in (first, replica):
+        flip(files(place, "mit.edu,s@home")[3])
+        forget_recent(logs[place.id])
+    with pytest.raises(NotRetainedError, match="after boundary 3 up to 4 are damaged"):
+        await received(client.subscribe(stream, 1), 3)
+    await town.stop(replica)
+    await client.post_event(stream, rows([(9, 9)]), boundary=9)
+    await client.flush()
+    copied = witness.up.engine.store.get(stream, REPLICATED)
+    assert copied is not None
+    await until(lambda: copied.log.boundary == 9)
+    assert copied.log.start == 4
+    assert await received(client.subscribe(stream, 4), 5) == [(n, n) for n in range(5, 10)]
 
 
-async def test_only_peers_of_its_participant_are_lent_a_stream(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one, two = await siblings(town)
-        utah = await town.settle("utah.edu")
-        await town.acquainted(one, two, utah)
-        async with one.client() as client, utah.client() as other:
-            stream = await make_stream(client, one, "s", readers=("mit.edu",))
-            theirs = await make_stream(other, utah, "t")
-            await each_its_epoch(client, one, stream, range(1, 4))
+async def test_only_peers_of_its_participant_are_lent_a_stream(town: Town) -> None:
+    one, two = await town.siblings(2)
+    utah = await town.settle("utah.edu")
+    await town.acquainted(one, two, utah)
+    async with one.client() as client, utah.client() as other:
+        stream = await make_stream(client, one, "s", readers=("mit.edu",))
+        theirs = await make_stream(other, utah, "t")
+        await each_its_epoch(client, one, stream, range(1, 4))
 
-        async def borrow(place: Place, name: str, after: int, upto: int) -> None:
-            overlay = place.up.engine.overlay
-            connection = await overlay.connect(bytes.fromhex(one.id))
-            async with connection.open(LEND, Lend(name, after, upto)) as duplex:
-                await duplex.receive(Tuples)
+    async def borrow(place: Place, name: str, after: int, upto: int) -> None:
+        overlay = place.up.engine.overlay
+        connection = await overlay.connect(bytes.fromhex(one.id))
+        async with connection.open(LEND, Lend(name, after, upto)) as duplex:
+            await duplex.receive(Tuples)
 
-        await borrow(two, stream, 1, 2)
-        with pytest.raises(NotFoundError):
-            await borrow(two, stream, 1, 9)
-        with pytest.raises(NotAuthorisedError):
-            await borrow(utah, stream, 1, 2)
-        with pytest.raises(NotAuthorisedError):
-            await borrow(two, theirs, 1, 2)
+    await borrow(two, stream, 1, 2)
+    with pytest.raises(NotFoundError):
+        await borrow(two, stream, 1, 9)
+    with pytest.raises(NotAuthorisedError):
+        await borrow(utah, stream, 1, 2)
+    with pytest.raises(NotAuthorisedError):
+        await borrow(two, theirs, 1, 2)
 
 
-async def test_posts_missing_from_a_damaged_journal_are_told(tmp_path: Path) -> None:
+async def test_posts_missing_from_a_damaged_journal_are_told(town: Town) -> None:
     """Where it is damaged when the peer starts; whose posts they were once a producer goes on."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            stream = await make_stream(client, mit, "s")
+    mit = await town.settle("mit.edu")
+    async with mit.client() as client:
+        stream = await make_stream(client, mit, "s")
 
-        async def put(number: int, boundary: int | None = None) -> None:
-            home = mit.state(stream).leader
-            assert home is not None
-            body = encode(rows([(number, number)]))
-            await home.post(Writer("p"), number, body, boundary=boundary, now=wall_clock())
+    async def put(number: int, boundary: int | None = None) -> None:
+        home = mit.state(stream).leader
+        assert home is not None
+        body = encode(rows([(number, number)]))
+        await home.post(Writer("p"), number, body, boundary=boundary, now=wall_clock())
 
-        for number in range(1, 4):
-            await put(number)
-        await town.stop(mit)
-        (journal,) = mit.home.data.glob("streams/mit.edu,s/journal/*.journal")
-        data = bytearray(journal.read_bytes())
-        data[-1] ^= 1
-        journal.write_bytes(data)
-        await town.start(mit)
-        assert any(text.startswith(f"misses rows of {stream}: {journal}: ") for text in said(mit))
-        await put(4, boundary=9)
-        text = f"misses rows of {stream}: posts 3 to 3 of p are missing from the journal"
-        await until(lambda: any(each.startswith(text) for each in said(mit)))
-        assert await all_of(mit, stream, 3) == [(1, 1), (2, 2), (4, 4)]
+    for number in range(1, 4):
+        await put(number)
+    await town.stop(mit)
+    (journal,) = mit.home.data.glob("streams/mit.edu,s/journal/*.journal")
+    data = bytearray(journal.read_bytes())
+    data[-1] ^= 1
+    journal.write_bytes(data)
+    await town.start(mit)
+    assert any(text.startswith(f"misses rows of {stream}: {journal}: ") for text in said(mit))
+    await put(4, boundary=9)
+    text = f"misses rows of {stream}: posts 3 to 3 of p are missing from the journal"
+    await until(lambda: any(each.startswith(text) for each in said(mit)))
+    assert await all_of(mit, stream, 3) == [(1, 1), (2, 2), (4, 4)]

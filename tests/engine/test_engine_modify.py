@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 import pytest
 from engine_interpreted import interpret
-from engine_modified import Edition, Reader, answers, change, modify, sieve_and_sums
-from engine_peers import make_stream, open_town, rows, until
+from engine_modified import Edition, ModifiedReader, change, modify, sieve_and_sums
+from engine_peers import Town, begin, make_stream, until
 from modified_queries import LONGER, MORE, SHORTER, edition, stored
-from moving_tasks import post, siblings
+from moving_tasks import post
 
 from engine.language.modification import BoxChange, modified_query
 from engine.objects.query import Query
@@ -19,7 +17,9 @@ from engine.replication.moves.messages import Deal
 from engine.streams.config import Timing
 from overlay.errors import ConflictError, InvalidInputError, MedusaError, NotFoundError
 
-QUICK = Timing(modified_s=0.05, tend_s=0.05, workers_s=0.05, confirm_s=0.05)
+pytestmark = pytest.mark.town(
+    timing=Timing(modified_s=0.05, tend_s=0.05, workers_s=0.05, confirm_s=0.05)
+)
 
 
 @pytest.fixture(autouse=True)
@@ -33,144 +33,116 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=["filter, longer", "longer at 777, shorter", "shorter, filter"],
 )
 async def test_old_up_to_the_boundary_and_new_after_it(
-    tmp_path: Path, first: BoxChange, at: int | None, second: BoxChange
+    town: Town, first: BoxChange, at: int | None, second: BoxChange
 ) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one, two = await siblings(town)
-        async with one.client() as client, two.client() as reader:
-            source = await make_stream(client, one, "s")
-            query = sieve_and_sums(one, source)
-            await client.create_query(query)
-            await client.start_query(query.name)
-            sums = Reader(reader, one.name("sums"), "total", "number")
-            state = Reader(reader, one.name("kept"), "value")
-            await post(client, source, range(530))
-            await sums.take(529)
-            done = await modify(client, query.name, first, at=at)
-            assert done.since == at if at else 529 <= done.since < 800
-            editions = [Edition(query), edition(query, done.since, first)]
-            await post(client, source, range(530, 1230))
-            await sums.take(1229)
-            await state.take(1229)
-            done = await modify(client, query.name, second)
-            editions.append(edition(editions[-1].query, done.since, second))
-            await client.post_event(source, rows((t, t) for t in range(1230, 2000)), end=True)
-            await sums.take(END)
-            await state.take(END)
-            everything = (editions, source, range(2000))
-            assert sums.rows == answers(*everything, one.name("sums"), "total", "number")
-            assert state.rows == answers(*everything, one.name("kept"), "value")
-            description = await reader.lookup_object(query.name)
-            entry = msgspec.json.decode(description.entries["query"])
-            assert entry["edition"] == 2
-            assert entry["since"] == done.since
-            assert msgspec.convert(entry["query"], Query) == editions[-1].query
-            await until(lambda: not stored(one).editions, "the old editions are forgotten")
+    one, two = await town.siblings(2)
+    client, reader = await town.clients(one, two)
+    source = await make_stream(client, one, "s")
+    query = sieve_and_sums(one, source)
+    await begin(client, query)
+    sums = ModifiedReader(reader, one.name("sums"), "total", "number")
+    state = ModifiedReader(reader, one.name("kept"), "value")
+    await sums.feed(client, source, range(530))
+    done = await modify(client, query.name, first, at=at)
+    assert done.since == at if at else 529 <= done.since < 800
+    editions = [Edition(query), edition(query, done.since, first)]
+    await sums.feed(client, source, range(530, 1230))
+    await state.take(1229)
+    done = await modify(client, query.name, second)
+    editions.append(edition(editions[-1].query, done.since, second))
+    await sums.end(client, source, range(1230, 2000))
+    await state.take(END)
+    everything = (editions, source, range(2000))
+    sums.check(*everything)
+    state.check(*everything)
+    description = await reader.lookup_object(query.name)
+    entry = msgspec.json.decode(description.entries["query"])
+    assert entry["edition"] == 2
+    assert entry["since"] == done.since
+    assert msgspec.convert(entry["query"], Query) == editions[-1].query
+    await until(lambda: not stored(one).editions, "the old editions are forgotten")
 
 
-async def test_a_restart_goes_on_with_it(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one, two = await siblings(town)
-        async with two.client() as reader:
-            async with one.client() as client:
-                source = await make_stream(client, one, "s")
-                query = sieve_and_sums(one, source)
-                await client.create_query(query)
-                await client.start_query(query.name)
-                sums = Reader(reader, one.name("sums"), "total", "number")
-                await post(client, source, range(250))
-                await sums.take(249)
-                await modify(client, query.name, MORE, LONGER, at=799)
-                await post(client, source, range(250, 530))
-                await sums.take(529)
-            await town.restart(one)
-            assert len(stored(one).editions) == 1
-            async with one.client() as client:
-                await post(client, source, range(530, 900))
-                await sums.take(899)
-                await town.restart(one)
-            async with one.client() as client:
-                await client.post_event(source, rows((t, t) for t in range(900, 1500)), end=True)
-                await sums.take(END)
-        editions = [Edition(query), edition(query, 799, MORE, LONGER)]
-        wanted = answers(editions, source, range(1500), one.name("sums"), "total", "number")
-        assert sums.rows == wanted
-
-
-async def test_a_task_that_runs_elsewhere_is_taken_home_and_may_leave_again(
-    tmp_path: Path,
-) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one, two, three = await siblings(town, others=2)
-        async with one.client() as client, three.client() as reader:
-            source = await make_stream(client, one, "s")
-            query = sieve_and_sums(one, source)
-            await client.create_query(query)
-            await client.start_query(query.name)
-            sums = Reader(reader, one.name("sums"), "total", "number")
-            mover = one.up.engine.mover
-            await post(client, source, range(250))
-            await sums.take(249)
-            await mover.move(one.name("sums"), two.peer_id, Deal(giver=one.id))
-            await post(client, source, range(250, 530))
-            await sums.take(529)
-            done = await modify(client, query.name, LONGER)
-            _, placed = one.up.engine.queries.find(one.name("sums"))
-            assert not placed.current.term.holder
-            assert placed.given >= 499, "the worker said how far it had come"
-            await post(client, source, range(530, 1000))
-            await sums.take(999)
-            later = await modify(client, query.name, SHORTER, at=1333)
-            await mover.move(one.name("sums"), two.peer_id, Deal(giver=one.id))
-            await post(client, source, range(1000, 1100))
-            await town.restart(two)  # which plans the task with both editions again
-            await post(client, source, range(1100, 1700))
-            await sums.take(1699)
-            assert placed.current.term.holder == two.peer_id
-            await client.post_event(source, rows((t, t) for t in range(1700, 2000)), end=True)
-            await sums.take(END)
-        editions = [Edition(query), edition(query, done.since, LONGER)]
-        editions.append(edition(editions[-1].query, later.since, SHORTER))
-        wanted = answers(editions, source, range(2000), one.name("sums"), "total", "number")
-        assert sums.rows == wanted
-
-
-async def test_what_has_not_run_yet_is_modified_from_the_beginning_on(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one = await town.settle("mit.edu")
+async def test_a_restart_goes_on_with_it(town: Town) -> None:
+    one, two = await town.siblings(2)
+    async with two.client() as reader:
         async with one.client() as client:
             source = await make_stream(client, one, "s")
             query = sieve_and_sums(one, source)
-            await client.create_query(query)
-            await modify(client, query.name, MORE)
-            await modify(client, query.name, SHORTER)
-            await client.start_query(query.name)
-            sums = Reader(client, one.name("sums"), "total", "number")
-            await client.post_event(source, rows((t, t) for t in range(500)), end=True)
-            await sums.take(END)
-            now = Edition(modified_query(query, [MORE, SHORTER]))
-            assert sums.rows == answers(
-                [now], source, range(500), one.name("sums"), "total", "number"
-            )
+            await begin(client, query)
+            sums = ModifiedReader(reader, one.name("sums"), "total", "number")
+            await sums.feed(client, source, range(250))
+            await modify(client, query.name, MORE, LONGER, at=799)
+            await sums.feed(client, source, range(250, 530))
+        await town.restart(one)
+        assert len(stored(one).editions) == 1
+        async with one.client() as client:
+            await sums.feed(client, source, range(530, 900))
+            await town.restart(one)
+        async with one.client() as client:
+            await sums.end(client, source, range(900, 1500))
+    editions = [Edition(query), edition(query, 799, MORE, LONGER)]
+    sums.check(editions, source, range(1500))
 
 
-async def test_the_same_again_is_no_change(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one, two = await siblings(town)
-        async with one.client() as client, two.client() as other:
-            source = await make_stream(client, one, "s")
-            query = sieve_and_sums(one, source)
-            await client.create_query(query)
-            await client.start_query(query.name)
-            await post(client, source, range(250))
-            done = await modify(other, query.name, MORE, at=999)
-            assert await modify(client, query.name, MORE) == done
-            assert await modify(client, query.name, MORE, at=999) == done
-            assert stored(one).entry.edition == 1
-            with pytest.raises(ConflictError, match="from 999 on, not 1999"):
-                await modify(client, query.name, MORE, at=1999)
-            later = await modify(client, query.name, SHORTER)
-            assert later.since > 999, "one after the other"
+async def test_a_task_that_runs_elsewhere_is_taken_home_and_may_leave_again(town: Town) -> None:
+    one, two, three = await town.siblings(3)
+    async with one.client() as client, three.client() as reader:
+        source = await make_stream(client, one, "s")
+        query = sieve_and_sums(one, source)
+        await begin(client, query)
+        sums = ModifiedReader(reader, one.name("sums"), "total", "number")
+        mover = one.up.engine.mover
+        await sums.feed(client, source, range(250))
+        await mover.move(one.name("sums"), two.peer_id, Deal(giver=one.id))
+        await sums.feed(client, source, range(250, 530))
+        done = await modify(client, query.name, LONGER)
+        _, placed = one.up.engine.queries.find(one.name("sums"))
+        assert not placed.current.term.holder
+        assert placed.given >= 499, "the worker said how far it had come"
+        await sums.feed(client, source, range(530, 1000))
+        later = await modify(client, query.name, SHORTER, at=1333)
+        await mover.move(one.name("sums"), two.peer_id, Deal(giver=one.id))
+        await post(client, source, range(1000, 1100))
+        await town.restart(two)  # which plans the task with both editions again
+        await sums.feed(client, source, range(1100, 1700))
+        assert placed.current.term.holder == two.peer_id
+        await sums.end(client, source, range(1700, 2000))
+    editions = [Edition(query), edition(query, done.since, LONGER)]
+    editions.append(edition(editions[-1].query, later.since, SHORTER))
+    sums.check(editions, source, range(2000))
+
+
+async def test_what_has_not_run_yet_is_modified_from_the_beginning_on(town: Town) -> None:
+    one = await town.settle("mit.edu")
+    client = await town.client(one)
+    source = await make_stream(client, one, "s")
+    query = sieve_and_sums(one, source)
+    await client.create_query(query)
+    await modify(client, query.name, MORE)
+    await modify(client, query.name, SHORTER)
+    await client.start_query(query.name)
+    sums = ModifiedReader(client, one.name("sums"), "total", "number")
+    await sums.end(client, source, range(500))
+    now = Edition(modified_query(query, [MORE, SHORTER]))
+    sums.check([now], source, range(500))
+
+
+async def test_the_same_again_is_no_change(town: Town) -> None:
+    one, two = await town.siblings(2)
+    client, other = await town.clients(one, two)
+    source = await make_stream(client, one, "s")
+    query = sieve_and_sums(one, source)
+    await begin(client, query)
+    await post(client, source, range(250))
+    done = await modify(other, query.name, MORE, at=999)
+    assert await modify(client, query.name, MORE) == done
+    assert await modify(client, query.name, MORE, at=999) == done
+    assert stored(one).entry.edition == 1
+    with pytest.raises(ConflictError, match="from 999 on, not 1999"):
+        await modify(client, query.name, MORE, at=1999)
+    later = await modify(client, query.name, SHORTER)
+    assert later.since > 999, "one after the other"
 
 
 REFUSED = [
@@ -195,88 +167,77 @@ REFUSED = [
 
 @pytest.mark.parametrize(("changes", "reason"), REFUSED)
 async def test_what_cannot_be_is_refused_and_changes_nothing(
-    tmp_path: Path, changes: tuple[BoxChange, ...], reason: str
+    town: Town, changes: tuple[BoxChange, ...], reason: str
 ) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one = await town.settle("mit.edu")
-        async with one.client() as client:
-            source = await make_stream(client, one, "s")
-            query = sieve_and_sums(one, source)
-            await client.create_query(query)
-            before = stored(one)
-            with pytest.raises(InvalidInputError, match=reason) as raised:
-                await modify(client, query.name, *changes)
-            assert "\n" not in str(raised.value)
-            assert stored(one) == before
+    one = await town.settle("mit.edu")
+    client = await town.client(one)
+    source = await make_stream(client, one, "s")
+    query = sieve_and_sums(one, source)
+    await client.create_query(query)
+    before = stored(one)
+    with pytest.raises(InvalidInputError, match=reason) as raised:
+        await modify(client, query.name, *changes)
+    assert "\n" not in str(raised.value)
+    assert stored(one) == before
 
 
-async def test_boundaries_that_cannot_be_are_refused_with_the_one_that_can(
-    tmp_path: Path,
-) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one = await town.settle("mit.edu")
-        async with one.client() as client:
-            source = await make_stream(client, one, "s", history_us=0)
-            query = sieve_and_sums(one, source)
-            await client.create_query(query)
-            await client.start_query(query.name)
-            sums = Reader(client, one.name("sums"), "total", "number")
-            await post(client, source, range(530))
-            await sums.take(529)
-            for changes, at, earliest in [
-                ((SHORTER,), 500, 529),  # results are out
-                ((MORE,), 530, 599),  # a window over what changes would be of both
-                ((MORE,), 600, 699),
-            ]:
-                with pytest.raises(InvalidInputError, match=f"from {earliest} on, not from {at}"):
-                    await modify(client, query.name, *changes, at=at)
-            with pytest.raises(ConflictError, match="beyond all time"):
-                await modify(client, query.name, MORE, at=END)
-            overlapping = BoxChange("sum", (("advance", "0.00005"),))
-            done = await modify(client, query.name, overlapping)
-            with pytest.raises(InvalidInputError, match="made of overlapping windows"):
-                await modify(client, query.name, MORE)
-            await client.post_event(source, rows((t, t) for t in range(530, 900)), end=True)
-            await sums.take(END)
-            editions = [Edition(query), edition(query, done.since, overlapping)]
-            wanted = answers(editions, source, range(900), one.name("sums"), "total", "number")
-            assert sums.rows == wanted
-            with pytest.raises(ConflictError, match="has ended"):
-                await modify(client, query.name, LONGER)
+async def test_boundaries_that_cannot_be_are_refused_with_the_one_that_can(town: Town) -> None:
+    one = await town.settle("mit.edu")
+    client = await town.client(one)
+    source = await make_stream(client, one, "s", history_us=0)
+    query = sieve_and_sums(one, source)
+    await begin(client, query)
+    sums = ModifiedReader(client, one.name("sums"), "total", "number")
+    await sums.feed(client, source, range(530))
+    for changes, at, earliest in [
+        ((SHORTER,), 500, 529),  # results are out
+        ((MORE,), 530, 599),  # a window over what changes would be of both
+        ((MORE,), 600, 699),
+    ]:
+        with pytest.raises(InvalidInputError, match=f"from {earliest} on, not from {at}"):
+            await modify(client, query.name, *changes, at=at)
+    with pytest.raises(ConflictError, match="beyond all time"):
+        await modify(client, query.name, MORE, at=END)
+    overlapping = BoxChange("sum", (("advance", "0.00005"),))
+    done = await modify(client, query.name, overlapping)
+    with pytest.raises(InvalidInputError, match="made of overlapping windows"):
+        await modify(client, query.name, MORE)
+    await sums.end(client, source, range(530, 900))
+    editions = [Edition(query), edition(query, done.since, overlapping)]
+    sums.check(editions, source, range(900))
+    with pytest.raises(ConflictError, match="has ended"):
+        await modify(client, query.name, LONGER)
 
 
-async def test_only_who_owns_a_query_modifies_it(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client() as client, utah.client() as stranger:
-            source = await make_stream(client, mit, "s")
-            query = sieve_and_sums(mit, source)
-            await client.create_query(query)
-            for other in (query.name, utah.name("none")):
-                with pytest.raises(MedusaError):
-                    await modify(stranger, other, MORE)
-            with pytest.raises(NotFoundError):
-                await modify(client, mit.name("none"), MORE)
-            assert stored(mit).entry.edition == 0
+async def test_only_who_owns_a_query_modifies_it(town: Town) -> None:
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    client, stranger = await town.clients(mit, utah)
+    source = await make_stream(client, mit, "s")
+    query = sieve_and_sums(mit, source)
+    await client.create_query(query)
+    for other in (query.name, utah.name("none")):
+        with pytest.raises(MedusaError):
+            await modify(stranger, other, MORE)
+    with pytest.raises(NotFoundError):
+        await modify(client, mit.name("none"), MORE)
+    assert stored(mit).entry.edition == 0
 
 
 async def test_editions_that_are_still_needed_are_bounded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("engine.replication.query_history.MAX_EDITIONS", 2)
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one = await town.settle("mit.edu")
-        async with one.client(patience_s=0.1) as client:
-            source = await make_stream(client, one, "s")
-            query = sieve_and_sums(one, source)
-            await client.create_query(query)
-            await client.start_query(query.name)
-            await post(client, source, range(130))
-            for size, at in (("0.0001", 1999), ("0.0002", 2999)):
-                wish = change("sum", window_size=size, advance=size)
-                await modify(client, query.name, MORE if at == 1999 else wish, at=at)
-            with pytest.raises(MedusaError, match="catch up first"):
-                await modify(client, query.name, SHORTER)
-            await post(client, source, range(130, 5000))
-            await until(lambda: not stored(one).editions, "they are over")
-            await modify(client, query.name, SHORTER)
+    one = await town.settle("mit.edu")
+    client = await town.open(one.client(patience_s=0.1))
+    source = await make_stream(client, one, "s")
+    query = sieve_and_sums(one, source)
+    await begin(client, query)
+    await post(client, source, range(130))
+    for size, at in (("0.0001", 1999), ("0.0002", 2999)):
+        wish = change("sum", window_size=size, advance=size)
+        await modify(client, query.name, MORE if at == 1999 else wish, at=at)
+    with pytest.raises(MedusaError, match="catch up first"):
+        await modify(client, query.name, SHORTER)
+    await post(client, source, range(130, 5000))
+    await until(lambda: not stored(one).editions, "they are over")
+    await modify(client, query.name, SHORTER)

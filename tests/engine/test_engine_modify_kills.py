@@ -22,7 +22,7 @@ import trio
 from crashing_peer import Order, arm, is_armed
 from deadline import DEADLINE_S
 from engine_modified import Answer, Edition, answers, change, sieve_and_sums
-from engine_peers import rows, schema_of
+from engine_peers import begin, rows, schema_of
 from kill_sweeps import MODIFYING, Role
 from killed_peers import let_crash
 
@@ -167,8 +167,7 @@ async def open_scene() -> AsyncIterator[Scene]:
             asked = Availability(Mode.ACTIVE_STANDBY, Recovery.PRECISE, secondary=running.peer)
             place = PlaceName()
             query = sieve_and_sums(place, source, availability=asked)  # type: ignore[arg-type]
-            await owner.create_query(query)
-            await owner.start_query(query.name)
+            await begin(owner, query)
             scene = Scene([home, *others], poster, owner, [Edition(query)], source)
             nursery.start_soon(scene.flow)
             nursery.start_soon(scene.receive)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,10 +11,10 @@ import pytest
 import trio
 from engine_detector import detectors
 from engine_interpreted import interpret
-from engine_modified import Edition, Reader, answers, modify, sieve_and_sums
-from engine_peers import Place, Town, make_stream, open_town, rows, until
+from engine_modified import Edition, ModifiedReader, modify, sieve_and_sums
+from engine_peers import Place, Town, begin, make_stream, until
 from modified_queries import LONGER, MORE, SHORTER, edition, stored
-from moving_tasks import post, siblings
+from moving_tasks import post
 from replicated_queries import LOSSLESS, Made, asked, believes, die, has, stands_by
 
 from engine.objects.availability import Mode
@@ -27,6 +26,7 @@ from overlay.gossip.events import Health
 from testnet.simulation.interpreter import InterpretedTask
 
 QUICK = Timing(modified_s=0.05, tend_s=0.05, keep_up_s=0.05, parted_s=0.3)
+pytestmark = pytest.mark.town(timing=QUICK)
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
 
 async def cast(town: Town, made: Made) -> list[Place]:
     """The source's home, a primary and its secondary, a reader: only those two keep queries."""
-    places = await siblings(town, others=3)
+    places = await town.siblings(4)
     home, one, two, reader = places
     for place in (one, two):
         for other in (home, reader):
@@ -53,40 +53,33 @@ def standby_edition(place: Place, query: str) -> int:
 @pytest.mark.parametrize("when", ["before T", "after T"])
 @pytest.mark.parametrize("mode", LOSSLESS)
 async def test_a_dead_primary_is_succeeded_with_what_was_modified(
-    tmp_path: Path, made: Made, mode: Mode, when: str
+    town: Town, made: Made, mode: Mode, when: str
 ) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, one, two, reader = await cast(town, made)
-        async with home.client() as poster, one.client() as owner, reader.client() as client:
-            source = await make_stream(poster, home, "s")
-            query = asked(sieve_and_sums(one, source), mode, two)
-            await owner.create_query(query)
-            await owner.start_query(query.name)
-            sums = Reader(client, one.name("sums"), "total", "number")
-            await post(poster, source, range(250))
-            await sums.take(249)
-            await stands_by(one, two, "q")
-            await post(poster, source, range(250, 530))
-            await sums.take(529)
-            at = 1599 if when == "before T" else None
-            since = (await modify(owner, query.name, MORE, LONGER, at=at)).since
-            assert standby_edition(two, query.name) == 1
-            if when == "after T":
-                await post(poster, source, range(530, 1000))
-                await sums.take(999)
-                assert since < 999
-            await die(made, one, town, home, two, reader)
-            await post(poster, source, range(1000 if when == "after T" else 530, 1777))
-            await sums.take(1776)
-            assert stored(two).entry.edition == 1
-            editions = [Edition(query), edition(query, since, MORE, LONGER)]
-            async with two.client() as successor:
-                later = await modify(successor, query.name, SHORTER, alone=True)
-            editions.append(edition(editions[-1].query, later.since, SHORTER))
-            await poster.post_event(source, rows((t, t) for t in range(1777, 2500)), end=True)
-            await sums.take(END)
-        wanted = answers(editions, source, range(2500), one.name("sums"), "total", "number")
-        assert sums.rows == wanted
+    home, one, two, reader = await cast(town, made)
+    async with home.client() as poster, one.client() as owner, reader.client() as client:
+        source = await make_stream(poster, home, "s")
+        query = asked(sieve_and_sums(one, source), mode, two)
+        await begin(owner, query)
+        sums = ModifiedReader(client, one.name("sums"), "total", "number")
+        await sums.feed(poster, source, range(250))
+        await stands_by(one, two, "q")
+        await sums.feed(poster, source, range(250, 530))
+        at = 1599 if when == "before T" else None
+        since = (await modify(owner, query.name, MORE, LONGER, at=at)).since
+        assert standby_edition(two, query.name) == 1
+        if when == "after T":
+            await sums.feed(poster, source, range(530, 1000))
+            assert since < 999
+        await die(made, one, town, home, two, reader)
+        await post(poster, source, range(1000 if when == "after T" else 530, 1777))
+        await sums.take(1776)
+        assert stored(two).entry.edition == 1
+        editions = [Edition(query), edition(query, since, MORE, LONGER)]
+        async with two.client() as successor:
+            later = await modify(successor, query.name, SHORTER, alone=True)
+        editions.append(edition(editions[-1].query, later.since, SHORTER))
+        await sums.end(poster, source, range(1777, 2500))
+    sums.check(editions, source, range(2500))
 
 
 class Brake:
@@ -108,42 +101,37 @@ class Brake:
 
 
 async def test_a_secondary_that_is_ahead_puts_the_boundary_off(
-    tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
+    town: Town, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, one, two, reader = await cast(town, made)
-        async with home.client() as poster, one.client() as owner, reader.client() as client:
-            source = await make_stream(poster, home, "s")
-            query = asked(sieve_and_sums(one, source), Mode.ACTIVE_STANDBY, two)
-            await owner.create_query(query)
-            await owner.start_query(query.name)
-            sums = Reader(client, one.name("sums"), "total", "number")
-            await post(poster, source, range(250))
-            await sums.take(249)
-            await stands_by(one, two, "q")
-            await until(ahead(two, query.name, one.name("kept"), 249), "it is as far")
-            brake = Brake(one, monkeypatch)
-            await post(poster, source, range(250, 730))
-            await until(ahead(two, query.name, one.name("kept"), 729), "it is ahead")
-            with pytest.raises(InvalidInputError, match="from 799 on, not from 399"):
-                await modify(owner, query.name, MORE, at=399)
-            assert stored(one).entry.edition == 0
-            assert not stored(one).editions
-            done = await modify(owner, query.name, MORE)
-            assert done.since == 799
-            assert standby_edition(two, query.name) == 1
-            brake.release()
-            await poster.post_event(source, rows((t, t) for t in range(730, 1500)), end=True)
-            await sums.take(END)
-            editions = [Edition(query), edition(query, 799, MORE)]
-            wanted = answers(editions, source, range(1500), one.name("sums"), "total", "number")
-            assert sums.rows == wanted
-            standby = two.up.engine.standbys.get(query.name)
-            assert standby is not None
-            await until(lambda: standby.boundaries[one.name("sums")] == END, "the secondary, too")
-            for stream in (one.name("kept"), one.name("sums")):
-                own, other = one.state(stream).log, standby.copy.logs[stream].log
-                assert own.read(own.start).table.equals(other.read(other.start).table)
+    home, one, two, reader = await cast(town, made)
+    poster, owner, client = await town.clients(home, one, reader)
+    source = await make_stream(poster, home, "s")
+    query = asked(sieve_and_sums(one, source), Mode.ACTIVE_STANDBY, two)
+    await begin(owner, query)
+    sums = ModifiedReader(client, one.name("sums"), "total", "number")
+    await sums.feed(poster, source, range(250))
+    await stands_by(one, two, "q")
+    await until(ahead(two, query.name, one.name("kept"), 249), "it is as far")
+    brake = Brake(one, monkeypatch)
+    await post(poster, source, range(250, 730))
+    await until(ahead(two, query.name, one.name("kept"), 729), "it is ahead")
+    with pytest.raises(InvalidInputError, match="from 799 on, not from 399"):
+        await modify(owner, query.name, MORE, at=399)
+    assert stored(one).entry.edition == 0
+    assert not stored(one).editions
+    done = await modify(owner, query.name, MORE)
+    assert done.since == 799
+    assert standby_edition(two, query.name) == 1
+    brake.release()
+    await sums.end(poster, source, range(730, 1500))
+    editions = [Edition(query), edition(query, 799, MORE)]
+    sums.check(editions, source, range(1500))
+    standby = two.up.engine.standbys.get(query.name)
+    assert standby is not None
+    await until(lambda: standby.boundaries[one.name("sums")] == END, "the secondary, too")
+    for stream in (one.name("kept"), one.name("sums")):
+        own, other = one.state(stream).log, standby.copy.logs[stream].log
+        assert own.read(own.start).table.equals(other.read(other.start).table)
 
 
 def ahead(place: Place, query: str, stream: str, boundary: int) -> Callable[[], bool]:
@@ -155,83 +143,70 @@ def ahead(place: Place, query: str, stream: str, boundary: int) -> Callable[[], 
 
 
 async def test_without_its_secondary_it_is_refused_until_there_is_another(
-    tmp_path: Path, made: Made
+    town: Town, made: Made
 ) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, one, two, reader = await cast(town, made)
-        async with (
-            home.client() as poster,
-            one.client(patience_s=1.0) as owner,
-            reader.client() as client,
-        ):
-            source = await make_stream(poster, home, "s")
-            query = asked(sieve_and_sums(one, source), Mode.ACTIVE_STANDBY, two)
-            await owner.create_query(query)
-            await owner.start_query(query.name)
-            sums = Reader(client, one.name("sums"), "total", "number")
-            await post(poster, source, range(250))
-            await sums.take(249)
-            await stands_by(one, two, "q")
-            await town.stop(two)  # and nobody says so
-            with pytest.raises(UnavailableError):
-                await modify(owner, query.name, MORE)
-            assert stored(one).entry.edition == 0
-            await post(poster, source, range(250, 530))
-            await sums.take(529)
-            believes(made, one, reader.id, Health.ALIVE)
-            believes(made, one, query.availability.secondary, Health.DEAD)
-            await stands_by(one, reader, "q")
-            with pytest.raises(UnavailableError, match="it is gone for good, with --alone"):
-                await modify(owner, query.name, MORE)
-            done = await modify(owner, query.name, MORE, alone=True)
-            assert standby_edition(reader, query.name) == 1
-            await poster.post_event(source, rows((t, t) for t in range(530, 1500)), end=True)
-            await sums.take(END)
-            editions = [Edition(query), edition(query, done.since, MORE)]
-            wanted = answers(editions, source, range(1500), one.name("sums"), "total", "number")
-            assert sums.rows == wanted
+    home, one, two, reader = await cast(town, made)
+    poster = await town.client(home)
+    owner = await town.open(one.client(patience_s=1.0))
+    client = await town.client(reader)
+    source = await make_stream(poster, home, "s")
+    query = asked(sieve_and_sums(one, source), Mode.ACTIVE_STANDBY, two)
+    await begin(owner, query)
+    sums = ModifiedReader(client, one.name("sums"), "total", "number")
+    await sums.feed(poster, source, range(250))
+    await stands_by(one, two, "q")
+    await town.stop(two)  # and nobody says so
+    with pytest.raises(UnavailableError):
+        await modify(owner, query.name, MORE)
+    assert stored(one).entry.edition == 0
+    await sums.feed(poster, source, range(250, 530))
+    believes(made, one, reader.id, Health.ALIVE)
+    believes(made, one, query.availability.secondary, Health.DEAD)
+    await stands_by(one, reader, "q")
+    with pytest.raises(UnavailableError, match="it is gone for good, with --alone"):
+        await modify(owner, query.name, MORE)
+    done = await modify(owner, query.name, MORE, alone=True)
+    assert standby_edition(reader, query.name) == 1
+    await sums.end(poster, source, range(530, 1500))
+    editions = [Edition(query), edition(query, done.since, MORE)]
+    sums.check(editions, source, range(1500))
 
 
+@pytest.mark.town(timing=dataclasses.replace(QUICK, sure_s=1.0, parted_s=2.0, ask_s=1e9))
 async def test_who_may_still_take_itself_for_the_secondary_is_waited_for(
-    tmp_path: Path, made: Made
+    town: Town, made: Made
 ) -> None:
     """Its primary took it for dead and found another; it has heard nothing of that. It serves
     nobody by the time that the query is modified."""
-    deaf = dataclasses.replace(QUICK, sure_s=1.0, parted_s=2.0, ask_s=1e9)
-    async with open_town(tmp_path, timing=deaf) as town:
-        home, one, two, other = await cast(town, made)
-        async with home.client() as client, one.client(patience_s=0.1) as owner:
-            source = await make_stream(client, home, "s")
-            query = asked(sieve_and_sums(one, source), Mode.ACTIVE_STANDBY, two)
-            await owner.create_query(query)
-            await owner.start_query(query.name)
-            sums = Reader(client, one.name("sums"), "total", "number")
-            await stands_by(one, two, "q")
-            await post(client, source, range(250))
-            await sums.take(249)
-            assert two.up.engine.copies.rendition(one.name("sums")) is not None
-            believes(made, one, other.id, Health.ALIVE)
-            believes(made, one, two.id, Health.DEAD)
-            await stands_by(one, other, "q")
-            with pytest.raises(UnavailableError, match="may still give out results; try again in"):
-                await modify(owner, query.name, MORE, alone=True)
-            async with one.client() as patient:
-                done = await modify(patient, query.name, MORE, alone=True)
-            assert two.up.engine.standbys.get(query.name) is not None
-            assert two.up.engine.copies.rendition(one.name("sums")) is None
-            believes(made, two, one.id, Health.DEAD)  # it looks, and leaves it to who is
-            await until(lambda: two.up.engine.standbys.get(query.name) is None, "it let go of it")
-            assert not has(two, query.name)
-            await client.post_event(source, rows((t, t) for t in range(250, 900)), end=True)
-            await sums.take(END)
-        editions = [Edition(query), edition(query, done.since, MORE)]
-        wanted = answers(editions, source, range(900), one.name("sums"), "total", "number")
-        assert sums.rows == wanted
+    home, one, two, other = await cast(town, made)
+    async with home.client() as client, one.client(patience_s=0.1) as owner:
+        source = await make_stream(client, home, "s")
+        query = asked(sieve_and_sums(one, source), Mode.ACTIVE_STANDBY, two)
+        await begin(owner, query)
+        sums = ModifiedReader(client, one.name("sums"), "total", "number")
+        await stands_by(one, two, "q")
+        await sums.feed(client, source, range(250))
+        assert two.up.engine.copies.rendition(one.name("sums")) is not None
+        believes(made, one, other.id, Health.ALIVE)
+        believes(made, one, two.id, Health.DEAD)
+        await stands_by(one, other, "q")
+        with pytest.raises(UnavailableError, match="may still give out results; try again in"):
+            await modify(owner, query.name, MORE, alone=True)
+        async with one.client() as patient:
+            done = await modify(patient, query.name, MORE, alone=True)
+        assert two.up.engine.standbys.get(query.name) is not None
+        assert two.up.engine.copies.rendition(one.name("sums")) is None
+        believes(made, two, one.id, Health.DEAD)  # it looks, and leaves it to who is
+        await until(lambda: two.up.engine.standbys.get(query.name) is None, "it let go of it")
+        assert not has(two, query.name)
+        await sums.end(client, source, range(250, 900))
+    editions = [Edition(query), edition(query, done.since, MORE)]
+    sums.check(editions, source, range(900))
 
 
 @pytest.mark.parametrize("dies", ["primary restarts", "primary is succeeded"])
 async def test_what_the_secondary_has_not_heard_counts_for_nobody_yet(
-    tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch, dies: str
+    town: Town, made: Made, monkeypatch: pytest.MonkeyPatch, dies: str
 ) -> None:
     """The primary has written it down and cannot tell: no result passes the boundary. If it is
     restarted, it tells again; if it is succeeded, it was never modified, and the client, who has
@@ -241,125 +216,111 @@ async def test_what_the_secondary_has_not_heard_counts_for_nobody_yet(
         await trio.lowlevel.checkpoint()
         raise UnavailableError("its secondary is deaf")
 
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, one, two, reader = await cast(town, made)
-        async with home.client() as poster, reader.client() as client:
-            source = await make_stream(poster, home, "s")
-            query = asked(sieve_and_sums(one, source), Mode.ACTIVE_STANDBY, two)
-            async with one.client(patience_s=0.2) as owner:
-                await owner.create_query(query)
-                sums = Reader(client, one.name("sums"), "total", "number")
-                await owner.start_query(query.name)
-                await stands_by(one, two, "q")
-                await post(poster, source, range(250))
-                await sums.take(249)
-                with monkeypatch.context() as deaf:
-                    deaf.setattr(Primaries, "_stand_by", unheard)
-                    with pytest.raises(UnavailableError, match="written down"):
-                        await modify(owner, query.name, SHORTER, at=333)
-                    await post(poster, source, range(250, 530))
-                    await trio.sleep(0.3)
-                    assert one.state("sums").log.boundary == 333
-                    assert standby_edition(two, query.name) == 0
-                    if dies == "primary restarts":
-                        await town.stop(one)
-                    else:
-                        await die(made, one, town, home, two, reader)
-            if dies == "primary restarts":
-                # its secondary has gone on as it was, and is past the boundary
-                await town.start(one)
-                await until(lambda: has(one, query.name), "it is back")
-                await until(lambda: stored(one).entry.edition == 0, "it is withdrawn")
-                keeper = one
-            else:
-                await until(lambda: has(two, query.name), "it is taken over")
-                keeper = two
-            async with keeper.client() as owner:
-                alone = keeper is two
-                since = (await modify(owner, query.name, SHORTER, alone=alone)).since
-            assert since >= 529
-            await poster.post_event(source, rows((t, t) for t in range(530, 1500)), end=True)
-            await sums.take(END)
-        editions = [Edition(query), edition(query, since, SHORTER)]
-        wanted = answers(editions, source, range(1500), one.name("sums"), "total", "number")
-        assert sums.rows == wanted
+    home, one, two, reader = await cast(town, made)
+    async with home.client() as poster, reader.client() as client:
+        source = await make_stream(poster, home, "s")
+        query = asked(sieve_and_sums(one, source), Mode.ACTIVE_STANDBY, two)
+        async with one.client(patience_s=0.2) as owner:
+            await owner.create_query(query)
+            sums = ModifiedReader(client, one.name("sums"), "total", "number")
+            await owner.start_query(query.name)
+            await stands_by(one, two, "q")
+            await sums.feed(poster, source, range(250))
+            with monkeypatch.context() as deaf:
+                deaf.setattr(Primaries, "_stand_by", unheard)
+                with pytest.raises(UnavailableError, match="written down"):
+                    await modify(owner, query.name, SHORTER, at=333)
+                await post(poster, source, range(250, 530))
+                await trio.sleep(0.3)
+                assert one.state("sums").log.boundary == 333
+                assert standby_edition(two, query.name) == 0
+                if dies == "primary restarts":
+                    await town.stop(one)
+                else:
+                    await die(made, one, town, home, two, reader)
+        if dies == "primary restarts":
+            # its secondary has gone on as it was, and is past the boundary
+            await town.start(one)
+            await until(lambda: has(one, query.name), "it is back")
+            await until(lambda: stored(one).entry.edition == 0, "it is withdrawn")
+            keeper = one
+        else:
+            await until(lambda: has(two, query.name), "it is taken over")
+            keeper = two
+        async with keeper.client() as owner:
+            alone = keeper is two
+            since = (await modify(owner, query.name, SHORTER, alone=alone)).since
+        assert since >= 529
+        await sums.end(poster, source, range(530, 1500))
+    editions = [Edition(query), edition(query, since, SHORTER)]
+    sums.check(editions, source, range(1500))
 
 
 async def test_a_restarted_primary_tells_its_secondary_before_it_goes_on(
-    tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
+    town: Town, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As above, and the secondary is not past the boundary."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, one, two, reader = await cast(town, made)
-        async with home.client() as poster, reader.client() as client:
-            source = await make_stream(poster, home, "s")
-            query = asked(sieve_and_sums(one, source), Mode.ACTIVE_STANDBY, two)
+    home, one, two, reader = await cast(town, made)
+    async with home.client() as poster, reader.client() as client:
+        source = await make_stream(poster, home, "s")
+        query = asked(sieve_and_sums(one, source), Mode.ACTIVE_STANDBY, two)
 
-            async def unheard(self: Primaries, *_: Any) -> int:
-                await trio.lowlevel.checkpoint()
-                raise UnavailableError("its secondary is deaf")
+        async def unheard(self: Primaries, *_: Any) -> int:
+            await trio.lowlevel.checkpoint()
+            raise UnavailableError("its secondary is deaf")
 
-            async with one.client(patience_s=0.2) as owner:
-                await owner.create_query(query)
-                sums = Reader(client, one.name("sums"), "total", "number")
-                await owner.start_query(query.name)
-                await stands_by(one, two, "q")
-                await post(poster, source, range(250))
-                await sums.take(249)
-                with monkeypatch.context() as deaf:
-                    deaf.setattr(Primaries, "_stand_by", unheard)
-                    with pytest.raises(UnavailableError, match="written down"):
-                        await modify(owner, query.name, SHORTER, at=333)
-                    await town.stop(one)
-            await town.start(one)
-            await until(lambda: standby_edition(two, query.name) == 1, "it has heard of it")
-            async with one.client() as owner:  # who asked asks again
-                assert (await modify(owner, query.name, SHORTER, at=333)).since == 333
-                description = await owner.lookup_object(query.name)
-                assert msgspec.json.decode(description.entries["query"])["edition"] == 1
-            await post(poster, source, range(250, 530))
-            await sums.take(529)
-            await die(made, one, town, home, two, reader)
-            await poster.post_event(source, rows((t, t) for t in range(530, 1500)), end=True)
-            await sums.take(END)
-        editions = [Edition(query), edition(query, 333, SHORTER)]
-        wanted = answers(editions, source, range(1500), one.name("sums"), "total", "number")
-        assert sums.rows == wanted
+        async with one.client(patience_s=0.2) as owner:
+            await owner.create_query(query)
+            sums = ModifiedReader(client, one.name("sums"), "total", "number")
+            await owner.start_query(query.name)
+            await stands_by(one, two, "q")
+            await sums.feed(poster, source, range(250))
+            with monkeypatch.context() as deaf:
+                deaf.setattr(Primaries, "_stand_by", unheard)
+                with pytest.raises(UnavailableError, match="written down"):
+                    await modify(owner, query.name, SHORTER, at=333)
+                await town.stop(one)
+        await town.start(one)
+        await until(lambda: standby_edition(two, query.name) == 1, "it has heard of it")
+        async with one.client() as owner:  # who asked asks again
+            assert (await modify(owner, query.name, SHORTER, at=333)).since == 333
+            description = await owner.lookup_object(query.name)
+            assert msgspec.json.decode(description.entries["query"])["edition"] == 1
+        await sums.feed(poster, source, range(250, 530))
+        await die(made, one, town, home, two, reader)
+        await sums.end(poster, source, range(530, 1500))
+    editions = [Edition(query), edition(query, 333, SHORTER)]
+    sums.check(editions, source, range(1500))
 
 
 async def test_a_secondary_of_long_ago_does_not_go_on_with_what_was_modified_since(
-    tmp_path: Path, made: Made
+    town: Town, made: Made
 ) -> None:
     """It was away while another peer became the secondary and the query was modified; when it is
     back, its primary is gone."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, one, two, other = await cast(town, made)
-        async with home.client() as client:
-            source = await make_stream(client, home, "s")
-            query = asked(sieve_and_sums(one, source), Mode.ACTIVE_STANDBY, two)
-            async with one.client() as owner:
-                await owner.create_query(query)
-                await owner.start_query(query.name)
-                sums = Reader(client, one.name("sums"), "total", "number")
-                await post(client, source, range(250))
-                await sums.take(249)
-                await stands_by(one, two, "q")
-                gone, editions = two.id, one.id
-                await town.stop(two)
-                believes(made, one, other.id, Health.ALIVE)
-                believes(made, one, gone, Health.DEAD)
-                await stands_by(one, other, "q")
-                done = await modify(owner, query.name, MORE, alone=True)
-            await town.stop(one)
-            made[bytes.fromhex(gone)].tell(editions, Health.DEAD)
-            await town.start(two)
-            await until(lambda: two.up.engine.standbys.get(query.name) is None, "it let go of it")
-            assert not has(two, query.name)
-            believes(made, home, editions, Health.DEAD)
-            believes(made, other, editions, Health.DEAD)
-            await until(lambda: has(other, query.name), "it is taken over")
-            await client.post_event(source, rows((t, t) for t in range(250, 900)), end=True)
-            await sums.take(END)
-        editions = [Edition(query), edition(query, done.since, MORE)]
-        wanted = answers(editions, source, range(900), one.name("sums"), "total", "number")
-        assert sums.rows == wanted
+    home, one, two, other = await cast(town, made)
+    async with home.client() as client:
+        source = await make_stream(client, home, "s")
+        query = asked(sieve_and_sums(one, source), Mode.ACTIVE_STANDBY, two)
+        async with one.client() as owner:
+            await begin(owner, query)
+            sums = ModifiedReader(client, one.name("sums"), "total", "number")
+            await sums.feed(client, source, range(250))
+            await stands_by(one, two, "q")
+            gone, editions = two.id, one.id
+            await town.stop(two)
+            believes(made, one, other.id, Health.ALIVE)
+            believes(made, one, gone, Health.DEAD)
+            await stands_by(one, other, "q")
+            done = await modify(owner, query.name, MORE, alone=True)
+        await town.stop(one)
+        made[bytes.fromhex(gone)].tell(editions, Health.DEAD)
+        await town.start(two)
+        await until(lambda: two.up.engine.standbys.get(query.name) is None, "it let go of it")
+        assert not has(two, query.name)
+        believes(made, home, editions, Health.DEAD)
+        believes(made, other, editions, Health.DEAD)
+        await until(lambda: has(other, query.name), "it is taken over")
+        await sums.end(client, source, range(250, 900))
+    editions = [Edition(query), edition(query, done.since, MORE)]
+    sums.check(editions, source, range(900))

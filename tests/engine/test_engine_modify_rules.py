@@ -24,15 +24,7 @@ from engine.language.modification import (
 )
 from engine.language.xml.boxes import parameters_of
 from engine.language.xml.tree import MAX_TEXT
-from engine.objects.query import (
-    Aggregate,
-    AggregateFunction,
-    Box,
-    Filter,
-    Function,
-    Query,
-    Union,
-)
+from engine.objects.query import Aggregate, AggregateFunction, Box, Filter, Function, Query, Union
 from engine.objects.schema import BEGINNING, END
 from engine.tasks.modification import Footing, earliest
 from engine.tasks.plan import AggregateStep, Task, plan

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 import trio
-from engine_modified import Reader, change, modify
-from engine_peers import Place, make_stream, open_town
+from engine_modified import ModifiedReader, change, modify
+from engine_peers import Place, begin, make_stream, open_town
 from lent_spark import LentSpark
 
 from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
@@ -100,10 +100,9 @@ async def test_old_up_to_a_given_boundary_and_new_after_it_on_spark(tmp_path: Pa
         async with one.client() as client, one.client() as poster:
             source = await make_stream(client, one, "s")
             query = sums_of_some(one, source)
-            await client.create_query(query)
-            await client.start_query(query.name)
-            state = Reader(client, one.name("kept"), "name", "value")
-            sums = Reader(client, one.name("sums"), "name", "total", "number", "greatest")
+            await begin(client, query)
+            state = ModifiedReader(client, one.name("kept"), "name", "value")
+            sums = ModifiedReader(client, one.name("sums"), "name", "total", "number", "greatest")
             modified = trio.Event()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(pour, poster, source, modified)

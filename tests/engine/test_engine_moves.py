@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import DEADLINE_S, Place, make_stream, open_town, rows, until
-from moving_tasks import Sums, expected, post, siblings, windows
+from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, rows, until
+from moving_tasks import Sums, expected, post, windows
 
 from engine.objects.query import QueryStatus
 from engine.objects.schema import END
@@ -21,7 +19,7 @@ from overlay.errors import ConflictError, MedusaError, NotAuthorisedError, NotFo
 from overlay.names import PeerId
 from tools.commands.medusa import calls
 
-QUICK = Timing(tend_s=0.05, workers_s=0.05, confirm_s=0.05)
+pytestmark = pytest.mark.town(timing=Timing(tend_s=0.05, workers_s=0.05, confirm_s=0.05))
 
 
 @pytest.fixture(autouse=True)
@@ -29,57 +27,46 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
 
 
-async def test_there_and_back_under_traffic(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one, two = await siblings(town)
-        async with one.client() as client:
-            source = await make_stream(client, one, "s")
-            await client.create_query(windows(one, source))
-            await client.start_query(one.name("q/out"))
-            sums = Sums(client, one.name("out"))
-            mover = one.up.engine.mover
-            await post(client, source, range(250))
-            await sums.take(249)
-            record = await mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
-            assert (record.source, record.target) == (one.id, two.id)
-            first = record.term_number
-            await post(client, source, range(250, 520))
-            await sums.take(519)
-            assert [task.boundary for task in two.up.engine.assignments.all()] == [519]
-            record = await mover.take_back(one.name("out"))
-            assert (record.source, record.target) == (two.id, one.id)
-            assert record.term_number > first
-            await until(lambda: not two.up.engine.assignments.all(), "dropped by the worker")
-            await client.post_event(source, rows((at, at) for at in range(520, 777)), end=True)
-            await sums.take(END)
-            assert sums.rows == expected(range(777))
-            assert [state.name for state in two.up.engine.store.all()] == []
+async def test_there_and_back_under_traffic(town: Town) -> None:
+    one, two = await town.siblings(2)
+    client = await town.client(one)
+    source = await make_stream(client, one, "s")
+    await begin(client, windows(one, source))
+    sums = Sums(client, one.name("out"))
+    mover = one.up.engine.mover
+    await sums.feed(client, source, range(250))
+    record = await mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
+    assert (record.source, record.target) == (one.id, two.id)
+    first = record.term_number
+    await sums.feed(client, source, range(250, 520))
+    assert [task.boundary for task in two.up.engine.assignments.all()] == [519]
+    record = await mover.take_back(one.name("out"))
+    assert (record.source, record.target) == (two.id, one.id)
+    assert record.term_number > first
+    await until(lambda: not two.up.engine.assignments.all(), "dropped by the worker")
+    await sums.finish(client, source, range(520, 777))
+    assert [state.name for state in two.up.engine.store.all()] == []
 
 
-async def test_a_subscriber_elsewhere_follows_the_task(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one, two, three = await siblings(town, others=2)
-        async with one.client() as client, three.client() as reader:
-            source = await make_stream(client, one, "s")
-            await client.create_query(windows(one, source))
-            await client.start_query(one.name("q/out"))
-            sums = Sums(reader, one.name("out"))
-            await post(client, source, range(250))
-            await sums.take(249)
-            await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
-            served = two.up.engine.store.serving
-            await post(client, source, range(250, 520))
-            await sums.take(519)
-            await until(
-                lambda: (out := served(one.name("out"))) is not None and out.subscribers == 2,
-                "the owner and the relay read from the worker",
-            )
-            await one.up.engine.mover.move(one.name("out"), three.peer_id, Deal(giver=one.id))
-            await post(client, source, range(520, 777))
-            await sums.take(776)
-            late = Sums(reader, one.name("out"))
-            await late.take(776)
-            assert late.rows == sums.rows == [row for row in expected(range(777)) if row[0] < 776]
+async def test_a_subscriber_elsewhere_follows_the_task(town: Town) -> None:
+    one, two, three = await town.siblings(3)
+    client, reader = await town.clients(one, three)
+    source = await make_stream(client, one, "s")
+    await begin(client, windows(one, source))
+    sums = Sums(reader, one.name("out"))
+    await sums.feed(client, source, range(250))
+    await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
+    served = two.up.engine.store.serving
+    await sums.feed(client, source, range(250, 520))
+    await until(
+        lambda: (out := served(one.name("out"))) is not None and out.subscribers == 2,
+        "the owner and the relay read from the worker",
+    )
+    await one.up.engine.mover.move(one.name("out"), three.peer_id, Deal(giver=one.id))
+    await sums.feed(client, source, range(520, 777))
+    late = Sums(reader, one.name("out"))
+    await late.take(776)
+    assert late.rows == sums.rows == [row for row in expected(range(777)) if row[0] < 776]
 
 
 @pytest.mark.parametrize("victim", ["owner", "worker"])
@@ -98,34 +85,28 @@ async def test_a_subscriber_elsewhere_follows_the_task(tmp_path: Path) -> None:
     ],
 )
 async def test_either_side_restarts_at_any_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, victim: str
+    town: Town, monkeypatch: pytest.MonkeyPatch, step: str, victim: str
 ) -> None:
     """A peer is stopped when one of them comes to the step, before it is done, and started again.
     (Real processes killed with -9 are in test_engine_moving_kills.)"""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one, two = await siblings(town)
-        async with one.client(patience_s=DEADLINE_S) as client:
-            source = await make_stream(client, one, "s")
-            await client.create_query(windows(one, source))
-            await client.start_query(one.name("q/out"))
-            sums = Sums(client, one.name("out"))
-            await post(client, source, range(250))
-            await sums.take(249)
-            reached, go_on = _stop_at(monkeypatch, step)
-            # within the owner, so that it ends with it
-            one.up.engine.mover._nursery.start_soon(_move, one, two)
-            with trio.fail_after(DEADLINE_S):
-                await reached.wait()
-            await town.restart(one if victim == "owner" else two)
-            go_on.set()
-            await post(client, source, range(250, 520))
-            await sums.take(519)
-            with trio.fail_after(DEADLINE_S):
-                await _back_again(one)
-            await client.post_event(source, rows((at, at) for at in range(520, 777)), end=True)
-            await sums.take(END)
-            assert sums.rows == expected(range(777))
-            await until(lambda: not two.up.engine.assignments.all(), "dropped by the worker")
+    one, two = await town.siblings(2)
+    client = await town.open(one.client(patience_s=DEADLINE_S))
+    source = await make_stream(client, one, "s")
+    await begin(client, windows(one, source))
+    sums = Sums(client, one.name("out"))
+    await sums.feed(client, source, range(250))
+    reached, go_on = _stop_at(monkeypatch, step)
+    # within the owner, so that it ends with it
+    one.up.engine.mover._nursery.start_soon(_move, one, two)
+    with trio.fail_after(DEADLINE_S):
+        await reached.wait()
+    await town.restart(one if victim == "owner" else two)
+    go_on.set()
+    await sums.feed(client, source, range(250, 520))
+    with trio.fail_after(DEADLINE_S):
+        await _back_again(one)
+    await sums.finish(client, source, range(520, 777))
+    await until(lambda: not two.up.engine.assignments.all(), "dropped by the worker")
 
 
 async def _move(one: Place, two: Place) -> None:
@@ -164,117 +145,103 @@ def _stop_at(monkeypatch: pytest.MonkeyPatch, step: str) -> tuple[trio.Event, tr
     return reached, go_on
 
 
-async def test_a_worker_that_never_comes_back_loses_nothing(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK, patience_s=0.3) as town:
-        one, two = await siblings(town)
-        async with one.client() as client:
-            source = await make_stream(client, one, "s")
-            await client.create_query(windows(one, source))
-            await client.start_query(one.name("q/out"))
-            sums = Sums(client, one.name("out"))
-            await post(client, source, range(250))
-            await sums.take(249)
-            missed: list[PeerId] = []
-            one.up.engine.mover.missed.add(lambda worker, _task: missed.append(worker))
-            await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
-            await post(client, source, range(250, 380))
-            await sums.take(379)
-            gone = two.peer_id
-            await town.stop(two)
-            await post(client, source, range(380, 520))
-            await sums.take(519)
-            assert missed == [gone]
-            await town.start(two)
-            await until(lambda: not two.up.engine.assignments.all(), "it hears that it is not")
-            await client.post_event(source, rows([(600, 600)]), end=True)
-            await sums.take(END)
-            assert sums.rows == [
-                *expected(range(520))[:-1],
-                (599, sum(range(500, 520))),
-                (699, 600),
-            ]
+@pytest.mark.town(patience_s=0.3)
+async def test_a_worker_that_never_comes_back_loses_nothing(town: Town) -> None:
+    one, two = await town.siblings(2)
+    client = await town.client(one)
+    source = await make_stream(client, one, "s")
+    await begin(client, windows(one, source))
+    sums = Sums(client, one.name("out"))
+    await sums.feed(client, source, range(250))
+    missed: list[PeerId] = []
+    one.up.engine.mover.missed.add(lambda worker, _task: missed.append(worker))
+    await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
+    await sums.feed(client, source, range(250, 380))
+    gone = two.peer_id
+    await town.stop(two)
+    await sums.feed(client, source, range(380, 520))
+    assert missed == [gone]
+    await town.start(two)
+    await until(lambda: not two.up.engine.assignments.all(), "it hears that it is not")
+    await client.post_event(source, rows([(600, 600)]), end=True)
+    await sums.take(END)
+    assert sums.rows == [
+        *expected(range(520))[:-1],
+        (599, sum(range(500, 520))),
+        (699, 600),
+    ]
 
 
-async def test_what_is_refused(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one, two = await siblings(town)
-        other = await town.settle("utah.edu")
-        await town.acquainted(one, two, other)
-        async with one.client() as client:
-            source = await make_stream(client, one, "s")
-            await client.create_query(windows(one, source))
-            mover = one.up.engine.mover
-            with pytest.raises(NotFoundError, match="no task"):
-                await mover.move(one.name("none"), two.peer_id, Deal())
-            with pytest.raises(MedusaError, match="does not run"):
-                await mover.move(one.name("out"), two.peer_id, Deal())
-            await client.start_query(one.name("q/out"))
-            with pytest.raises(ConflictError, match="there already"):
-                await mover.move(one.name("out"), one.peer_id, Deal())
-            with pytest.raises(NotAuthorisedError, match="not accepted"):
-                await mover.move(one.name("out"), other.peer_id, Deal())
-            private = await make_stream(client, one, "private", readers=("mit.edu",))
-            await client.create_query(windows(one, private, "hidden"))
-            await client.start_query(one.name("q/hidden"))
-            other.up.engine.assignments.admit = lambda *_: None
-            with pytest.raises(NotAuthorisedError, match="may not read"):
-                await mover.move(one.name("hidden"), other.peer_id, Deal())
-            await until(lambda: not other.up.engine.assignments.all())
+async def test_what_is_refused(town: Town) -> None:
+    one, two = await town.siblings(2)
+    other = await town.settle("utah.edu")
+    await town.acquainted(one, two, other)
+    client = await town.client(one)
+    source = await make_stream(client, one, "s")
+    await client.create_query(windows(one, source))
+    mover = one.up.engine.mover
+    with pytest.raises(NotFoundError, match="no task"):
+        await mover.move(one.name("none"), two.peer_id, Deal())
+    with pytest.raises(MedusaError, match="does not run"):
+        await mover.move(one.name("out"), two.peer_id, Deal())
+    await client.start_query(one.name("q/out"))
+    with pytest.raises(ConflictError, match="there already"):
+        await mover.move(one.name("out"), one.peer_id, Deal())
+    with pytest.raises(NotAuthorisedError, match="not accepted"):
+        await mover.move(one.name("out"), other.peer_id, Deal())
+    private = await make_stream(client, one, "private", readers=("mit.edu",))
+    await begin(client, windows(one, private, "hidden"))
+    other.up.engine.assignments.admit = lambda *_: None
+    with pytest.raises(NotAuthorisedError, match="may not read"):
+        await mover.move(one.name("hidden"), other.peer_id, Deal())
+    await until(lambda: not other.up.engine.assignments.all())
 
 
-async def test_stopping_a_query_frees_its_worker(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one, two = await siblings(town)
-        async with one.client() as client:
-            source = await make_stream(client, one, "s")
-            await client.create_query(windows(one, source))
-            await client.start_query(one.name("q/out"))
-            await post(client, source, range(250))
-            await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
-            await client.set_query_status(one.name("q/out"), QueryStatus.STOPPED)
-            await until(lambda: not two.up.engine.assignments.all())
-            await client.start_query(one.name("q/out"))
-            await client.post_event(source, rows([(300, 1)]), end=True)
-            sums = Sums(client, one.name("out"))
-            await sums.take(END)
-            assert sums.rows == [*expected(range(250)), (399, 1)]
+async def test_stopping_a_query_frees_its_worker(town: Town) -> None:
+    one, two = await town.siblings(2)
+    client = await town.client(one)
+    source = await make_stream(client, one, "s")
+    await begin(client, windows(one, source))
+    await post(client, source, range(250))
+    await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
+    await client.set_query_status(one.name("q/out"), QueryStatus.STOPPED)
+    await until(lambda: not two.up.engine.assignments.all())
+    await client.start_query(one.name("q/out"))
+    await client.post_event(source, rows([(300, 1)]), end=True)
+    sums = Sums(client, one.name("out"))
+    await sums.take(END)
+    assert sums.rows == [*expected(range(250)), (399, 1)]
 
 
-async def test_a_suffix_that_the_producer_let_go_comes_from_the_owner(tmp_path: Path) -> None:
+async def test_a_suffix_that_the_producer_let_go_comes_from_the_owner(town: Town) -> None:
     """The input's home keeps nothing, the owner what its open window needs."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one, two = await siblings(town)
-        three = await town.settle("mit.edu", sibling=True)
-        await town.acquainted(one, two, three)
-        async with three.client() as poster, one.client() as client:
-            source = await make_stream(poster, three, "s", history_us=0)
-            await client.create_query(windows(one, source))
-            await client.start_query(one.name("q/out"))
-            sums = Sums(client, one.name("out"))
-            for start in range(0, 260, 20):
-                await post(poster, source, range(start, start + 20))
-                await sums.take(start + 19)
-            await until(lambda: three.state("s").log.start > 200, "the home has let go")
-            await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
-            await poster.post_event(source, rows([(260, 7)]), end=True)
-            await sums.take(END)
-            assert sums.rows == [*expected(range(260))[:-1], (299, sum(range(200, 260)) + 7)]
+    one, two = await town.siblings(2)
+    three = await town.settle("mit.edu", sibling=True)
+    await town.acquainted(one, two, three)
+    poster, client = await town.clients(three, one)
+    source = await make_stream(poster, three, "s", history_us=0)
+    await begin(client, windows(one, source))
+    sums = Sums(client, one.name("out"))
+    for start in range(0, 260, 20):
+        await post(poster, source, range(start, start + 20))
+        await sums.take(start + 19)
+    await until(lambda: three.state("s").log.start > 200, "the home has let go")
+    await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
+    await poster.post_event(source, rows([(260, 7)]), end=True)
+    await sums.take(END)
+    assert sums.rows == [*expected(range(260))[:-1], (299, sum(range(200, 260)) + 7)]
 
 
-async def test_moved_by_hand(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one, two = await siblings(town)
-        home = str(one.home.folder)
-        async with one.client() as client:
-            source = await make_stream(client, one, "s")
-            await client.create_query(windows(one, source))
-            await client.start_query(one.name("q/out"))
-            await post(client, source, range(250))
-            moved = await trio.to_thread.run_sync(
-                calls.move_task, home, one.name("out"), two.id[:12]
-            )
-            assert (moved.source, moved.target) == (one.id, two.id)
-            with pytest.raises(NotFoundError, match="begins with 'ffff0000'"):
-                await trio.to_thread.run_sync(calls.move_task, home, one.name("out"), "ffff0000")
-            back = await trio.to_thread.run_sync(calls.move_task, home, one.name("out"), "home")
-            assert (back.source, back.target) == (two.id, one.id)
+async def test_moved_by_hand(town: Town) -> None:
+    one, two = await town.siblings(2)
+    home = str(one.home.folder)
+    client = await town.client(one)
+    source = await make_stream(client, one, "s")
+    await begin(client, windows(one, source))
+    await post(client, source, range(250))
+    moved = await trio.to_thread.run_sync(calls.move_task, home, one.name("out"), two.id[:12])
+    assert (moved.source, moved.target) == (one.id, two.id)
+    with pytest.raises(NotFoundError, match="begins with 'ffff0000'"):
+        await trio.to_thread.run_sync(calls.move_task, home, one.name("out"), "ffff0000")
+    back = await trio.to_thread.run_sync(calls.move_task, home, one.name("out"), "home")
+    assert (back.source, back.target) == (two.id, one.id)

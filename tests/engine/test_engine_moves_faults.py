@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,8 +11,8 @@ import pytest
 import trio
 import trio.testing
 from engine_interpreted import interpret
-from engine_peers import DEADLINE_S, Place, make_stream, open_town, rows, schema_of, until
-from moving_tasks import SIZE_US, Sums, expected, post, siblings, windows
+from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, rows, schema_of, until
+from moving_tasks import SIZE_US, Sums, expected, post, windows
 
 from engine.objects.definitions import StreamDefinition, StreamEntry
 from engine.objects.query import Filter, Query, QueryStatus
@@ -46,6 +45,7 @@ from overlay.names import PeerId
 from tools.client.async_client import AsyncMedusaClient
 
 QUICK = Timing(tend_s=0.05, workers_s=0.05, confirm_s=0.05)
+pytestmark = pytest.mark.town(timing=QUICK)
 
 
 HOUR_US = 3_600_000_000
@@ -83,11 +83,9 @@ def assignment(
 async def running(client: AsyncMedusaClient, place: Place) -> tuple[str, Sums]:
     """A query of windows that has seen 250 tuples."""
     source = await make_stream(client, place, "s")
-    await client.create_query(windows(place, source))
-    await client.start_query(place.name("q/out"))
+    await begin(client, windows(place, source))
     sums = Sums(client, place.name("out"))
-    await post(client, source, range(250))
-    await sums.take(249)
+    await sums.feed(client, source, range(250))
     return source, sums
 
 
@@ -104,26 +102,25 @@ def placed(place: Place) -> Copy:
 # -- what a hostile owner asks of a worker ---------------------------------------------------------
 
 
-async def test_nobody_stops_what_runs_here_for_another(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one, two = await siblings(town)
-        stranger = await town.settle("utah.edu")
-        await town.acquainted(one, two, stranger)
-        async with one.client() as client:
-            source, sums = await running(client, one)
-            await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
-            entry = one.state("s").entry
-            request = assignment(stranger, windows(stranger, source), [entry], task=one.name("out"))
-            for forged in (
-                replace_struct(request, term_number=2**60),
-                replace_struct(request, query=windows(one, source), term_number=2**60),
-            ):
-                with pytest.raises(NotAuthorisedError):
-                    await assign(stranger, two, forged)
-            assert [task.stored.owner for task in two.up.engine.assignments.all()] == [one.id]
-            await client.post_event(source, rows([(300, 1)]), end=True)
-            await sums.take(END)
-            assert sums.rows == [*expected(range(250)), (399, 1)]
+async def test_nobody_stops_what_runs_here_for_another(town: Town) -> None:
+    one, two = await town.siblings(2)
+    stranger = await town.settle("utah.edu")
+    await town.acquainted(one, two, stranger)
+    client = await town.client(one)
+    source, sums = await running(client, one)
+    await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
+    entry = one.state("s").entry
+    request = assignment(stranger, windows(stranger, source), [entry], task=one.name("out"))
+    for forged in (
+        replace_struct(request, term_number=2**60),
+        replace_struct(request, query=windows(one, source), term_number=2**60),
+    ):
+        with pytest.raises(NotAuthorisedError):
+            await assign(stranger, two, forged)
+    assert [task.stored.owner for task in two.up.engine.assignments.all()] == [one.id]
+    await client.post_event(source, rows([(300, 1)]), end=True)
+    await sums.take(END)
+    assert sums.rows == [*expected(range(250)), (399, 1)]
 
 
 def replace_struct(request: Assignment, **changes: Any) -> Assignment:
@@ -131,33 +128,32 @@ def replace_struct(request: Assignment, **changes: Any) -> Assignment:
 
 
 @pytest.mark.parametrize("keeper", ["the worker", "a third one"])
-async def test_a_worker_reads_nothing_for_those_who_may_not(tmp_path: Path, keeper: str) -> None:
+async def test_a_worker_reads_nothing_for_those_who_may_not(town: Town, keeper: str) -> None:
     """It may read the stream itself; who wants its tuples by way of a task may not."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        bank = await town.settle("bank.com")
-        thief = await town.settle("thief.org")
-        third = await town.settle("third.net")
-        await town.acquainted(bank, thief, third)
-        at = bank if keeper == "the worker" else third
-        async with at.client() as client:
-            private = await make_stream(client, at, "private", readers=("bank.com",))
-            await post(client, private, range(250))
-            welcome(bank)
-            entry = StreamEntry(
-                StreamDefinition(private, schema_of(at.participant).name),
-                schema_of(at.participant),
-            )
-            with pytest.raises(NotAuthorisedError, match=r"thief\.org may not read"):
-                await assign(thief, bank, assignment(thief, windows(thief, private), [entry]))
-            # as a stream that the thief's own query claims to make on the way
-            source = thief.name("nothing")
-            made = StreamEntry(StreamDefinition(source, entry.schema.name), entry.schema)
-            first = Filter("all", source, (private,), ("value >= 0",))
-            query = windows(thief, private)
-            query = Query(query.name, (first, *query.boxes))
-            with pytest.raises(NotAuthorisedError, match=r"thief\.org may not read"):
-                await assign(thief, bank, assignment(thief, query, [made], kept=(private,)))
-            assert bank.up.engine.assignments.all() == []
+    bank = await town.settle("bank.com")
+    thief = await town.settle("thief.org")
+    third = await town.settle("third.net")
+    await town.acquainted(bank, thief, third)
+    at = bank if keeper == "the worker" else third
+    client = await town.client(at)
+    private = await make_stream(client, at, "private", readers=("bank.com",))
+    await post(client, private, range(250))
+    welcome(bank)
+    entry = StreamEntry(
+        StreamDefinition(private, schema_of(at.participant).name),
+        schema_of(at.participant),
+    )
+    with pytest.raises(NotAuthorisedError, match=r"thief\.org may not read"):
+        await assign(thief, bank, assignment(thief, windows(thief, private), [entry]))
+    # as a stream that the thief's own query claims to make on the way
+    source = thief.name("nothing")
+    made = StreamEntry(StreamDefinition(source, entry.schema.name), entry.schema)
+    first = Filter("all", source, (private,), ("value >= 0",))
+    query = windows(thief, private)
+    query = Query(query.name, (first, *query.boxes))
+    with pytest.raises(NotAuthorisedError, match=r"thief\.org may not read"):
+        await assign(thief, bank, assignment(thief, query, [made], kept=(private,)))
+    assert bank.up.engine.assignments.all() == []
 
 
 @pytest.mark.parametrize(
@@ -172,243 +168,228 @@ async def test_a_worker_reads_nothing_for_those_who_may_not(tmp_path: Path, keep
         {"rate": float("inf")},
     ],
 )
-async def test_an_assignment_beyond_all_limits(tmp_path: Path, change: dict[str, Any]) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one, two = await siblings(town)
-        async with one.client() as client:
-            source = await make_stream(client, one, "s")
-            request = assignment(one, windows(one, source), [one.state("s").entry])
-            with pytest.raises(InvalidInputError):
-                await assign(one, two, replace_struct(request, **change))
-            assert two.up.engine.assignments.all() == []
-            await town.restart(two)
+async def test_an_assignment_beyond_all_limits(town: Town, change: dict[str, Any]) -> None:
+    one, two = await town.siblings(2)
+    client = await town.client(one)
+    source = await make_stream(client, one, "s")
+    request = assignment(one, windows(one, source), [one.state("s").entry])
+    with pytest.raises(InvalidInputError):
+        await assign(one, two, replace_struct(request, **change))
+    assert two.up.engine.assignments.all() == []
+    await town.restart(two)
 
 
+@pytest.mark.town(timing=dataclasses.replace(QUICK, worker_call_s=0.2))
 async def test_a_call_that_is_left_leaves_a_task_that_works(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The owner loses patience while the worker opens logs, on a slow disk."""
-    impatient = dataclasses.replace(QUICK, worker_call_s=0.2)
-    async with open_town(tmp_path, timing=impatient) as town:
-        one, two = await siblings(town)
-        async with one.client() as client:
-            source, sums = await running(client, one)
-            go_on = trio.Event()
-            calls: list[str] = []
-            original, assign = Assignments._follow_inputs, Assignments.assign
+    one, two = await town.siblings(2)
+    client = await town.client(one)
+    source, sums = await running(client, one)
+    go_on = trio.Event()
+    calls: list[str] = []
+    original, assign = Assignments._follow_inputs, Assignments.assign
 
-            async def slow(self: Assignments, *arguments: Any) -> Any:
-                await go_on.wait()
-                return await original(self, *arguments)
+    async def slow(self: Assignments, *arguments: Any) -> Any:
+        await go_on.wait()
+        return await original(self, *arguments)
 
-            async def count(self: Assignments, *arguments: Any) -> Progress:
-                calls.append("assign")
-                return await assign(self, *arguments)
+    async def count(self: Assignments, *arguments: Any) -> Progress:
+        calls.append("assign")
+        return await assign(self, *arguments)
 
-            monkeypatch.setattr(Assignments, "assign", count)
+    monkeypatch.setattr(Assignments, "assign", count)
 
-            monkeypatch.setattr(Assignments, "_follow_inputs", slow)
-            async with trio.open_nursery() as nursery:
+    monkeypatch.setattr(Assignments, "_follow_inputs", slow)
+    async with trio.open_nursery() as nursery:
 
-                @nursery.start_soon
-                async def _() -> None:
-                    await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
+        @nursery.start_soon
+        async def _() -> None:
+            await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
 
-                await until(lambda: len(calls) > 1, "the first call was left")
-                go_on.set()
-            await client.post_event(source, rows([(300, 1)]), end=True)
-            await sums.take(END)
-            assert sums.rows == [*expected(range(250)), (399, 1)]
+        await until(lambda: len(calls) > 1, "the first call was left")
+        go_on.set()
+    await client.post_event(source, rows([(300, 1)]), end=True)
+    await sums.take(END)
+    assert sums.rows == [*expected(range(250)), (399, 1)]
 
 
-async def test_inputs_are_shared_only_where_they_reach_back_far_enough(tmp_path: Path) -> None:
+async def test_inputs_are_shared_only_where_they_reach_back_far_enough(town: Town) -> None:
     """A mirror that has yet to begin begins where its first reader needs it, no earlier; and what
     one owner gives as its input's past is nobody else's."""
 
     silent = (origin.Place(bytes(20)),)  # of a peer that nobody knows
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one, two = await siblings(town)
-        async with one.client() as client:
-            await make_stream(client, one, "s")
-        entry = one.state("s").entry
-        followers = two.up.engine.followers
+    one, two = await town.siblings(2)
+    async with one.client() as client:
+        await make_stream(client, one, "s")
+    entry = one.state("s").entry
+    followers = two.up.engine.followers
 
-        async def follow(user: str, owner: str, after: int) -> StreamState:
-            return await followers.follow_from(entry, user, silent, after, owner)
+    async def follow(user: str, owner: str, after: int) -> StreamState:
+        return await followers.follow_from(entry, user, silent, after, owner)
 
-        first = await follow("a 1", one.id, 500)
-        assert await follow("b 1", one.id, 600) is first
-        assert await follow("c 1", one.id, 100) is not first
-        assert await follow("d 1", "ff" * 20, 600) is not first
+    first = await follow("a 1", one.id, 500)
+    assert await follow("b 1", one.id, 600) is first
+    assert await follow("c 1", one.id, 100) is not first
+    assert await follow("d 1", "ff" * 20, 600) is not first
 
 
 # -- what a hostile worker says to an owner --------------------------------------------------------
 
 
+@pytest.mark.town(patience_s=0.3)
 @pytest.mark.parametrize("boundary", [END, 10_000])
-async def test_an_output_is_never_ahead_of_its_inputs(tmp_path: Path, boundary: int) -> None:
+async def test_an_output_is_never_ahead_of_its_inputs(town: Town, boundary: int) -> None:
     """A worker that says that there is nothing to come, or that it has come already."""
-    async with open_town(tmp_path, timing=QUICK, patience_s=0.3) as town:
-        one, two = await siblings(town)
-        async with one.client() as client:
-            source, sums = await running(client, one)
-            await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
-            (lying,) = two.up.engine.assignments.all()
-            assert lying.copy is not None
-            lying.work.cancel()
-            lying.copy.state.log.append(boundary, None)
-            await post(client, source, range(250, 520))
-            await sums.take(519)
-            assert not placed(one).current.term.holder
-            await client.post_event(source, rows([(600, 600)]), end=True)
-            await sums.take(END)
-            assert sums.rows == [
-                *expected(range(520))[:-1],
-                (599, sum(range(500, 520))),
-                (699, 600),
-            ]
+    one, two = await town.siblings(2)
+    client = await town.client(one)
+    source, sums = await running(client, one)
+    await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
+    (lying,) = two.up.engine.assignments.all()
+    assert lying.copy is not None
+    lying.work.cancel()
+    lying.copy.state.log.append(boundary, None)
+    await sums.feed(client, source, range(250, 520))
+    assert not placed(one).current.term.holder
+    await client.post_event(source, rows([(600, 600)]), end=True)
+    await sums.take(END)
+    assert sums.rows == [
+        *expected(range(520))[:-1],
+        (599, sum(range(500, 520))),
+        (699, 600),
+    ]
 
 
-async def test_a_task_is_not_passed_on_to_its_owner(tmp_path: Path) -> None:
+async def test_a_task_is_not_passed_on_to_its_owner(town: Town) -> None:
     """Who passed it on would be paid for what the owner computes."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one, two, three = await siblings(town, others=2)
-        async with one.client() as client:
-            await running(client, one)
-            task = one.name("out")
-            mover = one.up.engine.mover
-            mover.agree = lambda _task, _placement: None
-            mover.may_pass_on = lambda _placement: None
-            owed = Deal("c" * 32, one.id, 5, 5)
-            welcome(two)
-            term_number = (await mover.move(task, two.peer_id, owed)).term_number
-            for to in (one.id, ""):
-                with pytest.raises(NotAuthorisedError, match="give it back"):
-                    await mover.pass_on(
-                        two.peer_id, PassOn(task, term_number, to, Deal("d", two.id, 1, 1))
-                    )
-            with pytest.raises(NotAuthorisedError, match="you pay for"):
-                await mover.pass_on(
-                    two.peer_id, PassOn(task, term_number, three.id, Deal("d", one.id, 1, 1))
-                )
-            assert placed(one).current.term.holder == two.peer_id
+    one, two, three = await town.siblings(3)
+    client = await town.client(one)
+    await running(client, one)
+    task = one.name("out")
+    mover = one.up.engine.mover
+    mover.agree = lambda _task, _placement: None
+    mover.may_pass_on = lambda _placement: None
+    owed = Deal("c" * 32, one.id, 5, 5)
+    welcome(two)
+    term_number = (await mover.move(task, two.peer_id, owed)).term_number
+    for to in (one.id, ""):
+        with pytest.raises(NotAuthorisedError, match="give it back"):
+            await mover.pass_on(two.peer_id, PassOn(task, term_number, to, Deal("d", two.id, 1, 1)))
+    with pytest.raises(NotAuthorisedError, match="you pay for"):
+        await mover.pass_on(
+            two.peer_id, PassOn(task, term_number, three.id, Deal("d", one.id, 1, 1))
+        )
+    assert placed(one).current.term.holder == two.peer_id
 
 
-async def test_a_task_goes_only_where_its_inputs_may_be_read(tmp_path: Path) -> None:
+async def test_a_task_goes_only_where_its_inputs_may_be_read(town: Town) -> None:
     """The owner has their past, and the next worker would get it from there."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one, two = await siblings(town)
-        other = await town.settle("utah.edu")
-        await town.acquainted(one, two, other)
-        async with one.client() as client:
-            private = await make_stream(client, one, "s", readers=("mit.edu",))
-            await client.create_query(windows(one, private))
-            await client.start_query(one.name("q/out"))
-            mover = one.up.engine.mover
-            await post(client, private, range(250))
-            term_number = (
-                await mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
-            ).term_number
-            welcome(other)
-            onwards = PassOn(one.name("out"), term_number, other.id, Deal("d", two.id, 1, 1))
-            for going in (
-                mover.move(one.name("out"), other.peer_id, Deal(giver=one.id)),
-                mover.pass_on(two.peer_id, onwards),
-            ):
-                with pytest.raises(NotAuthorisedError, match=r"utah\.edu may not read"):
-                    await going
-            assert other.up.engine.assignments.all() == []
+    one, two = await town.siblings(2)
+    other = await town.settle("utah.edu")
+    await town.acquainted(one, two, other)
+    client = await town.client(one)
+    private = await make_stream(client, one, "s", readers=("mit.edu",))
+    await begin(client, windows(one, private))
+    mover = one.up.engine.mover
+    await post(client, private, range(250))
+    term_number = (await mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))).term_number
+    welcome(other)
+    onwards = PassOn(one.name("out"), term_number, other.id, Deal("d", two.id, 1, 1))
+    for going in (
+        mover.move(one.name("out"), other.peer_id, Deal(giver=one.id)),
+        mover.pass_on(two.peer_id, onwards),
+    ):
+        with pytest.raises(NotAuthorisedError, match=r"utah\.edu may not read"):
+            await going
+    assert other.up.engine.assignments.all() == []
 
 
-async def test_who_only_prepares_gives_nothing_back(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one, two, three = await siblings(town, others=2)
-        async with one.client() as client:
-            await running(client, one)
-            mover = one.up.engine.mover
-            await mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
-            with mover._prepared_for(one.name("out"), three.peer_id, 2):
-                connection = await three.up.engine.overlay.connect(parse_peer_id(one.id))
-                with pytest.raises(NotAuthorisedError, match="not its worker"):
-                    await connection.call(
-                        "task.give_back",
-                        GiveBackTask(one.name("out"), 2),
-                        MoveRecord,
-                        timeout_s=DEADLINE_S,
-                    )
-            assert placed(one).current.term.holder == two.peer_id
+async def test_who_only_prepares_gives_nothing_back(town: Town) -> None:
+    one, two, three = await town.siblings(3)
+    client = await town.client(one)
+    await running(client, one)
+    mover = one.up.engine.mover
+    await mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
+    with mover._prepared_for(one.name("out"), three.peer_id, 2):
+        connection = await three.up.engine.overlay.connect(parse_peer_id(one.id))
+        with pytest.raises(NotAuthorisedError, match="not its worker"):
+            await connection.call(
+                "task.give_back",
+                GiveBackTask(one.name("out"), 2),
+                MoveRecord,
+                timeout_s=DEADLINE_S,
+            )
+    assert placed(one).current.term.holder == two.peer_id
 
 
 # -- two things at once ----------------------------------------------------------------------------
 
 
-async def test_deleting_a_query_whose_task_is_away(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one, two = await siblings(town)
-        async with one.client() as client:
-            await running(client, one)
-            await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
-            await client.set_query_status(one.name("q/out"), QueryStatus.DELETED)
-            await until(lambda: not two.up.engine.assignments.all())
-            with pytest.raises(NotFoundError):
-                one.up.engine.queries.find(one.name("out"))
-            assert [state.name for state in one.up.engine.store.all()] == [
-                one.name("s"),
-                one.name("s/late"),
-            ] or one.up.engine.store.get(one.name("out")) is None
+async def test_deleting_a_query_whose_task_is_away(town: Town) -> None:
+    one, two = await town.siblings(2)
+    client = await town.client(one)
+    await running(client, one)
+    await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
+    await client.set_query_status(one.name("q/out"), QueryStatus.DELETED)
+    await until(lambda: not two.up.engine.assignments.all())
+    with pytest.raises(NotFoundError):
+        one.up.engine.queries.find(one.name("out"))
+    assert [state.name for state in one.up.engine.store.all()] == [
+        one.name("s"),
+        one.name("s/late"),
+    ] or one.up.engine.store.get(one.name("out")) is None
 
 
 @pytest.mark.parametrize("status", [QueryStatus.STOPPED, QueryStatus.DELETED])
 async def test_a_query_stopped_at_the_moment_of_a_switch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: QueryStatus
+    town: Town, monkeypatch: pytest.MonkeyPatch, status: QueryStatus
 ) -> None:
     """The move has waited for the output to rest; that it rests now is not its doing."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one, two = await siblings(town)
-        async with one.client() as client:
-            await running(client, one)
-            mover = one.up.engine.mover
-            original = Mover._prepare
+    one, two = await town.siblings(2)
+    client = await town.client(one)
+    await running(client, one)
+    mover = one.up.engine.mover
+    original = Mover._prepare
 
-            async def stop_then(self: Mover, *arguments: Any) -> int:
-                carried = await original(self, *arguments)
-                monkeypatch.setattr(mover, "_check_movable", lambda *_: None)
-                await one.up.engine.queries.set_status(one.name("q/out"), status)
-                monkeypatch.delattr(mover, "_check_movable")
-                return carried
+    async def stop_then(self: Mover, *arguments: Any) -> int:
+        carried = await original(self, *arguments)
+        monkeypatch.setattr(mover, "_check_movable", lambda *_: None)
+        await one.up.engine.queries.set_status(one.name("q/out"), status)
+        monkeypatch.delattr(mover, "_check_movable")
+        return carried
 
-            monkeypatch.setattr(Mover, "_prepare", stop_then)
-            with pytest.raises(MedusaError, match="does not run"):
-                await mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
-            await until(lambda: not two.up.engine.assignments.all())
+    monkeypatch.setattr(Mover, "_prepare", stop_then)
+    with pytest.raises(MedusaError, match="does not run"):
+        await mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
+    await until(lambda: not two.up.engine.assignments.all())
 
 
-async def test_a_move_decided_on_old_knowledge_is_off(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one, two, three = await siblings(town, others=2)
-        async with one.client() as client:
-            source, sums = await running(client, one)
-            mover, task = one.up.engine.mover, one.name("out")
-            term_number = (await mover.move(task, two.peer_id, Deal(giver=one.id))).term_number
-            outcomes: list[str] = []
+async def test_a_move_decided_on_old_knowledge_is_off(town: Town) -> None:
+    one, two, three = await town.siblings(3)
+    client = await town.client(one)
+    source, sums = await running(client, one)
+    mover, task = one.up.engine.mover, one.name("out")
+    term_number = (await mover.move(task, two.peer_id, Deal(giver=one.id))).term_number
+    outcomes: list[str] = []
 
-            async def pass_on() -> None:
-                try:
-                    await mover.pass_on(
-                        two.peer_id, PassOn(task, term_number, three.id, Deal(giver=two.id))
-                    )
-                except MedusaError as error:
-                    outcomes.append(type(error).__name__)
+    async def pass_on() -> None:
+        try:
+            await mover.pass_on(
+                two.peer_id, PassOn(task, term_number, three.id, Deal(giver=two.id))
+            )
+        except MedusaError as error:
+            outcomes.append(type(error).__name__)
 
-            async with trio.open_nursery() as nursery, placed(one).moving:
-                nursery.start_soon(pass_on)
-                await trio.testing.wait_all_tasks_blocked()
-                here = placed(one).placements
-                placed(one).placements = (*here, replace_placement(here[-1], number=7))
-            assert outcomes == ["ConflictError"]
-            placed(one).placements = here
-            await client.post_event(source, rows([(300, 1)]), end=True)
-            await sums.take(END)
+    async with trio.open_nursery() as nursery, placed(one).moving:
+        nursery.start_soon(pass_on)
+        await trio.testing.wait_all_tasks_blocked()
+        here = placed(one).placements
+        placed(one).placements = (*here, replace_placement(here[-1], number=7))
+    assert outcomes == ["ConflictError"]
+    placed(one).placements = here
+    await client.post_event(source, rows([(300, 1)]), end=True)
+    await sums.take(END)
 
 
 def replace_placement(placement: Any, **changes: Any) -> Any:
@@ -416,194 +397,182 @@ def replace_placement(placement: Any, **changes: Any) -> Any:
     return msgspec.structs.replace(placement, term=term)
 
 
-async def test_a_fence_is_never_used_twice(tmp_path: Path) -> None:
+async def test_a_fence_is_never_used_twice(town: Town) -> None:
     """Else what a worker hears of a move that failed could end the one that did not."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one, two, three = await siblings(town, others=2)
-        async with one.client() as client:
-            await running(client, one)
-            mover, task = one.up.engine.mover, one.name("out")
+    one, two, three = await town.siblings(3)
+    client = await town.client(one)
+    await running(client, one)
+    mover, task = one.up.engine.mover, one.name("out")
 
-            def refuse(*_: Any) -> None:
-                raise BusyError("not now")
+    def refuse(*_: Any) -> None:
+        raise BusyError("not now")
 
-            asked: list[int] = []
-            original = two.up.engine.assignments.assign
+    asked: list[int] = []
+    original = two.up.engine.assignments.assign
 
-            async def remember(owner: PeerId, participant: str, request: Assignment) -> Progress:
-                asked.append(request.term_number)
-                return await original(owner, participant, request)
+    async def remember(owner: PeerId, participant: str, request: Assignment) -> Progress:
+        asked.append(request.term_number)
+        return await original(owner, participant, request)
 
-            two.up.engine.assignments.assign = remember  # type: ignore[method-assign]
-            two.up.engine.assignments.admit = refuse
-            for _ in range(2):
-                with pytest.raises(BusyError):
-                    await mover.move(task, two.peer_id, Deal(giver=one.id))
-            record = await mover.move(task, three.peer_id, Deal(giver=one.id))
-            assert asked[0] < asked[1] < record.term_number
+    two.up.engine.assignments.assign = remember  # type: ignore[method-assign]
+    two.up.engine.assignments.admit = refuse
+    for _ in range(2):
+        with pytest.raises(BusyError):
+            await mover.move(task, two.peer_id, Deal(giver=one.id))
+    record = await mover.move(task, three.peer_id, Deal(giver=one.id))
+    assert asked[0] < asked[1] < record.term_number
 
 
 # -- the end, restarts, full disks -----------------------------------------------------------------
 
 
-async def test_a_task_whose_output_has_ended_leaves_its_worker(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one, two = await siblings(town)
-        async with one.client() as client:
-            source, sums = await running(client, one)
-            await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
-            await client.post_event(source, rows([(300, 1)]), end=True)
-            await sums.take(END)
-            assert sums.rows == [*expected(range(250)), (399, 1)]
-            await until(lambda: not two.up.engine.assignments.all(), "released")
-            assert placed(one).current.term.since == END
-            assert [state.name for state in two.up.engine.store.all()] == []
+async def test_a_task_whose_output_has_ended_leaves_its_worker(town: Town) -> None:
+    one, two = await town.siblings(2)
+    client = await town.client(one)
+    source, sums = await running(client, one)
+    await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
+    await client.post_event(source, rows([(300, 1)]), end=True)
+    await sums.take(END)
+    assert sums.rows == [*expected(range(250)), (399, 1)]
+    await until(lambda: not two.up.engine.assignments.all(), "released")
+    assert placed(one).current.term.since == END
+    assert [state.name for state in two.up.engine.store.all()] == []
 
 
-async def test_a_worker_restarts_where_it_was_not_where_it_began(tmp_path: Path) -> None:
+@pytest.mark.town(patience_s=DEADLINE_S)
+async def test_a_worker_restarts_where_it_was_not_where_it_began(town: Town) -> None:
     """What it needed at first is long gone, everywhere."""
-    async with open_town(tmp_path, timing=QUICK, patience_s=DEADLINE_S) as town:
-        one, two = await siblings(town)
-        three = await town.settle("mit.edu", sibling=True)
-        await town.acquainted(one, two, three)
-        async with three.client() as poster, one.client() as client:
-            source = await make_stream(poster, three, "s", history_us=0)
-            await client.create_query(windows(one, source))
-            await client.start_query(one.name("q/out"))
-            sums = Sums(client, one.name("out"))
-            await post(poster, source, range(250))
-            await sums.take(249)
-            await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
-            for hours in range(1, 6):
-                at = hours * HOUR_US
-                await poster.post_event(source, rows([(at, hours)]), boundary=at + 9)
-                await sums.take(at + 9)
-            begun = placed(one).current.term.since
-            await until(
-                lambda: two.up.engine.assignments.all()[0].copy.state.log.start > begun,  # type: ignore[union-attr]
-                "the output's beginning is gone",
-            )
-            await until(lambda: three.state("s").log.start > HOUR_US, "and so is the input's")
-            await town.restart(two)
-            at = 6 * HOUR_US
-            await poster.post_event(source, rows([(at, 6)]), boundary=at + SIZE_US)
-            await sums.take(at + SIZE_US)
-            assert placed(one).current.term.holder == two.peer_id, "it went on there"
-            late = [(hours * HOUR_US + SIZE_US - 1, hours) for hours in range(1, 7)]
-            assert sums.rows == [*expected(range(250)), *late]
+    one, two = await town.siblings(2)
+    three = await town.settle("mit.edu", sibling=True)
+    await town.acquainted(one, two, three)
+    poster, client = await town.clients(three, one)
+    source = await make_stream(poster, three, "s", history_us=0)
+    await begin(client, windows(one, source))
+    sums = Sums(client, one.name("out"))
+    await sums.feed(poster, source, range(250))
+    await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
+    for hours in range(1, 6):
+        at = hours * HOUR_US
+        await poster.post_event(source, rows([(at, hours)]), boundary=at + 9)
+        await sums.take(at + 9)
+    begun = placed(one).current.term.since
+    await until(
+        lambda: two.up.engine.assignments.all()[0].copy.state.log.start > begun,  # type: ignore[union-attr]
+        "the output's beginning is gone",
+    )
+    await until(lambda: three.state("s").log.start > HOUR_US, "and so is the input's")
+    await town.restart(two)
+    at = 6 * HOUR_US
+    await poster.post_event(source, rows([(at, 6)]), boundary=at + SIZE_US)
+    await sums.take(at + SIZE_US)
+    assert placed(one).current.term.holder == two.peer_id, "it went on there"
+    late = [(hours * HOUR_US + SIZE_US - 1, hours) for hours in range(1, 7)]
+    assert sums.rows == [*expected(range(250)), *late]
 
 
 @pytest.mark.parametrize("method", ["activate", "release"])
 async def test_a_full_disk_at_the_worker_ends_no_peer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+    town: Town, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one, two = await siblings(town)
-        async with one.client() as client:
-            source, sums = await running(client, one)
-            failed: list[str] = []
-            original = getattr(Assignments, method)
+    one, two = await town.siblings(2)
+    client = await town.client(one)
+    source, sums = await running(client, one)
+    failed: list[str] = []
+    original = getattr(Assignments, method)
 
-            async def full(self: Assignments, *arguments: Any) -> None:
-                if len(failed) < 3:
-                    failed.append(method)
-                    raise StorageFullError("no room")
-                await original(self, *arguments)
+    async def full(self: Assignments, *arguments: Any) -> None:
+        if len(failed) < 3:
+            failed.append(method)
+            raise StorageFullError("no room")
+        await original(self, *arguments)
 
-            monkeypatch.setattr(Assignments, method, full)
-            await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
-            if method == "release":
-                await one.up.engine.mover.take_back(one.name("out"))
-            await until(lambda: len(failed) == 3)
-            await client.post_event(source, rows([(300, 1)]), end=True)
-            await sums.take(END)
-            assert sums.rows == [*expected(range(250)), (399, 1)]
-            await until(lambda: not two.up.engine.assignments.all())
+    monkeypatch.setattr(Assignments, method, full)
+    await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
+    if method == "release":
+        await one.up.engine.mover.take_back(one.name("out"))
+    await until(lambda: len(failed) == 3)
+    await client.post_event(source, rows([(300, 1)]), end=True)
+    await sums.take(END)
+    assert sums.rows == [*expected(range(250)), (399, 1)]
+    await until(lambda: not two.up.engine.assignments.all())
 
 
-async def test_a_query_that_a_crash_stopped_half_way_has_no_worker(tmp_path: Path) -> None:
+async def test_a_query_that_a_crash_stopped_half_way_has_no_worker(town: Town) -> None:
     """That it is stopped was written down, that its task is home was not."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one, two = await siblings(town)
-        async with one.client() as client:
-            await running(client, one)
-            await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
-            queries = one.up.engine.queries
+    one, two = await town.siblings(2)
+    async with one.client() as client:
+        await running(client, one)
+        await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
+        queries = one.up.engine.queries
 
-            async def crash(_: Any) -> None:
-                raise ConflictError("killed here")
+        async def crash(_: Any) -> None:
+            raise ConflictError("killed here")
 
-            queries._stop = crash  # type: ignore[method-assign]
-            with pytest.raises(ConflictError):
-                await queries.set_status(one.name("q/out"), QueryStatus.STOPPED)
-        await town.restart(one)
-        assert not placed(one).current.term.holder
-        await until(lambda: not two.up.engine.assignments.all())
+        queries._stop = crash  # type: ignore[method-assign]
+        with pytest.raises(ConflictError):
+            await queries.set_status(one.name("q/out"), QueryStatus.STOPPED)
+    await town.restart(one)
+    assert not placed(one).current.term.holder
+    await until(lambda: not two.up.engine.assignments.all())
 
 
+@pytest.mark.town(timing=dataclasses.replace(QUICK, leave_s=0.2), patience_s=0.5)
 async def test_a_worker_may_leave_an_owner_that_never_takes_its_task_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    leaving = dataclasses.replace(QUICK, leave_s=0.2)
-    async with open_town(tmp_path, timing=leaving, patience_s=0.5) as town:
-        one, two = await siblings(town)
-        async with one.client() as client:
-            source, sums = await running(client, one)
-            mover = one.up.engine.mover
-            await mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
-            monkeypatch.setattr(mover, "give_back", refuse_all)
-            guests, returning = two.up.engine.assignments, two.up.engine.returning
-            with pytest.raises(NotAuthorisedError):
-                await returning.give_back(one.name("out"))
-            assert guests.all(), "it is given time"
-            await trio.sleep(0.3)
-            with pytest.raises(NotAuthorisedError):
-                await returning.give_back(one.name("out"))
-            assert not guests.all()
-            await client.post_event(source, rows([(300, 1)]), end=True)
-            await sums.take(END)
-            assert sums.rows == [*expected(range(250)), (399, 1)]
+    one, two = await town.siblings(2)
+    client = await town.client(one)
+    source, sums = await running(client, one)
+    mover = one.up.engine.mover
+    await mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
+    monkeypatch.setattr(mover, "give_back", refuse_all)
+    guests, returning = two.up.engine.assignments, two.up.engine.returning
+    with pytest.raises(NotAuthorisedError):
+        await returning.give_back(one.name("out"))
+    assert guests.all(), "it is given time"
+    await trio.sleep(0.3)
+    with pytest.raises(NotAuthorisedError):
+        await returning.give_back(one.name("out"))
+    assert not guests.all()
+    await client.post_event(source, rows([(300, 1)]), end=True)
+    await sums.take(END)
+    assert sums.rows == [*expected(range(250)), (399, 1)]
 
 
 async def refuse_all(*_: Any) -> Any:
     raise NotAuthorisedError("no")
 
 
-async def test_inputs_that_nobody_counts_are_let_go(tmp_path: Path) -> None:
+async def test_inputs_that_nobody_counts_are_let_go(town: Town) -> None:
     """Between peers of one participant nothing is billed."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one, two = await siblings(town)
-        async with one.client() as client:
-            source, sums = await running(client, one)
-            await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
-            since = placed(one).current.term.since
-            for start in range(250, 750, 100):
-                await post(client, source, range(start, start + 100))
-                await sums.take(start + 99)
-            (guest,) = two.up.engine.assignments.all()
-            assert guest.copy is not None
-            log = guest.copy.inputs[source].log
-            await until(lambda: log.start > since, "the worker lets go")
+    one, two = await town.siblings(2)
+    client = await town.client(one)
+    source, sums = await running(client, one)
+    await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
+    since = placed(one).current.term.since
+    for start in range(250, 750, 100):
+        await post(client, source, range(start, start + 100))
+        await sums.take(start + 99)
+    (guest,) = two.up.engine.assignments.all()
+    assert guest.copy is not None
+    log = guest.copy.inputs[source].log
+    await until(lambda: log.start > since, "the worker lets go")
 
 
-async def test_a_placement_of_the_future_is_refused_and_never_made_after(tmp_path: Path) -> None:
+async def test_a_placement_of_the_future_is_refused_and_never_made_after(town: Town) -> None:
     """By a stolen key, or a clock gone wild: the owner can place its task all the same."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, owner, worker = await siblings(town, others=2)
-        async with home.client() as poster, owner.client() as client:
-            source = await make_stream(poster, home, "s")
-            query = windows(home, source)
-            await client.create_query(query)
-            await client.start_query(query.name)
-            entry = home.state("s").entry
-            for term_number in (int((home.wall() + 601) * 1000), 2**62):
-                with pytest.raises(InvalidInputError, match="is no term"):
-                    await assign(
-                        owner, worker, assignment(owner, query, [entry], term_number=term_number)
-                    )
-            (placed,) = owner.up.engine.queries.get(query.name).tasks
-            placed.tried = int((home.wall() + 100 * 86_400) * 1000)
-            record = await client.move_task(home.name("out"), worker.id)
-            assert record.term_number <= home.wall() * 1000
-            await post(poster, source, range(520))
-            await until(lambda: placed.current.term.holder == worker.peer_id)
+    home, owner, worker = await town.siblings(3)
+    poster, client = await town.clients(home, owner)
+    source = await make_stream(poster, home, "s")
+    query = windows(home, source)
+    await begin(client, query)
+    entry = home.state("s").entry
+    for term_number in (int((home.wall() + 601) * 1000), 2**62):
+        with pytest.raises(InvalidInputError, match="is no term"):
+            await assign(owner, worker, assignment(owner, query, [entry], term_number=term_number))
+    (placed,) = owner.up.engine.queries.get(query.name).tasks
+    placed.tried = int((home.wall() + 100 * 86_400) * 1000)
+    record = await client.move_task(home.name("out"), worker.id)
+    assert record.term_number <= home.wall() * 1000
+    await post(poster, source, range(520))
+    await until(lambda: placed.current.term.holder == worker.peer_id)

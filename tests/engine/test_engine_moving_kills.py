@@ -21,6 +21,7 @@ import pytest
 import trio
 from crashing_peer import Order, arm, is_armed
 from deadline import DEADLINE_S
+from engine_peers import begin
 from kill_sweeps import MOVES, At
 from killed_peers import let_crash
 
@@ -207,8 +208,7 @@ async def open_scene(pace: Pace) -> AsyncIterator[Scene]:
         ):
             await poster.create_schema(schema(PARTICIPANT))
             await poster.create_stream(SOURCE)
-            await subscriber.create_query(QUERY)
-            await subscriber.start_query(QUERY.name)
+            await begin(subscriber, QUERY)
             traffic, consumer = Traffic(Minutes.make(pace.rows), pace.parts), Consumer()
             nursery.start_soon(traffic.flow, poster)
             nursery.start_soon(consumer.receive, subscriber)

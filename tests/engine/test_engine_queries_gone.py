@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import files, known, make_stream, open_town, passing, rows, to_the_end, until
+from engine_peers import Town, begin, files, known, make_stream, passing, rows, to_the_end, until
 
 from engine.objects.query import QueryStatus
 from engine.replication.query_files import QueryFiles
@@ -21,110 +19,104 @@ from overlay.errors import (
 from tools.client.async_client import AsyncMedusaClient
 
 
-async def test_deleting_leaves_nothing_and_the_name_is_free(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client() as client, utah.client() as other:
-            source = await make_stream(client, mit, "s")
-            before = await known(other), files(utah)
-            query = passing(utah, "q", source, utah.name("out"))
-            reading = passing(utah, "reading", utah.name("out"), utah.name("final"))
-            await other.create_query(query)
-            await other.create_query(reading)
-            assert source in {state.name for state in utah.up.engine.store.all()}
-            with pytest.raises(ConflictError, match=r"out is read by medusa://utah\.edu/reading"):
-                await other.delete_query(query.name)
-            await other.delete_query(reading.name)
-            told: list[MedusaError] = []
+async def test_deleting_leaves_nothing_and_the_name_is_free(town: Town) -> None:
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    client, other = await town.clients(mit, utah)
+    source = await make_stream(client, mit, "s")
+    before = await known(other), files(utah)
+    query = passing(utah, "q", source, utah.name("out"))
+    reading = passing(utah, "reading", utah.name("out"), utah.name("final"))
+    await other.create_query(query)
+    await other.create_query(reading)
+    assert source in {state.name for state in utah.up.engine.store.all()}
+    with pytest.raises(ConflictError, match=r"out is read by medusa://utah\.edu/reading"):
+        await other.delete_query(query.name)
+    await other.delete_query(reading.name)
+    told: list[MedusaError] = []
 
-            async def read(reader: AsyncMedusaClient) -> None:
-                with pytest.raises(NotFoundError, match=r"utah\.edu/out") as caught:
-                    await anext(reader.subscribe(utah.name("out")))
-                told.append(caught.value)
+    async def read(reader: AsyncMedusaClient) -> None:
+        with pytest.raises(NotFoundError, match=r"utah\.edu/out") as caught:
+            await anext(reader.subscribe(utah.name("out")))
+        told.append(caught.value)
 
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(read, client)
-                nursery.start_soon(read, other)
-                await until(lambda: utah.state("out").subscribers == 2)
-                await other.delete_query(query.name)
-            assert len(told) == 2, "those that read it are told that it is gone"
-            assert (await known(other), files(utah)) == before
-            with pytest.raises(NotFoundError):
-                await other.delete_query(query.name)
-            await other.create_query(passing(utah, "q", source, utah.name("new"), "value > 2"))
-            with pytest.raises(InvalidInputError, match="SETUP"):
-                await other.set_query_status(query.name, QueryStatus.SETUP)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(read, client)
+        nursery.start_soon(read, other)
+        await until(lambda: utah.state("out").subscribers == 2)
+        await other.delete_query(query.name)
+    assert len(told) == 2, "those that read it are told that it is gone"
+    assert (await known(other), files(utah)) == before
+    with pytest.raises(NotFoundError):
+        await other.delete_query(query.name)
+    await other.create_query(passing(utah, "q", source, utah.name("new"), "value > 2"))
+    with pytest.raises(InvalidInputError, match="SETUP"):
+        await other.set_query_status(query.name, QueryStatus.SETUP)
 
 
 async def test_a_creation_that_fails_at_its_end_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_town(tmp_path) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            source = await make_stream(client, mit, "s")
-            before = await known(client), files(mit)
-            query = passing(mit, "q", source, mit.name("out"))
+    mit, client = await town.founder()
+    source = await make_stream(client, mit, "s")
+    before = await known(client), files(mit)
+    query = passing(mit, "q", source, mit.name("out"))
 
-            def full(*_: object) -> None:
-                raise StorageFullError("no room for the query's file")
+    def full(*_: object) -> None:
+        raise StorageFullError("no room for the query's file")
 
-            with monkeypatch.context() as patch:
-                patch.setattr(QueryFiles, "save", full)
-                with pytest.raises(StorageFullError, match="no room for the query"):
-                    await client.create_query(query)
-            assert (await known(client), files(mit)) == before
+    with monkeypatch.context() as patch:
+        patch.setattr(QueryFiles, "save", full)
+        with pytest.raises(StorageFullError, match="no room for the query"):
             await client.create_query(query)
+    assert (await known(client), files(mit)) == before
+    await client.create_query(query)
 
 
-async def test_what_a_crash_left_of_a_query_is_undone(tmp_path: Path) -> None:
+async def test_what_a_crash_left_of_a_query_is_undone(town: Town) -> None:
     """A query's file says that it is: without it, its outputs and its entry go at the start."""
-    async with open_town(tmp_path) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client() as client, utah.client() as other:
-            source = await make_stream(client, mit, "s")
-            before = await known(other), files(utah)
-            await other.create_query(passing(utah, "q", source, utah.name("out")))
-            await town.stop(utah)
-            (file,) = (utah.home.data / "queries").glob("*.json")
-            file.unlink()
-            await town.start(utah)
-            await until(lambda: files(utah) == before[1], "what nobody follows is dropped")
-            assert (await known(other), files(utah)) == before
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    client, other = await town.clients(mit, utah)
+    source = await make_stream(client, mit, "s")
+    before = await known(other), files(utah)
+    await other.create_query(passing(utah, "q", source, utah.name("out")))
+    await town.stop(utah)
+    (file,) = (utah.home.data / "queries").glob("*.json")
+    file.unlink()
+    await town.start(utah)
+    await until(lambda: files(utah) == before[1], "what nobody follows is dropped")
+    assert (await known(other), files(utah)) == before
 
 
 async def test_a_stored_query_over_a_new_limit_is_said_and_can_be_deleted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The peer starts, and runs its other queries."""
     interpret(monkeypatch)
-    async with open_town(tmp_path) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            source = await make_stream(client, mit, "s")
-            many, few = (
-                passing(mit, name, source, mit.name(f"out/{name}"), predicate)
-                for name, predicate in (("many", "value between 1 and 2"), ("few", "value > 1"))
-            )
-            for query in (many, few):
-                await client.create_query(query)
-                await client.start_query(query.name)
-        monkeypatch.setattr("engine.language.parse_expression.MAX_NODES", 5)
-        await town.restart(mit)
-        said = [event for event in mit.up.engine.overlay.events.recent() if event.level == "error"]
-        (text,) = [event.text for event in said]
-        assert text.startswith(f"does not run {many.name} any more: query {many.name}: box 'pass'")
-        assert text.endswith("at character 1; delete it")
-        async with mit.client() as client:
-            await client.post_event(source, rows([(10, 2)]), end=True)
-            assert await to_the_end(client.subscribe(mit.name("out/few"))) == [(10, 2)]
-            with pytest.raises(ConflictError, match=r"many does not run: .*; delete it first"):
-                await client.start_query(many.name)
-            with pytest.raises(ConflictError, match=r"many does not run: .*; delete it first"):
-                await client.stop_query(many.name)
-            await client.delete_query(many.name)
-            with pytest.raises(NotFoundError):
-                await client.lookup_object(many.name)
-            assert mit.up.engine.store.get(mit.name("out/many")) is None
-        await town.restart(mit)
-        assert not mit.up.engine.queries.unfit
+    mit = await town.settle("mit.edu")
+    async with mit.client() as client:
+        source = await make_stream(client, mit, "s")
+        many, few = (
+            passing(mit, name, source, mit.name(f"out/{name}"), predicate)
+            for name, predicate in (("many", "value between 1 and 2"), ("few", "value > 1"))
+        )
+        for query in (many, few):
+            await begin(client, query)
+    monkeypatch.setattr("engine.language.parse_expression.MAX_NODES", 5)
+    await town.restart(mit)
+    said = [event for event in mit.up.engine.overlay.events.recent() if event.level == "error"]
+    (text,) = [event.text for event in said]
+    assert text.startswith(f"does not run {many.name} any more: query {many.name}: box 'pass'")
+    assert text.endswith("at character 1; delete it")
+    async with mit.client() as client:
+        await client.post_event(source, rows([(10, 2)]), end=True)
+        assert await to_the_end(client.subscribe(mit.name("out/few"))) == [(10, 2)]
+        with pytest.raises(ConflictError, match=r"many does not run: .*; delete it first"):
+            await client.start_query(many.name)
+        with pytest.raises(ConflictError, match=r"many does not run: .*; delete it first"):
+            await client.stop_query(many.name)
+        await client.delete_query(many.name)
+        with pytest.raises(NotFoundError):
+            await client.lookup_object(many.name)
+        assert mit.up.engine.store.get(mit.name("out/many")) is None
+    await town.restart(mit)
+    assert not mit.up.engine.queries.unfit

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,8 +12,8 @@ from engine_peers import (
     DEADLINE_S,
     Place,
     Town,
+    begin,
     make_stream,
-    open_town,
     pairs_of,
     received,
     rows,
@@ -80,142 +77,139 @@ async def is_refused(there: Connection, name: str) -> None:
     assert not (await there.call("versions", AskVersions((name,)), Versions)).versions
 
 
-@asynccontextmanager
-async def neighbourhood(folder: Path, **options: object) -> AsyncIterator[Neighbourhood]:
-    async with open_town(folder) as town:
-        mit, utah, evil = await town.settle_all("mit.edu", "utah.edu", "evil.org")
-        async with mit.client() as client, utah.client() as reader, evil.client() as other:
-            clients = {"mit.edu": client, "utah.edu": reader, "evil.org": other}
-            options.setdefault("readers", ("utah.edu",))
-            stream = await make_stream(client, mit, "s", **options)
-            await client.post_event(stream, rows([(1, 1), (2, 0), (3, 3)]), boundary=3)
-            await client.flush()
-            yield Neighbourhood(town, mit, utah, evil, clients, stream)
+async def neighbourhood(town: Town, **options: object) -> Neighbourhood:
+    mit, utah, evil = await town.settle_all("mit.edu", "utah.edu", "evil.org")
+    clients = {place.participant: await town.client(place) for place in (mit, utah, evil)}
+    client = clients["mit.edu"]
+    options.setdefault("readers", ("utah.edu",))
+    stream = await make_stream(client, mit, "s", **options)
+    await client.post_event(stream, rows([(1, 1), (2, 0), (3, 3)]), boundary=3)
+    await client.flush()
+    return Neighbourhood(town, mit, utah, evil, clients, stream)
 
 
-async def test_what_is_derived_is_not_for_others(tmp_path: Path) -> None:
+@pytest.fixture
+async def here(town: Town) -> Neighbourhood:
+    return await neighbourhood(town)
+
+
+async def test_what_is_derived_is_not_for_others(here: Neighbourhood) -> None:
     """By mit itself and by utah: query outputs, a chain of them, views, copies; and nobody else
     can make anything of them."""
-    async with neighbourhood(tmp_path) as here:
-        for place in (here.mit, here.utah):
-            client = here.clients[place.participant]
-            await client.create_query(keep(place.name("q"), here.stream, place.name("out")))
-            await client.create_query(keep(place.name("r"), place.name("out"), place.name("then")))
-            await client.create_view(View(place.name("view"), here.stream, Last(9)))
-            for query in ("q", "r"):
-                await client.start_query(place.name(query))
-            await client.copy_query(place.name("q"), place.name("copy"), BEGINNING, 3)
-            await client.start_query(place.name("copy"))
-            for path in ("out", "then", "copy/out", "view"):
-                wanted = [(1, 1), (2, 0), (3, 3)] if path == "view" else [(1, 1), (3, 3)]
-                for reader in ("mit.edu", "utah.edu"):
-                    found = here.clients[reader].subscribe(place.name(path))
-                    assert await received(found, len(wanted)) == wanted, (path, reader)
-                await here.refused(place.name(path), place)
-                with pytest.raises(NotAuthorisedError):
-                    await here.clients["evil.org"].create_query(
-                        keep(here.evil.name("q"), place.name(path), here.evil.name("out"))
-                    )
-                with pytest.raises(NotAuthorisedError):
-                    await here.clients["evil.org"].create_view(
-                        View(here.evil.name("v"), place.name(path), Last(9))
-                    )
-        await here.refused(here.stream, here.mit)
-        await here.refused(f"{here.stream}/late", here.mit)
-
-
-async def test_an_output_that_was_declared_keeps_its_readers(tmp_path: Path) -> None:
-    async with neighbourhood(tmp_path, readers=("*",)) as here:
-        client, reader = here.clients["mit.edu"], here.clients["utah.edu"]
-        out = await make_stream(client, here.mit, "out", readers=("utah.edu",))
-        await client.create_query(keep(here.mit.name("q"), here.stream, out))
-        named = here.mit.name("named")
-        await client.create_query(
-            keep(here.mit.name("n"), here.stream, named, readers=((named, ("utah.edu",)),))
-        )
-        for query, stream in (("q", out), ("n", named)):
-            await client.start_query(here.mit.name(query))
-            assert await received(reader.subscribe(stream), 2) == [(1, 1), (3, 3)]
-            await here.refused(stream, here.mit)
-            copy = here.mit.name(f"copy/{query}")
-            (_, made) = await client.copy_query(here.mit.name(query), copy, BEGINNING, 3)
-            await client.start_query(copy)
-            assert await received(reader.subscribe(made), 2) == [(1, 1), (3, 3)]
-            await here.refused(made, here.mit)
-        with pytest.raises(InvalidInputError, match="does not make"):
-            await client.create_query(
-                keep(here.mit.name("z"), here.stream, here.mit.name("z/out"), readers=((out, ()),))
-            )
-
-
-async def test_only_the_inputs_owner_lets_others_read_what_utah_makes(tmp_path: Path) -> None:
-    async with neighbourhood(tmp_path, declassify=("utah.edu",)) as here:
-        reader, evil = here.clients["utah.edu"], here.clients["evil.org"]
-        counted, hidden = here.utah.name("counted"), here.utah.name("hidden")
-        await reader.create_query(
-            keep(here.utah.name("q"), here.stream, counted, readers=((counted, ("evil.org",)),))
-        )
-        await reader.create_query(keep(here.utah.name("h"), here.stream, hidden))
-        for query in ("q", "h"):
-            await reader.start_query(here.utah.name(query))
-        assert await received(evil.subscribe(counted), 2) == [(1, 1), (3, 3)]
-        await here.refused(hidden, here.utah)
-
-
-async def test_who_runs_a_task_for_its_owner_gives_it_to_no_one_else(tmp_path: Path) -> None:
-    """A task of mit.edu that moved to utah.edu, and another that has a standby."""
-    async with neighbourhood(tmp_path) as here:
-        sibling = await here.town.settle("mit.edu", sibling=True)
-        await here.town.acquainted(here.mit, here.utah, here.evil, sibling)
-        client, out, held = here.clients["mit.edu"], here.mit.name("out"), here.mit.name("held")
-        await client.create_query(keep(here.mit.name("q"), here.stream, out))
-        active = Availability(mode=Mode.ACTIVE_STANDBY)
-        await client.create_query(keep(here.mit.name("a"), here.stream, held, availability=active))
-        for query in ("q", "a"):
-            await client.start_query(here.mit.name(query))
-        here.utah.up.engine.assignments.expect = lambda *_: None
-        here.utah.up.engine.assignments.admit = lambda *_: None
-        mover = here.mit.up.engine.mover
-        await mover.move(out, here.utah.peer_id, Deal(giver=here.mit.id))
-        assert here.utah.up.engine.copies.rendition(out) is not None
-        for place in (here.mit, here.utah):
-            await here.refused(out, place)
-        await until(lambda: sibling.up.engine.standbys.rendition(held) is not None)
-        for place in (here.mit, sibling):
-            await here.refused(held, place)
-        there = await here.utah.up.engine.overlay.connect(bytes.fromhex(sibling.id))
-        await client.post_event(here.stream, rows([(9, 9)]), boundary=9)
-        async with there.open("subscribe", Subscribe(held, 3)) as duplex:
-            part, _ = await duplex.receive(Tuples)
-            assert part.rows == 1
-
-
-async def test_a_home_of_before_there_were_labels_does_not_leak(tmp_path: Path) -> None:
-    """What its files say of an output, that everybody may read it, is mended when it starts."""
-    async with neighbourhood(tmp_path) as here:
-        client, out = here.clients["mit.edu"], here.mit.name("out")
-        await client.create_query(keep(here.mit.name("q"), here.stream, out))
-        await client.start_query(here.mit.name("q"))
-        assert await received(client.subscribe(out), 2) == [(1, 1), (3, 3)]
-        file = here.mit.up.engine.store.folder_of(LogKey(out)) / "stream.json"
-        await here.town.stop(here.mit)
-        known = load_json(file, StoredStream, mend="")
-        old = msgspec.structs.replace(known.entry.stream, label=())
-        entry = msgspec.structs.replace(known.entry, stream=old)
-        save_json(file, msgspec.structs.replace(known, entry=entry))
-        await here.town.start(here.mit)
-        await here.town.acquainted(here.mit, here.evil)
-        await here.refused(out, here.mit)
-
-
-async def test_a_pull_is_refused_as_well(tmp_path: Path) -> None:
-    async with neighbourhood(tmp_path) as here:
-        out = here.mit.name("out")
-        await here.clients["mit.edu"].create_query(keep(here.mit.name("q"), here.stream, out))
-        await here.clients["mit.edu"].start_query(here.mit.name("q"))
-        for name in (here.stream, out):
+    for place in (here.mit, here.utah):
+        client = here.clients[place.participant]
+        await client.create_query(keep(place.name("q"), here.stream, place.name("out")))
+        await client.create_query(keep(place.name("r"), place.name("out"), place.name("then")))
+        await client.create_view(View(place.name("view"), here.stream, Last(9)))
+        for query in ("q", "r"):
+            await client.start_query(place.name(query))
+        await client.copy_query(place.name("q"), place.name("copy"), BEGINNING, 3)
+        await client.start_query(place.name("copy"))
+        for path in ("out", "then", "copy/out", "view"):
+            wanted = [(1, 1), (2, 0), (3, 3)] if path == "view" else [(1, 1), (3, 3)]
+            for reader in ("mit.edu", "utah.edu"):
+                found = here.clients[reader].subscribe(place.name(path))
+                assert await received(found, len(wanted)) == wanted, (path, reader)
+            await here.refused(place.name(path), place)
             with pytest.raises(NotAuthorisedError):
-                await here.clients["evil.org"].receive_events(name)
-        epoch = await here.clients["utah.edu"].receive_events(out, timeout_s=DEADLINE_S)
-        assert epoch is not None
-        assert pairs_of(epoch.table)[0] == (1, 1)
+                await here.clients["evil.org"].create_query(
+                    keep(here.evil.name("q"), place.name(path), here.evil.name("out"))
+                )
+            with pytest.raises(NotAuthorisedError):
+                await here.clients["evil.org"].create_view(
+                    View(here.evil.name("v"), place.name(path), Last(9))
+                )
+    await here.refused(here.stream, here.mit)
+    await here.refused(f"{here.stream}/late", here.mit)
+
+
+async def test_an_output_that_was_declared_keeps_its_readers(town: Town) -> None:
+    here = await neighbourhood(town, readers=("*",))
+    client, reader = here.clients["mit.edu"], here.clients["utah.edu"]
+    out = await make_stream(client, here.mit, "out", readers=("utah.edu",))
+    await client.create_query(keep(here.mit.name("q"), here.stream, out))
+    named = here.mit.name("named")
+    await client.create_query(
+        keep(here.mit.name("n"), here.stream, named, readers=((named, ("utah.edu",)),))
+    )
+    for query, stream in (("q", out), ("n", named)):
+        await client.start_query(here.mit.name(query))
+        assert await received(reader.subscribe(stream), 2) == [(1, 1), (3, 3)]
+        await here.refused(stream, here.mit)
+        copy = here.mit.name(f"copy/{query}")
+        (_, made) = await client.copy_query(here.mit.name(query), copy, BEGINNING, 3)
+        await client.start_query(copy)
+        assert await received(reader.subscribe(made), 2) == [(1, 1), (3, 3)]
+        await here.refused(made, here.mit)
+    with pytest.raises(InvalidInputError, match="does not make"):
+        await client.create_query(
+            keep(here.mit.name("z"), here.stream, here.mit.name("z/out"), readers=((out, ()),))
+        )
+
+
+async def test_only_the_inputs_owner_lets_others_read_what_utah_makes(town: Town) -> None:
+    here = await neighbourhood(town, declassify=("utah.edu",))
+    reader, evil = here.clients["utah.edu"], here.clients["evil.org"]
+    counted, hidden = here.utah.name("counted"), here.utah.name("hidden")
+    await reader.create_query(
+        keep(here.utah.name("q"), here.stream, counted, readers=((counted, ("evil.org",)),))
+    )
+    await reader.create_query(keep(here.utah.name("h"), here.stream, hidden))
+    for query in ("q", "h"):
+        await reader.start_query(here.utah.name(query))
+    assert await received(evil.subscribe(counted), 2) == [(1, 1), (3, 3)]
+    await here.refused(hidden, here.utah)
+
+
+async def test_who_runs_a_task_for_its_owner_gives_it_to_no_one_else(here: Neighbourhood) -> None:
+    """A task of mit.edu that moved to utah.edu, and another that has a standby."""
+    sibling = await here.town.settle("mit.edu", sibling=True)
+    await here.town.acquainted(here.mit, here.utah, here.evil, sibling)
+    client, out, held = here.clients["mit.edu"], here.mit.name("out"), here.mit.name("held")
+    await client.create_query(keep(here.mit.name("q"), here.stream, out))
+    active = Availability(mode=Mode.ACTIVE_STANDBY)
+    await client.create_query(keep(here.mit.name("a"), here.stream, held, availability=active))
+    for query in ("q", "a"):
+        await client.start_query(here.mit.name(query))
+    here.utah.up.engine.assignments.expect = lambda *_: None
+    here.utah.up.engine.assignments.admit = lambda *_: None
+    mover = here.mit.up.engine.mover
+    await mover.move(out, here.utah.peer_id, Deal(giver=here.mit.id))
+    assert here.utah.up.engine.copies.rendition(out) is not None
+    for place in (here.mit, here.utah):
+        await here.refused(out, place)
+    await until(lambda: sibling.up.engine.standbys.rendition(held) is not None)
+    for place in (here.mit, sibling):
+        await here.refused(held, place)
+    there = await here.utah.up.engine.overlay.connect(bytes.fromhex(sibling.id))
+    await client.post_event(here.stream, rows([(9, 9)]), boundary=9)
+    async with there.open("subscribe", Subscribe(held, 3)) as duplex:
+        part, _ = await duplex.receive(Tuples)
+        assert part.rows == 1
+
+
+async def test_a_home_of_before_there_were_labels_does_not_leak(here: Neighbourhood) -> None:
+    """What its files say of an output, that everybody may read it, is mended when it starts."""
+    client, out = here.clients["mit.edu"], here.mit.name("out")
+    await begin(client, keep(here.mit.name("q"), here.stream, out))
+    assert await received(client.subscribe(out), 2) == [(1, 1), (3, 3)]
+    file = here.mit.up.engine.store.folder_of(LogKey(out)) / "stream.json"
+    await here.town.stop(here.mit)
+    known = load_json(file, StoredStream, mend="")
+    old = msgspec.structs.replace(known.entry.stream, label=())
+    entry = msgspec.structs.replace(known.entry, stream=old)
+    save_json(file, msgspec.structs.replace(known, entry=entry))
+    await here.town.start(here.mit)
+    await here.town.acquainted(here.mit, here.evil)
+    await here.refused(out, here.mit)
+
+
+async def test_a_pull_is_refused_as_well(here: Neighbourhood) -> None:
+    out = here.mit.name("out")
+    await begin(here.clients["mit.edu"], keep(here.mit.name("q"), here.stream, out))
+    for name in (here.stream, out):
+        with pytest.raises(NotAuthorisedError):
+            await here.clients["evil.org"].receive_events(name)
+    epoch = await here.clients["utah.edu"].receive_events(out, timeout_s=DEADLINE_S)
+    assert epoch is not None
+    assert pairs_of(epoch.table)[0] == (1, 1)

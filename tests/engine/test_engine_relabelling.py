@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import (
-    DEADLINE_S,
-    Place,
-    Town,
-    make_stream,
-    open_town,
-    received,
-    rows,
-    until,
-)
+from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, received, rows, until
 
 from engine.objects.alteration import Alteration
 from engine.objects.availability import Availability, Mode
@@ -70,19 +58,21 @@ class Three:
         """A query of that path's name runs there; gives its output."""
         client, out = self.clients[place.participant], place.name(f"{path}/out")
         box = Filter("some", source, (out,), ("value > 0",))
-        await client.create_query(Query(place.name(path), (box,), **asked))
-        await client.start_query(place.name(path))
+        await begin(client, Query(place.name(path), (box,), **asked))
         return out
 
 
-@asynccontextmanager
-async def three(folder: Path, **options: object) -> AsyncIterator[Three]:
-    async with open_town(folder) as town, AsyncExitStack() as stack:
-        places = await town.settle_all(*NAMES)
-        clients = {p.participant: await stack.enter_async_context(p.client()) for p in places}
-        options.setdefault("readers", ALL)
-        stream = await make_stream(clients["mit.edu"], places[0], "s", **options)
-        yield Three(town, *places, clients, stream)
+async def three(town: Town, **options: object) -> Three:
+    places = await town.settle_all(*NAMES)
+    clients = {place.participant: await town.client(place) for place in places}
+    options.setdefault("readers", ALL)
+    stream = await make_stream(clients["mit.edu"], places[0], "s", **options)
+    return Three(town, *places, clients, stream)
+
+
+@pytest.fixture
+async def here(town: Town) -> Three:
+    return await three(town)
 
 
 async def goes_on(subscription: Subscription, here: Three) -> None:
@@ -110,125 +100,121 @@ def task(place: Place, output: str) -> TaskStatus:
     return found
 
 
-async def test_who_is_struck_off_reads_no_further_nor_does_its_query(tmp_path: Path) -> None:
-    async with three(tmp_path) as here:
-        out = await here.keep(here.utah, "q", here.stream)
-        own = here.clients["utah.edu"].subscribe(here.stream)
-        other = here.clients["brown.edu"].subscribe(here.stream, subscriber="brown")
-        made = here.clients["utah.edu"].subscribe(out)
-        stime = await here.post()
-        for each in (own, other, made):
-            assert await received(each, 1) == [(stime, stime)]
-        await here.readers("brown.edu")
-        await is_ended(own)
-        await goes_on(other, here)
-        await until(lambda: task(here.utah, out).state == "failing", "its query says why")
-        assert "utah.edu may not read medusa://mit.edu/s" in task(here.utah, out).reason
-        assert here.utah.state("q/out").log.boundary == stime  # what came before stays readable
-        with pytest.raises(NotAuthorisedError):
-            await here.clients["utah.edu"].receive_events(here.stream, stime)
-        await here.readers(*ALL)
-        assert await received(made, 1) == [(here.posted, here.posted)]
-        assert task(here.utah, out).state != "failing"
+async def test_who_is_struck_off_reads_no_further_nor_does_its_query(here: Three) -> None:
+    out = await here.keep(here.utah, "q", here.stream)
+    own = here.clients["utah.edu"].subscribe(here.stream)
+    other = here.clients["brown.edu"].subscribe(here.stream, subscriber="brown")
+    made = here.clients["utah.edu"].subscribe(out)
+    stime = await here.post()
+    for each in (own, other, made):
+        assert await received(each, 1) == [(stime, stime)]
+    await here.readers("brown.edu")
+    await is_ended(own)
+    await goes_on(other, here)
+    await until(lambda: task(here.utah, out).state == "failing", "its query says why")
+    assert "utah.edu may not read medusa://mit.edu/s" in task(here.utah, out).reason
+    assert here.utah.state("q/out").log.boundary == stime  # what came before stays readable
+    with pytest.raises(NotAuthorisedError):
+        await here.clients["utah.edu"].receive_events(here.stream, stime)
+    await here.readers(*ALL)
+    assert await received(made, 1) == [(here.posted, here.posted)]
+    assert task(here.utah, out).state != "failing"
 
 
-async def test_an_owners_word_passes_along_a_chain(tmp_path: Path) -> None:
+async def test_an_owners_word_passes_along_a_chain(here: Three) -> None:
     """What utah.edu makes of mit.edu's stream is read, copied and worked on at brown.edu."""
-    async with three(tmp_path) as here:
-        out = await here.keep(here.utah, "q", here.stream)
-        await here.clients["utah.edu"].create_view(View(here.utah.name("v"), here.stream, Last(9)))
-        then = await here.keep(here.brown, "r", out)
-        reader = here.clients["brown.edu"]
-        direct, seen, last = (reader.subscribe(n) for n in (out, here.utah.name("v"), then))
-        stime = await here.post()
-        for each in (direct, seen, last):
-            assert await received(each, 1) == [(stime, stime)]
-        await here.readers("utah.edu")
-        for each in (direct, seen):
-            await is_ended(each)
-        await here.post()
-        await until(lambda: here.utah.state("q/out").log.boundary == here.posted)
-        await until(lambda: task(here.brown, then).state == "failing")
-        assert here.brown.state("r/out").log.boundary == stime
-        for name in (out, here.utah.name("v")):
-            with pytest.raises(NotAuthorisedError):
-                await anext(reader.subscribe(name))
-            with pytest.raises(NotAuthorisedError):
-                await reader.stream_entry(name)
-        await here.readers(*ALL)
-        assert await received(last, 1) == [(here.posted, here.posted)]
+    out = await here.keep(here.utah, "q", here.stream)
+    await here.clients["utah.edu"].create_view(View(here.utah.name("v"), here.stream, Last(9)))
+    then = await here.keep(here.brown, "r", out)
+    reader = here.clients["brown.edu"]
+    direct, seen, last = (reader.subscribe(n) for n in (out, here.utah.name("v"), then))
+    stime = await here.post()
+    for each in (direct, seen, last):
+        assert await received(each, 1) == [(stime, stime)]
+    await here.readers("utah.edu")
+    for each in (direct, seen):
+        await is_ended(each)
+    await here.post()
+    await until(lambda: here.utah.state("q/out").log.boundary == here.posted)
+    await until(lambda: task(here.brown, then).state == "failing")
+    assert here.brown.state("r/out").log.boundary == stime
+    for name in (out, here.utah.name("v")):
+        with pytest.raises(NotAuthorisedError):
+            await anext(reader.subscribe(name))
+        with pytest.raises(NotAuthorisedError):
+            await reader.stream_entry(name)
+    await here.readers(*ALL)
+    assert await received(last, 1) == [(here.posted, here.posted)]
 
 
-async def test_what_may_be_made_public_may_no_longer(tmp_path: Path) -> None:
-    async with three(tmp_path, readers=("utah.edu",), declassify=("utah.edu",)) as here:
-        name = here.utah.name("q/out")
-        out = await here.keep(here.utah, "q", here.stream, readers=((name, ("*",)),))
-        reader = here.clients["brown.edu"].subscribe(out)
-        await goes_on(reader, here)
-        await here.clients["mit.edu"].alter_stream(here.stream, Alteration(declassify=()))
-        await is_ended(reader)
-        await goes_on(here.clients["mit.edu"].subscribe(out, here.posted), here)
+async def test_what_may_be_made_public_may_no_longer(town: Town) -> None:
+    here = await three(town, readers=("utah.edu",), declassify=("utah.edu",))
+    name = here.utah.name("q/out")
+    out = await here.keep(here.utah, "q", here.stream, readers=((name, ("*",)),))
+    reader = here.clients["brown.edu"].subscribe(out)
+    await goes_on(reader, here)
+    await here.clients["mit.edu"].alter_stream(here.stream, Alteration(declassify=()))
+    await is_ended(reader)
+    await goes_on(here.clients["mit.edu"].subscribe(out, here.posted), here)
 
 
 async def test_a_worker_that_may_not_read_goes_home_and_so_does_its_owners_task(
-    tmp_path: Path,
+    here: Three,
 ) -> None:
     """A task of utah.edu's at brown.edu: first brown.edu is struck off, then, at work again,
     utah.edu is."""
-    async with three(tmp_path) as here:
-        out = await here.keep(here.utah, "q", here.stream)
-        stime = await here.post()
-        await until(lambda: here.utah.state("q/out").log.boundary == stime)
-        assignments = here.brown.up.engine.assignments
-        assignments.expect = assignments.admit = lambda *_: None
-        mover = here.utah.up.engine.mover
-        await mover.move(out, here.brown.peer_id, Deal(giver=here.utah.id))
-        reader = here.clients["mit.edu"].subscribe(out)
-        assert await received(reader, 1) == [(stime, stime)]
+    out = await here.keep(here.utah, "q", here.stream)
+    stime = await here.post()
+    await until(lambda: here.utah.state("q/out").log.boundary == stime)
+    assignments = here.brown.up.engine.assignments
+    assignments.expect = assignments.admit = lambda *_: None
+    mover = here.utah.up.engine.mover
+    await mover.move(out, here.brown.peer_id, Deal(giver=here.utah.id))
+    reader = here.clients["mit.edu"].subscribe(out)
+    assert await received(reader, 1) == [(stime, stime)]
+    await here.readers("utah.edu")
+    await until(lambda: not assignments.all(), "brown.edu is rid of it")
+    await goes_on(reader, here)
+
+    await here.readers(*ALL)
+    running = here.utah.up.engine.queries.get(here.utah.name("q"))
+    await until(lambda: running.stored.inputs[here.stream].stream.readers == ALL)
+    await mover.move(out, here.brown.peer_id, Deal(giver=here.utah.id))
+    before = here.posted
+    await here.readers("brown.edu")
+    await until(lambda: not assignments.all(), "brown.edu is rid of it")
+    await here.post()
+    await until(lambda: task(here.utah, out).state == "failing")
+    assert here.utah.state("q/out").log.boundary == before
+
+
+async def test_a_standby_heeds_it_as_well_and_goes_on_by_it(here: Three) -> None:
+    sibling = await here.town.settle("utah.edu", sibling=True)
+    await here.town.acquainted(here.mit, here.utah, here.brown, sibling)
+    active = Availability(mode=Mode.ACTIVE_STANDBY)
+    out = await here.keep(here.utah, "q", here.stream, availability=active)
+    stime = await here.post()
+    standbys = sibling.up.engine.standbys
+
+    def stands_by() -> bool:
+        state = standbys.rendition(out)
+        return state is not None and state.log.boundary >= stime
+
+    await until(stands_by, "it has a standby")
+    there = await here.brown.up.engine.overlay.connect(bytes.fromhex(sibling.id))
+    async with there.open("subscribe", Subscribe(out, stime)) as duplex:
         await here.readers("utah.edu")
-        await until(lambda: not assignments.all(), "brown.edu is rid of it")
-        await goes_on(reader, here)
-
-        await here.readers(*ALL)
-        running = here.utah.up.engine.queries.get(here.utah.name("q"))
-        await until(lambda: running.stored.inputs[here.stream].stream.readers == ALL)
-        await mover.move(out, here.brown.peer_id, Deal(giver=here.utah.id))
-        before = here.posted
-        await here.readers("brown.edu")
-        await until(lambda: not assignments.all(), "brown.edu is rid of it")
-        await here.post()
-        await until(lambda: task(here.utah, out).state == "failing")
-        assert here.utah.state("q/out").log.boundary == before
-
-
-async def test_a_standby_heeds_it_as_well_and_goes_on_by_it(tmp_path: Path) -> None:
-    async with three(tmp_path) as here:
-        sibling = await here.town.settle("utah.edu", sibling=True)
-        await here.town.acquainted(here.mit, here.utah, here.brown, sibling)
-        active = Availability(mode=Mode.ACTIVE_STANDBY)
-        out = await here.keep(here.utah, "q", here.stream, availability=active)
-        stime = await here.post()
-        standbys = sibling.up.engine.standbys
-
-        def stands_by() -> bool:
-            state = standbys.rendition(out)
-            return state is not None and state.log.boundary >= stime
-
-        await until(stands_by, "it has a standby")
-        there = await here.brown.up.engine.overlay.connect(bytes.fromhex(sibling.id))
-        async with there.open("subscribe", Subscribe(out, stime)) as duplex:
-            await here.readers("utah.edu")
-            with trio.fail_after(DEADLINE_S), pytest.raises((NotAuthorisedError, BrokenError)):
-                await all_that_comes(duplex)
-        await until(lambda: _policy(standbys.rendition(out)) == ("utah.edu",))
-        async with there.open("subscribe", Subscribe(out, stime)) as duplex:
-            with pytest.raises(NotAuthorisedError):
-                await duplex.receive(Tuples)
-        await here.town.stop(here.utah)
-        await until(lambda: sibling.up.engine.queries.occupied(here.utah.name("q")))
+        with trio.fail_after(DEADLINE_S), pytest.raises((NotAuthorisedError, BrokenError)):
+            await all_that_comes(duplex)
+    await until(lambda: _policy(standbys.rendition(out)) == ("utah.edu",))
+    async with there.open("subscribe", Subscribe(out, stime)) as duplex:
         with pytest.raises(NotAuthorisedError):
-            await anext(here.clients["brown.edu"].subscribe(out))
-        await goes_on(here.clients["mit.edu"].subscribe(out, here.posted), here)
+            await duplex.receive(Tuples)
+    await here.town.stop(here.utah)
+    await until(lambda: sibling.up.engine.queries.occupied(here.utah.name("q")))
+    with pytest.raises(NotAuthorisedError):
+        await anext(here.clients["brown.edu"].subscribe(out))
+    await goes_on(here.clients["mit.edu"].subscribe(out, here.posted), here)
 
 
 def _policy(state: object) -> tuple[str, ...]:
@@ -236,28 +222,24 @@ def _policy(state: object) -> tuple[str, ...]:
     return policy.readers
 
 
-async def test_a_named_subscriber_that_may_not_read_is_waited_for_no_longer(
-    tmp_path: Path,
-) -> None:
-    async with three(tmp_path) as here:
-        subscriber = here.clients["brown.edu"].subscribe(here.stream, subscriber="b")
-        await goes_on(subscriber, here)
-        subscriber.close()
-        leases = here.mit.up.engine.store.leases
-        assert [each.holder for each in leases(here.stream)] == ["brown.edu"]
-        await here.readers("utah.edu")
-        await until(lambda: not leases(here.stream))
+async def test_a_named_subscriber_that_may_not_read_is_waited_for_no_longer(here: Three) -> None:
+    subscriber = here.clients["brown.edu"].subscribe(here.stream, subscriber="b")
+    await goes_on(subscriber, here)
+    subscriber.close()
+    leases = here.mit.up.engine.store.leases
+    assert [each.holder for each in leases(here.stream)] == ["brown.edu"]
+    await here.readers("utah.edu")
+    await until(lambda: not leases(here.stream))
 
 
-async def test_it_is_found_out_after_an_absence(tmp_path: Path) -> None:
+async def test_it_is_found_out_after_an_absence(here: Three) -> None:
     """utah.edu is down while brown.edu is struck off."""
-    async with three(tmp_path) as here:
-        out = await here.keep(here.utah, "q", here.stream)
-        await goes_on(here.clients["brown.edu"].subscribe(out), here)
-        await here.town.stop(here.utah)
-        await here.readers("utah.edu")
-        await here.town.start(here.utah)
-        await here.town.acquainted(here.utah, here.brown)
-        await until(lambda: _policy(here.utah.state("q/out")) == ("utah.edu",))
-        with pytest.raises(NotAuthorisedError):
-            await anext(here.clients["brown.edu"].subscribe(out))
+    out = await here.keep(here.utah, "q", here.stream)
+    await goes_on(here.clients["brown.edu"].subscribe(out), here)
+    await here.town.stop(here.utah)
+    await here.readers("utah.edu")
+    await here.town.start(here.utah)
+    await here.town.acquainted(here.utah, here.brown)
+    await until(lambda: _policy(here.utah.state("q/out")) == ("utah.edu",))
+    with pytest.raises(NotAuthorisedError):
+        await anext(here.clients["brown.edu"].subscribe(out))

@@ -2,154 +2,123 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import trio
-from engine_peers import make_stream, open_town, rows, until
-from moving_tasks import Sums, expected, post, siblings, windows
+from engine_peers import Town, begin, make_stream, until
+from moving_tasks import Sums, expected, post, windows
 from replicated_queries import LOSSLESS, QUICK, Made, asked, die, stands_by
 
 from engine.objects.availability import Mode
-from engine.objects.schema import END
 from overlay.gossip.events import Health
+
+pytestmark = pytest.mark.town(timing=QUICK)
 
 
 @pytest.mark.parametrize("mode", LOSSLESS)
 async def test_a_dead_primary_is_succeeded_without_loss_or_repetition(
-    tmp_path: Path, made: Made, mode: Mode
+    town: Town, made: Made, mode: Mode
 ) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary, reader = await siblings(town, others=3)
-        async with home.client() as poster, primary.client() as owner, reader.client() as client:
-            source = await make_stream(poster, home, "s")
-            await owner.create_query(asked(windows(home, source), mode, secondary))
-            await owner.start_query(home.name("q/out"))
-            sums = Sums(client, home.name("out"))
-            await post(poster, source, range(250))
-            await sums.take(249)
-            await stands_by(primary, secondary, "q/out")
-            await post(poster, source, range(250, 520))
-            await sums.take(519)
-            await trio.sleep(0.3)  # positions and checkpoints are told
-            await die(made, primary, town, home, secondary, reader)
-            await post(poster, source, range(520, 777))
-            await sums.take(776)
-            running = secondary.up.engine.queries.get(home.name("q/out"))
-            assert running.stored.term.holder == secondary.peer_id
-            await poster.post_event(source, rows((at, at) for at in range(777, 900)), end=True)
-            await sums.take(END)
-            assert sums.rows == expected(range(900))
+    home, primary, secondary, reader = await town.siblings(4)
+    poster, owner, client = await town.clients(home, primary, reader)
+    source = await make_stream(poster, home, "s")
+    await begin(owner, asked(windows(home, source), mode, secondary))
+    sums = Sums(client, home.name("out"))
+    await sums.feed(poster, source, range(250))
+    await stands_by(primary, secondary, "q/out")
+    await sums.feed(poster, source, range(250, 520))
+    await trio.sleep(0.3)  # positions and checkpoints are told
+    await die(made, primary, town, home, secondary, reader)
+    await sums.feed(poster, source, range(520, 777))
+    running = secondary.up.engine.queries.get(home.name("q/out"))
+    assert running.stored.term.holder == secondary.peer_id
+    await sums.finish(poster, source, range(777, 900))
 
 
-async def test_amnesia_loses_the_windows_that_were_open_and_goes_on(
-    tmp_path: Path, made: Made
-) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary, reader = await siblings(town, others=3)
-        async with home.client() as poster, primary.client() as owner, reader.client() as client:
-            source = await make_stream(poster, home, "s")
-            await owner.create_query(asked(windows(home, source), Mode.AMNESIA, secondary))
-            await owner.start_query(home.name("q/out"))
-            sums = Sums(client, home.name("out"))
-            await post(poster, source, range(250))
-            await sums.take(249)
-            await stands_by(primary, secondary, "q/out")
-            await post(poster, source, range(250, 550))
-            await sums.take(549)
-            await trio.sleep(0.3)
-            await die(made, primary, town, home, secondary, reader)
-            await poster.post_event(source, rows((at, at) for at in range(550, 900)), end=True)
-            await sums.take(END)
-            whole = expected(range(900))
-            assert sums.rows == [row for row in whole if row[0] != 599]
+async def test_amnesia_loses_the_windows_that_were_open_and_goes_on(town: Town, made: Made) -> None:
+    home, primary, secondary, reader = await town.siblings(4)
+    poster, owner, client = await town.clients(home, primary, reader)
+    source = await make_stream(poster, home, "s")
+    await begin(owner, asked(windows(home, source), Mode.AMNESIA, secondary))
+    sums = Sums(client, home.name("out"))
+    await sums.feed(poster, source, range(250))
+    await stands_by(primary, secondary, "q/out")
+    await sums.feed(poster, source, range(250, 550))
+    await trio.sleep(0.3)
+    await die(made, primary, town, home, secondary, reader)
+    await sums.end(poster, source, range(550, 900))
+    whole = expected(range(900))
+    assert sums.rows == [row for row in whole if row[0] != 599]
 
 
-async def test_a_slow_primary_steps_down_and_becomes_a_standby(tmp_path: Path, made: Made) -> None:
+async def test_a_slow_primary_steps_down_and_becomes_a_standby(town: Town, made: Made) -> None:
     """It never died: it hears of the higher term, and nobody reads from it any more."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary, reader = await siblings(town, others=3)
-        async with home.client() as poster, primary.client() as owner, reader.client() as client:
-            source = await make_stream(poster, home, "s")
-            query = asked(windows(home, source), Mode.ACTIVE_STANDBY, secondary)
-            await owner.create_query(query)
-            await owner.start_query(query.name)
-            sums = Sums(client, home.name("out"))
-            await post(poster, source, range(250))
-            await sums.take(249)
-            await stands_by(primary, secondary, "q/out")
-            made[bytes.fromhex(secondary.id)].tell(primary.id, Health.DEAD)
-            await until(
-                lambda: primary.up.engine.store.serving(home.name("out")) is None, "it steps down"
-            )
-            made[bytes.fromhex(secondary.id)].tell(primary.id, Health.ALIVE)
-            made[bytes.fromhex(secondary.id)].tell(home.id, Health.DEAD)
-            made[bytes.fromhex(secondary.id)].tell(reader.id, Health.DEAD)
-            await stands_by(secondary, primary, "q/out")
-            await poster.post_event(source, rows((at, at) for at in range(250, 777)), end=True)
-            await sums.take(END)
-            assert sums.rows == expected(range(777))
+    home, primary, secondary, reader = await town.siblings(4)
+    poster, owner, client = await town.clients(home, primary, reader)
+    source = await make_stream(poster, home, "s")
+    query = asked(windows(home, source), Mode.ACTIVE_STANDBY, secondary)
+    await begin(owner, query)
+    sums = Sums(client, home.name("out"))
+    await sums.feed(poster, source, range(250))
+    await stands_by(primary, secondary, "q/out")
+    made[bytes.fromhex(secondary.id)].tell(primary.id, Health.DEAD)
+    await until(lambda: primary.up.engine.store.serving(home.name("out")) is None, "it steps down")
+    made[bytes.fromhex(secondary.id)].tell(primary.id, Health.ALIVE)
+    made[bytes.fromhex(secondary.id)].tell(home.id, Health.DEAD)
+    made[bytes.fromhex(secondary.id)].tell(reader.id, Health.DEAD)
+    await stands_by(secondary, primary, "q/out")
+    await sums.finish(poster, source, range(250, 777))
 
 
-async def test_it_fails_over_again_and_again(tmp_path: Path, made: Made) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, one, two, reader = await siblings(town, others=3)
-        async with home.client() as poster, one.client() as owner, reader.client() as client:
-            source = await make_stream(poster, home, "s")
-            query = asked(windows(home, source), Mode.PASSIVE_STANDBY, two)
-            await owner.create_query(query)
-            await owner.start_query(query.name)
-            sums = Sums(client, home.name("out"))
-            posted = 0
-            for round_ in range(3):
-                primary, other = (one, two) if round_ % 2 == 0 else (two, one)
-                for place in (home, reader):
-                    for at in (one, two):
-                        made[bytes.fromhex(at.id)].tell(place.id, Health.DEAD)  # not chosen
-                await stands_by(primary, other, "q/out")
-                await post(poster, source, range(posted, posted + 250))
-                posted += 250
-                await sums.take(posted - 1)
-                await die(made, primary, town, home, reader, other)
-                await post(poster, source, range(posted, posted + 130))
-                posted += 130
-                await sums.take(posted - 1)
-                gone = primary.home
-                await town.start(primary)
-                assert primary.home is gone
-                for witness in (home, reader, other):
-                    made[bytes.fromhex(witness.id)].tell(primary.id, Health.ALIVE)
-            await poster.post_event(source, rows((at, at) for at in range(posted, 1300)), end=True)
-            await sums.take(END)
-            assert sums.rows == expected(range(1300))
+async def test_it_fails_over_again_and_again(town: Town, made: Made) -> None:
+    home, one, two, reader = await town.siblings(4)
+    poster, owner, client = await town.clients(home, one, reader)
+    source = await make_stream(poster, home, "s")
+    query = asked(windows(home, source), Mode.PASSIVE_STANDBY, two)
+    await begin(owner, query)
+    sums = Sums(client, home.name("out"))
+    posted = 0
+    for round_ in range(3):
+        primary, other = (one, two) if round_ % 2 == 0 else (two, one)
+        for place in (home, reader):
+            for at in (one, two):
+                made[bytes.fromhex(at.id)].tell(place.id, Health.DEAD)  # not chosen
+        await stands_by(primary, other, "q/out")
+        await post(poster, source, range(posted, posted + 250))
+        posted += 250
+        await sums.take(posted - 1)
+        await die(made, primary, town, home, reader, other)
+        await post(poster, source, range(posted, posted + 130))
+        posted += 130
+        await sums.take(posted - 1)
+        gone = primary.home
+        await town.start(primary)
+        assert primary.home is gone
+        for witness in (home, reader, other):
+            made[bytes.fromhex(witness.id)].tell(primary.id, Health.ALIVE)
+    await sums.end(poster, source, range(posted, 1300))
+    assert sums.rows == expected(range(1300))
 
 
-async def test_the_first_to_return_of_two_that_died_goes_on(tmp_path: Path, made: Made) -> None:
+async def test_the_first_to_return_of_two_that_died_goes_on(town: Town, made: Made) -> None:
     """Its successor took over, alone, and died as well: nobody else has the query."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, one, two, reader = await siblings(town, others=3)
-        async with home.client() as poster, one.client() as owner, reader.client() as client:
-            for place in (home, reader):
-                for at in (one, two):
-                    made[bytes.fromhex(at.id)].tell(place.id, Health.DEAD)  # not chosen
-            source = await make_stream(poster, home, "s")
-            query = asked(windows(home, source), Mode.ACTIVE_STANDBY, two)
-            await owner.create_query(query)
-            await owner.start_query(query.name)
-            sums = Sums(client, home.name("out"))
-            await stands_by(one, two, "q/out")
-            await post(poster, source, range(250))
-            await sums.take(249)
-            await die(made, one, town, home, reader, two)
-            await post(poster, source, range(250, 520))
-            await sums.take(519)
-            await until(lambda: two.up.engine.directory.number(home.name("out")) > 0, "announced")
-            await trio.sleep(0.5)
-            await die(made, two, town, home, reader)
-            await town.start(one)
-            made[bytes.fromhex(one.id)].tell(query.availability.secondary, Health.DEAD)
-            for witness in (home, reader):
-                made[bytes.fromhex(witness.id)].tell(one.id, Health.ALIVE)
-            await poster.post_event(source, rows((at, at) for at in range(520, 777)), end=True)
-            await sums.take(END)
-            assert sums.rows == expected(range(777))
+    home, one, two, reader = await town.siblings(4)
+    poster, owner, client = await town.clients(home, one, reader)
+    for place in (home, reader):
+        for at in (one, two):
+            made[bytes.fromhex(at.id)].tell(place.id, Health.DEAD)  # not chosen
+    source = await make_stream(poster, home, "s")
+    query = asked(windows(home, source), Mode.ACTIVE_STANDBY, two)
+    await begin(owner, query)
+    sums = Sums(client, home.name("out"))
+    await stands_by(one, two, "q/out")
+    await sums.feed(poster, source, range(250))
+    await die(made, one, town, home, reader, two)
+    await sums.feed(poster, source, range(250, 520))
+    await until(lambda: two.up.engine.directory.number(home.name("out")) > 0, "announced")
+    await trio.sleep(0.5)
+    await die(made, two, town, home, reader)
+    await town.start(one)
+    made[bytes.fromhex(one.id)].tell(query.availability.secondary, Health.DEAD)
+    for witness in (home, reader):
+        made[bytes.fromhex(witness.id)].tell(one.id, Health.ALIVE)
+    await sums.finish(poster, source, range(520, 777))

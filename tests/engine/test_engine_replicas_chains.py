@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 import pytest
 import trio
-from engine_peers import DEADLINE_S, Place, make_stream, open_town, rows, until
-from moving_tasks import Sums, expected, post, siblings, windows
+from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, rows, until
+from moving_tasks import Sums, expected, post, windows
 from replicated_queries import LOSSLESS, QUICK, Made, asked, passed, stands_by
 
 from engine.objects.availability import Mode, Recovery
@@ -32,230 +30,196 @@ from overlay.errors import (
 from overlay.gossip.events import Health
 from overlay.identity import parse_peer_id
 
+pytestmark = pytest.mark.town(timing=QUICK)
+
 
 @pytest.mark.parametrize("mode", LOSSLESS)
-async def test_a_chain_whose_primaries_all_die_at_once(
-    tmp_path: Path, made: Made, mode: Mode
-) -> None:
+async def test_a_chain_whose_primaries_all_die_at_once(town: Town, made: Made, mode: Mode) -> None:
     """One peer stands by for both queries: afterwards one of its queries reads what the other
     makes."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, first, second, secondary, reader = await siblings(town, others=4)
-        async with (
-            home.client() as poster,
-            first.client() as one,
-            second.client() as two,
-            reader.client() as client,
-        ):
-            source = await make_stream(poster, home, "s")
-            await one.create_query(asked(passed(home, source, "mid"), mode, secondary))
-            await one.start_query(home.name("q/mid"))
-            await two.create_query(asked(windows(home, home.name("mid")), mode, secondary))
-            await two.start_query(home.name("q/out"))
-            sums = Sums(client, home.name("out"))
-            await post(poster, source, range(250))
-            await sums.take(249)
-            await stands_by(first, secondary, "q/mid")
-            await stands_by(second, secondary, "q/out")
-            await post(poster, source, range(250, 520))
-            await sums.take(519)
-            await trio.sleep(0.3)
-            dead = [first.id, second.id]
-            await town.stop(first)
-            await town.stop(second)
-            for peer in dead:
-                for witness in (home, secondary, reader):
-                    made[bytes.fromhex(witness.id)].tell(peer, Health.DEAD)
-            await sums.take(519)
-            await post(poster, source, range(520, 777))
-            await sums.take(776)
-            await poster.post_event(source, rows((at, at) for at in range(777, 900)), end=True)
-            await sums.take(END)
-            assert sums.rows == expected(range(900))
+    home, first, second, secondary, reader = await town.siblings(5)
+    poster, one, two, client = await town.clients(home, first, second, reader)
+    source = await make_stream(poster, home, "s")
+    await begin(one, asked(passed(home, source, "mid"), mode, secondary))
+    await begin(two, asked(windows(home, home.name("mid")), mode, secondary))
+    sums = Sums(client, home.name("out"))
+    await sums.feed(poster, source, range(250))
+    await stands_by(first, secondary, "q/mid")
+    await stands_by(second, secondary, "q/out")
+    await sums.feed(poster, source, range(250, 520))
+    await trio.sleep(0.3)
+    dead = [first.id, second.id]
+    await town.stop(first)
+    await town.stop(second)
+    for peer in dead:
+        for witness in (home, secondary, reader):
+            made[bytes.fromhex(witness.id)].tell(peer, Health.DEAD)
+    await sums.take(519)
+    await sums.feed(poster, source, range(520, 777))
+    await sums.finish(poster, source, range(777, 900))
 
 
-async def test_readers_at_the_old_and_the_new_primary_go_on(tmp_path: Path, made: Made) -> None:
+async def test_readers_at_the_old_and_the_new_primary_go_on(town: Town, made: Made) -> None:
     """Both peers have a query of their own that reads the stream which changes hands."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary, reader = await siblings(town, others=3)
-        async with (
-            home.client() as poster,
-            primary.client() as one,
-            secondary.client() as two,
-            reader.client() as client,
-        ):
-            source = await make_stream(poster, home, "s")
-            mode = Mode.ACTIVE_STANDBY
-            await one.create_query(asked(passed(home, source, "mid"), mode, secondary))
-            await one.start_query(home.name("q/mid"))
-            await one.create_query(windows(home, home.name("mid"), "a"))
-            await two.create_query(windows(home, home.name("mid"), "b"))
-            for owner, path in ((one, "a"), (two, "b")):
-                await owner.start_query(home.name(f"q/{path}"))
-            sums = [Sums(client, home.name("a")), Sums(client, home.name("b"))]
-            await post(poster, source, range(250))
-            await stands_by(primary, secondary, "q/mid")
-            made[bytes.fromhex(secondary.id)].tell(primary.id, Health.DEAD)
-            serving = primary.up.engine.store.serving
-            await until(lambda: serving(home.name("mid")) is None, "it steps down")
-            await poster.post_event(source, rows((at, at) for at in range(250, 777)), end=True)
-            for each in sums:
-                await each.take(END)
-                assert each.rows == expected(range(777))
+    home, primary, secondary, reader = await town.siblings(4)
+    poster, one, two, client = await town.clients(home, primary, secondary, reader)
+    source = await make_stream(poster, home, "s")
+    mode = Mode.ACTIVE_STANDBY
+    await begin(one, asked(passed(home, source, "mid"), mode, secondary))
+    await one.create_query(windows(home, home.name("mid"), "a"))
+    await two.create_query(windows(home, home.name("mid"), "b"))
+    for owner, path in ((one, "a"), (two, "b")):
+        await owner.start_query(home.name(f"q/{path}"))
+    sums = [Sums(client, home.name("a")), Sums(client, home.name("b"))]
+    await post(poster, source, range(250))
+    await stands_by(primary, secondary, "q/mid")
+    made[bytes.fromhex(secondary.id)].tell(primary.id, Health.DEAD)
+    serving = primary.up.engine.store.serving
+    await until(lambda: serving(home.name("mid")) is None, "it steps down")
+    await poster.post_event(source, rows((at, at) for at in range(250, 777)), end=True)
+    for each in sums:
+        await each.take(END)
+        assert each.rows == expected(range(777))
 
 
 async def test_consumers_never_outrun_a_standby_that_promises_precision(
-    tmp_path: Path, made: Made
+    town: Town, made: Made
 ) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary, reader = await siblings(town, others=3)
-        async with home.client() as poster, primary.client() as owner, reader.client() as client:
-            source = await make_stream(poster, home, "s")
-            query = asked(passed(home, source, "out"), Mode.PASSIVE_STANDBY, secondary)
-            await owner.create_query(query)
-            await owner.start_query(query.name)
-            await post(poster, source, range(10))
-            state = primary.state(home.name("out"))
-            await until(lambda: state.gate is not None, "it is caught up")
-            subscription = client.subscribe(home.name("out"))
-            for start in range(10, 400, 13):
-                await post(poster, source, range(start, start + 13))
-                while subscription.boundary < start:
-                    await anext(subscription)
-                    standby = secondary.up.engine.standbys.get(query.name)
-                    assert standby is not None
-                    assert subscription.boundary <= standby.boundaries[home.name("out")]
+    home, primary, secondary, reader = await town.siblings(4)
+    poster, owner, client = await town.clients(home, primary, reader)
+    source = await make_stream(poster, home, "s")
+    query = asked(passed(home, source, "out"), Mode.PASSIVE_STANDBY, secondary)
+    await begin(owner, query)
+    await post(poster, source, range(10))
+    state = primary.state(home.name("out"))
+    await until(lambda: state.gate is not None, "it is caught up")
+    subscription = client.subscribe(home.name("out"))
+    for start in range(10, 400, 13):
+        await post(poster, source, range(start, start + 13))
+        while subscription.boundary < start:
+            await anext(subscription)
+            standby = secondary.up.engine.standbys.get(query.name)
+            assert standby is not None
+            assert subscription.boundary <= standby.boundaries[home.name("out")]
 
 
 async def test_consumers_wait_for_a_standby_that_copies_nothing_no_longer_than_the_bound(
-    tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
+    town: Town, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It lives, and its disk is full, say. Once it copies again it is waited for again."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary, reader = await siblings(town, others=3)
-        async with home.client() as poster, primary.client() as owner, reader.client() as client:
-            source = await make_stream(poster, home, "s")
-            query = asked(passed(home, source, "out"), Mode.PASSIVE_STANDBY, secondary)
-            bound = msgspec.structs.replace(query.availability, bound_s=1.0)
-            query = msgspec.structs.replace(query, availability=bound)
-            await owner.create_query(query)
-            await owner.start_query(query.name)
-            await post(poster, source, range(10))
-            state = primary.state(home.name("out"))
-            await until(lambda: state.gate is not None and state.gate.value == 9, "it is copied")
-            with monkeypatch.context() as patch:
-                patch.setattr(
-                    "engine.replication.replicas.secondary_state.has_copied", lambda *_: None
-                )
-                await post(poster, source, range(10, 20))
-                await until(lambda: state.log.boundary == 19)
-                assert state.gate is not None
-                assert state.gate.value == 9
-                subscription = client.subscribe(home.name("out"))
-                with trio.fail_after(DEADLINE_S):
-                    while subscription.boundary < 19:
-                        await anext(subscription)
-            await post(poster, source, range(20, 30))
-            await until(lambda: state.gate is not None and state.gate.value == 29)
+    home, primary, secondary, reader = await town.siblings(4)
+    poster, owner, client = await town.clients(home, primary, reader)
+    source = await make_stream(poster, home, "s")
+    query = asked(passed(home, source, "out"), Mode.PASSIVE_STANDBY, secondary)
+    bound = msgspec.structs.replace(query.availability, bound_s=1.0)
+    query = msgspec.structs.replace(query, availability=bound)
+    await begin(owner, query)
+    await post(poster, source, range(10))
+    state = primary.state(home.name("out"))
+    await until(lambda: state.gate is not None and state.gate.value == 9, "it is copied")
+    with monkeypatch.context() as patch:
+        patch.setattr("engine.replication.replicas.secondary_state.has_copied", lambda *_: None)
+        await post(poster, source, range(10, 20))
+        await until(lambda: state.log.boundary == 19)
+        assert state.gate is not None
+        assert state.gate.value == 9
+        subscription = client.subscribe(home.name("out"))
+        with trio.fail_after(DEADLINE_S):
+            while subscription.boundary < 19:
+                await anext(subscription)
+    await post(poster, source, range(20, 30))
+    await until(lambda: state.gate is not None and state.gate.value == 29)
 
 
-async def test_producers_keep_what_a_backup_may_need_and_no_more(
-    tmp_path: Path, made: Made
-) -> None:
+async def test_producers_keep_what_a_backup_may_need_and_no_more(town: Town, made: Made) -> None:
     """However little history the source declares."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary, reader = await siblings(town, others=3)
-        async with home.client() as poster, primary.client() as owner, reader.client() as client:
-            source = await make_stream(poster, home, "s", history_us=0)
-            query = asked(windows(home, source), Mode.UPSTREAM_BACKUP, secondary)
-            await owner.create_query(query)
-            await owner.start_query(query.name)
-            await stands_by(primary, secondary, "q/out")
-            slow = client.subscribe(home.name("out"), subscriber="slow")
-            log = home.state(source).log
-            await post(poster, source, range(0, 1000, 7))
-            await until(lambda: primary.state(home.name("out")).log.boundary > 900, "computed")
-            while slow.boundary < 250:
-                await anext(slow)
-            await trio.sleep(0.5)
-            assert log.retention.held(frozenset()) <= slow.boundary
-            while slow.boundary < 980:
-                await anext(slow)
-            with trio.move_on_after(0.2):
-                await anext(slow)  # which acknowledges the last
-            await until(lambda: log.retention.held(frozenset()) > 850, "they let go of it")
+    home, primary, secondary, reader = await town.siblings(4)
+    poster, owner, client = await town.clients(home, primary, reader)
+    source = await make_stream(poster, home, "s", history_us=0)
+    query = asked(windows(home, source), Mode.UPSTREAM_BACKUP, secondary)
+    await begin(owner, query)
+    await stands_by(primary, secondary, "q/out")
+    slow = client.subscribe(home.name("out"), subscriber="slow")
+    log = home.state(source).log
+    await post(poster, source, range(0, 1000, 7))
+    await until(lambda: primary.state(home.name("out")).log.boundary > 900, "computed")
+    while slow.boundary < 250:
+        await anext(slow)
+    await trio.sleep(0.5)
+    assert log.retention.held(frozenset()) <= slow.boundary
+    while slow.boundary < 980:
+        await anext(slow)
+    with trio.move_on_after(0.2):
+        await anext(slow)  # which acknowledges the last
+    await until(lambda: log.retention.held(frozenset()) > 850, "they let go of it")
 
 
-async def test_strangers_and_bystanders_are_refused(tmp_path: Path, made: Made) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary = await siblings(town, others=2)
-        stranger = await town.settle("utah.edu")
-        await town.acquainted(home, primary, secondary, stranger)
-        async with home.client() as poster, primary.client() as owner:
-            source = await make_stream(poster, home, "s")
-            query = asked(windows(home, source), Mode.PASSIVE_STANDBY, secondary)
-            await owner.create_query(query)
-            await owner.start_query(query.name)
-            await stands_by(primary, secondary, "q/out")
-        stored = primary.up.engine.queries.get(query.name).stored
-        term_number = stored.term.number
+async def test_strangers_and_bystanders_are_refused(town: Town, made: Made) -> None:
+    home, primary, secondary = await town.siblings(3)
+    stranger = await town.settle("utah.edu")
+    await town.acquainted(home, primary, secondary, stranger)
+    async with home.client() as poster, primary.client() as owner:
+        source = await make_stream(poster, home, "s")
+        query = asked(windows(home, source), Mode.PASSIVE_STANDBY, secondary)
+        await begin(owner, query)
+        await stands_by(primary, secondary, "q/out")
+    stored = primary.up.engine.queries.get(query.name).stored
+    term_number = stored.term.number
 
-        async def ask(by: Place, to: Place, method: str, message: msgspec.Struct) -> None:
-            connection = await by.up.engine.overlay.connect(parse_peer_id(to.id))
-            kind = KeptUp if method in {"replica.stand_by", "replica.keep_up"} else Done
-            await connection.call(method, message, kind, timeout_s=DEADLINE_S)
+    async def ask(by: Place, to: Place, method: str, message: msgspec.Struct) -> None:
+        connection = await by.up.engine.overlay.connect(parse_peer_id(to.id))
+        kind = KeptUp if method in {"replica.stand_by", "replica.keep_up"} else Done
+        await connection.call(method, message, kind, timeout_s=DEADLINE_S)
 
-        with pytest.raises(NotAuthorisedError):  # another participant's
-            await ask(stranger, secondary, "replica.stand_by", StandBy(stored))
-        with pytest.raises(InvalidInputError):  # a sibling that is not the primary
-            await ask(home, secondary, "replica.stand_by", StandBy(stored))
-        for wrong in (term_number, 2**60):
-            with pytest.raises(NotAuthorisedError):
-                await ask(stranger, secondary, "replica.dismiss", Dismiss(query.name, wrong))
-        with pytest.raises(ConflictError, match="has not let go of it"):
-            await ask(home, secondary, "replica.dismiss", Dismiss(query.name, term_number))
-        keep_up, incumbent = (
-            KeepUp(query.name, term_number, {}, {}),
-            Incumbent(query.name, term_number),
-        )
-        read = ReadReplica(query.name, term_number, source, 0)
-        await ask(home, secondary, "replica.keep_up", keep_up)
-        with pytest.raises(MedusaError):
-            await ask(home, primary, "replica.incumbent", incumbent)
-        with pytest.raises(NotFoundError):
-            await ask(home, primary, "replica.read", read)
-        for method, message in (
-            ("replica.keep_up", keep_up),
-            ("replica.incumbent", incumbent),
-            ("replica.read", read),
-        ):
-            with pytest.raises(NotAuthorisedError, match="own participant"):
-                await ask(stranger, secondary, method, message)
-        assert secondary.up.engine.standbys.get(query.name) is not None
-        # and a stranger's term deposes nobody
-        connection = await stranger.up.engine.overlay.connect(parse_peer_id(primary.id))
-        subscribe = Subscribe(home.name("out"), term_number=2**60)
-        with pytest.raises(NotFoundError):
-            async with connection.open("subscribe", subscribe) as duplex:
-                await duplex.receive(Tuples)
-        await trio.sleep(0.2)
-        assert primary.up.engine.queries.get(query.name).stored.term.number == term_number
+    with pytest.raises(NotAuthorisedError):  # another participant's
+        await ask(stranger, secondary, "replica.stand_by", StandBy(stored))
+    with pytest.raises(InvalidInputError):  # a sibling that is not the primary
+        await ask(home, secondary, "replica.stand_by", StandBy(stored))
+    for wrong in (term_number, 2**60):
+        with pytest.raises(NotAuthorisedError):
+            await ask(stranger, secondary, "replica.dismiss", Dismiss(query.name, wrong))
+    with pytest.raises(ConflictError, match="has not let go of it"):
+        await ask(home, secondary, "replica.dismiss", Dismiss(query.name, term_number))
+    keep_up, incumbent = (
+        KeepUp(query.name, term_number, {}, {}),
+        Incumbent(query.name, term_number),
+    )
+    read = ReadReplica(query.name, term_number, source, 0)
+    await ask(home, secondary, "replica.keep_up", keep_up)
+    with pytest.raises(MedusaError):
+        await ask(home, primary, "replica.incumbent", incumbent)
+    with pytest.raises(NotFoundError):
+        await ask(home, primary, "replica.read", read)
+    for method, message in (
+        ("replica.keep_up", keep_up),
+        ("replica.incumbent", incumbent),
+        ("replica.read", read),
+    ):
+        with pytest.raises(NotAuthorisedError, match="own participant"):
+            await ask(stranger, secondary, method, message)
+    assert secondary.up.engine.standbys.get(query.name) is not None
+    # and a stranger's term deposes nobody
+    connection = await stranger.up.engine.overlay.connect(parse_peer_id(primary.id))
+    subscribe = Subscribe(home.name("out"), term_number=2**60)
+    with pytest.raises(NotFoundError):
+        async with connection.open("subscribe", subscribe) as duplex:
+            await duplex.receive(Tuples)
+    await trio.sleep(0.2)
+    assert primary.up.engine.queries.get(query.name).stored.term.number == term_number
 
 
-async def test_a_deleted_query_leaves_no_standby(tmp_path: Path, made: Made) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary = await siblings(town, others=2)
-        async with home.client() as poster, primary.client() as owner:
-            source = await make_stream(poster, home, "s")
-            query = asked(windows(home, source), Mode.ACTIVE_STANDBY, secondary)
-            await owner.create_query(query)
-            await owner.start_query(query.name)
-            await stands_by(primary, secondary, "q/out")
-            await post(poster, source, range(250))
-            await owner.stop_query(query.name)
-            await owner.delete_query(query.name)
-            standbys = secondary.up.engine.standbys
-            await until(lambda: standbys.get(query.name) is None, "it is dismissed")
-            await until(lambda: not secondary.up.engine.store.all(), "nothing of it is left")
-            recreated = asked(windows(home, source), Mode.AMNESIA, secondary, Recovery.GAP)
-            await owner.create_query(recreated)
+async def test_a_deleted_query_leaves_no_standby(town: Town, made: Made) -> None:
+    home, primary, secondary = await town.siblings(3)
+    poster, owner = await town.clients(home, primary)
+    source = await make_stream(poster, home, "s")
+    query = asked(windows(home, source), Mode.ACTIVE_STANDBY, secondary)
+    await begin(owner, query)
+    await stands_by(primary, secondary, "q/out")
+    await post(poster, source, range(250))
+    await owner.stop_query(query.name)
+    await owner.delete_query(query.name)
+    standbys = secondary.up.engine.standbys
+    await until(lambda: standbys.get(query.name) is None, "it is dismissed")
+    await until(lambda: not secondary.up.engine.store.all(), "nothing of it is left")
+    recreated = asked(windows(home, source), Mode.AMNESIA, secondary, Recovery.GAP)
+    await owner.create_query(recreated)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NoReturn
 
 import pytest
 import trio
 from engine_detector import detectors
 from engine_interpreted import interpret
-from engine_peers import DEADLINE_S, Place, make_stream, open_town, rows, until
-from moving_tasks import Sums, expected, post, siblings, windows
+from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, rows, until
+from moving_tasks import Sums, expected, post, windows
 from replicated_queries import Made, asked, die, has, standby_boundary, stands_by
 
 from engine.objects.availability import Mode
@@ -22,7 +21,7 @@ from overlay.errors import UnavailableError
 from overlay.gossip.events import Health
 from tools.client.async_client import AsyncMedusaClient
 
-QUICK = Timing(tend_s=0.05, grace_s=0.1, keep_up_s=0.05, settle_s=0.1)
+pytestmark = pytest.mark.town(timing=Timing(tend_s=0.05, grace_s=0.1, keep_up_s=0.05, settle_s=0.1))
 
 
 NAME = "away"
@@ -52,63 +51,57 @@ def leased(place: Place, stream: str) -> list[int]:
 
 @pytest.mark.parametrize("mode", [Mode.UPSTREAM_BACKUP, Mode.PASSIVE_STANDBY, Mode.ACTIVE_STANDBY])
 async def test_a_named_subscriber_is_waited_for_by_the_secondary_too(
-    tmp_path: Path, made: Made, mode: Mode
+    town: Town, made: Made, mode: Mode
 ) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary, reader = await siblings(town, others=3)
-        async with home.client() as poster, primary.client() as owner, reader.client() as client:
-            source = await make_stream(poster, home, "s")
-            await owner.create_query(asked(windows(home, source), mode, secondary))
-            await owner.start_query(home.name("q/out"))
-            await stands_by(primary, secondary, "q/out")
-            await post(poster, source, range(250))
-            boundary = await read_up_to(client, home.name("out"), -(2**63), 249)
-            await until(lambda: leased(secondary, "out") == [boundary], "the lease is told")
-            await die(made, primary, town, home, secondary, reader)
-            await poster.post_event(source, rows((at, at) for at in range(250, 520)), end=True)
-            await until(lambda: has(secondary, home.name("q/out")), "it is taken over")
-            log = secondary.up.engine.store.serving(home.name("out")).log  # type: ignore[union-attr]
-            log.release(Hold("primary"))  # its grace is over
-            assert log.needed(frozenset()) == boundary
+    home, primary, secondary, reader = await town.siblings(4)
+    poster, owner, client = await town.clients(home, primary, reader)
+    source = await make_stream(poster, home, "s")
+    await begin(owner, asked(windows(home, source), mode, secondary))
+    await stands_by(primary, secondary, "q/out")
+    await post(poster, source, range(250))
+    boundary = await read_up_to(client, home.name("out"), -(2**63), 249)
+    await until(lambda: leased(secondary, "out") == [boundary], "the lease is told")
+    await die(made, primary, town, home, secondary, reader)
+    await poster.post_event(source, rows((at, at) for at in range(250, 520)), end=True)
+    await until(lambda: has(secondary, home.name("q/out")), "it is taken over")
+    log = secondary.up.engine.store.serving(home.name("out")).log  # type: ignore[union-attr]
+    log.release(Hold("primary"))  # its grace is over
+    assert log.needed(frozenset()) == boundary
 
 
 @pytest.mark.parametrize("copied", [True, False])
 async def test_who_reads_for_the_first_time_after_a_takeover_finds_the_past(
-    tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch, copied: bool
+    town: Town, made: Made, monkeypatch: pytest.MonkeyPatch, copied: bool
 ) -> None:
     """A passive secondary that came late copies what nobody waits for, too; one that has copied
     nothing yet makes all of it anew."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary, reader = await siblings(town, others=3)
-        async with home.client() as poster, primary.client() as owner, reader.client() as client:
-            source = await make_stream(poster, home, "s")
-            for place in (home, reader):
-                for at in (primary, secondary):
-                    made[bytes.fromhex(at.id)].tell(place.id, Health.DEAD)  # not chosen
-            made[bytes.fromhex(primary.id)].tell(secondary.id, Health.DEAD)  # not yet
-            if not copied:
-                monkeypatch.setattr(
-                    "engine.replication.replicas.primaries.Primaries.replicated", refused
-                )
-            query = asked(windows(home, source), Mode.PASSIVE_STANDBY, secondary)
-            await owner.create_query(query)
-            await owner.start_query(query.name)
-            await post(poster, source, range(250))
-            (task,) = primary.up.engine.queries.get(query.name).tasks
-            await until(lambda: task.boundary == 249)
-            made[bytes.fromhex(primary.id)].tell(secondary.id, Health.ALIVE)
-            await stands_by(primary, secondary, "q/out")
-            boundary = standby_boundary(secondary, "q/out", "out")
-            if copied:
-                await until(lambda: boundary() == 249)
-            else:
-                await until(lambda: hears(secondary, query.name), "how far its primary is")
-                assert boundary() < 0
-            await die(made, primary, town, home, secondary, reader)
-            await poster.post_event(source, rows((at, at) for at in range(250, 520)), end=True)
-            sums = Sums(client, home.name("out"))
-            await sums.take(END)
-            assert sums.rows == expected(range(520))
+    home, primary, secondary, reader = await town.siblings(4)
+    poster, owner, client = await town.clients(home, primary, reader)
+    source = await make_stream(poster, home, "s")
+    for place in (home, reader):
+        for at in (primary, secondary):
+            made[bytes.fromhex(at.id)].tell(place.id, Health.DEAD)  # not chosen
+    made[bytes.fromhex(primary.id)].tell(secondary.id, Health.DEAD)  # not yet
+    if not copied:
+        monkeypatch.setattr("engine.replication.replicas.primaries.Primaries.replicated", refused)
+    query = asked(windows(home, source), Mode.PASSIVE_STANDBY, secondary)
+    await begin(owner, query)
+    await post(poster, source, range(250))
+    (task,) = primary.up.engine.queries.get(query.name).tasks
+    await until(lambda: task.boundary == 249)
+    made[bytes.fromhex(primary.id)].tell(secondary.id, Health.ALIVE)
+    await stands_by(primary, secondary, "q/out")
+    boundary = standby_boundary(secondary, "q/out", "out")
+    if copied:
+        await until(lambda: boundary() == 249)
+    else:
+        await until(lambda: hears(secondary, query.name), "how far its primary is")
+        assert boundary() < 0
+    await die(made, primary, town, home, secondary, reader)
+    await poster.post_event(source, rows((at, at) for at in range(250, 520)), end=True)
+    sums = Sums(client, home.name("out"))
+    await sums.take(END)
+    assert sums.rows == expected(range(520))
 
 
 def hears(place: Place, query: str) -> bool:
@@ -122,57 +115,52 @@ def refused(*_: object) -> NoReturn:
 
 
 async def test_a_consumer_that_is_away_while_two_primaries_die_misses_nothing(
-    tmp_path: Path, made: Made
+    town: Town, made: Made
 ) -> None:
     """By upstream backup the second successor begins with what consumers of the first one need,
     also those that have not come to that one."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, one, two, three, reader = await siblings(town, others=4)
-        async with home.client() as poster, one.client() as owner, reader.client() as client:
-            source = await make_stream(poster, home, "s")
-            await owner.create_query(asked(windows(home, source), Mode.UPSTREAM_BACKUP, two))
-            await owner.start_query(home.name("q/out"))
-            await stands_by(one, two, "q/out")
-            await post(poster, source, range(250))
-            boundary = await read_up_to(client, home.name("out"), -(2**63), 249)
-            await trio.sleep(0.3)  # positions are told
-            for at in (two, three):
-                for place in (home, reader):
-                    made[bytes.fromhex(at.id)].tell(place.id, Health.DEAD)  # not chosen
-            await die(made, one, town, home, two, three, reader)
-            await post(poster, source, range(250, 520))
-            await until(lambda: has(two, home.name("q/out")), "it is taken over")
-            await stands_by(two, three, "q/out")
-            await trio.sleep(0.5)  # past the grace of who is not named
-            await die(made, two, town, home, three, reader)
-            await poster.post_event(source, rows((at, at) for at in range(520, 777)), end=True)
-            sums = Sums(client, home.name("out"))
-            sums._subscription = client.subscribe(home.name("out"), boundary, NAME)
-            await sums.take(END)
-            assert sums.rows == [row for row in expected(range(777)) if row[0] > boundary]
+    home, one, two, three, reader = await town.siblings(5)
+    poster, owner, client = await town.clients(home, one, reader)
+    source = await make_stream(poster, home, "s")
+    await begin(owner, asked(windows(home, source), Mode.UPSTREAM_BACKUP, two))
+    await stands_by(one, two, "q/out")
+    await post(poster, source, range(250))
+    boundary = await read_up_to(client, home.name("out"), -(2**63), 249)
+    await trio.sleep(0.3)  # positions are told
+    for at in (two, three):
+        for place in (home, reader):
+            made[bytes.fromhex(at.id)].tell(place.id, Health.DEAD)  # not chosen
+    await die(made, one, town, home, two, three, reader)
+    await post(poster, source, range(250, 520))
+    await until(lambda: has(two, home.name("q/out")), "it is taken over")
+    await stands_by(two, three, "q/out")
+    await trio.sleep(0.5)  # past the grace of who is not named
+    await die(made, two, town, home, three, reader)
+    await poster.post_event(source, rows((at, at) for at in range(520, 777)), end=True)
+    sums = Sums(client, home.name("out"))
+    sums._subscription = client.subscribe(home.name("out"), boundary, NAME)
+    await sums.take(END)
+    assert sums.rows == [row for row in expected(range(777)) if row[0] > boundary]
 
 
 async def test_who_takes_over_what_it_has_worked_on_gives_consumers_all_of_it(
-    tmp_path: Path, made: Made
+    town: Town, made: Made
 ) -> None:
     """As a worker it began where it was asked to; as the secondary it has the past as well."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary, reader = await siblings(town, others=3)
-        async with home.client() as poster, primary.client() as owner, reader.client() as client:
-            source = await make_stream(poster, home, "s")
-            query = asked(windows(home, source), Mode.ACTIVE_STANDBY, secondary)
-            await owner.create_query(query)
-            await owner.start_query(query.name)
-            await stands_by(primary, secondary, "q/out")
-            await post(poster, source, range(250))
-            boundary = await read_up_to(client, home.name("out"), -(2**63), 249)
-            await post(poster, source, range(250, 520))
-            await until(lambda: primary.state("out").log.boundary == 519, "it is computed")
-            await primary.up.engine.mover.move(home.name("out"), secondary.peer_id, Deal())
-            await die(made, primary, town, home, secondary, reader)
-            sums = Sums(client, home.name("out"))
-            sums._subscription = client.subscribe(home.name("out"), boundary, NAME)
-            await sums.take(519)
-            await poster.post_event(source, rows((at, at) for at in range(520, 777)), end=True)
-            await sums.take(END)
-            assert sums.rows == [row for row in expected(range(777)) if row[0] > boundary]
+    home, primary, secondary, reader = await town.siblings(4)
+    poster, owner, client = await town.clients(home, primary, reader)
+    source = await make_stream(poster, home, "s")
+    query = asked(windows(home, source), Mode.ACTIVE_STANDBY, secondary)
+    await begin(owner, query)
+    await stands_by(primary, secondary, "q/out")
+    await post(poster, source, range(250))
+    boundary = await read_up_to(client, home.name("out"), -(2**63), 249)
+    await post(poster, source, range(250, 520))
+    await until(lambda: primary.state("out").log.boundary == 519, "it is computed")
+    await primary.up.engine.mover.move(home.name("out"), secondary.peer_id, Deal())
+    await die(made, primary, town, home, secondary, reader)
+    sums = Sums(client, home.name("out"))
+    sums._subscription = client.subscribe(home.name("out"), boundary, NAME)
+    await sums.take(519)
+    await sums.end(poster, source, range(520, 777))
+    assert sums.rows == [row for row in expected(range(777)) if row[0] > boundary]

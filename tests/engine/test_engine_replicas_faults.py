@@ -10,8 +10,8 @@ import msgspec
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_peers import Place, make_stream, open_town, rows, until
-from moving_tasks import Sums, expected, post, siblings, windows
+from engine_peers import Place, Town, begin, make_stream, until
+from moving_tasks import Sums, post, windows
 from replicated_queries import (
     QUICK,
     Made,
@@ -29,12 +29,13 @@ from dht.catalog import Catalog
 from engine.objects.availability import Mode, Recovery
 from engine.objects.catalog_records import STREAM
 from engine.objects.query import Query
-from engine.objects.schema import END
 from engine.replication.replicas.primaries import Primaries
 from engine.replication.replicas.standbys import Standbys
 from overlay.errors import InternalError, NotFoundError, StorageFullError
 from overlay.gossip.events import Health
 from overlay.names import ObjectName
+
+pytestmark = pytest.mark.town(timing=QUICK)
 
 
 def query_file(place: Place, query: str) -> Path:
@@ -48,37 +49,29 @@ def query_primary(place: Place, query: Query) -> str:
 
 
 async def test_a_query_made_again_is_not_deposed_by_the_fence_of_its_namesake(
-    tmp_path: Path, made: Made
+    town: Town, made: Made
 ) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary = await siblings(town, others=2)
-        async with (
-            home.client() as poster,
-            primary.client() as one,
-            secondary.client() as two,
-        ):
-            source = await make_stream(poster, home, "s")
-            query = asked(windows(home, source), Mode.ACTIVE_STANDBY, secondary)
-            await one.create_query(query)
-            await one.start_query(query.name)
-            await stands_by(primary, secondary, "q/out")
-            await post(poster, source, range(250))
-            await taken_over(made, primary, secondary, query.name)
-            await two.stop_query(query.name)
-            await two.delete_query(query.name)
-            believes(made, secondary, primary.id, Health.ALIVE)
-            await one.create_query(query)
-            await one.start_query(query.name)
-            await trio.sleep(0.5)
-            assert has(primary, query.name)
-            sums = Sums(poster, home.name("out"))
-            await poster.post_event(source, rows((at, at) for at in range(250, 777)), end=True)
-            await sums.take(END)
-            assert sums.rows == expected(range(777))
+    home, primary, secondary = await town.siblings(3)
+    poster, one, two = await town.clients(home, primary, secondary)
+    source = await make_stream(poster, home, "s")
+    query = asked(windows(home, source), Mode.ACTIVE_STANDBY, secondary)
+    await begin(one, query)
+    await stands_by(primary, secondary, "q/out")
+    await post(poster, source, range(250))
+    await taken_over(made, primary, secondary, query.name)
+    await two.stop_query(query.name)
+    await two.delete_query(query.name)
+    believes(made, secondary, primary.id, Health.ALIVE)
+    await begin(one, query)
+    await trio.sleep(0.5)
+    assert has(primary, query.name)
+    sums = Sums(poster, home.name("out"))
+    await sums.finish(poster, source, range(250, 777))
 
 
+@pytest.mark.town(timing=dataclasses.replace(QUICK, ask_s=1.0))
 async def test_a_query_may_be_made_again_where_its_namesake_was_stood_by_for(
-    tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
+    town: Town, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The secondary has not heard yet that the query is deleted."""
 
@@ -86,36 +79,26 @@ async def test_a_query_may_be_made_again_where_its_namesake_was_stood_by_for(
         await trio.lowlevel.checkpoint()
 
     monkeypatch.setattr(Primaries, "_dismiss", unheard)
-    asking = dataclasses.replace(QUICK, ask_s=1.0)
-    async with open_town(tmp_path, timing=asking) as town:
-        home, primary, secondary = await siblings(town, others=2)
-        async with (
-            home.client() as poster,
-            primary.client() as one,
-            secondary.client() as two,
-        ):
-            source = await make_stream(poster, home, "s")
-            query = asked(windows(home, source), Mode.ACTIVE_STANDBY, secondary)
-            await one.create_query(query)
-            await one.start_query(query.name)
-            await stands_by(primary, secondary, "q/out")
-            await post(poster, source, range(250))
-            await one.stop_query(query.name)
-            await one.delete_query(query.name)
-            again = windows(home, source)
-            await two.create_query(again)
-            await two.start_query(again.name)
-            sums = Sums(poster, home.name("out"))
-            await trio.sleep(1.8)  # by then it would have asked
-            await poster.post_event(source, rows((at, at) for at in range(250, 777)), end=True)
-            await sums.take(END)
-            assert sums.rows == expected(range(777))
-            assert query_file(secondary, again.name).exists()
-            assert secondary.up.engine.standbys.get(again.name) is None
+    home, primary, secondary = await town.siblings(3)
+    poster, one, two = await town.clients(home, primary, secondary)
+    source = await make_stream(poster, home, "s")
+    query = asked(windows(home, source), Mode.ACTIVE_STANDBY, secondary)
+    await begin(one, query)
+    await stands_by(primary, secondary, "q/out")
+    await post(poster, source, range(250))
+    await one.stop_query(query.name)
+    await one.delete_query(query.name)
+    again = windows(home, source)
+    await begin(two, again)
+    sums = Sums(poster, home.name("out"))
+    await trio.sleep(1.8)  # by then it would have asked
+    await sums.finish(poster, source, range(250, 777))
+    assert query_file(secondary, again.name).exists()
+    assert secondary.up.engine.standbys.get(again.name) is None
 
 
 async def test_a_query_deleted_while_a_secondary_is_found_stays_deleted(
-    tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
+    town: Town, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked_for, go_on = trio.Event(), trio.Event()
     stand_by = Standbys.stand_by
@@ -125,248 +108,216 @@ async def test_a_query_deleted_while_a_secondary_is_found_stays_deleted(
         await go_on.wait()
         return await stand_by(self, *args)
 
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary = await siblings(town, others=2)
-        monkeypatch.setattr(Standbys, "stand_by", slowly)
-        async with home.client() as poster, primary.client() as owner:
-            source = await make_stream(poster, home, "s")
-            query = asked(windows(home, source), Mode.UPSTREAM_BACKUP, secondary)
-            await owner.create_query(query)
-            with trio.fail_after(DEADLINE_S):
-                await asked_for.wait()
-            await owner.delete_query(query.name)
-            go_on.set()
-            await until(
-                lambda: (
-                    secondary.up.engine.standbys.get(query.name) is None
-                    and not query_file(secondary, query.name).exists()
-                )
-            )
-            await trio.sleep(0.3)
-            assert not query_file(primary, query.name).exists()
-            assert secondary.up.engine.standbys.get(query.name) is None
-            await owner.create_query(windows(home, source, "other"))  # it lives
+    home, primary, secondary = await town.siblings(3)
+    monkeypatch.setattr(Standbys, "stand_by", slowly)
+    poster, owner = await town.clients(home, primary)
+    source = await make_stream(poster, home, "s")
+    query = asked(windows(home, source), Mode.UPSTREAM_BACKUP, secondary)
+    await owner.create_query(query)
+    with trio.fail_after(DEADLINE_S):
+        await asked_for.wait()
+    await owner.delete_query(query.name)
+    go_on.set()
+    await until(
+        lambda: (
+            secondary.up.engine.standbys.get(query.name) is None
+            and not query_file(secondary, query.name).exists()
+        )
+    )
+    await trio.sleep(0.3)
+    assert not query_file(primary, query.name).exists()
+    assert secondary.up.engine.standbys.get(query.name) is None
+    await owner.create_query(windows(home, source, "other"))  # it lives
 
 
 async def test_a_query_deleted_while_its_secondary_was_away_stays_deleted(
-    tmp_path: Path, made: Made
+    town: Town, made: Made
 ) -> None:
     """Nobody is left who could tell it, but the catalog."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary = await siblings(town, others=2)
-        async with home.client() as poster:
-            source = await make_stream(poster, home, "s")
-            query = asked(windows(home, source), Mode.UPSTREAM_BACKUP, secondary)
-            async with primary.client() as owner:
-                await owner.create_query(query)
-                await owner.start_query(query.name)
-                await stands_by(primary, secondary, "q/out")
-                await post(poster, source, range(250))
-                await town.stop(secondary)
-                await owner.stop_query(query.name)
-                await owner.delete_query(query.name)
-            dead = primary.id
-            await town.stop(primary)
-            await town.start(secondary)
-            assert secondary.up.engine.standbys.get(query.name) is not None
-            believes(made, secondary, dead, Health.DEAD)
-            await until(lambda: secondary.up.engine.standbys.get(query.name) is None)
-            assert not has(secondary, query.name)
-            assert not query_file(secondary, query.name).exists()
+    home, primary, secondary = await town.siblings(3)
+    poster = await town.client(home)
+    source = await make_stream(poster, home, "s")
+    query = asked(windows(home, source), Mode.UPSTREAM_BACKUP, secondary)
+    async with primary.client() as owner:
+        await begin(owner, query)
+        await stands_by(primary, secondary, "q/out")
+        await post(poster, source, range(250))
+        await town.stop(secondary)
+        await owner.stop_query(query.name)
+        await owner.delete_query(query.name)
+    dead = primary.id
+    await town.stop(primary)
+    await town.start(secondary)
+    assert secondary.up.engine.standbys.get(query.name) is not None
+    believes(made, secondary, dead, Health.DEAD)
+    await until(lambda: secondary.up.engine.standbys.get(query.name) is None)
+    assert not has(secondary, query.name)
+    assert not query_file(secondary, query.name).exists()
 
 
-async def test_a_worker_is_not_named_for_a_query_that_is_no_more(
-    tmp_path: Path, made: Made
-) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        (place,) = await siblings(town, others=0)
-        async with place.client() as client:
-            source = await make_stream(client, place, "s")
-            await client.create_query(windows(place, source))
-            queries = place.up.engine.queries
-            (task,) = queries.get(place.name("q/out")).tasks
-            await client.delete_query(place.name("q/out"))
-            with pytest.raises(NotFoundError):
-                await queries.name_worker(task)
+async def test_a_worker_is_not_named_for_a_query_that_is_no_more(town: Town, made: Made) -> None:
+    (place,) = await town.siblings(1)
+    client = await town.client(place)
+    source = await make_stream(client, place, "s")
+    await client.create_query(windows(place, source))
+    queries = place.up.engine.queries
+    (task,) = queries.get(place.name("q/out")).tasks
+    await client.delete_query(place.name("q/out"))
+    with pytest.raises(NotFoundError):
+        await queries.name_worker(task)
 
 
 async def test_a_restarted_primary_survives_a_catalog_that_refuses(
-    tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
+    town: Town, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary, reader = await siblings(town, others=3)
-        async with home.client() as poster, reader.client() as client:
-            async with primary.client() as owner:
-                source = await make_stream(poster, home, "s")
-                query = asked(windows(home, source), Mode.UPSTREAM_BACKUP, secondary)
-                await owner.create_query(query)
-                await owner.start_query(query.name)
-                await stands_by(primary, secondary, "q/out")
-            publish, refusals = Catalog.publish, 0
+    home, primary, secondary, reader = await town.siblings(4)
+    poster, client = await town.clients(home, reader)
+    async with primary.client() as owner:
+        source = await make_stream(poster, home, "s")
+        query = asked(windows(home, source), Mode.UPSTREAM_BACKUP, secondary)
+        await begin(owner, query)
+        await stands_by(primary, secondary, "q/out")
+    publish, refusals = Catalog.publish, 0
 
-            async def refuse(self: Catalog, *args: Any) -> int:
-                nonlocal refusals
-                if refusals < 3:
-                    refusals += 1
-                    raise StorageFullError("the disk is full")
-                return await publish(self, *args)
+    async def refuse(self: Catalog, *args: Any) -> int:
+        nonlocal refusals
+        if refusals < 3:
+            refusals += 1
+            raise StorageFullError("the disk is full")
+        return await publish(self, *args)
 
-            await town.stop(primary)
-            monkeypatch.setattr(Catalog, "publish", refuse)
-            await town.start(primary)
-            sums = Sums(client, home.name("out"))
-            await poster.post_event(source, rows((at, at) for at in range(777)), end=True)
-            await sums.take(END)
-            assert sums.rows == expected(range(777))
-            await until(lambda: refusals == 3, "it tries again")
+    await town.stop(primary)
+    monkeypatch.setattr(Catalog, "publish", refuse)
+    await town.start(primary)
+    sums = Sums(client, home.name("out"))
+    await sums.finish(poster, source, range(777))
+    await until(lambda: refusals == 3, "it tries again")
 
 
 async def test_a_restarted_standby_keeps_its_carry_though_nothing_comes(
-    tmp_path: Path, made: Made
+    town: Town, made: Made
 ) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary, reader = await siblings(town, others=3)
-        async with home.client() as poster, primary.client() as owner, reader.client() as client:
-            source = await make_stream(poster, home, "s", history_us=0)
-            query = asked(windows(home, source), Mode.PASSIVE_STANDBY, secondary)
-            await owner.create_query(query)
-            await owner.start_query(query.name)
-            sums = Sums(client, home.name("out"))
-            await stands_by(primary, secondary, "q/out")
-            for start in range(0, 280, 20):
-                await post(poster, source, range(start, start + 20))
-                await sums.take(start + 19)
-            boundary = standby_boundary(secondary, "q/out", "out")
-            await until(lambda: boundary() == 279)
-            await until(lambda: standby_boundary(secondary, "q/out", "s")() == 279)
-            await trio.sleep(0.3)
-            await town.stop(primary)
-            await town.restart(secondary)
-            await trio.sleep(0.3)  # retention has its way
-            for witness in (home, reader, secondary):
-                believes(made, witness, query_primary(secondary, query), Health.DEAD)
-            await poster.post_event(source, rows((at, at) for at in range(280, 777)), end=True)
-            await sums.take(END)
-            assert sums.rows == expected(range(777))
+    home, primary, secondary, reader = await town.siblings(4)
+    poster, owner, client = await town.clients(home, primary, reader)
+    source = await make_stream(poster, home, "s", history_us=0)
+    query = asked(windows(home, source), Mode.PASSIVE_STANDBY, secondary)
+    await begin(owner, query)
+    sums = Sums(client, home.name("out"))
+    await stands_by(primary, secondary, "q/out")
+    for start in range(0, 280, 20):
+        await post(poster, source, range(start, start + 20))
+        await sums.take(start + 19)
+    boundary = standby_boundary(secondary, "q/out", "out")
+    await until(lambda: boundary() == 279)
+    await until(lambda: standby_boundary(secondary, "q/out", "s")() == 279)
+    await trio.sleep(0.3)
+    await town.stop(primary)
+    await town.restart(secondary)
+    await trio.sleep(0.3)  # retention has its way
+    for witness in (home, reader, secondary):
+        believes(made, witness, query_primary(secondary, query), Health.DEAD)
+    await sums.finish(poster, source, range(280, 777))
 
 
-async def test_a_restarted_standby_copies_on_from_where_it_was(tmp_path: Path, made: Made) -> None:
-    saving = dataclasses.replace(QUICK, save_s=0.0)
-    async with open_town(tmp_path, timing=saving) as town:
-        home, primary, secondary = await siblings(town, others=2)
-        async with home.client() as poster, primary.client() as owner:
-            source = await make_stream(poster, home, "s")
-            query = asked(
-                passed(home, source, "out"), Mode.PASSIVE_STANDBY, secondary, Recovery.ROLLBACK
-            )
-            slow = msgspec.structs.replace(query.availability, checkpoint_s=1.5)
-            query = msgspec.structs.replace(query, availability=slow)
-            await owner.create_query(query)
-            await owner.start_query(query.name)
-            await stands_by(primary, secondary, "q/out")
-            await post(poster, source, range(100))
-            boundary = standby_boundary(secondary, "q/out", "out")
-            await until(lambda: boundary() == 99)
-            await post(poster, source, range(100, 200))
-            (task,) = primary.up.engine.queries.get(query.name).tasks
-            await until(lambda: task.boundary == 199)
-            assert boundary() == 99
-            await town.restart(secondary)
-            boundary = standby_boundary(secondary, "q/out", "out")
-            await until(lambda: boundary() == 199, "it has copied the rest")
+@pytest.mark.town(timing=dataclasses.replace(QUICK, save_s=0.0))
+async def test_a_restarted_standby_copies_on_from_where_it_was(town: Town, made: Made) -> None:
+    home, primary, secondary = await town.siblings(3)
+    poster, owner = await town.clients(home, primary)
+    source = await make_stream(poster, home, "s")
+    query = asked(passed(home, source, "out"), Mode.PASSIVE_STANDBY, secondary, Recovery.ROLLBACK)
+    slow = msgspec.structs.replace(query.availability, checkpoint_s=1.5)
+    query = msgspec.structs.replace(query, availability=slow)
+    await begin(owner, query)
+    await stands_by(primary, secondary, "q/out")
+    await post(poster, source, range(100))
+    boundary = standby_boundary(secondary, "q/out", "out")
+    await until(lambda: boundary() == 99)
+    await post(poster, source, range(100, 200))
+    (task,) = primary.up.engine.queries.get(query.name).tasks
+    await until(lambda: task.boundary == 199)
+    assert boundary() == 99
+    await town.restart(secondary)
+    boundary = standby_boundary(secondary, "q/out", "out")
+    await until(lambda: boundary() == 199, "it has copied the rest")
 
 
 async def test_a_crash_while_stepping_down_harms_nobody(
-    tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
+    town: Town, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The query's file is gone, its logs are not; a query here reads what it made."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary, reader = await siblings(town, others=3)
-        async with home.client() as poster, reader.client() as client:
-            async with primary.client() as owner:
-                source = await make_stream(poster, home, "s")
-                query = asked(passed(home, source, "mid"), Mode.ACTIVE_STANDBY, secondary)
-                await owner.create_query(query)
-                await owner.start_query(query.name)
-                await owner.create_query(windows(home, home.name("mid")))
-                await owner.start_query(home.name("q/out"))
-                await stands_by(primary, secondary, "q/mid")
-            sums = Sums(client, home.name("out"))
-            await post(poster, source, range(250))
-            await sums.take(249)
-            file = query_file(primary, query.name)
-            with monkeypatch.context() as crashing:
+    home, primary, secondary, reader = await town.siblings(4)
+    poster, client = await town.clients(home, reader)
+    async with primary.client() as owner:
+        source = await make_stream(poster, home, "s")
+        query = asked(passed(home, source, "mid"), Mode.ACTIVE_STANDBY, secondary)
+        await begin(owner, query)
+        await begin(owner, windows(home, home.name("mid")))
+        await stands_by(primary, secondary, "q/mid")
+    sums = Sums(client, home.name("out"))
+    await sums.feed(poster, source, range(250))
+    file = query_file(primary, query.name)
+    with monkeypatch.context() as crashing:
 
-                async def crash(*_: object) -> None:
-                    raise InternalError("as if it died here")
+        async def crash(*_: object) -> None:
+            raise InternalError("as if it died here")
 
-                crashing.setattr("engine.replication.following.book.Followers.part_with", crash)
-                believes(made, secondary, primary.id, Health.DEAD)
-                await until(lambda: not file.exists(), "it has begun to step down")
-                await town.stop(primary)
-            await town.start(primary)
-            for witness in (home, secondary, reader):
-                believes(made, witness, primary.id, Health.ALIVE)
-            await poster.post_event(source, rows((at, at) for at in range(250, 777)), end=True)
-            await sums.take(END)
-            assert sums.rows == expected(range(777))
-            name = ObjectName.parse(home.name("mid"))
-            await home.up.engine.catalog.lookup(STREAM, name)  # the successor's, still
+        crashing.setattr("engine.replication.following.book.Followers.part_with", crash)
+        believes(made, secondary, primary.id, Health.DEAD)
+        await until(lambda: not file.exists(), "it has begun to step down")
+        await town.stop(primary)
+    await town.start(primary)
+    for witness in (home, secondary, reader):
+        believes(made, witness, primary.id, Health.ALIVE)
+    await sums.finish(poster, source, range(250, 777))
+    name = ObjectName.parse(home.name("mid"))
+    await home.up.engine.catalog.lookup(STREAM, name)  # the successor's, still
 
 
-async def test_a_peer_that_stops_hears_no_more_of_others(tmp_path: Path, made: Made) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, other = await siblings(town)
-        detector = made[bytes.fromhex(home.id)]
-        await until(lambda: len(detector.changed) > 1)
-        await town.stop(home)
-        assert len(detector.changed) == 0
-        assert other.up
+async def test_a_peer_that_stops_hears_no_more_of_others(town: Town, made: Made) -> None:
+    home, other = await town.siblings(2)
+    detector = made[bytes.fromhex(home.id)]
+    await until(lambda: len(detector.changed) > 1)
+    await town.stop(home)
+    assert len(detector.changed) == 0
+    assert other.up
 
 
 async def test_a_query_started_as_its_primary_died_is_taken_over(
-    tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
+    town: Town, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The secondary has not been told; the client has."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary, reader = await siblings(town, others=3)
-        async with home.client() as poster, reader.client() as client:
-            async with primary.client() as owner:
-                source = await make_stream(poster, home, "s")
-                query = asked(windows(home, source), Mode.UPSTREAM_BACKUP, secondary)
-                await owner.create_query(query)
-                await stands_by(primary, secondary, "q/out")
+    home, primary, secondary, reader = await town.siblings(4)
+    poster, client = await town.clients(home, reader)
+    async with primary.client() as owner:
+        source = await make_stream(poster, home, "s")
+        query = asked(windows(home, source), Mode.UPSTREAM_BACKUP, secondary)
+        await owner.create_query(query)
+        await stands_by(primary, secondary, "q/out")
 
-                async def mute(*_: object) -> None:
-                    await trio.lowlevel.checkpoint()
+        async def mute(*_: object) -> None:
+            await trio.lowlevel.checkpoint()
 
-                monkeypatch.setattr(Primaries, "_attend", mute)
-                await owner.start_query(query.name)
-            standby = secondary.up.engine.standbys.get(query.name)
-            assert standby is not None
-            assert standby.stored.entry.status == "SETUP"
-            await die(made, primary, town, home, secondary, reader)
-            sums = Sums(client, home.name("out"))
-            await poster.post_event(source, rows((at, at) for at in range(777)), end=True)
-            await sums.take(END)
-            assert sums.rows == expected(range(777))
+        monkeypatch.setattr(Primaries, "_attend", mute)
+        await owner.start_query(query.name)
+    standby = secondary.up.engine.standbys.get(query.name)
+    assert standby is not None
+    assert standby.stored.entry.status == "SETUP"
+    await die(made, primary, town, home, secondary, reader)
+    sums = Sums(client, home.name("out"))
+    await sums.finish(poster, source, range(777))
 
 
 async def test_a_query_whose_stop_was_not_waited_for_can_be_started_again(
-    tmp_path: Path, made: Made
+    town: Town, made: Made
 ) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        (place,) = await siblings(town, others=0)
-        async with place.client() as client:
-            source = await make_stream(client, place, "s")
-            await client.create_query(windows(place, source))
-            await client.start_query(place.name("q/out"))
-            running = place.up.engine.queries.get(place.name("q/out"))
-            with trio.CancelScope() as scope:
-                scope.cancel()
-                await running.stop()
-            running.start()
-            sums = Sums(client, place.name("out"))
-            await client.post_event(source, rows((at, at) for at in range(777)), end=True)
-            await sums.take(END)
-            assert sums.rows == expected(range(777))
+    (place,) = await town.siblings(1)
+    client = await town.client(place)
+    source = await make_stream(client, place, "s")
+    await begin(client, windows(place, source))
+    running = place.up.engine.queries.get(place.name("q/out"))
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await running.stop()
+    running.start()
+    sums = Sums(client, place.name("out"))
+    await sums.finish(client, source, range(777))

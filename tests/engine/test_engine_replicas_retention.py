@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_peers import make_stream, open_town, rows, until
-from moving_tasks import Sums, expected, post, siblings, windows
+from engine_peers import Town, begin, make_stream, rows, until
+from moving_tasks import Sums, expected, post, windows
 from replicated_queries import (
     QUICK,
     Made,
@@ -27,206 +25,169 @@ from engine.streams.messages import Subscribe, Tuples
 from overlay.gossip.events import Health
 from overlay.identity import parse_peer_id
 
+pytestmark = pytest.mark.town(timing=QUICK)
+
 
 async def test_a_standby_that_reads_a_stream_made_here_survives_its_deletion(
-    tmp_path: Path, made: Made
+    town: Town, made: Made
 ) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary = await siblings(town, others=2)
-        async with (
-            home.client() as poster,
-            primary.client() as one,
-            secondary.client() as two,
-        ):
-            source = await make_stream(poster, home, "s")
-            await two.create_query(passed(home, source, "mid"))
-            await two.start_query(home.name("q/mid"))
-            query = asked(windows(home, home.name("mid")), Mode.ACTIVE_STANDBY, secondary)
-            await one.create_query(query)
-            await one.start_query(query.name)
-            await stands_by(primary, secondary, "q/out")
-            await post(poster, source, range(250))
-            boundary = standby_boundary(secondary, "q/out", "out")
-            await until(lambda: boundary() == 249)
-            await two.stop_query(home.name("q/mid"))
-            await two.delete_query(home.name("q/mid"))
-            await trio.sleep(0.2)
-            await two.create_query(windows(home, source, "other"))  # it lives
+    home, primary, secondary = await town.siblings(3)
+    poster, one, two = await town.clients(home, primary, secondary)
+    source = await make_stream(poster, home, "s")
+    await begin(two, passed(home, source, "mid"))
+    query = asked(windows(home, home.name("mid")), Mode.ACTIVE_STANDBY, secondary)
+    await begin(one, query)
+    await stands_by(primary, secondary, "q/out")
+    await post(poster, source, range(250))
+    boundary = standby_boundary(secondary, "q/out", "out")
+    await until(lambda: boundary() == 249)
+    await two.stop_query(home.name("q/mid"))
+    await two.delete_query(home.name("q/mid"))
+    await trio.sleep(0.2)
+    await two.create_query(windows(home, source, "other"))  # it lives
 
 
-async def test_two_standbys_of_one_input_do_not_hang_on_one_primary(
-    tmp_path: Path, made: Made
-) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary, reader = await siblings(town, others=3)
-        async with home.client() as poster, primary.client() as owner, reader.client() as client:
-            source = await make_stream(poster, home, "s", history_us=0)
-            for path in ("a", "out"):
-                query = asked(windows(home, source, path), Mode.PASSIVE_STANDBY, secondary)
-                await owner.create_query(query)
-                await owner.start_query(query.name)
-                await stands_by(primary, secondary, f"q/{path}")
-            sums = Sums(client, home.name("out"))
-            await post(poster, source, range(250))
-            await sums.take(249)
-            await owner.stop_query(home.name("q/a"))
-            await owner.delete_query(home.name("q/a"))
-            standbys = secondary.up.engine.standbys
-            await until(lambda: standbys.get(home.name("q/a")) is None, "it is dismissed")
-            await post(poster, source, range(250, 520))
-            await sums.take(519)
-            carry = standby_boundary(secondary, "q/out", "s")
-            await until(lambda: carry() == 519, "the carry goes on")
-            await die(made, primary, town, home, secondary, reader)
-            await poster.post_event(source, rows((at, at) for at in range(520, 777)), end=True)
-            await sums.take(END)
-            assert sums.rows == expected(range(777))
+async def test_two_standbys_of_one_input_do_not_hang_on_one_primary(town: Town, made: Made) -> None:
+    home, primary, secondary, reader = await town.siblings(4)
+    poster, owner, client = await town.clients(home, primary, reader)
+    source = await make_stream(poster, home, "s", history_us=0)
+    for path in ("a", "out"):
+        query = asked(windows(home, source, path), Mode.PASSIVE_STANDBY, secondary)
+        await begin(owner, query)
+        await stands_by(primary, secondary, f"q/{path}")
+    sums = Sums(client, home.name("out"))
+    await sums.feed(poster, source, range(250))
+    await owner.stop_query(home.name("q/a"))
+    await owner.delete_query(home.name("q/a"))
+    standbys = secondary.up.engine.standbys
+    await until(lambda: standbys.get(home.name("q/a")) is None, "it is dismissed")
+    await sums.feed(poster, source, range(250, 520))
+    carry = standby_boundary(secondary, "q/out", "s")
+    await until(lambda: carry() == 519, "the carry goes on")
+    await die(made, primary, town, home, secondary, reader)
+    await sums.finish(poster, source, range(520, 777))
 
 
 async def test_a_query_made_at_the_new_primary_reads_what_is_left_of_the_stream(
-    tmp_path: Path, made: Made
+    town: Town, made: Made
 ) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary = await siblings(town, others=2)
-        async with (
-            home.client() as poster,
-            primary.client() as one,
-            secondary.client() as two,
-        ):
-            source = await make_stream(poster, home, "s")
-            query = asked(passed(home, source, "mid"), Mode.UPSTREAM_BACKUP, secondary)
-            await one.create_query(query)
-            await one.start_query(query.name)
-            await stands_by(primary, secondary, "q/mid")
-            await post(poster, source, range(250))
-            await until(lambda: primary.state(home.name("mid")).log.boundary == 249)
-            await trio.sleep(0.3)
-            await taken_over(made, primary, secondary, query.name)
-            served = secondary.up.engine.store.serving(home.name("mid"))
-            assert served is not None
-            assert served.log.start == 249
-            await two.create_query(windows(home, home.name("mid")))
-            await two.start_query(home.name("q/out"))
-            sums = Sums(poster, home.name("out"))
-            await poster.post_event(source, rows((at, at) for at in range(250, 777)), end=True)
-            await sums.take(END)
-            assert sums.rows[-4:] == expected(range(777))[-4:]
-            # and nobody makes a peer hold what it has not
-            connection = await home.up.engine.overlay.connect(parse_peer_id(secondary.id))
-            request = Subscribe(home.name("mid"), 300, "greedy", keep=1)
-            async with connection.open("subscribe", request) as duplex:
-                await duplex.receive(Tuples)
-                assert served.log.retention.held(frozenset()) >= served.log.start
+    home, primary, secondary = await town.siblings(3)
+    poster, one, two = await town.clients(home, primary, secondary)
+    source = await make_stream(poster, home, "s")
+    query = asked(passed(home, source, "mid"), Mode.UPSTREAM_BACKUP, secondary)
+    await begin(one, query)
+    await stands_by(primary, secondary, "q/mid")
+    await post(poster, source, range(250))
+    await until(lambda: primary.state(home.name("mid")).log.boundary == 249)
+    await trio.sleep(0.3)
+    await taken_over(made, primary, secondary, query.name)
+    served = secondary.up.engine.store.serving(home.name("mid"))
+    assert served is not None
+    assert served.log.start == 249
+    await begin(two, windows(home, home.name("mid")))
+    sums = Sums(poster, home.name("out"))
+    await sums.end(poster, source, range(250, 777))
+    assert sums.rows[-4:] == expected(range(777))[-4:]
+    # and nobody makes a peer hold what it has not
+    connection = await home.up.engine.overlay.connect(parse_peer_id(secondary.id))
+    request = Subscribe(home.name("mid"), 300, "greedy", keep=1)
+    async with connection.open("subscribe", request) as duplex:
+        await duplex.receive(Tuples)
+        assert served.log.retention.held(frozenset()) >= served.log.start
 
 
 @pytest.mark.parametrize("mode", [Mode.UPSTREAM_BACKUP, Mode.PASSIVE_STANDBY])
 async def test_a_deleted_query_holds_nothing_of_its_inputs(
-    tmp_path: Path, made: Made, mode: Mode
+    town: Town, made: Made, mode: Mode
 ) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, secondary = await siblings(town)
-        async with home.client() as client:
-            source = await make_stream(client, home, "s")
-            query = asked(windows(home, source), mode, secondary)
-            await client.create_query(query)
-            await client.start_query(query.name)
-            await stands_by(home, secondary, "q/out")
-            await post(client, source, range(250))
-            retention = home.state(source).log.retention
-            await until(lambda: len(retention.consumers) > 1)
-            await client.stop_query(query.name)
-            await client.delete_query(query.name)
-            await until(lambda: secondary.up.engine.standbys.get(query.name) is None)
-            await trio.sleep(0.2)
-            held = [each for each in retention.consumers if "mit.edu " not in each.id]
-            assert held == []
+    home, secondary = await town.siblings(2)
+    client = await town.client(home)
+    source = await make_stream(client, home, "s")
+    query = asked(windows(home, source), mode, secondary)
+    await begin(client, query)
+    await stands_by(home, secondary, "q/out")
+    await post(client, source, range(250))
+    retention = home.state(source).log.retention
+    await until(lambda: len(retention.consumers) > 1)
+    await client.stop_query(query.name)
+    await client.delete_query(query.name)
+    await until(lambda: secondary.up.engine.standbys.get(query.name) is None)
+    await trio.sleep(0.2)
+    held = [each for each in retention.consumers if "mit.edu " not in each.id]
+    assert held == []
 
 
-async def test_two_queries_do_not_hold_for_each_others_secondaries(
-    tmp_path: Path, made: Made
-) -> None:
+async def test_two_queries_do_not_hold_for_each_others_secondaries(town: Town, made: Made) -> None:
     """The input is let go of when the last of them has it, not the first."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary = await siblings(town, others=2)
-        async with home.client() as poster, primary.client() as owner:
-            source = await make_stream(poster, home, "s")
-            for path in ("a", "b"):
-                query = asked(windows(home, source, path), Mode.PASSIVE_STANDBY, secondary)
-                await owner.create_query(query)
-                await owner.start_query(query.name)
-                await stands_by(primary, secondary, f"q/{path}")
-            retention = primary.state(source).log.retention
-            assert len([each for each in retention.consumers if each.kind == "secondary"]) == 2
+    home, primary, secondary = await town.siblings(3)
+    poster, owner = await town.clients(home, primary)
+    source = await make_stream(poster, home, "s")
+    for path in ("a", "b"):
+        query = asked(windows(home, source, path), Mode.PASSIVE_STANDBY, secondary)
+        await begin(owner, query)
+        await stands_by(primary, secondary, f"q/{path}")
+    retention = primary.state(source).log.retention
+    assert len([each for each in retention.consumers if each.kind == "secondary"]) == 2
 
 
 async def test_a_secondary_that_is_the_home_of_the_input_lets_go_of_it(
-    tmp_path: Path, made: Made
+    town: Town, made: Made
 ) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary = await siblings(town)
-        async with home.client() as poster, primary.client() as owner:
-            source = await make_stream(poster, home, "s", history_us=0)
-            query = asked(windows(home, source), Mode.PASSIVE_STANDBY, home)
-            await owner.create_query(query)
-            await owner.start_query(query.name)
-            await stands_by(primary, home, "q/out")
-            for start in range(0, 1000, 50):
-                await post(poster, source, range(start, start + 50))
-            log = home.state(source).log
-            await until(lambda: log.retention.held(frozenset()) > 800, "it is let go of")
-            mirror = primary.state(source).log
-            await until(lambda: mirror.retention.held(frozenset()) > 800, "and at the primary")
+    home, primary = await town.siblings(2)
+    poster, owner = await town.clients(home, primary)
+    source = await make_stream(poster, home, "s", history_us=0)
+    query = asked(windows(home, source), Mode.PASSIVE_STANDBY, home)
+    await begin(owner, query)
+    await stands_by(primary, home, "q/out")
+    for start in range(0, 1000, 50):
+        await post(poster, source, range(start, start + 50))
+    log = home.state(source).log
+    await until(lambda: log.retention.held(frozenset()) > 800, "it is let go of")
+    mirror = primary.state(source).log
+    await until(lambda: mirror.retention.held(frozenset()) > 800, "and at the primary")
 
 
-async def test_amnesia_goes_on_though_its_producer_keeps_no_history(
-    tmp_path: Path, made: Made
-) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary, reader = await siblings(town, others=3)
-        async with home.client() as poster, primary.client() as owner, reader.client() as client:
-            source = await make_stream(poster, home, "s", history_us=0)
-            query = asked(passed(home, source, "out"), Mode.AMNESIA, secondary)
-            await owner.create_query(query)
-            await owner.start_query(query.name)
-            await stands_by(primary, secondary, "q/out")
-            subscription = client.subscribe(home.name("out"))
-            for start in range(0, 500, 50):
-                await post(poster, source, range(start, start + 50))
-                while subscription.boundary < start + 49:
-                    await anext(subscription)
-            await die(made, primary, town, home, secondary, reader)
-            await poster.post_event(source, rows((at, at) for at in range(500, 600)), end=True)
-            got: list[int] = []
-            with trio.fail_after(DEADLINE_S):
-                while subscription.boundary < END:
-                    got += (await anext(subscription)).table.column("value").to_pylist()
-            assert got == list(range(500, 600))
+async def test_amnesia_goes_on_though_its_producer_keeps_no_history(town: Town, made: Made) -> None:
+    home, primary, secondary, reader = await town.siblings(4)
+    poster, owner, client = await town.clients(home, primary, reader)
+    source = await make_stream(poster, home, "s", history_us=0)
+    query = asked(passed(home, source, "out"), Mode.AMNESIA, secondary)
+    await begin(owner, query)
+    await stands_by(primary, secondary, "q/out")
+    subscription = client.subscribe(home.name("out"))
+    for start in range(0, 500, 50):
+        await post(poster, source, range(start, start + 50))
+        while subscription.boundary < start + 49:
+            await anext(subscription)
+    await die(made, primary, town, home, secondary, reader)
+    await poster.post_event(source, rows((at, at) for at in range(500, 600)), end=True)
+    got: list[int] = []
+    with trio.fail_after(DEADLINE_S):
+        while subscription.boundary < END:
+            got += (await anext(subscription)).table.column("value").to_pylist()
+    assert got == list(range(500, 600))
 
 
 async def test_an_active_secondary_has_the_window_that_is_open_when_it_joins(
-    tmp_path: Path, made: Made
+    town: Town, made: Made
 ) -> None:
     """Although the producer has let go of it: the primary has it."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary, reader = await siblings(town, others=3)
-        async with home.client() as poster, primary.client() as owner, reader.client() as client:
-            for place in (home, secondary, reader):
-                believes(made, primary, place.id, Health.DEAD)  # nobody to choose from
-            source = await make_stream(poster, home, "s", history_us=0)
-            query = asked(windows(home, source), Mode.ACTIVE_STANDBY, secondary)
-            await owner.create_query(query)
-            await owner.start_query(query.name)
-            sums = Sums(client, home.name("out"))
-            for start in range(0, 280, 20):
-                await post(poster, source, range(start, start + 20))
-                await sums.take(start + 19)
-            log = home.state(source).log
-            await until(lambda: log.start > 250, "the producer has let go of it")
-            believes(made, primary, secondary.id, Health.ALIVE)
-            await stands_by(primary, secondary, "q/out")
-            boundary = standby_boundary(secondary, "q/out", "out")
-            await until(lambda: boundary() >= 279, "it is where the primary is")
-            await die(made, primary, town, home, secondary, reader)
-            await poster.post_event(source, rows((at, at) for at in range(280, 777)), end=True)
-            await sums.take(END)
-            assert sums.rows == expected(range(777))
+    home, primary, secondary, reader = await town.siblings(4)
+    poster, owner, client = await town.clients(home, primary, reader)
+    for place in (home, secondary, reader):
+        believes(made, primary, place.id, Health.DEAD)  # nobody to choose from
+    source = await make_stream(poster, home, "s", history_us=0)
+    query = asked(windows(home, source), Mode.ACTIVE_STANDBY, secondary)
+    await begin(owner, query)
+    sums = Sums(client, home.name("out"))
+    for start in range(0, 280, 20):
+        await post(poster, source, range(start, start + 20))
+        await sums.take(start + 19)
+    log = home.state(source).log
+    await until(lambda: log.start > 250, "the producer has let go of it")
+    believes(made, primary, secondary.id, Health.ALIVE)
+    await stands_by(primary, secondary, "q/out")
+    boundary = standby_boundary(secondary, "q/out", "out")
+    await until(lambda: boundary() >= 279, "it is where the primary is")
+    await die(made, primary, town, home, secondary, reader)
+    await sums.finish(poster, source, range(280, 777))

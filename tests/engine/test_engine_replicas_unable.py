@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_peers import make_stream, open_town, rows, until
-from moving_tasks import Sums, expected, post, siblings, windows
+from engine_peers import Town, begin, make_stream, rows, until
+from moving_tasks import Sums, post, windows
 from replicated_queries import (
     QUICK,
     Made,
@@ -25,7 +24,6 @@ from replicated_queries import (
 )
 
 from engine.objects.availability import Mode
-from engine.objects.schema import END
 from engine.replication.moves.messages import Deal
 from engine.replication.replicas.messages import KeepUp
 from engine.replication.replicas.standbys import Standbys
@@ -33,208 +31,187 @@ from engine.streams.store import StreamStore
 from overlay.errors import InvalidInputError, StorageFullError
 from overlay.gossip.events import Health
 
+pytestmark = pytest.mark.town(timing=QUICK)
+
 
 async def test_a_standby_goes_on_when_its_query_is_stopped_and_started(
-    tmp_path: Path, made: Made
+    town: Town, made: Made
 ) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary = await siblings(town, others=2)
-        async with home.client() as poster, primary.client() as owner:
-            source = await make_stream(poster, home, "s")
-            query = asked(windows(home, source), Mode.ACTIVE_STANDBY, secondary)
-            await owner.create_query(query)
-            await owner.start_query(query.name)
-            await stands_by(primary, secondary, "q/out")
-            standby = secondary.up.engine.standbys.get(query.name)
-            assert standby is not None
-            await until(lambda: standby.stored.entry.status == "RUNNING")
-            await owner.stop_query(query.name)
-            await until(lambda: standby.stored.entry.status == "STOPPED")
-            await owner.start_query(query.name)
-            await until(lambda: standby.stored.entry.status == "RUNNING")
-            assert secondary.up.engine.standbys.get(query.name) is standby
+    home, primary, secondary = await town.siblings(3)
+    poster, owner = await town.clients(home, primary)
+    source = await make_stream(poster, home, "s")
+    query = asked(windows(home, source), Mode.ACTIVE_STANDBY, secondary)
+    await begin(owner, query)
+    await stands_by(primary, secondary, "q/out")
+    standby = secondary.up.engine.standbys.get(query.name)
+    assert standby is not None
+    await until(lambda: standby.stored.entry.status == "RUNNING")
+    await owner.stop_query(query.name)
+    await until(lambda: standby.stored.entry.status == "STOPPED")
+    await owner.start_query(query.name)
+    await until(lambda: standby.stored.entry.status == "RUNNING")
+    assert secondary.up.engine.standbys.get(query.name) is standby
 
 
 async def test_a_candidate_that_refuses_does_not_stand_in_the_way(
-    tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
+    town: Town, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary = await siblings(town, others=2)
-        stand_by = Standbys.stand_by
+    home, primary, secondary = await town.siblings(3)
+    stand_by = Standbys.stand_by
 
-        async def refuse(self: Standbys, *args: Any) -> Any:
-            if self is secondary.up.engine.standbys:
-                raise InvalidInputError("what is this?")
-            return await stand_by(self, *args)
+    async def refuse(self: Standbys, *args: Any) -> Any:
+        if self is secondary.up.engine.standbys:
+            raise InvalidInputError("what is this?")
+        return await stand_by(self, *args)
 
-        monkeypatch.setattr(Standbys, "stand_by", refuse)
-        async with home.client() as poster, primary.client() as owner:
-            source = await make_stream(poster, home, "s")
-            query = asked(windows(home, source), Mode.UPSTREAM_BACKUP, secondary)
-            await owner.create_query(query)
-            await stands_by(primary, home, "q/out")
+    monkeypatch.setattr(Standbys, "stand_by", refuse)
+    poster, owner = await town.clients(home, primary)
+    source = await make_stream(poster, home, "s")
+    query = asked(windows(home, source), Mode.UPSTREAM_BACKUP, secondary)
+    await owner.create_query(query)
+    await stands_by(primary, home, "q/out")
 
 
 async def test_consumers_do_not_wait_for_a_secondary_that_lost_everything_and_refuses(
-    tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
+    town: Town, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary = await siblings(town, others=2)
-        believes(made, primary, home.id, Health.DEAD)  # not chosen
-        async with home.client() as poster, primary.client() as owner:
-            source = await make_stream(poster, home, "s")
-            query = asked(passed(home, source, "out"), Mode.PASSIVE_STANDBY, secondary)
-            await owner.create_query(query)
-            await owner.start_query(query.name)
-            await stands_by(primary, secondary, "q/out")
-            state = primary.state(home.name("out"))
-            await until(lambda: state.gate is not None, "it is caught up")
+    home, primary, secondary = await town.siblings(3)
+    believes(made, primary, home.id, Health.DEAD)  # not chosen
+    poster, owner = await town.clients(home, primary)
+    source = await make_stream(poster, home, "s")
+    query = asked(passed(home, source, "out"), Mode.PASSIVE_STANDBY, secondary)
+    await begin(owner, query)
+    await stands_by(primary, secondary, "q/out")
+    state = primary.state(home.name("out"))
+    await until(lambda: state.gate is not None, "it is caught up")
 
-            async def refuse(self: Standbys, *_: Any) -> Any:
-                raise StorageFullError("no room")
+    async def refuse(self: Standbys, *_: Any) -> Any:
+        raise StorageFullError("no room")
 
-            monkeypatch.setattr(Standbys, "stand_by", refuse)
-            standbys = secondary.up.engine.standbys
-            standby = standbys.get(query.name)
-            assert standby is not None
-            await standbys._drop(standby)
-            subscription = poster.subscribe(home.name("out"))
-            await post(poster, source, range(100))
-            with trio.fail_after(DEADLINE_S):
-                while subscription.boundary < 99:
-                    await anext(subscription)
+    monkeypatch.setattr(Standbys, "stand_by", refuse)
+    standbys = secondary.up.engine.standbys
+    standby = standbys.get(query.name)
+    assert standby is not None
+    await standbys._drop(standby)
+    subscription = poster.subscribe(home.name("out"))
+    await post(poster, source, range(100))
+    with trio.fail_after(DEADLINE_S):
+        while subscription.boundary < 99:
+            await anext(subscription)
 
 
 async def test_a_takeover_that_was_decided_is_finished_when_there_is_room(
-    tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
+    town: Town, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Although its primary turns out to live."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary, reader = await siblings(town, others=3)
-        change_role, full = StreamStore.change_role, True
+    home, primary, secondary, reader = await town.siblings(4)
+    change_role, full = StreamStore.change_role, True
 
-        async def refuse(self: StreamStore, *args: Any) -> None:
-            if full and self is secondary.up.engine.store:
-                raise StorageFullError("no room")
-            await change_role(self, *args)
+    async def refuse(self: StreamStore, *args: Any) -> None:
+        if full and self is secondary.up.engine.store:
+            raise StorageFullError("no room")
+        await change_role(self, *args)
 
-        async with home.client() as poster, primary.client() as owner, reader.client() as client:
-            source = await make_stream(poster, home, "s")
-            query = asked(windows(home, source), Mode.PASSIVE_STANDBY, secondary)
-            await owner.create_query(query)
-            await owner.start_query(query.name)
-            await stands_by(primary, secondary, "q/out")
-            sums = Sums(client, home.name("out"))
-            await post(poster, source, range(250))
-            await sums.take(249)
-            monkeypatch.setattr(StreamStore, "change_role", refuse)
-            believes(made, secondary, primary.id, Health.DEAD)
-            await trio.sleep(0.5)
-            believes(made, secondary, primary.id, Health.ALIVE)
-            await trio.sleep(0.5)
-            full = False
-            await until(lambda: has(secondary, query.name) != has(primary, query.name))
-            await poster.post_event(source, rows((at, at) for at in range(250, 777)), end=True)
-            await sums.take(END)
-            assert sums.rows == expected(range(777))
-            assert has(secondary, query.name) != has(primary, query.name)
+    poster, owner, client = await town.clients(home, primary, reader)
+    source = await make_stream(poster, home, "s")
+    query = asked(windows(home, source), Mode.PASSIVE_STANDBY, secondary)
+    await begin(owner, query)
+    await stands_by(primary, secondary, "q/out")
+    sums = Sums(client, home.name("out"))
+    await sums.feed(poster, source, range(250))
+    monkeypatch.setattr(StreamStore, "change_role", refuse)
+    believes(made, secondary, primary.id, Health.DEAD)
+    await trio.sleep(0.5)
+    believes(made, secondary, primary.id, Health.ALIVE)
+    await trio.sleep(0.5)
+    full = False
+    await until(lambda: has(secondary, query.name) != has(primary, query.name))
+    await sums.finish(poster, source, range(250, 777))
+    assert has(secondary, query.name) != has(primary, query.name)
 
 
+@pytest.mark.town(timing=dataclasses.replace(QUICK, confirm_s=0.05))
 async def test_the_worker_of_a_dead_primary_is_released_by_its_successor(
-    tmp_path: Path, made: Made
+    town: Town, made: Made
 ) -> None:
-    asking = dataclasses.replace(QUICK, confirm_s=0.05)
-    async with open_town(tmp_path, timing=asking) as town:
-        home, primary, secondary, worker = await siblings(town, others=3)
-        async with home.client() as poster, primary.client() as owner:
-            source = await make_stream(poster, home, "s")
-            query = asked(windows(home, source), Mode.UPSTREAM_BACKUP, secondary)
-            await owner.create_query(query)
-            await owner.start_query(query.name)
-            sums = Sums(poster, home.name("out"))
-            await post(poster, source, range(250))
-            await sums.take(249)
-            await stands_by(primary, secondary, "q/out")
-            await primary.up.engine.mover.move(
-                home.name("out"), worker.peer_id, Deal(giver=primary.id)
-            )
-            await post(poster, source, range(250, 520))
-            await sums.take(519)
-            await die(made, primary, town, home, secondary, worker)
-            await until(lambda: not worker.up.engine.assignments.all(), "it is released")
-            await poster.post_event(source, rows((at, at) for at in range(520, 777)), end=True)
-            await sums.take(END)
-            assert sums.rows == expected(range(777))
+    home, primary, secondary, worker = await town.siblings(4)
+    poster, owner = await town.clients(home, primary)
+    source = await make_stream(poster, home, "s")
+    query = asked(windows(home, source), Mode.UPSTREAM_BACKUP, secondary)
+    await begin(owner, query)
+    sums = Sums(poster, home.name("out"))
+    await sums.feed(poster, source, range(250))
+    await stands_by(primary, secondary, "q/out")
+    await primary.up.engine.mover.move(home.name("out"), worker.peer_id, Deal(giver=primary.id))
+    await sums.feed(poster, source, range(250, 520))
+    await die(made, primary, town, home, secondary, worker)
+    await until(lambda: not worker.up.engine.assignments.all(), "it is released")
+    await sums.finish(poster, source, range(520, 777))
 
 
+@pytest.mark.town(timing=dataclasses.replace(QUICK, save_s=0.0))
 async def test_a_secondary_whose_disk_is_full_hears_its_primary_all_the_same(
-    tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
+    town: Town, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    saving = dataclasses.replace(QUICK, save_s=0.0)
-    async with open_town(tmp_path, timing=saving) as town:
-        home, primary, secondary = await siblings(town, others=2)
-        async with home.client() as poster, primary.client() as owner:
-            source = await make_stream(poster, home, "s")
-            query = asked(passed(home, source, "out"), Mode.UPSTREAM_BACKUP, secondary)
-            bound = msgspec.structs.replace(query.availability, bound_s=1.0)
-            query = msgspec.structs.replace(query, availability=bound)
-            await owner.create_query(query)
-            await owner.start_query(query.name)
-            await stands_by(primary, secondary, "q/out")
+    home, primary, secondary = await town.siblings(3)
+    poster, owner = await town.clients(home, primary)
+    source = await make_stream(poster, home, "s")
+    query = asked(passed(home, source, "out"), Mode.UPSTREAM_BACKUP, secondary)
+    bound = msgspec.structs.replace(query.availability, bound_s=1.0)
+    query = msgspec.structs.replace(query, availability=bound)
+    await begin(owner, query)
+    await stands_by(primary, secondary, "q/out")
 
-            def refuse(*_: object) -> None:
-                raise StorageFullError("no room")
+    def refuse(*_: object) -> None:
+        raise StorageFullError("no room")
 
-            files = secondary.up.engine.queries.files
-            monkeypatch.setattr(files, "save", refuse)
-            for start in range(0, 300, 10):
-                await post(poster, source, range(start, start + 10))
-                await trio.sleep(0.1)
-            assert has(primary, query.name)
-            assert secondary.up.engine.standbys.get(query.name) is not None
+    files = secondary.up.engine.queries.files
+    monkeypatch.setattr(files, "save", refuse)
+    for start in range(0, 300, 10):
+        await post(poster, source, range(start, start + 10))
+        await trio.sleep(0.1)
+    assert has(primary, query.name)
+    assert secondary.up.engine.standbys.get(query.name) is not None
 
 
 async def test_a_stream_whose_time_runs_faster_than_the_clock_deposes_nobody(
-    tmp_path: Path, made: Made
+    town: Town, made: Made
 ) -> None:
     """A bound is of the clock, not of the stream's own time: a day may be posted in a second."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary = await siblings(town, others=2)
-        async with home.client() as poster, primary.client() as owner:
-            source = await make_stream(poster, home, "s")
-            query = asked(passed(home, source, "out"), Mode.ACTIVE_STANDBY, secondary)
-            bound = msgspec.structs.replace(query.availability, bound_s=2.0)
-            query = msgspec.structs.replace(query, availability=bound)
-            await owner.create_query(query)
-            await owner.start_query(query.name)
-            await stands_by(primary, secondary, "q/out")
-            standby = secondary.up.engine.standbys.get(query.name)
-            assert standby is not None
-            hour = 3_600_000_000
-            made_in_a_day = rows((number * hour, number) for number in range(10))
-            await poster.post_event(source, made_in_a_day, boundary=9 * hour)
-            await poster.flush()
-            boundary = standby_boundary(secondary, "q/out", "out")
-            await until(lambda: boundary() == 9 * hour)
-            standby.note_boundaries(trio.current_time())
-            late = KeepUp(query.name, standby.term.number, {}, {home.name("out"): 8 * hour})
-            assert standby.hear(late, trio.current_time()).behind_us < 1_500_000
-            assert standby.hear(late, trio.current_time() + 5).behind_us > 4_000_000
+    home, primary, secondary = await town.siblings(3)
+    poster, owner = await town.clients(home, primary)
+    source = await make_stream(poster, home, "s")
+    query = asked(passed(home, source, "out"), Mode.ACTIVE_STANDBY, secondary)
+    bound = msgspec.structs.replace(query.availability, bound_s=2.0)
+    query = msgspec.structs.replace(query, availability=bound)
+    await begin(owner, query)
+    await stands_by(primary, secondary, "q/out")
+    standby = secondary.up.engine.standbys.get(query.name)
+    assert standby is not None
+    hour = 3_600_000_000
+    made_in_a_day = rows((number * hour, number) for number in range(10))
+    await poster.post_event(source, made_in_a_day, boundary=9 * hour)
+    await poster.flush()
+    boundary = standby_boundary(secondary, "q/out", "out")
+    await until(lambda: boundary() == 9 * hour)
+    standby.note_boundaries(trio.current_time())
+    late = KeepUp(query.name, standby.term.number, {}, {home.name("out"): 8 * hour})
+    assert standby.hear(late, trio.current_time()).behind_us < 1_500_000
+    assert standby.hear(late, trio.current_time() + 5).behind_us > 4_000_000
 
 
-async def test_a_standby_that_is_dropped_as_it_opens_is_dropped(tmp_path: Path, made: Made) -> None:
+async def test_a_standby_that_is_dropped_as_it_opens_is_dropped(town: Town, made: Made) -> None:
     """Before its copies have begun."""
-    async with open_town(tmp_path, timing=QUICK) as town:
-        home, primary, secondary = await siblings(town, others=2)
-        async with home.client() as poster, primary.client() as owner:
-            source = await make_stream(poster, home, "s")
-            query = asked(passed(home, source, "out"), Mode.PASSIVE_STANDBY, home)
-            await owner.create_query(query)
-            await stands_by(primary, home, "q/out")
-            standbys = secondary.up.engine.standbys
-            stored = primary.up.engine.queries.get(query.name).stored
-            with trio.fail_after(DEADLINE_S):
-                for _ in range(5):
-                    standby = await standbys._open(stored)
-                    await standbys._drop(standby)
-            assert not secondary.up.engine.store.all()
+    home, primary, secondary = await town.siblings(3)
+    poster, owner = await town.clients(home, primary)
+    source = await make_stream(poster, home, "s")
+    query = asked(passed(home, source, "out"), Mode.PASSIVE_STANDBY, home)
+    await owner.create_query(query)
+    await stands_by(primary, home, "q/out")
+    standbys = secondary.up.engine.standbys
+    stored = primary.up.engine.queries.get(query.name).stored
+    with trio.fail_after(DEADLINE_S):
+        for _ in range(5):
+            standby = await standbys._open(stored)
+            await standbys._drop(standby)
+    assert not secondary.up.engine.store.all()

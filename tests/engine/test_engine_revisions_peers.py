@@ -9,14 +9,7 @@ import pyarrow as pa
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import (
-    DEADLINE_S,
-    make_stream,
-    open_town,
-    pairs_of,
-    rows,
-    until,
-)
+from engine_peers import DEADLINE_S, Town, begin, make_stream, pairs_of, rows, until
 from revised_streams import (
     Told,
     changes_of,
@@ -42,208 +35,189 @@ def _without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
 
 
-async def test_they_are_a_stream_beside_the_stream(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            stream = await keyed_stream(client, mit, slack_us=10)
-            await client.post_event(stream, rows([(10, 1), (20, 2), (30, 3)]), boundary=25)
-            await client.flush()
-            await until(lambda: mit.state("s").log.boundary == 25)
-            assert await client.post_revisions(stream, deletions([10, 11])) == [1]
-            missed = await client.post_revisions(
-                stream, replacements([(20, 5), (10, 1), (30, 4)]), boundary=40
-            )
-            assert missed == [1]  # it is gone
-            await until(lambda: mit.state("s").log.boundary == 40)
-            state = mit.state("s/revisions").log
-            assert state.boundary == 40
-            epoch = state.read(state.start)
-            assert epoch is not None
-            assert changes_of(epoch.table) == [
-                (26, "DELETION", 10, 1),
-                (30, "DELETION", 20, 2),
-                (30, "INSERTION", 20, 5),
-                (30, "DELETION", 30, 3),
-                (30, "INSERTION", 30, 4),
-            ]
-            stable = mit.state("s").log.read(mit.state("s").log.start)
-            assert stable is not None
-            assert pairs_of(stable.table) == [(10, 1), (20, 2), (30, 3)]
-            await client.post_event(stream, None, end=True)
-            found = [epoch async for epoch in client.subscribe(f"{stream}/revisions")]
-            assert sum(epoch.table.num_rows for epoch in found) == 5
-            assert found[-1].upto == END
+async def test_they_are_a_stream_beside_the_stream(town: Town) -> None:
+    mit, client = await town.founder()
+    stream = await keyed_stream(client, mit, slack_us=10)
+    await client.post_event(stream, rows([(10, 1), (20, 2), (30, 3)]), boundary=25)
+    await client.flush()
+    await until(lambda: mit.state("s").log.boundary == 25)
+    assert await client.post_revisions(stream, deletions([10, 11])) == [1]
+    missed = await client.post_revisions(
+        stream, replacements([(20, 5), (10, 1), (30, 4)]), boundary=40
+    )
+    assert missed == [1]  # it is gone
+    await until(lambda: mit.state("s").log.boundary == 40)
+    state = mit.state("s/revisions").log
+    assert state.boundary == 40
+    epoch = state.read(state.start)
+    assert epoch is not None
+    assert changes_of(epoch.table) == [
+        (26, "DELETION", 10, 1),
+        (30, "DELETION", 20, 2),
+        (30, "INSERTION", 20, 5),
+        (30, "DELETION", 30, 3),
+        (30, "INSERTION", 30, 4),
+    ]
+    stable = mit.state("s").log.read(mit.state("s").log.start)
+    assert stable is not None
+    assert pairs_of(stable.table) == [(10, 1), (20, 2), (30, 3)]
+    await client.post_event(stream, None, end=True)
+    found = [epoch async for epoch in client.subscribe(f"{stream}/revisions")]
+    assert sum(epoch.table.num_rows for epoch in found) == 5
+    assert found[-1].upto == END
 
 
-async def test_they_go_through_a_filter_and_a_window(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            stream = await keyed_stream(client, mit)
-            big = Filter("big", stream, (mit.name("big"),), ("value > 10",))
-            sums = counted("sums", mit.name("big"), mit.name("sums"))
-            query = Query(mit.name("q"), (big, sums), outputs=(mit.name("big"),))
-            names = await client.create_query(query)
-            assert mit.name("sums/revisions") in names
-            await client.start_query(query.name)
-            await client.post_event(
-                stream, rows([(10, 11), (20, 12), (30, 3), (110, 14)]), boundary=120
-            )
-            await client.flush()
-            missed = await client.post_revisions(
-                stream,
-                replacements([(20, 2), (30, 13), (110, 15), (10, 12)]),
-            )
-            assert missed == []
-            assert await client.post_revisions(stream, deletions([10])) == []
-            await client.post_event(stream, None, end=True)
-            await client.flush()
-            for path in ("big", "sums", "big/revisions", "sums/revisions"):
-                await until(lambda p=path: mit.state(p).log.boundary == END, path)
-            assert changes_of(logged(mit, "big/revisions")) == [
-                (121, "DELETION", 10, 11),
-                (121, "DELETION", 20, 12),
-                (121, "INSERTION", 30, 13),
-                (121, "DELETION", 110, 14),
-                (121, "INSERTION", 110, 15),
-            ]
-            names = ("stime", REVISION_KIND, REVISED_STIME, "n", "total")
-            table = logged(mit, "sums/revisions")
-            assert list(zip(*(table.column(n).to_pylist() for n in names), strict=True)) == [
-                (121, "DELETION", 99, 2, 23),
-                (121, "INSERTION", 99, 1, 13),
-                (199, "DELETION", 199, 1, 14),
-                (199, "INSERTION", 199, 1, 15),
-            ]
+async def test_they_go_through_a_filter_and_a_window(town: Town) -> None:
+    mit, client = await town.founder()
+    stream = await keyed_stream(client, mit)
+    big = Filter("big", stream, (mit.name("big"),), ("value > 10",))
+    sums = counted("sums", mit.name("big"), mit.name("sums"))
+    query = Query(mit.name("q"), (big, sums), outputs=(mit.name("big"),))
+    names = await client.create_query(query)
+    assert mit.name("sums/revisions") in names
+    await client.start_query(query.name)
+    await client.post_event(stream, rows([(10, 11), (20, 12), (30, 3), (110, 14)]), boundary=120)
+    await client.flush()
+    missed = await client.post_revisions(
+        stream,
+        replacements([(20, 2), (30, 13), (110, 15), (10, 12)]),
+    )
+    assert missed == []
+    assert await client.post_revisions(stream, deletions([10])) == []
+    await client.post_event(stream, None, end=True)
+    await client.flush()
+    for path in ("big", "sums", "big/revisions", "sums/revisions"):
+        await until(lambda p=path: mit.state(p).log.boundary == END, path)
+    assert changes_of(logged(mit, "big/revisions")) == [
+        (121, "DELETION", 10, 11),
+        (121, "DELETION", 20, 12),
+        (121, "INSERTION", 30, 13),
+        (121, "DELETION", 110, 14),
+        (121, "INSERTION", 110, 15),
+    ]
+    names = ("stime", REVISION_KIND, REVISED_STIME, "n", "total")
+    table = logged(mit, "sums/revisions")
+    assert list(zip(*(table.column(n).to_pylist() for n in names), strict=True)) == [
+        (121, "DELETION", 99, 2, 23),
+        (121, "INSERTION", 99, 1, 13),
+        (199, "DELETION", 199, 1, 14),
+        (199, "INSERTION", 199, 1, 15),
+    ]
 
 
 @pytest.mark.parametrize("corrections", list(Corrections))
-async def test_a_client_far_away_is_told_of_them(tmp_path: Path, corrections: Corrections) -> None:
-    async with open_town(tmp_path) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client() as client, utah.client() as other:
-            stream = await keyed_stream(client, mit)
-            query = Query(utah.name("q"), (counted("sums", stream, utah.name("sums")),))
-            await other.create_query(query)
-            await other.start_query(query.name)
-            told, plain = Told(), Told()
-            subscription = client.follow(utah.name("sums"), corrections)
-            source = client.follow(stream, corrections)
-            await client.post_event(
-                stream, rows([(10, 1), (20, 2), (110, 4), (210, 8)]), boundary=250
-            )
-            await told.follow(subscription, 250)
-            assert told.tuples == Counter([window_of(0, 2, 3), window_of(100, 1, 4)])
-            await client.post_revisions(stream, replacements([(10, 5)]))
-            await client.post_revisions(stream, deletions([110, 210]), boundary=260)
-            await told.follow(subscription, 260)
-            assert told.tuples == Counter([window_of(0, 2, 7)])
-            if corrections is Corrections.REVISIONS:
-                assert told.kinds == [Kind.INSERTION, Kind.DELETION, Kind.REPLACEMENT]
-            else:
-                assert told.kinds == [Kind.INSERTION, Kind.UNDO, Kind.INSERTION, Kind.REC_DONE]
-            await client.post_event(stream, rows([(270, 3)]), end=True)
-            await told.follow(subscription, END)
-            assert told.tuples == Counter([window_of(0, 2, 7), window_of(200, 1, 3)])
-            await plain.follow(source, END)
-            assert {row[0]: row[-1] for row in plain.tuples} == {10: 5, 20: 2, 270: 3}
-            with pytest.raises(StopAsyncIteration), trio.fail_after(DEADLINE_S):
-                await anext(subscription)
+async def test_a_client_far_away_is_told_of_them(town: Town, corrections: Corrections) -> None:
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    client, other = await town.clients(mit, utah)
+    stream = await keyed_stream(client, mit)
+    query = Query(utah.name("q"), (counted("sums", stream, utah.name("sums")),))
+    await begin(other, query)
+    told, plain = Told(), Told()
+    subscription = client.follow(utah.name("sums"), corrections)
+    source = client.follow(stream, corrections)
+    await client.post_event(stream, rows([(10, 1), (20, 2), (110, 4), (210, 8)]), boundary=250)
+    await told.follow(subscription, 250)
+    assert told.tuples == Counter([window_of(0, 2, 3), window_of(100, 1, 4)])
+    await client.post_revisions(stream, replacements([(10, 5)]))
+    await client.post_revisions(stream, deletions([110, 210]), boundary=260)
+    await told.follow(subscription, 260)
+    assert told.tuples == Counter([window_of(0, 2, 7)])
+    if corrections is Corrections.REVISIONS:
+        assert told.kinds == [Kind.INSERTION, Kind.DELETION, Kind.REPLACEMENT]
+    else:
+        assert told.kinds == [Kind.INSERTION, Kind.UNDO, Kind.INSERTION, Kind.REC_DONE]
+    await client.post_event(stream, rows([(270, 3)]), end=True)
+    await told.follow(subscription, END)
+    assert told.tuples == Counter([window_of(0, 2, 7), window_of(200, 1, 3)])
+    await plain.follow(source, END)
+    assert {row[0]: row[-1] for row in plain.tuples} == {10: 5, 20: 2, 270: 3}
+    with pytest.raises(StopAsyncIteration), trio.fail_after(DEADLINE_S):
+        await anext(subscription)
 
 
-async def test_over_restarts_of_the_home_and_of_the_query(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client(producer="me") as client, utah.client() as other:
-            stream = await keyed_stream(client, mit)
-            query = Query(utah.name("q"), (counted("sums", stream, utah.name("sums")),))
-            await other.create_query(query)
-            await other.start_query(query.name)
-            await client.post_event(stream, rows([(10, 1), (20, 2)]), boundary=50)
-            assert await client.post_revisions(stream, deletions([10, 11])) == [1]
-            await town.restart(mit)
-            await client.post_event(stream, rows([(60, 3)]), boundary=100)
-            await client.flush()
-            await until(lambda: utah.state("sums/revisions").log.boundary == 100)
-            await town.restart(utah)
-            assert await client.post_revisions(stream, replacements([(20, 7)]), end=True) == []
-            told = Told()
-            await told.follow(client.follow(utah.name("sums"), Corrections.REVISIONS), END)
-            assert told.tuples == Counter([window_of(0, 2, 10)])
-            changes = logged(utah, "sums/revisions")
-            assert changes.column("stime").to_pylist() == [99, 99, 101, 101]
-        # the same posts again: nothing happens, and what was missed is said again
-        async with mit.client(producer="me") as client:
-            await client.post_event(stream, rows([(10, 1), (20, 2)]), boundary=50)
-            assert await client.post_revisions(stream, deletions([10, 11])) == [1]
-            poster = await client.poster(stream)
-            assert (poster.rows, poster.duplicates) == (0, 2)
+async def test_over_restarts_of_the_home_and_of_the_query(town: Town) -> None:
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    async with mit.client(producer="me") as client, utah.client() as other:
+        stream = await keyed_stream(client, mit)
+        query = Query(utah.name("q"), (counted("sums", stream, utah.name("sums")),))
+        await begin(other, query)
+        await client.post_event(stream, rows([(10, 1), (20, 2)]), boundary=50)
+        assert await client.post_revisions(stream, deletions([10, 11])) == [1]
+        await town.restart(mit)
+        await client.post_event(stream, rows([(60, 3)]), boundary=100)
+        await client.flush()
+        await until(lambda: utah.state("sums/revisions").log.boundary == 100)
+        await town.restart(utah)
+        assert await client.post_revisions(stream, replacements([(20, 7)]), end=True) == []
+        told = Told()
+        await told.follow(client.follow(utah.name("sums"), Corrections.REVISIONS), END)
+        assert told.tuples == Counter([window_of(0, 2, 10)])
+        changes = logged(utah, "sums/revisions")
+        assert changes.column("stime").to_pylist() == [99, 99, 101, 101]
+    # the same posts again: nothing happens, and what was missed is said again
+    client = await town.open(mit.client(producer="me"))
+    await client.post_event(stream, rows([(10, 1), (20, 2)]), boundary=50)
+    assert await client.post_revisions(stream, deletions([10, 11])) == [1]
+    poster = await client.poster(stream)
+    assert (poster.rows, poster.duplicates) == (0, 2)
 
 
-async def test_what_can_not_be_revised(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            plain = await make_stream(client, mit, "plain")
-            with pytest.raises(InvalidInputError, match="declares no key"):
-                await client.post_revisions(plain, deletions([1]))
-            stream = await keyed_stream(client, mit, history_us=100)
-            await client.post_event(stream, rows([(10, 1), (200, 2)]), boundary=200)
-            await client.flush()
-            assert await client.post_revisions(stream, deletions([10, 200])) == [0]
-            many = deletions([1]).append_column("value", pa.array([None], pa.int32()))
-            wrong = many.set_column(0, REVISION_KIND, pa.array(["INSERTION"]))
-            with pytest.raises(InvalidInputError, match="row 1: 'INSERTION' is neither"):
-                await client.post_revisions(stream, wrong)
-            with pytest.raises(InvalidInputError, match="field value is null in row 1"):
-                await client.post_revisions(
-                    stream, many.set_column(0, REVISION_KIND, pa.array(["REPLACEMENT"]))
-                )
-            await client.post_event(stream, None, end=True)
-            with pytest.raises(InvalidInputError, match="has ended"):
-                await client.post_revisions(stream, deletions([200]))
+async def test_what_can_not_be_revised(town: Town) -> None:
+    mit, client = await town.founder()
+    plain = await make_stream(client, mit, "plain")
+    with pytest.raises(InvalidInputError, match="declares no key"):
+        await client.post_revisions(plain, deletions([1]))
+    stream = await keyed_stream(client, mit, history_us=100)
+    await client.post_event(stream, rows([(10, 1), (200, 2)]), boundary=200)
+    await client.flush()
+    assert await client.post_revisions(stream, deletions([10, 200])) == [0]
+    many = deletions([1]).append_column("value", pa.array([None], pa.int32()))
+    wrong = many.set_column(0, REVISION_KIND, pa.array(["INSERTION"]))
+    with pytest.raises(InvalidInputError, match="row 1: 'INSERTION' is neither"):
+        await client.post_revisions(stream, wrong)
+    with pytest.raises(InvalidInputError, match="field value is null in row 1"):
+        await client.post_revisions(
+            stream, many.set_column(0, REVISION_KIND, pa.array(["REPLACEMENT"]))
+        )
+    await client.post_event(stream, None, end=True)
+    with pytest.raises(InvalidInputError, match="has ended"):
+        await client.post_revisions(stream, deletions([200]))
 
 
-async def test_a_view_shows_the_tuples_as_they_came(tmp_path: Path) -> None:
+async def test_a_view_shows_the_tuples_as_they_came(town: Town) -> None:
     """It has no revisions, nor has what is made of it."""
-    async with open_town(tmp_path) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            stream = await keyed_stream(client, mit)
-            await client.post_event(stream, rows([(10, 1), (20, 2)]), boundary=30)
-            await client.create_view(View(mit.name("v"), stream, Last(5)))
-            query = Query(mit.name("q"), (counted("sums", mit.name("v"), mit.name("sums")),))
-            assert mit.name("sums/revisions") not in await client.create_query(query)
-            await client.start_query(query.name)
-            assert await client.post_revisions(stream, deletions([10]), end=True) == []
-            for name in ("v", "sums"):
-                told = Told()
-                await told.follow(client.follow(mit.name(name), Corrections.REVISIONS), END)
-                assert told.kinds == [Kind.INSERTION]
-            assert told.tuples == Counter([window_of(0, 2, 3)])
+    mit, client = await town.founder()
+    stream = await keyed_stream(client, mit)
+    await client.post_event(stream, rows([(10, 1), (20, 2)]), boundary=30)
+    await client.create_view(View(mit.name("v"), stream, Last(5)))
+    query = Query(mit.name("q"), (counted("sums", mit.name("v"), mit.name("sums")),))
+    assert mit.name("sums/revisions") not in await client.create_query(query)
+    await client.start_query(query.name)
+    assert await client.post_revisions(stream, deletions([10]), end=True) == []
+    for name in ("v", "sums"):
+        told = Told()
+        await told.follow(client.follow(mit.name(name), Corrections.REVISIONS), END)
+        assert told.kinds == [Kind.INSERTION]
+    assert told.tuples == Counter([window_of(0, 2, 3)])
 
 
-async def test_from_a_file(tmp_path: Path) -> None:
+async def test_from_a_file(town: Town, tmp_path: Path) -> None:
     file = tmp_path / "wrong.csv"
     file.write_text(
         "revision_kind,t,name,value\nDELETION,10,,\nDELETION,11,,\nREPLACEMENT,20,y,7\n"
     )
-    (tmp_path / "town").mkdir()
-    async with open_town(tmp_path / "town") as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            stream = await keyed_stream(client, mit)
-            await client.post_event(stream, rows([(10, 1), (20, 2)]))
-            options = Options(end=True, revisions=True)
-            done = await post_rows(client, stream, str(file), options)
-            assert done.missed == (2,)
-            await until(lambda: mit.state("s/revisions").log.boundary == END)
-            assert changes_of(logged(mit, "s/revisions")) == [
-                (20, "DELETION", 10, 1),
-                (20, "DELETION", 20, 2),
-                (20, "INSERTION", 20, 7),
-            ]
-            plain = await make_stream(client, mit, "plain")
-            with pytest.raises(InvalidInputError, match="declares no key"):
-                await post_rows(client, plain, str(file), options)
+    mit, client = await town.founder()
+    stream = await keyed_stream(client, mit)
+    await client.post_event(stream, rows([(10, 1), (20, 2)]))
+    options = Options(end=True, revisions=True)
+    done = await post_rows(client, stream, str(file), options)
+    assert done.missed == (2,)
+    await until(lambda: mit.state("s/revisions").log.boundary == END)
+    assert changes_of(logged(mit, "s/revisions")) == [
+        (20, "DELETION", 10, 1),
+        (20, "DELETION", 20, 2),
+        (20, "INSERTION", 20, 7),
+    ]
+    plain = await make_stream(client, mit, "plain")
+    with pytest.raises(InvalidInputError, match="declares no key"):
+        await post_rows(client, plain, str(file), options)

@@ -33,9 +33,7 @@ from revised_epochs import (
     entry_of,
 )
 
-from engine.objects.query import (
-    Query,
-)
+from engine.objects.query import Query
 from engine.objects.schema import END, REVISION_KIND
 from engine.streams.acceptance import Writer
 from engine.streams.config import EngineConfig

@@ -7,18 +7,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from engine_peers import Place, Town, open_town, rows, until
-from moving_tasks import siblings
+from engine_peers import Place, Town, begin, open_town, rows, until
 from replicated_queries import LOSSLESS, QUICK, Made, asked, die, stands_by
-from revised_streams import (
-    Told,
-    counted,
-    deletions,
-    keyed_stream,
-    logged,
-    replacements,
-    window_of,
-)
+from revised_streams import Told, counted, deletions, keyed_stream, logged, replacements, window_of
 
 from engine.objects.availability import Mode
 from engine.objects.query import Query
@@ -29,7 +20,7 @@ from tools.client.async_client import AsyncMedusaClient, Corrections
 @asynccontextmanager
 async def town_of(folder: Path) -> AsyncIterator[tuple[Town, list[Place]]]:
     async with open_town(folder, timing=QUICK) as town:
-        yield town, await siblings(town, others=3)
+        yield town, await town.siblings(4)
 
 
 async def some_revisions(client: AsyncMedusaClient, stream: str, at: int) -> None:
@@ -54,8 +45,7 @@ async def test_a_dead_primary(tmp_path: Path, made: Made, mode: Mode) -> None:
     ):
         stream = await keyed_stream(poster, leader)
         query = Query(leader.name("q"), (counted("sums", stream, leader.name("sums")),))
-        await owner.create_query(asked(query, mode, secondary))
-        await owner.start_query(query.name)
+        await begin(owner, asked(query, mode, secondary))
         subscription, told = client.follow(leader.name("sums"), Corrections.REVISIONS), Told()
         await some_revisions(poster, stream, 100)
         await told.follow(subscription, 99)
@@ -77,8 +67,7 @@ async def test_moved_to_a_worker_and_home(tmp_path: Path, made: Made) -> None:
     ):
         stream = await keyed_stream(poster, leader)
         query = Query(leader.name("q"), (counted("sums", stream, leader.name("sums")),))
-        await client.create_query(query)
-        await client.start_query(query.name)
+        await begin(client, query)
         await some_revisions(poster, stream, 100)
         await client.move_task(leader.name("sums/revisions"), worker.id)
         await some_revisions(poster, stream, 200)

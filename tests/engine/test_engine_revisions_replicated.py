@@ -14,12 +14,7 @@ import pytest
 import trio
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
-from revised_epochs import (
-    HISTORY_US,
-    KEYED,
-    Act,
-    acts,
-)
+from revised_epochs import HISTORY_US, KEYED, Act, acts
 from revised_replicas import act, drawn_acts, gone, lived_through
 from revising_town import Peer, Town, check
 

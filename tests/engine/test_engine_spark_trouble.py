@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from engine_peers import Place, make_stream, open_town, until
+from engine_peers import Place, Town, make_stream, until
 
 from engine.objects.query import Filter, Query
 from engine.spark import jvm
@@ -52,37 +52,36 @@ async def filtered(place: Place) -> str:
     return name
 
 
-async def test_it_is_said_at_the_start_and_when_looked_up(tmp_path: Path, no_java: None) -> None:
-    async with open_town(tmp_path) as town:
-        mit = await town.settle("mit.edu")
-        query = await filtered(mit)
-        home = str(mit.home.folder)
-        async with mit.client() as client:
-            trouble = await client.start_query(query)
-            assert trouble.startswith("Spark does not start: no Java 17 or later found (")
-            assert "/opt/no-such-java/bin/java is no Java" in trouble
-            assert MEND in trouble
-            (task,) = (await client.lookup_object(query)).tasks
-            assert (task.state, task.reason) == ("failing", trouble)
-            assert (await client.list_objects()).failing == {query: trouble}
-            (status,) = (await client.status()).peers
-            assert (status.spark, status.tasks[0].reason) == ("failed", trouble)
-            assert [e.text for e in status.events if e.level == "error"] == [
-                f"cannot compute yet: {trouble}"
-            ]
-        code, told = await medusa("query", "start", query, "--home", home)
-        assert code == 1
-        assert told == f"medusa: {query} is started and computes nothing yet: {trouble}\n"
-        assert (
-            f"{task.name} is failing: {trouble}"
-            in (await medusa("lookup", query, "--home", home))[1]
-        )
-        assert f"failing: {trouble}" in (await medusa("list", "--home", home))[1]
-        assert f"failing: {trouble}" in (await medusa("query", "list", "--home", home))[1]
+async def test_it_is_said_at_the_start_and_when_looked_up(town: Town, no_java: None) -> None:
+    mit = await town.settle("mit.edu")
+    query = await filtered(mit)
+    home = str(mit.home.folder)
+    async with mit.client() as client:
+        trouble = await client.start_query(query)
+        assert trouble.startswith("Spark does not start: no Java 17 or later found (")
+        assert "/opt/no-such-java/bin/java is no Java" in trouble
+        assert MEND in trouble
+        (task,) = (await client.lookup_object(query)).tasks
+        assert (task.state, task.reason) == ("failing", trouble)
+        assert (await client.list_objects()).failing == {query: trouble}
+        (status,) = (await client.status()).peers
+        assert (status.spark, status.tasks[0].reason) == ("failed", trouble)
+        assert [e.text for e in status.events if e.level == "error"] == [
+            f"cannot compute yet: {trouble}"
+        ]
+    code, told = await medusa("query", "start", query, "--home", home)
+    assert code == 1
+    assert told == f"medusa: {query} is started and computes nothing yet: {trouble}\n"
+    assert (
+        f"{task.name} is failing: {trouble}" in (await medusa("lookup", query, "--home", home))[1]
+    )
+    assert f"failing: {trouble}" in (await medusa("list", "--home", home))[1]
+    assert f"failing: {trouble}" in (await medusa("query", "list", "--home", home))[1]
 
 
+@pytest.mark.town(timing=Timing(trouble_s=0.01))
 async def test_a_failure_that_takes_long_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = threading.Event()
 
@@ -91,59 +90,56 @@ async def test_a_failure_that_takes_long_is_waited_for(
         raise UnavailableError("no such master")
 
     monkeypatch.setattr(Spark, "start", start)
-    async with open_town(tmp_path, timing=Timing(trouble_s=0.01)) as town:
-        mit = await town.settle("mit.edu")
-        query, home = await filtered(mit), str(mit.home.folder)
-        async with mit.client() as client:
-            assert await client.start_query(query) == "", "nothing is known yet"
-            (task,) = (await client.lookup_object(query)).tasks
-            assert (task.state, task.reason) == ("starting", "")
-        shown = (await medusa("query", "list", "--home", home))[1]
-        assert shown.splitlines()[1].endswith("starting")
-        command = [sys.executable, "-m", "tools.commands.medusa.medusa_command"]
-        process = await trio.lowlevel.open_process(
-            [*command, "query", "start", query, "--home", home],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        assert process.stdout is not None
-        said = b""
-        async for data in process.stdout:
-            said += data
-            if b"waits for Spark to start" in said:
-                told.set()
-        assert await process.wait() == 1
-        assert b"computes nothing yet: Spark does not start: no such master" in said
-        assert f"{query}: running".encode() not in said
+    mit = await town.settle("mit.edu")
+    query, home = await filtered(mit), str(mit.home.folder)
+    async with mit.client() as client:
+        assert await client.start_query(query) == "", "nothing is known yet"
+        (task,) = (await client.lookup_object(query)).tasks
+        assert (task.state, task.reason) == ("starting", "")
+    shown = (await medusa("query", "list", "--home", home))[1]
+    assert shown.splitlines()[1].endswith("starting")
+    command = [sys.executable, "-m", "tools.commands.medusa.medusa_command"]
+    process = await trio.lowlevel.open_process(
+        [*command, "query", "start", query, "--home", home],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    assert process.stdout is not None
+    said = b""
+    async for data in process.stdout:
+        said += data
+        if b"waits for Spark to start" in said:
+            told.set()
+    assert await process.wait() == 1
+    assert b"computes nothing yet: Spark does not start: no such master" in said
+    assert f"{query}: running".encode() not in said
 
 
 async def test_it_is_tried_again_and_the_query_goes_on(
-    tmp_path: Path, no_java: None, monkeypatch: pytest.MonkeyPatch
+    town: Town, no_java: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_town(tmp_path) as town:
-        mit = await town.settle("mit.edu")
-        query = await filtered(mit)
-        async with mit.client() as client:
-            assert await client.start_query(query)
-            monkeypatch.setattr(Spark, "start", lambda _: None)  # somebody has installed one
-            assert await client.start_query(query) == ""
-            (task,) = (await client.lookup_object(query)).tasks
-            assert (task.state, task.reason) == ("waiting", "")
+    mit = await town.settle("mit.edu")
+    query = await filtered(mit)
+    client = await town.client(mit)
+    assert await client.start_query(query)
+    monkeypatch.setattr(Spark, "start", lambda _: None)  # somebody has installed one
+    assert await client.start_query(query) == ""
+    (task,) = (await client.lookup_object(query)).tasks
+    assert (task.state, task.reason) == ("waiting", "")
 
 
 async def test_a_query_at_another_peer_of_ours_is_asked_for_there(
-    tmp_path: Path, no_java: None
+    town: Town, no_java: None
 ) -> None:
-    async with open_town(tmp_path) as town:
-        mit, second = await town.settle_all("mit.edu", "mit.edu")
-        query = await filtered(second)
-        async with mit.client() as client:
-            trouble = await client.start_query(query)
-            assert MEND in trouble
-            await until(lambda: bool(mit.up.engine.overlay.living_siblings()))
-            (task,) = (await client.lookup_object(query)).tasks
-            assert task.reason == trouble
-            assert (await client.list_objects()).failing == {query: trouble}
+    mit, second = await town.settle_all("mit.edu", "mit.edu")
+    query = await filtered(second)
+    client = await town.client(mit)
+    trouble = await client.start_query(query)
+    assert MEND in trouble
+    await until(lambda: bool(mit.up.engine.overlay.living_siblings()))
+    (task,) = (await client.lookup_object(query)).tasks
+    assert task.reason == trouble
+    assert (await client.list_objects()).failing == {query: trouble}
 
 
 @pytest.mark.spark

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
-from engine_peers import make_stream, open_town, received, rows, schema_of
+from engine_peers import Town, make_stream, received, rows, schema_of
 from msgspec import structs
 
 from engine.objects.alteration import Alteration
@@ -67,50 +65,48 @@ def test_up_to_the_limit_and_in_the_past_all_is_well() -> None:
         check_ahead(times(NOW_US + 1), None, SECONDS, none_ahead, NOW_US)
 
 
-async def test_the_stream_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_the_stream_goes_on_where_it_was(town: Town) -> None:
     """Nothing of such a post is stored; what follows is not late."""
-    async with open_town(tmp_path) as town:
-        mit = await town.settle("mit.edu")
-        now_us = int(mit.wall() * 1e6)
-        far = now_us * 1_000
-        async with mit.client() as client:
-            stream = await make_stream(client, mit, "s")
-            for refused in (rows([(now_us, 1), (far, 2)]), rows([(far, 2)])):
-                async with mit.client() as other:
-                    await other.post_event(stream, refused)
-                    with pytest.raises(InvalidInputError, match="nanoseconds"):
-                        await other.flush()
-            async with mit.client() as other:
-                await other.post_event(stream, None, boundary=far)
-                with pytest.raises(InvalidInputError, match=r"boundary \d+ is .* years ahead"):
-                    await other.flush()
-            await client.post_event(stream, rows([(now_us, 3)]), boundary=now_us)
-            await client.flush()
-            assert await received(client.subscribe(stream), 1) == [(now_us, 3)]
-            await client.alter_stream(stream, Alteration(max_ahead_us=None))
-            await client.post_event(stream, rows([(far, 4)]), boundary=far)
-            await client.flush()
-            assert await received(client.subscribe(stream), 2) == [(now_us, 3), (far, 4)]
+    mit = await town.settle("mit.edu")
+    now_us = int(mit.wall() * 1e6)
+    far = now_us * 1_000
+    client = await town.client(mit)
+    stream = await make_stream(client, mit, "s")
+    for refused in (rows([(now_us, 1), (far, 2)]), rows([(far, 2)])):
+        async with mit.client() as other:
+            await other.post_event(stream, refused)
+            with pytest.raises(InvalidInputError, match="nanoseconds"):
+                await other.flush()
+    async with mit.client() as other:
+        await other.post_event(stream, None, boundary=far)
+        with pytest.raises(InvalidInputError, match=r"boundary \d+ is .* years ahead"):
+            await other.flush()
+    await client.post_event(stream, rows([(now_us, 3)]), boundary=now_us)
+    await client.flush()
+    assert await received(client.subscribe(stream), 1) == [(now_us, 3)]
+    await client.alter_stream(stream, Alteration(max_ahead_us=None))
+    await client.post_event(stream, rows([(far, 4)]), boundary=far)
+    await client.flush()
+    assert await received(client.subscribe(stream), 2) == [(now_us, 3), (far, 4)]
 
 
-async def test_a_revision_gives_no_tuple_such_a_time(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit = await town.settle("mit.edu")
-        now_us = int(mit.wall() * 1e6)
-        async with mit.client() as client:
-            schema = structs.replace(schema_of("mit.edu"), key=("value",))
-            await client.create_schema(schema)
-            stream = mit.name("s")
-            await client.create_stream(StreamDefinition(stream, schema.name))
-            await client.post_event(stream, rows([(now_us, 1), (now_us, 2)]), boundary=now_us)
-            await client.flush()
-            replaced = pa.table(
-                {
-                    "revision_kind": ["DELETION", "REPLACEMENT"],
-                    "t": pa.array([None, now_us * 1_000], pa.int64()),
-                    "name": ["x", "x"],
-                    "value": pa.array([1, 2], pa.int32()),
-                }
-            )
-            with pytest.raises(InvalidInputError, match="row 2: t is"):
-                await client.post_revisions(stream, replaced)
+async def test_a_revision_gives_no_tuple_such_a_time(town: Town) -> None:
+    mit = await town.settle("mit.edu")
+    now_us = int(mit.wall() * 1e6)
+    client = await town.client(mit)
+    schema = structs.replace(schema_of("mit.edu"), key=("value",))
+    await client.create_schema(schema)
+    stream = mit.name("s")
+    await client.create_stream(StreamDefinition(stream, schema.name))
+    await client.post_event(stream, rows([(now_us, 1), (now_us, 2)]), boundary=now_us)
+    await client.flush()
+    replaced = pa.table(
+        {
+            "revision_kind": ["DELETION", "REPLACEMENT"],
+            "t": pa.array([None, now_us * 1_000], pa.int64()),
+            "name": ["x", "x"],
+            "value": pa.array([1, 2], pa.int32()),
+        }
+    )
+    with pytest.raises(InvalidInputError, match="row 2: t is"):
+        await client.post_revisions(stream, replaced)

@@ -5,38 +5,20 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_streams_data import SCHEMA, Row, all_rows, body
+from engine_streams_data import Row, all_rows, body
+from stream_leaders import NOW, P, home_in
 
 from engine.objects.schema import END
 from engine.streams import pending
 from engine.streams.acceptance import Writer
-from engine.streams.leader import Leader, open_leader
 from engine.streams.source_config import SourceConfig
 from overlay.errors import StorageFullError
-
-P = Writer("p")
-NOW = 1_700_000_000.0
-
-
-def home_in(
-    folder: Path, config: SourceConfig | None = None, history_us: int = 10**9
-) -> AbstractAsyncContextManager[Leader]:
-    return open_leader(
-        folder,
-        "medusa://mit.edu/s",
-        SCHEMA,
-        config or SourceConfig(),
-        history_us=history_us,
-        now=NOW,
-    )
 
 
 async def test_posts_reach_the_log_and_late_ones_theirs(tmp_path: Path) -> None:
@@ -196,28 +178,7 @@ def test_a_crash_before_and_after_every_change_of_the_disk(
         assert trio.run(recover, place, known) == expected, place
 
 
-CHILD = """
-import sys, trio
-from pathlib import Path
-from engine_streams_data import body
-from test_engine_streams_leader import home_in, NOW, P, SourceConfig
-
-async def main():
-    config = SourceConfig(slack_us=500, segment_bytes=20_000)
-    async with home_in(Path(sys.argv[1]), config) as leader, trio.open_nursery() as nursery:
-        async def move():
-            while True:
-                await leader.wait_ready()
-                await leader.advance(NOW)
-                await leader.log.compact()
-        nursery.start_soon(move)
-        for number in range(int(sys.argv[2]), 10**6):
-            rows = [(number * 100 + (i * 37) % 100, number * 20 + i) for i in range(20)]
-            await leader.post(P, number, body(rows), now=NOW)
-            print(number, flush=True)
-
-trio.run(main)
-"""
+CHILD = Path(__file__).with_name("posting_leader.py")
 
 
 def test_killed_in_mid_posting_again_and_again(tmp_path: Path) -> None:
@@ -225,7 +186,7 @@ def test_killed_in_mid_posting_again_and_again(tmp_path: Path) -> None:
     acknowledged = 0
     here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     for lines in (1, 60, 150, 37):
-        command = [sys.executable, "-c", CHILD, str(tmp_path)]
+        command = [sys.executable, str(CHILD), str(tmp_path)]
         # The one post in flight may be stored or not: sending it again is right in both cases.
         with subprocess.Popen(
             [*command, str(acknowledged + 1)], stdout=subprocess.PIPE, text=True, env=here
@@ -258,22 +219,6 @@ def test_killed_in_mid_posting_again_and_again(tmp_path: Path) -> None:
 def _numbers(text: str) -> list[int]:
     # The last line may be cut by the kill.
     return [int(line) for line in text.split("\n")[:-1] if line]
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 4 MB."""
-    place = tmp_path / "small"
-    place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)],
-        capture_output=True,
-        check=False,
-    )
-    if mounted.returncode:
-        pytest.skip("mounting a tmpfs is not permitted here")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
 
 
 async def test_a_full_disk_refuses_and_loses_nothing(small_disk: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import DEADLINE_S, make_stream, open_town, rows, to_the_end, until
+from engine_peers import DEADLINE_S, Town, begin, make_stream, open_town, rows, to_the_end, until
 
 from engine.objects.query import Filter, Query, Union
 from engine.objects.schema import END
@@ -40,8 +40,7 @@ async def test_a_job_takes_no_more_bytes_than_fit_in_the_memory(
             size = sum(file.content for file in mit.state(stream).log._files)
             monkeypatch.setattr("engine.tasks.runner.JOB_BYTES", size // 3)
             query = Query(mit.name("q"), (Filter("f", stream, (mit.name("out"),), ("value > 0",)),))
-            await client.create_query(query)
-            await client.start_query(query.name)
+            await begin(client, query)
             found = await to_the_end(client.subscribe(mit.name("out")))
     assert found == [(at, at) for at in range(1, 31)]
     assert reached[-1] == END
@@ -49,33 +48,30 @@ async def test_a_job_takes_no_more_bytes_than_fit_in_the_memory(
 
 
 async def test_a_task_that_waits_says_for_which_input_and_how_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interpret(monkeypatch)
-    async with open_town(tmp_path) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            ahead = await make_stream(client, mit, "ahead")
-            behind = await make_stream(client, mit, "behind")
-            union = Union("u", (ahead, behind), mit.name("out"))
-            await client.create_query(Query(mit.name("q"), (union,)))
-            await client.start_query(mit.name("q"))
-            await client.post_event(behind, rows([(1, 1)]), boundary=5)
-            await client.post_event(ahead, rows([(1, 1)]), boundary=9)
-            await client.flush()
-            with trio.fail_after(DEADLINE_S):
-                await mit.state(mit.name("out")).log.wait_beyond(4)
-            await until(lambda: mit.state(ahead).log.boundary == 9)
+    mit, client = await town.founder()
+    ahead = await make_stream(client, mit, "ahead")
+    behind = await make_stream(client, mit, "behind")
+    union = Union("u", (ahead, behind), mit.name("out"))
+    await begin(client, Query(mit.name("q"), (union,)))
+    await client.post_event(behind, rows([(1, 1)]), boundary=5)
+    await client.post_event(ahead, rows([(1, 1)]), boundary=9)
+    await client.flush()
+    with trio.fail_after(DEADLINE_S):
+        await mit.state(mit.name("out")).log.wait_beyond(4)
+    await until(lambda: mit.state(ahead).log.boundary == 9)
 
-            async def waiting() -> tuple[str, str, float]:
-                (task,) = (await client.lookup_object(mit.name("q"))).tasks
-                return task.state, task.waits_for, task.waits_s
+    async def waiting() -> tuple[str, str, float]:
+        (task,) = (await client.lookup_object(mit.name("q"))).tasks
+        return task.state, task.waits_for, task.waits_s
 
-            async def is_waiting() -> bool:
-                return (await waiting())[0] == "waiting"
+    async def is_waiting() -> bool:
+        return (await waiting())[0] == "waiting"
 
-            await until(is_waiting)
-            found = await waiting()
-            assert found[1] == behind
-            assert (await waiting())[2] > found[2]
-            assert (await client.status()).federation == "town"
+    await until(is_waiting)
+    found = await waiting()
+    assert found[1] == behind
+    assert (await waiting())[2] > found[2]
+    assert (await client.status()).federation == "town"

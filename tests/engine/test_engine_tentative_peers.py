@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import DEADLINE_S, Place, Row, Town, make_stream, open_town, pairs_of, rows, until
+from engine_peers import DEADLINE_S, Place, Row, Town, begin, make_stream, pairs_of, rows, until
 
 from engine.objects.availability import Availability
-from engine.objects.query import (
-    Aggregate,
-    AggregateFunction,
-    Box,
-    Filter,
-    Function,
-    Query,
-    Union,
-)
+from engine.objects.query import Aggregate, AggregateFunction, Box, Filter, Function, Query, Union
 from engine.objects.schema import END
 from engine.streams.corrections import Change, Corrections, Kind
 from engine.streams.suffix import State
@@ -40,22 +29,20 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 async def define(client: AsyncMedusaClient, place: Place, *boxes: Box, bound_s: float) -> None:
     name = place.name(f"{boxes[-1].name}-query")
     query = Query(name, boxes, (), Availability(bound_s=bound_s))
-    await client.create_query(query)
-    await client.start_query(query.name)
+    await begin(client, query)
 
 
-@asynccontextmanager
-async def chain(town: Town) -> AsyncIterator[tuple[Place, Place, AsyncMedusaClient]]:
+async def chain(town: Town) -> tuple[Place, Place, AsyncMedusaClient]:
     """Two streams at mit.edu, merged there; what comes of it is filtered at utah.edu."""
     mit, utah = await town.settle_all(MIT, UTAH)
-    async with mit.client() as poster, utah.client() as client:
-        for path in ("a", "b"):
-            await make_stream(poster, mit, path)
-        merge = Union("merge", (mit.name("a"), mit.name("b")), mit.name("merged"))
-        await define(poster, mit, merge, bound_s=BOUND_S)
-        some = Filter("some", mit.name("merged"), (utah.name("some"),), ("value < 1000",))
-        await define(client, utah, some, bound_s=BOUND_S)
-        yield mit, utah, poster
+    poster, client = await town.clients(mit, utah)
+    for path in ("a", "b"):
+        await make_stream(poster, mit, path)
+    merge = Union("merge", (mit.name("a"), mit.name("b")), mit.name("merged"))
+    await define(poster, mit, merge, bound_s=BOUND_S)
+    some = Filter("some", mit.name("merged"), (utah.name("some"),), ("value < 1000",))
+    await define(client, utah, some, bound_s=BOUND_S)
+    return mit, utah, poster
 
 
 async def post(client: AsyncMedusaClient, stream: str, values: list[Row], upto: int) -> None:
@@ -88,132 +75,129 @@ class Told:
 BARE = {Kind.UNDO, Kind.REC_DONE}
 
 
-async def test_a_chain_goes_on_without_an_input_and_corrects_itself(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town, chain(town) as (mit, utah, poster):
-        undo, revisions = Told(), Told()
-        town.nursery.start_soon(undo.follow, utah, utah.name("some"), Corrections.UNDO)
-        town.nursery.start_soon(revisions.follow, mit, utah.name("some"), Corrections.REVISIONS)
-        for path, values in (("a", [(10, 1)]), ("b", [(11, 2)])):
-            await post(poster, mit.name(path), values, 100)
-        await until(lambda: min(undo.boundary, revisions.boundary) >= 100)
+async def test_a_chain_goes_on_without_an_input_and_corrects_itself(town: Town) -> None:
+    mit, utah, poster = await chain(town)
+    undo, revisions = Told(), Told()
+    town.nursery.start_soon(undo.follow, utah, utah.name("some"), Corrections.UNDO)
+    town.nursery.start_soon(revisions.follow, mit, utah.name("some"), Corrections.REVISIONS)
+    for path, values in (("a", [(10, 1)]), ("b", [(11, 2)])):
+        await post(poster, mit.name(path), values, 100)
+    await until(lambda: min(undo.boundary, revisions.boundary) >= 100)
 
-        began = trio.current_time()
-        await post(poster, mit.name("a"), [(150, 3), (160, 4)], 200)
-        await until(lambda: len(undo.rows(Kind.TENTATIVE)) == 2)
-        waited = trio.current_time() - began
-        assert waited >= 0.9 * BOUND_S, "it might have come"
-        assert undo.rows(Kind.TENTATIVE) == [(150, 3), (160, 4)]
-        assert undo.boundary == 100
-        for place in (mit, utah):
-            (status,) = [
-                s
-                for s in place.up.engine.store.status()
-                if s.name == (mit.name("merged") if place is mit else utah.name("some"))
-            ]
-            assert status.state == State.UP_FAILURE
+    began = trio.current_time()
+    await post(poster, mit.name("a"), [(150, 3), (160, 4)], 200)
+    await until(lambda: len(undo.rows(Kind.TENTATIVE)) == 2)
+    waited = trio.current_time() - began
+    assert waited >= 0.9 * BOUND_S, "it might have come"
+    assert undo.rows(Kind.TENTATIVE) == [(150, 3), (160, 4)]
+    assert undo.boundary == 100
+    for place in (mit, utah):
+        (status,) = [
+            s
+            for s in place.up.engine.store.status()
+            if s.name == (mit.name("merged") if place is mit else utah.name("some"))
+        ]
+        assert status.state == State.UP_FAILURE
 
-        await post(poster, mit.name("b"), [(155, 5)], 200)
-        await until(lambda: "REC_DONE" in undo.kinds())
-        assert undo.kinds() == ["INSERTION", "TENTATIVE", "UNDO", "INSERTION", "REC_DONE"]
-        final = [(10, 1), (11, 2), (150, 3), (155, 5), (160, 4)]
-        assert undo.rows(Kind.INSERTION) == final
-        await until(lambda: revisions.rows(Kind.INSERTION) == [(10, 1), (11, 2), (155, 5)])
-        assert revisions.kinds() == ["INSERTION", "TENTATIVE", "INSERTION"]
-        assert mit.state("merged").suffix.state is State.STABLE
-
-
-async def test_an_input_that_comes_within_the_bound_is_not_missed(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town, chain(town) as (mit, utah, poster):
-        told = Told()
-        town.nursery.start_soon(told.follow, utah, utah.name("some"), Corrections.UNDO)
-        await post(poster, mit.name("a"), [(10, 1)], 100)
-        await post(poster, mit.name("b"), [], 100)
-        await until(lambda: told.boundary >= 100)
-        await post(poster, mit.name("a"), [(150, 3)], 200)
-        await trio.sleep(BOUND_S / 2)
-        await post(poster, mit.name("b"), [(140, 2)], 200)
-        await until(lambda: told.boundary >= 200)
-        assert told.kinds() == ["INSERTION", "INSERTION"]
+    await post(poster, mit.name("b"), [(155, 5)], 200)
+    await until(lambda: "REC_DONE" in undo.kinds())
+    assert undo.kinds() == ["INSERTION", "TENTATIVE", "UNDO", "INSERTION", "REC_DONE"]
+    final = [(10, 1), (11, 2), (150, 3), (155, 5), (160, 4)]
+    assert undo.rows(Kind.INSERTION) == final
+    await until(lambda: revisions.rows(Kind.INSERTION) == [(10, 1), (11, 2), (155, 5)])
+    assert revisions.kinds() == ["INSERTION", "TENTATIVE", "INSERTION"]
+    assert mit.state("merged").suffix.state is State.STABLE
 
 
-async def test_without_a_bound_results_wait(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit = await town.settle(MIT)
-        async with mit.client() as client:
-            for path in ("a", "b"):
-                await make_stream(client, mit, path)
-            merge = Union("merge", (mit.name("a"), mit.name("b")), mit.name("merged"))
-            await define(client, mit, merge, bound_s=0.0)
-            for path in ("a", "b"):
-                await post(client, mit.name(path), [(10, 1)], 100)
-            merged = mit.state("merged")
-            await until(lambda: merged.log.boundary >= 100)
-            await post(client, mit.name("a"), [(150, 3)], 200)
-            await trio.sleep(2 * BOUND_S)
-            assert merged.suffix.visible == merged.log.boundary
+async def test_an_input_that_comes_within_the_bound_is_not_missed(town: Town) -> None:
+    mit, utah, poster = await chain(town)
+    told = Told()
+    town.nursery.start_soon(told.follow, utah, utah.name("some"), Corrections.UNDO)
+    await post(poster, mit.name("a"), [(10, 1)], 100)
+    await post(poster, mit.name("b"), [], 100)
+    await until(lambda: told.boundary >= 100)
+    await post(poster, mit.name("a"), [(150, 3)], 200)
+    await trio.sleep(BOUND_S / 2)
+    await post(poster, mit.name("b"), [(140, 2)], 200)
+    await until(lambda: told.boundary >= 200)
+    assert told.kinds() == ["INSERTION", "INSERTION"]
 
 
-async def test_windows_are_given_as_they_seem_and_then_as_they_are(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town, chain(town) as (mit, utah, poster):
-        count = AggregateFunction(Function.COUNT, None, "rows")
-        windows = Aggregate(
-            "windows", mit.name("merged"), mit.name("windows"), ALL, ALL, (), (count,)
-        )
-        await define(poster, mit, windows, bound_s=BOUND_S)
-        told: list[tuple[str, list[int]]] = []
-
-        async def follow() -> None:
-            async with utah.client() as client:
-                async for change in client.follow(mit.name("windows"), Corrections.REVISIONS):
-                    if change.table.num_rows:
-                        found = change.table.column("rows").to_pylist()
-                        told.append((change.kind.value, found))
-
-        town.nursery.start_soon(follow)
-        for path in ("a", "b"):
-            await post(poster, mit.name(path), [(10, 1)], 100)
-        await post(poster, mit.name("a"), [(ALL - 5, 1)], 2 * ALL)
-        await until(lambda: told == [("TENTATIVE", [3])])
-        await post(poster, mit.name("b"), [(ALL - 4, 1)], 2 * ALL)
-        await until(lambda: told[1:] == [("REPLACEMENT", [4])])
+async def test_without_a_bound_results_wait(town: Town) -> None:
+    mit = await town.settle(MIT)
+    client = await town.client(mit)
+    for path in ("a", "b"):
+        await make_stream(client, mit, path)
+    merge = Union("merge", (mit.name("a"), mit.name("b")), mit.name("merged"))
+    await define(client, mit, merge, bound_s=0.0)
+    for path in ("a", "b"):
+        await post(client, mit.name(path), [(10, 1)], 100)
+    merged = mit.state("merged")
+    await until(lambda: merged.log.boundary >= 100)
+    await post(client, mit.name("a"), [(150, 3)], 200)
+    await trio.sleep(2 * BOUND_S)
+    assert merged.suffix.visible == merged.log.boundary
 
 
-async def test_a_failure_during_corrections_is_borne(tmp_path: Path) -> None:
-    """The first input that was missing comes back for a part, and is missed again."""
-    async with open_town(tmp_path) as town, chain(town) as (mit, utah, poster):
-        told = Told()
-        town.nursery.start_soon(told.follow, utah, utah.name("some"), Corrections.UNDO)
-        for path in ("a", "b"):
-            await post(poster, mit.name(path), [(10, 1)], 100)
-        await until(lambda: told.boundary >= 100)
-        await post(poster, mit.name("a"), [(150, 3), (250, 4)], 300)
-        await until(lambda: len(told.rows(Kind.TENTATIVE)) == 2)
-        await post(poster, mit.name("b"), [(140, 2)], 200)
-        await until(lambda: told.boundary >= 200)
-        await post(poster, mit.name("a"), [(350, 5)], 400)
-        await until(lambda: len(told.rows(Kind.TENTATIVE)) == 3)
-        assert told.kinds().count("REC_DONE") == 0
-        for path in ("a", "b"):
-            await poster.post_event(mit.name(path), None, end=True)
-        await until(lambda: told.boundary == END and "REC_DONE" in told.kinds())
-        assert told.kinds().count("UNDO") == told.kinds().count("REC_DONE") == 1
-        wanted = [(10, 1), (10, 1), (140, 2), (150, 3), (250, 4), (350, 5)]
-        assert Counter(told.rows(Kind.INSERTION)) == Counter(wanted)
+async def test_windows_are_given_as_they_seem_and_then_as_they_are(town: Town) -> None:
+    mit, utah, poster = await chain(town)
+    count = AggregateFunction(Function.COUNT, None, "rows")
+    windows = Aggregate("windows", mit.name("merged"), mit.name("windows"), ALL, ALL, (), (count,))
+    await define(poster, mit, windows, bound_s=BOUND_S)
+    told: list[tuple[str, list[int]]] = []
 
-
-async def test_what_a_restart_forgets_is_tentative_alone(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town, chain(town) as (mit, utah, poster):
-        for path in ("a", "b"):
-            await post(poster, mit.name(path), [(10, 1)], 100)
-        await post(poster, mit.name("a"), [(150, 3)], 200)
-        await until(lambda: utah.state("some").suffix.visible >= 200)
-        await town.restart(utah)
-        await until(lambda: utah.state("some").suffix.visible >= 200)
-        assert utah.state("some").log.boundary == 100
-        await post(poster, mit.name("b"), [(140, 2)], 200)
-        await until(lambda: utah.state("some").log.boundary >= 200)
+    async def follow() -> None:
         async with utah.client() as client:
-            with trio.fail_after(DEADLINE_S):
-                epoch = await client.receive_events(utah.name("some"), timeout_s=DEADLINE_S)
-        assert epoch is not None
-        assert pairs_of(epoch.table) == [(10, 1), (10, 1), (140, 2), (150, 3)]
+            async for change in client.follow(mit.name("windows"), Corrections.REVISIONS):
+                if change.table.num_rows:
+                    found = change.table.column("rows").to_pylist()
+                    told.append((change.kind.value, found))
+
+    town.nursery.start_soon(follow)
+    for path in ("a", "b"):
+        await post(poster, mit.name(path), [(10, 1)], 100)
+    await post(poster, mit.name("a"), [(ALL - 5, 1)], 2 * ALL)
+    await until(lambda: told == [("TENTATIVE", [3])])
+    await post(poster, mit.name("b"), [(ALL - 4, 1)], 2 * ALL)
+    await until(lambda: told[1:] == [("REPLACEMENT", [4])])
+
+
+async def test_a_failure_during_corrections_is_borne(town: Town) -> None:
+    """The first input that was missing comes back for a part, and is missed again."""
+    mit, utah, poster = await chain(town)
+    told = Told()
+    town.nursery.start_soon(told.follow, utah, utah.name("some"), Corrections.UNDO)
+    for path in ("a", "b"):
+        await post(poster, mit.name(path), [(10, 1)], 100)
+    await until(lambda: told.boundary >= 100)
+    await post(poster, mit.name("a"), [(150, 3), (250, 4)], 300)
+    await until(lambda: len(told.rows(Kind.TENTATIVE)) == 2)
+    await post(poster, mit.name("b"), [(140, 2)], 200)
+    await until(lambda: told.boundary >= 200)
+    await post(poster, mit.name("a"), [(350, 5)], 400)
+    await until(lambda: len(told.rows(Kind.TENTATIVE)) == 3)
+    assert told.kinds().count("REC_DONE") == 0
+    for path in ("a", "b"):
+        await poster.post_event(mit.name(path), None, end=True)
+    await until(lambda: told.boundary == END and "REC_DONE" in told.kinds())
+    assert told.kinds().count("UNDO") == told.kinds().count("REC_DONE") == 1
+    wanted = [(10, 1), (10, 1), (140, 2), (150, 3), (250, 4), (350, 5)]
+    assert Counter(told.rows(Kind.INSERTION)) == Counter(wanted)
+
+
+async def test_what_a_restart_forgets_is_tentative_alone(town: Town) -> None:
+    mit, utah, poster = await chain(town)
+    for path in ("a", "b"):
+        await post(poster, mit.name(path), [(10, 1)], 100)
+    await post(poster, mit.name("a"), [(150, 3)], 200)
+    await until(lambda: utah.state("some").suffix.visible >= 200)
+    await town.restart(utah)
+    await until(lambda: utah.state("some").suffix.visible >= 200)
+    assert utah.state("some").log.boundary == 100
+    await post(poster, mit.name("b"), [(140, 2)], 200)
+    await until(lambda: utah.state("some").log.boundary >= 200)
+    async with utah.client() as client:
+        with trio.fail_after(DEADLINE_S):
+            epoch = await client.receive_events(utah.name("some"), timeout_s=DEADLINE_S)
+    assert epoch is not None
+    assert pairs_of(epoch.table) == [(10, 1), (10, 1), (140, 2), (150, 3)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
 
@@ -14,6 +15,9 @@ from engine.streams.config import EngineConfig
 from engine.streams.stream_state import Role
 from engine.streams.suffix import State
 from overlay.errors import UnavailableError
+
+pytestmark = pytest.mark.usefixtures("autojump_clock")
+
 
 PRIMARY, SECONDARY, GONE = (bytes([n]) * 32 for n in (1, 2, 3))
 
@@ -84,9 +88,7 @@ async def watch(town: Town, peers: Peers, seconds: float) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_every_stream_is_asked_about_however_many_there_are(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_every_stream_is_asked_about_however_many_there_are() -> None:
     names = [f"medusa://a.org/s{number:04}" for number in range(2 * MAX_STREAMS + 3)]
     town = Town(names, (PRIMARY, SECONDARY))
     peers = Peers({PRIMARY: State.UP_FAILURE, SECONDARY: State.STABLE})
@@ -98,23 +100,19 @@ async def test_every_stream_is_asked_about_however_many_there_are(
     assert sorted(town.reconnected) == names  # once each: who is as good is kept
 
 
-async def test_who_does_not_answer_is_read_no_more(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_who_does_not_answer_is_read_no_more() -> None:
     town = Town(["medusa://a.org/s"], (GONE, SECONDARY))
     await watch(town, Peers({SECONDARY: State.STABLE}), 1.0)
     assert town.read == {"medusa://a.org/s": SECONDARY}
 
 
-async def test_the_only_producer_is_not_asked(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_only_producer_is_not_asked() -> None:
     peers = Peers({PRIMARY: State.STABLE})
     await watch(Town(["medusa://a.org/s"], (PRIMARY,)), peers, 1.0)
     assert not peers.asked
 
 
-async def test_what_is_made_from_another_version_is_another_one(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_what_is_made_from_another_version_is_another_one() -> None:
     town = Town(["medusa://a.org/s"], (PRIMARY, SECONDARY))
     peers = Peers({PRIMARY: State.STABLE, SECONDARY: State.STABLE})
     async with trio.open_nursery() as nursery:

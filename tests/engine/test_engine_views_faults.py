@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
 from engine_interpreted import interpret
-from engine_peers import make_stream, open_town, received, rows, to_the_end, until
-from leaders_town import new_leader, replicas_of, siblings
+from engine_peers import Town, begin, make_stream, received, rows, to_the_end, until
+from leaders_town import QUIET_S, new_leader, replicas_of
 from viewed_streams import caught_up, post
 
 from engine.objects.query import Filter, Query
@@ -19,51 +17,48 @@ from engine.streams.stream_state import LogKey
 from overlay.errors import ConflictError, NotFoundError, StorageFullError
 
 QUICK = Timing(tend_s=0.02, view_again_s=0.05)
+pytestmark = pytest.mark.town(timing=QUICK)
 
 
 async def test_views_of_views_and_of_what_is_deleted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interpret(monkeypatch)
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client() as client, utah.client() as other:
-            stream = await make_stream(client, mit, "s")
-            odd = Filter("odd", stream, (mit.name("odd"),), ("value % 2 = 1",))
-            await client.create_query(Query(mit.name("q"), (odd,)))
-            await client.start_query(mit.name("q"))
-            await post(client, mit, stream, 1, 2, 3, 4, 5)
-            await until(lambda: mit.state("odd").log.boundary == 5)
-            moving, frozen = mit.name("moving"), mit.name("frozen")
-            await client.create_view(View(moving, mit.name("odd"), Last(2)))
-            await client.create_view(View(frozen, moving, Last(2), frozen=True))
-            await other.create_view(View(utah.name("far"), moving, Last(1)))
-            await client.create_view(View(mit.name("near"), moving, Last(1)))
-            assert await to_the_end(other.subscribe(frozen)) == [(3, 3), (5, 5)]
-            assert await received(other.subscribe(utah.name("far")), 1) == [(5, 5)]
-            assert await received(other.subscribe(mit.name("near")), 1) == [(5, 5)]
-            with pytest.raises(ConflictError, match=r"is read by medusa://mit\.edu/near: delete"):
-                await client.delete_view(moving)
-            with pytest.raises(ConflictError, match=f"{moving} is a view of"):
-                await client.create_query(
-                    Query(mit.name("r"), (Filter("f", stream, (moving,), ("value > 0",)),))
-                )
-            await client.delete_query(mit.name("q"))
-            with pytest.raises(NotFoundError):
-                await client.lookup_object(mit.name("odd"))
-            for place in (mit, utah):
-                await town.restart(place)
-            assert await received(client.subscribe(moving), 2) == [(3, 3), (5, 5)]
-            assert await received(other.subscribe(utah.name("far")), 1) == [(5, 5)]
-            await client.delete_view(mit.name("near"))
-            await client.delete_view(moving)
-            assert await to_the_end(client.subscribe(frozen)) == [(3, 3), (5, 5)]
-            assert (await client.list_objects()).names["view"] == (frozen, utah.name("far"))
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    client, other = await town.clients(mit, utah)
+    stream = await make_stream(client, mit, "s")
+    odd = Filter("odd", stream, (mit.name("odd"),), ("value % 2 = 1",))
+    await begin(client, Query(mit.name("q"), (odd,)))
+    await post(client, mit, stream, 1, 2, 3, 4, 5)
+    await until(lambda: mit.state("odd").log.boundary == 5)
+    moving, frozen = mit.name("moving"), mit.name("frozen")
+    await client.create_view(View(moving, mit.name("odd"), Last(2)))
+    await client.create_view(View(frozen, moving, Last(2), frozen=True))
+    await other.create_view(View(utah.name("far"), moving, Last(1)))
+    await client.create_view(View(mit.name("near"), moving, Last(1)))
+    assert await to_the_end(other.subscribe(frozen)) == [(3, 3), (5, 5)]
+    assert await received(other.subscribe(utah.name("far")), 1) == [(5, 5)]
+    assert await received(other.subscribe(mit.name("near")), 1) == [(5, 5)]
+    with pytest.raises(ConflictError, match=r"is read by medusa://mit\.edu/near: delete"):
+        await client.delete_view(moving)
+    with pytest.raises(ConflictError, match=f"{moving} is a view of"):
+        await client.create_query(
+            Query(mit.name("r"), (Filter("f", stream, (moving,), ("value > 0",)),))
+        )
+    await client.delete_query(mit.name("q"))
+    with pytest.raises(NotFoundError):
+        await client.lookup_object(mit.name("odd"))
+    for place in (mit, utah):
+        await town.restart(place)
+    assert await received(client.subscribe(moving), 2) == [(3, 3), (5, 5)]
+    assert await received(other.subscribe(utah.name("far")), 1) == [(5, 5)]
+    await client.delete_view(mit.name("near"))
+    await client.delete_view(moving)
+    assert await to_the_end(client.subscribe(frozen)) == [(3, 3), (5, 5)]
+    assert (await client.list_objects()).names["view"] == (frozen, utah.name("far"))
 
 
-async def test_a_full_disk_only_delays_a_view(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_full_disk_only_delays_a_view(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     failures = 3
     commit = StreamLog.commit
 
@@ -75,68 +70,65 @@ async def test_a_full_disk_only_delays_a_view(
         return await commit(log, upto, table)
 
     monkeypatch.setattr(StreamLog, "commit", sometimes)
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            stream = await make_stream(client, mit, "s", history_us=1)
-            for stime in (1, 2, 3):
-                await post(client, mit, stream, stime)
-            await client.create_view(View(mit.name("v"), stream, Last(3)))
-            reader = client.subscribe(mit.name("v"))
-            for stime in (10, 20, 30):
-                await post(client, mit, stream, stime)
-            assert (await received(reader, 4))[-3:] == [(10, 10), (20, 20), (30, 30)]
-            notes = [str(event.text) for event in mit.up.engine.overlay.events.recent()]
-            told = [note for note in notes if note.endswith("v: as the test wants")]
-            assert (len(told), failures) == (1, 0)
+    mit, client = await town.founder()
+    stream = await make_stream(client, mit, "s", history_us=1)
+    for stime in (1, 2, 3):
+        await post(client, mit, stream, stime)
+    await client.create_view(View(mit.name("v"), stream, Last(3)))
+    reader = client.subscribe(mit.name("v"))
+    for stime in (10, 20, 30):
+        await post(client, mit, stream, stime)
+    assert (await received(reader, 4))[-3:] == [(10, 10), (20, 20), (30, 30)]
+    notes = [str(event.text) for event in mit.up.engine.overlay.events.recent()]
+    told = [note for note in notes if note.endswith("v: as the test wants")]
+    assert (len(told), failures) == (1, 0)
 
 
-async def test_half_of_what_was_dropped_is_nothing(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            stream = await make_stream(client, mit, "s")
-            await post(client, mit, stream, 1, 2, 3)
-            view = View(mit.name("v"), stream, Last(3), frozen=True)
-            await client.create_view(view)
-            await to_the_end(client.subscribe(view.name))
-            folder = mit.up.engine.store.folder_of(LogKey(view.name))
-            await town.stop(mit)
-            gone = folder.with_name("~" + "0" * 64)
-            folder.rename(gone)  # as a peer leaves it that is killed while it deletes it
-            await town.start(mit)
-            assert not gone.exists()
-            with pytest.raises(NotFoundError):
-                await anext(client.subscribe(view.name))
-            await client.create_view(view)
-            assert await to_the_end(client.subscribe(view.name)) == [(1, 1), (2, 2), (3, 3)]
+async def test_half_of_what_was_dropped_is_nothing(town: Town) -> None:
+    mit, client = await town.founder()
+    stream = await make_stream(client, mit, "s")
+    await post(client, mit, stream, 1, 2, 3)
+    view = View(mit.name("v"), stream, Last(3), frozen=True)
+    await client.create_view(view)
+    await to_the_end(client.subscribe(view.name))
+    folder = mit.up.engine.store.folder_of(LogKey(view.name))
+    await town.stop(mit)
+    gone = folder.with_name("~" + "0" * 64)
+    folder.rename(gone)  # as a peer leaves it that is killed while it deletes it
+    await town.start(mit)
+    assert not gone.exists()
+    with pytest.raises(NotFoundError):
+        await anext(client.subscribe(view.name))
+    await client.create_view(view)
+    assert await to_the_end(client.subscribe(view.name)) == [(1, 1), (2, 2), (3, 3)]
 
 
-async def test_a_stream_whose_home_dies_is_shown_from_the_next_one(tmp_path: Path) -> None:
+@pytest.mark.town(leader_silence_s=QUIET_S)
+async def test_a_stream_whose_home_dies_is_shown_from_the_next_one(town: Town) -> None:
     """At the home itself, at a voter that becomes it, and beside."""
-    async with siblings(tmp_path, 4, timing=QUICK) as (town, places):
-        first = places[0]
-        async with first.client() as client:
-            stream = await make_stream(client, first, "s", k_safety=1)
-            voters = [p for p in places if p.up.engine.leaders.get(stream) is not None]
-            (replica,) = replicas_of(voters, stream, first)
-            await client.post_event(stream, rows([(1, 1), (2, 2), (3, 3)]), boundary=3)
-            await client.flush()
-        makers = [place for place in places if place is not first]
-        for number, place in enumerate(makers):
-            async with place.client() as client:
-                await client.create_view(View(first.name(f"moving{number}"), stream, Last(2)))
-                view = View(first.name(f"range{number}"), stream, Range(1, 5))
-                await client.create_view(view)
-        await town.stop(first)
-        home = await new_leader(voters, stream)
-        assert home is replica
-        async with home.client() as client:
-            await client.post_event(stream, rows([(4, 4), (5, 5), (6, 6)]), boundary=6)
-            await client.flush()
-            for number in range(len(makers)):
-                shown = await to_the_end(client.subscribe(first.name(f"range{number}")))
-                assert shown == [(2, 2), (3, 3), (4, 4), (5, 5)]
-                await caught_up(makers[number], first.name(f"moving{number}"), 6)
-                moving = client.subscribe(first.name(f"moving{number}"))
-                assert await received(moving, 2) == [(5, 5), (6, 6)]
+    places = await town.siblings(4)
+    first = places[0]
+    async with first.client() as client:
+        stream = await make_stream(client, first, "s", k_safety=1)
+        voters = [p for p in places if p.up.engine.leaders.get(stream) is not None]
+        (replica,) = replicas_of(voters, stream, first)
+        await client.post_event(stream, rows([(1, 1), (2, 2), (3, 3)]), boundary=3)
+        await client.flush()
+    makers = [place for place in places if place is not first]
+    for number, place in enumerate(makers):
+        async with place.client() as client:
+            await client.create_view(View(first.name(f"moving{number}"), stream, Last(2)))
+            view = View(first.name(f"range{number}"), stream, Range(1, 5))
+            await client.create_view(view)
+    await town.stop(first)
+    home = await new_leader(voters, stream)
+    assert home is replica
+    async with home.client() as client:
+        await client.post_event(stream, rows([(4, 4), (5, 5), (6, 6)]), boundary=6)
+        await client.flush()
+        for number in range(len(makers)):
+            shown = await to_the_end(client.subscribe(first.name(f"range{number}")))
+            assert shown == [(2, 2), (3, 3), (4, 4), (5, 5)]
+            await caught_up(makers[number], first.name(f"moving{number}"), 6)
+            moving = client.subscribe(first.name(f"moving{number}"))
+            assert await received(moving, 2) == [(5, 5), (6, 6)]

@@ -16,15 +16,7 @@ from engine.language.xml.documents import Document, read_document
 from engine.language.xml.tree import parse_xml
 from engine.objects.availability import Availability, Mode, Recovery
 from engine.objects.definitions import Idle, StreamDefinition
-from engine.objects.query import (
-    Aggregate,
-    AggregateFunction,
-    Filter,
-    Function,
-    Map,
-    Query,
-    Union,
-)
+from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Map, Query, Union
 from engine.objects.schema import Field, FieldType, Schema
 from engine.tasks.plan import plan
 from overlay.errors import InvalidInputError

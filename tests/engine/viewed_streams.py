@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from engine_peers import (
-    Place,
-    Row,
-    rows,
-    until,
-)
+from engine_peers import Place, Row, rows, until
 
 from tools.client.async_client import AsyncMedusaClient
 

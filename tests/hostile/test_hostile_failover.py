@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import make_stream, open_town, rows, until
+from engine_peers import Town, begin, make_stream, open_town, rows, until
 from few_connections import few_connections
 from hostile_calls import Call, Generator, answer_of, drawn, methods_of
 from hostile_member import HostileMember
 from hostile_siege import admitted
 from killed_peers import let_crash
-from moving_tasks import Sums, expected, post, siblings, windows
+from moving_tasks import Sums, expected, post, windows
 
 from engine.objects.availability import Mode
 from engine.objects.schema import END
@@ -176,18 +176,17 @@ async def test_many_are_killed_during_an_attack(tmp_path: Path, k_safety: int) -
 
 
 async def test_a_task_moves_there_and_back_during_an_attack(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its owner and its worker are sent random calls of every method."""
     interpret(monkeypatch)
-    async with open_town(tmp_path) as town, trio.open_nursery() as nursery:
-        one, two = await siblings(town)
+    async with trio.open_nursery() as nursery:
+        one, two = await town.siblings(2)
         evil = await town.settle("evil.org")
         await town.acquainted(one, two, evil)
         async with one.client() as client:
             source = await make_stream(client, one, "s")
-            await client.create_query(windows(one, source))
-            await client.start_query(one.name("q/out"))
+            await begin(client, windows(one, source))
             names = [source, one.name("out"), one.name("q/out"), one.id, two.id, evil.id, "mit.edu"]
             blobs = [bytes.fromhex(place.id) for place in (one, two, evil)]
             calls = RandomCalls(one.up.engine.overlay.service, names, blobs, 2)

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import DEADLINE_S, Place, Town, open_town, until
+from engine_peers import DEADLINE_S, Place, Town, begin, open_town, until
 from hostile_calls import FOLLOWING, WAITING, Generator, methods_of
 from msgspec import Struct
 
@@ -209,8 +209,7 @@ async def _define(scene: Scene) -> None:
         (theirs, utah, "out", {}),
     ):
         output, query = place.name(path), place.name(f"q/{path}")
-        await client.create_query(sieve(query, source, output, **asked))
-        await client.start_query(query)
+        await begin(client, sieve(query, source, output, **asked))
         scene.names += [output, f"{output}/revisions", query]
     for client, place in ((ours, mit), (theirs, utah)):
         view = place.name("view")

@@ -6,14 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.clock import (
-    AGREE_S,
-    ANCHOR_S,
-    FRESH_S,
-    MAX_STEP_S,
-    Clock,
-    shown,
-)
+from overlay.clock import AGREE_S, ANCHOR_S, FRESH_S, MAX_STEP_S, Clock, shown
 from overlay.config import OverlayTiming
 from overlay.events import Events
 

@@ -48,8 +48,8 @@ class Turns:
             await trio.lowlevel.checkpoint()
 
 
-@asynccontextmanager
-async def counted() -> AsyncIterator[Turns]:
+@pytest.fixture
+async def turns() -> AsyncIterator[Turns]:
     turns = Turns()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(turns.run)
@@ -104,20 +104,19 @@ def calls(method: str, count: int) -> bytes:
     return sent
 
 
-async def test_a_read_full_of_calls_is_worked_on_in_many_turns() -> None:
-    async with counted() as turns:
-        served = Served(turns)
-        async with listening(served) as (wire, _):
-            await wire.send_all(calls("note", CALLS))
-            with trio.fail_after(DEADLINE_S):
-                while served.answered.total() < CALLS:
-                    await trio.lowlevel.checkpoint()
-            assert max(served.answered.values()) <= FRAMES_AT_ONCE
+async def test_a_read_full_of_calls_is_worked_on_in_many_turns(turns: Turns) -> None:
+    served = Served(turns)
+    async with listening(served) as (wire, _):
+        await wire.send_all(calls("note", CALLS))
+        with trio.fail_after(DEADLINE_S):
+            while served.answered.total() < CALLS:
+                await trio.lowlevel.checkpoint()
+        assert max(served.answered.values()) <= FRAMES_AT_ONCE
 
 
-async def test_a_read_full_of_refusals_as_well() -> None:
+async def test_a_read_full_of_refusals_as_well(turns: Turns) -> None:
     """They cost as much as calls, and no handler runs that could wait."""
-    async with counted() as turns, listening(Served(turns)) as (wire, connection):
+    async with listening(Served(turns)) as (wire, connection):
         handled = Counter[int]()
         start = connection._start
 
@@ -133,9 +132,11 @@ async def test_a_read_full_of_refusals_as_well() -> None:
         assert max(handled.values()) <= FRAMES_AT_ONCE
 
 
-async def test_a_request_beyond_what_its_method_takes_is_refused_before_it_is_there() -> None:
+async def test_a_request_beyond_what_its_method_takes_is_refused_before_it_is_there(
+    turns: Turns,
+) -> None:
     near, far = trio.testing.memory_stream_pair()
-    async with counted() as turns, trio.open_nursery() as nursery:
+    async with trio.open_nursery() as nursery:
         ends = [
             Connection(
                 stream,
@@ -176,7 +177,9 @@ async def _opened(connection: Connection, method: str) -> AsyncIterator[Duplex]:
         duplex.close()
 
 
-async def test_signatures_are_checked_a_few_a_turn_and_each_participant_waits_for_itself() -> None:
+async def test_signatures_are_checked_a_few_a_turn_and_each_participant_waits_for_itself(
+    turns: Turns,
+) -> None:
     root = Root.create("mit.edu", NOW)
     membership = Membership.found(root, NOW)
     peers = PeerTable(Identity.issue(root, NOW), membership)
@@ -190,7 +193,7 @@ async def test_signatures_are_checked_a_few_a_turn_and_each_participant_waits_fo
         return Push(tuple(made), ())
 
     done: list[tuple[str, int]] = []
-    async with counted() as turns, trio.open_nursery() as nursery:
+    async with trio.open_nursery() as nursery:
 
         async def push(participant: str, said: Push) -> None:
             assert (await exchanger._on_push(Caller(participant, b"p" * 20), said, b"")).new == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -42,8 +41,8 @@ class Pair:
         self.cut(a_to_b=False, b_to_a=False)
 
 
-@asynccontextmanager
-async def open_pair() -> AsyncIterator[Pair]:
+@pytest.fixture
+async def pair() -> AsyncIterator[Pair]:
     a_sockets, b_sockets = CuttableSockets(A), CuttableSockets(B)
     listening = b_sockets.socket()
     await listening.bind((B, 0))
@@ -75,43 +74,40 @@ async def receive(stream: trio.SocketStream, length: int) -> bytes:
 # -- TCP
 
 
-async def test_both_ends_know_each_other_by_their_ips() -> None:
-    async with open_pair() as pair:
-        assert pair.b.socket.getpeername()[0] == A
-        assert pair.a.socket.getpeername()[0] == B
-        await pair.a.send_all(b"there")
-        await pair.b.send_all(b"back")
-        assert await receive(pair.b, 5) == b"there"
-        assert await receive(pair.a, 4) == b"back"
+async def test_both_ends_know_each_other_by_their_ips(pair: Pair) -> None:
+    assert pair.b.socket.getpeername()[0] == A
+    assert pair.a.socket.getpeername()[0] == B
+    await pair.a.send_all(b"there")
+    await pair.b.send_all(b"back")
+    assert await receive(pair.b, 5) == b"there"
+    assert await receive(pair.a, 4) == b"back"
 
 
-async def test_cut_both_ways_nothing_arrives_until_it_is_healed() -> None:
-    async with open_pair() as pair:
-        pair.cut(a_to_b=True, b_to_a=True)
-        await pair.a.send_all(b"there")  # neither waits nor fails
-        await pair.b.send_all(b"back")
-        assert await silent(pair.a)
-        assert await silent(pair.b)
-        pair.heal()
-        assert await receive(pair.b, 5) == b"there"
-        assert await receive(pair.a, 4) == b"back"
+async def test_cut_both_ways_nothing_arrives_until_it_is_healed(pair: Pair) -> None:
+    pair.cut(a_to_b=True, b_to_a=True)
+    await pair.a.send_all(b"there")  # neither waits nor fails
+    await pair.b.send_all(b"back")
+    assert await silent(pair.a)
+    assert await silent(pair.b)
+    pair.heal()
+    assert await receive(pair.b, 5) == b"there"
+    assert await receive(pair.a, 4) == b"back"
 
 
-async def test_cut_one_way_the_other_flows() -> None:
-    async with open_pair() as pair:
-        pair.cut(a_to_b=True, b_to_a=False)
-        await pair.a.send_all(b"there")
-        await pair.b.send_all(b"back")
-        assert await receive(pair.a, 4) == b"back"
-        assert await silent(pair.b)
-        pair.cut(a_to_b=False, b_to_a=True)
-        assert await receive(pair.b, 5) == b"there"
-        await pair.b.send_all(b"more")
-        assert await silent(pair.a)
+async def test_cut_one_way_the_other_flows(pair: Pair) -> None:
+    pair.cut(a_to_b=True, b_to_a=False)
+    await pair.a.send_all(b"there")
+    await pair.b.send_all(b"back")
+    assert await receive(pair.a, 4) == b"back"
+    assert await silent(pair.b)
+    pair.cut(a_to_b=False, b_to_a=True)
+    assert await receive(pair.b, 5) == b"there"
+    await pair.b.send_all(b"more")
+    assert await silent(pair.a)
 
 
-async def test_who_waits_already_hears_nothing_and_goes_on_after_it() -> None:
-    async with open_pair() as pair, trio.open_nursery() as nursery:
+async def test_who_waits_already_hears_nothing_and_goes_on_after_it(pair: Pair) -> None:
+    async with trio.open_nursery() as nursery:
         heard: list[bytes] = []
 
         async def listen() -> None:
@@ -128,10 +124,10 @@ async def test_who_waits_already_hears_nothing_and_goes_on_after_it() -> None:
         assert heard == [b"there"]
 
 
-async def test_cuts_again_and_again_lose_and_double_nothing() -> None:
+async def test_cuts_again_and_again_lose_and_double_nothing(pair: Pair) -> None:
     chunk, chunks = 2**16, 400
     sent, received = hashlib.sha256(), hashlib.sha256()
-    async with open_pair() as pair, trio.open_nursery() as nursery:
+    async with trio.open_nursery() as nursery:
 
         async def send() -> None:
             for number in range(chunks):
@@ -158,48 +154,47 @@ async def test_cuts_again_and_again_lose_and_double_nothing() -> None:
     assert received.digest() == sent.digest()
 
 
-async def test_buffers_are_as_large_as_the_kernels() -> None:
-    async with open_pair() as pair:
-        pair.cut(a_to_b=True, b_to_a=True)
-        data, sent = bytes(2**16), 0
-        with trio.move_on_after(1.0) as full:
-            while True:
-                sent += await pair.a.socket.send(data)
-        assert full.cancelled_caught
-        pair.heal()
-        assert await receive(pair.b, sent) == bytes(sent)
+async def test_buffers_are_as_large_as_the_kernels(pair: Pair) -> None:
+    pair.cut(a_to_b=True, b_to_a=True)
+    data, sent = bytes(2**16), 0
+    with trio.move_on_after(1.0) as full:
+        while True:
+            sent += await pair.a.socket.send(data)
+    assert full.cancelled_caught
+    pair.heal()
+    assert await receive(pair.b, sent) == bytes(sent)
 
 
-async def test_an_end_that_dies_is_not_noticed() -> None:
-    async with open_pair() as pair:
-        pair.cut(a_to_b=True, b_to_a=True)
-        await pair.a.send_all(b"last words")
-        # Its kernel resets the connection where a program dies with something unread.
-        pair.a.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-        await pair.a.aclose()
-        assert await silent(pair.b)
-        await pair.b.send_all(b"anybody there?")
-        await pair.b.send_all(b"anybody?")
-        pair.heal()
-        assert await receive(pair.b, 10) == b"last words"
-        assert await pair.b.receive_some() == b""
-        with pytest.raises(trio.BrokenResourceError):
-            await pair.b.send_all(b"now")
+async def test_an_end_that_dies_is_not_noticed(pair: Pair) -> None:
+    pair.cut(a_to_b=True, b_to_a=True)
+    await pair.a.send_all(b"last words")
+    # Its kernel resets the connection where a program dies with something unread.
+    pair.a.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    await pair.a.aclose()
+    assert await silent(pair.b)
+    await pair.b.send_all(b"anybody there?")
+    await pair.b.send_all(b"anybody?")
+    pair.heal()
+    assert await receive(pair.b, 10) == b"last words"
+    assert await pair.b.receive_some() == b""
+    with pytest.raises(trio.BrokenResourceError):
+        await pair.b.send_all(b"now")
 
 
-async def test_an_end_that_closes_is_noticed_after_it() -> None:
-    async with open_pair() as pair:
-        pair.cut(a_to_b=True, b_to_a=True)
-        await pair.a.send_all(b"bye")
-        await pair.a.aclose()
-        assert await silent(pair.b)
-        pair.heal()
-        assert await receive(pair.b, 3) == b"bye"
-        assert await pair.b.receive_some() == b""
+async def test_an_end_that_closes_is_noticed_after_it(pair: Pair) -> None:
+    pair.cut(a_to_b=True, b_to_a=True)
+    await pair.a.send_all(b"bye")
+    await pair.a.aclose()
+    assert await silent(pair.b)
+    pair.heal()
+    assert await receive(pair.b, 3) == b"bye"
+    assert await pair.b.receive_some() == b""
 
 
-async def test_a_reader_that_waits_for_the_cable_learns_that_its_socket_is_closed() -> None:
-    async with open_pair() as pair, trio.open_nursery() as nursery:
+async def test_a_reader_that_waits_for_the_cable_learns_that_its_socket_is_closed(
+    pair: Pair,
+) -> None:
+    async with trio.open_nursery() as nursery:
         pair.cut(a_to_b=True, b_to_a=True)
 
         async def listen() -> None:
@@ -215,8 +210,8 @@ async def test_a_reader_that_waits_for_the_cable_learns_that_its_socket_is_close
 
 
 @pytest.mark.parametrize(("a_to_b", "b_to_a"), [(True, True), (True, False), (False, True)])
-async def test_a_dial_waits_for_both_directions(a_to_b: bool, b_to_a: bool) -> None:
-    async with open_pair() as pair, trio.open_nursery() as nursery:
+async def test_a_dial_waits_for_both_directions(pair: Pair, a_to_b: bool, b_to_a: bool) -> None:
+    async with trio.open_nursery() as nursery:
         pair.cut(a_to_b=a_to_b, b_to_a=b_to_a)
         reached: list[str] = []
         with pair.a_sockets.socket() as dialled:
@@ -234,48 +229,45 @@ async def test_a_dial_waits_for_both_directions(a_to_b: bool, b_to_a: bool) -> N
                 assert reached == [B]
 
 
-async def test_a_dial_to_a_dead_port_says_so_only_over_a_cable() -> None:
-    async with open_pair() as pair:
-        address = pair.listener.socket.getsockname()
-        await pair.listener.aclose()
-        pair.cut(a_to_b=True, b_to_a=True)
-        with pair.a_sockets.socket() as dialled:
-            with trio.move_on_after(UNHEARD_S) as waited:
-                await dialled.connect(address)
-            assert waited.cancelled_caught
-        pair.heal()
-        with pair.a_sockets.socket() as dialled, pytest.raises(ConnectionRefusedError):
+async def test_a_dial_to_a_dead_port_says_so_only_over_a_cable(pair: Pair) -> None:
+    address = pair.listener.socket.getsockname()
+    await pair.listener.aclose()
+    pair.cut(a_to_b=True, b_to_a=True)
+    with pair.a_sockets.socket() as dialled:
+        with trio.move_on_after(UNHEARD_S) as waited:
             await dialled.connect(address)
+        assert waited.cancelled_caught
+    pair.heal()
+    with pair.a_sockets.socket() as dialled, pytest.raises(ConnectionRefusedError):
+        await dialled.connect(address)
 
 
-async def test_clients_are_never_cut_off() -> None:
-    async with open_pair() as pair:
-        pair.cut(a_to_b=True, b_to_a=True)
-        with pair.b_sockets.socket() as listening, trio.socket.socket() as dialled:
-            await listening.bind(("127.0.0.1", 0))
-            listening.listen()
-            await dialled.connect(listening.getsockname())
-            async with await trio.SocketListener(listening).accept() as accepted:
-                await dialled.send(b"status?")
-                assert await accepted.receive_some() == b"status?"
+async def test_clients_are_never_cut_off(pair: Pair) -> None:
+    pair.cut(a_to_b=True, b_to_a=True)
+    with pair.b_sockets.socket() as listening, trio.socket.socket() as dialled:
+        await listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        await dialled.connect(listening.getsockname())
+        async with await trio.SocketListener(listening).accept() as accepted:
+            await dialled.send(b"status?")
+            assert await accepted.receive_some() == b"status?"
 
 
 # -- UDP
 
 
-async def test_datagrams_are_lost_in_the_direction_that_is_cut() -> None:
-    async with open_pair() as pair:
-        kind = (socket.AF_INET, socket.SOCK_DGRAM)
-        with pair.a_sockets.socket(*kind) as a, pair.b_sockets.socket(*kind) as b:
-            await a.bind((A, 0))
-            await b.bind((B, 0))
-            pair.cut(a_to_b=True, b_to_a=False)
-            assert await a.sendto(b"lost", b.getsockname()) == 4
-            await b.sendto(b"back", a.getsockname())
-            assert await a.recvfrom(100) == (b"back", b.getsockname())
-            pair.heal()
-            await a.sendto(b"there", b.getsockname())
-            assert await b.recvfrom(100) == (b"there", a.getsockname())
+async def test_datagrams_are_lost_in_the_direction_that_is_cut(pair: Pair) -> None:
+    kind = (socket.AF_INET, socket.SOCK_DGRAM)
+    with pair.a_sockets.socket(*kind) as a, pair.b_sockets.socket(*kind) as b:
+        await a.bind((A, 0))
+        await b.bind((B, 0))
+        pair.cut(a_to_b=True, b_to_a=False)
+        assert await a.sendto(b"lost", b.getsockname()) == 4
+        await b.sendto(b"back", a.getsockname())
+        assert await a.recvfrom(100) == (b"back", b.getsockname())
+        pair.heal()
+        await a.sendto(b"there", b.getsockname())
+        assert await b.recvfrom(100) == (b"there", a.getsockname())
 
 
 # -- as trio's

@@ -23,15 +23,7 @@ from engine.tasks.plan import plan
 from overlay.errors import InvalidInputError
 from testnet.ha import chain
 from testnet.ha.cast import primaries_of, secured
-from testnet.ha.chain import (
-    RATE,
-    SERVERS,
-    Answer,
-    Reading,
-    expected,
-    readings_table,
-    source_sensor,
-)
+from testnet.ha.chain import RATE, SERVERS, Answer, Reading, expected, readings_table, source_sensor
 from testnet.ha.figures import (
     Arrival,
     Check,

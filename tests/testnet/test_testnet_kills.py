@@ -15,6 +15,9 @@ from testnet.intrusion.kills import FAILOVER_S, Dice, Killer, Remains
 from testnet.kit.answers import Received
 from tools.home.folder import Home
 
+pytestmark = pytest.mark.usefixtures("autojump_clock")
+
+
 SEEDS = range(12)
 
 
@@ -100,9 +103,7 @@ def nothing_remains(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_so_many_kills_and_all_up_at_the_end(
-    seed: int, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_so_many_kills_and_all_up_at_the_end(seed: int) -> None:
     town, killer = Town("a.edu", "b.edu", "c.edu"), Killer(20, seed)
     await town.run(killer)
     toll = town.board.toll
@@ -114,9 +115,7 @@ async def test_so_many_kills_and_all_up_at_the_end(
     assert all(peer.died for peer in town.peers), "nobody is spared for long"
 
 
-async def test_nobody_is_killed_before_the_first_answer(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_nobody_is_killed_before_the_first_answer() -> None:
     class Late(Town):
         def answering(self) -> bool:
             return trio.current_time() > 100.0
@@ -126,7 +125,7 @@ async def test_nobody_is_killed_before_the_first_answer(
     assert min(at for peer in town.peers for at in peer.died) > 100.0
 
 
-async def test_all_kinds_of_strokes_are_drawn(autojump_clock: trio.testing.MockClock) -> None:
+async def test_all_kinds_of_strokes_are_drawn() -> None:
     at_once = again = 0
     for seed in SEEDS:
         town = Town("a.edu", "b.edu", "c.edu")
@@ -152,7 +151,7 @@ def test_the_same_seed_the_same_dice() -> None:
     assert dice.fate(3) == Dice(7).fate(3), "whatever was drawn before"
 
 
-async def test_what_settles_nobody_waits_for_ever(autojump_clock: trio.testing.MockClock) -> None:
+async def test_what_settles_nobody_waits_for_ever() -> None:
     class Silent(Town):
         def answering(self) -> bool:
             return not any(peer.died for peer in self.peers)
@@ -163,9 +162,7 @@ async def test_what_settles_nobody_waits_for_ever(autojump_clock: trio.testing.M
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_of_those_with_a_standby_one_at_a_time_and_after_failover(
-    seed: int, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_of_those_with_a_standby_one_at_a_time_and_after_failover(seed: int) -> None:
     town, killer = Guarded("a.edu", "b.edu", "o.edu", "o.edu-3"), Killer(30, seed)
     await town.run(killer)
     assert not killer.faults
@@ -176,9 +173,7 @@ async def test_of_those_with_a_standby_one_at_a_time_and_after_failover(
             assert born >= died + 3.0, "before the other had taken over"
 
 
-async def test_a_standby_that_does_not_take_over_is_a_fault(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_standby_that_does_not_take_over_is_a_fault() -> None:
     class Failing(Guarded):
         def answering(self) -> bool:
             return all(peer.up for peer in self.peers)
@@ -190,9 +185,7 @@ async def test_a_standby_that_does_not_take_over_is_a_fault(
     assert all(peer.up for peer in town.peers)
 
 
-async def test_once_all_is_posted_no_answer_is_waited_for(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_once_all_is_posted_no_answer_is_waited_for() -> None:
     town, killer = Guarded("o.edu", "o.edu-1"), Killer(5, 0)
     town.board.posting["a.edu"].rows = 1
     await town.run(killer)
@@ -200,9 +193,7 @@ async def test_once_all_is_posted_no_answer_is_waited_for(
     assert not killer.faults
 
 
-async def test_what_outlives_a_peer_is_a_fault(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_what_outlives_a_peer_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     async def watch(left: object) -> Remains:
         await trio.lowlevel.checkpoint()
         return Remains(45.0, ("java (17)",))
@@ -214,9 +205,7 @@ async def test_what_outlives_a_peer_is_a_fault(
     assert killer.remains.longest_s == 45.0
 
 
-async def test_a_peer_that_does_not_come_up_is_an_error(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_peer_that_does_not_come_up_is_an_error() -> None:
     class Broken(Peer):
         async def ready(self) -> None:
             await trio.lowlevel.checkpoint()

@@ -39,6 +39,9 @@ from testnet.load.observe import Observer, load_of
 from testnet.load.script import WINDOW_S, Kind, Watch, expected, watches_of
 from tools.home.messages import MarketStatus, MoveStatus
 
+pytestmark = pytest.mark.usefixtures("autojump_clock")
+
+
 # -- judging ---------------------------------------------------------------------------------------
 
 
@@ -191,9 +194,7 @@ class Stream:
         await trio.lowlevel.checkpoint()
 
 
-async def test_a_player_keeps_what_it_posts_and_follows_its_speed(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_player_keeps_what_it_posts_and_follows_its_speed() -> None:
     stream, rows = Stream(), []
     tape = Tape(generate(1, 1, rows=5_000)[0])
     player = Player(tape, stream, "s", 10.0, rows.append)  # type: ignore[arg-type]
@@ -210,7 +211,7 @@ async def test_a_player_keeps_what_it_posts_and_follows_its_speed(
     assert pc.max(ts).as_py() - pc.min(ts).as_py() == pytest.approx(10 * 60 + 30 * 60, abs=15)
 
 
-async def test_a_slow_peer_is_not_pushed(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_slow_peer_is_not_pushed() -> None:
     stream = Stream(takes_s=5.0)
     player = Player(Tape(generate(1, 1, rows=5_000)[0]), stream, "s", 10.0)  # type: ignore[arg-type]
     async with trio.open_nursery() as nursery:
@@ -297,9 +298,7 @@ def test_a_task_that_runs_elsewhere_is_no_task_here() -> None:
     assert load_of(told, None).tasks == (3.0,)
 
 
-async def test_the_observer_writes_down_loads_and_each_move_once(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_the_observer_writes_down_loads_and_each_move_once() -> None:
     board = LoadBoard(seconds=trio.current_time)
 
     def market(at: float) -> MarketStatus:

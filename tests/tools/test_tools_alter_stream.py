@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from engine_peers import open_town
+from engine_peers import Town
 from tools_prompt import Prompt
 
 from engine.objects.alteration import Alteration
@@ -78,7 +78,7 @@ def test_at_the_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_participant_that_is_no_member_is_remarked_upon(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    town: Town, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     document = tmp_path / "evil.xml"
     document.write_text(
@@ -95,21 +95,19 @@ async def test_a_participant_that_is_no_member_is_remarked_upon(
           </query>
         </medusa>"""
     )
-    (tmp_path / "town").mkdir()
-    async with open_town(tmp_path / "town") as town:
-        mit = await town.settle("mit.edu")
-        await town.settle("utah.edu")
-        at_mit, conns = Prompt(mit.home.folder, capfd), "medusa://mit.edu/conns"
-        code, _, err = await at_mit.outcome("query", "create", str(document))
-        assert code == 0
-        members = "no member of federation town; its members are mit.edu, utah.edu"
-        assert err.splitlines() == [
-            f"medusa: {conns}: writers names uta.edu, {members}",
-            f"medusa: medusa://mit.edu/out: readers names bown.edu, {members}",
-        ]
-        code, _, err = await at_mit.outcome(
-            *("stream", "alter", conns, "--readers", "utah.edu,contract,bown.edu")
-        )
-        assert (code, err) == (0, f"medusa: {conns}: readers names bown.edu, {members}\n")
-        await at_mit("stream", "alter", conns, "--readers", "utah.edu", "--slack", "2")
-        await at_mit("stream", "alter", "medusa://mit.edu/out", "--readers", "*")
+    mit = await town.settle("mit.edu")
+    await town.settle("utah.edu")
+    at_mit, conns = Prompt(mit.home.folder, capfd), "medusa://mit.edu/conns"
+    code, _, err = await at_mit.outcome("query", "create", str(document))
+    assert code == 0
+    members = "no member of federation town; its members are mit.edu, utah.edu"
+    assert err.splitlines() == [
+        f"medusa: {conns}: writers names uta.edu, {members}",
+        f"medusa: medusa://mit.edu/out: readers names bown.edu, {members}",
+    ]
+    code, _, err = await at_mit.outcome(
+        *("stream", "alter", conns, "--readers", "utah.edu,contract,bown.edu")
+    )
+    assert (code, err) == (0, f"medusa: {conns}: readers names bown.edu, {members}\n")
+    await at_mit("stream", "alter", conns, "--readers", "utah.edu", "--slack", "2")
+    await at_mit("stream", "alter", "medusa://mit.edu/out", "--readers", "*")

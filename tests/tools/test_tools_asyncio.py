@@ -8,13 +8,13 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
-from tools_fake_peer import DERIVED, STREAM, derived, fake_peer_in_thread, make_home, rows
+from tools_fake_peer import DERIVED, STREAM, FakePeer, derived, fake_peer_in_thread, make_home, rows
 
 from engine.objects.schema import BEGINNING, END
 from overlay.errors import ClosedError, InvalidInputError, NotFoundError, UnavailableError
@@ -37,6 +37,12 @@ def many_epochs() -> list[tuple[int, int, list[Any]]]:
         (after, upto, [derived(10 * number + 1, 3)])
         for number, (after, upto) in enumerate(itertools.pairwise(bounds))
     ]
+
+
+@pytest.fixture
+def peer(tmp_path: Path) -> Iterator[FakePeer]:
+    with fake_peer_in_thread(tmp_path) as peer:
+        yield peer
 
 
 def test_calls_posts_and_subscriptions(tmp_path: Path) -> None:
@@ -63,14 +69,13 @@ def test_calls_posts_and_subscriptions(tmp_path: Path) -> None:
         run(main())
 
 
-def test_many_calls_at_once(tmp_path: Path) -> None:
+def test_many_calls_at_once(peer: FakePeer, tmp_path: Path) -> None:
     async def main() -> None:
         async with open_medusa(tmp_path) as client:
             seen = await asyncio.gather(*(client.status() for _ in range(100)))
             assert {snapshot.federation for snapshot in seen} == {"fed"}
 
-    with fake_peer_in_thread(tmp_path):
-        run(main())
+    run(main())
 
 
 def test_waits_that_are_given_up_lose_nothing(tmp_path: Path) -> None:
@@ -96,7 +101,7 @@ def test_waits_that_are_given_up_lose_nothing(tmp_path: Path) -> None:
         run(main())
 
 
-def test_tuples_that_are_waited_for_too_briefly_come_later(tmp_path: Path) -> None:
+def test_tuples_that_are_waited_for_too_briefly_come_later(peer: FakePeer, tmp_path: Path) -> None:
     async def main() -> None:
         rng = random.Random(2)
         got: list[int] = []
@@ -110,14 +115,13 @@ def test_tuples_that_are_waited_for_too_briefly_come_later(tmp_path: Path) -> No
                 got += table.column("stime").to_pylist()
         assert got == [10 * number + row for number in range(EPOCHS) for row in (1, 2, 3)]
 
-    with fake_peer_in_thread(tmp_path) as peer:
-        peer.epochs = many_epochs()
-        run(main())
+    peer.epochs = many_epochs()
+    run(main())
 
 
-def test_ctrl_c_in_a_blocking_wait_loses_nothing(tmp_path: Path) -> None:
+def test_ctrl_c_in_a_blocking_wait_loses_nothing(peer: FakePeer, tmp_path: Path) -> None:
     """As a person does it in a notebook, and goes on reading in the next cell."""
-    with fake_peer_in_thread(tmp_path) as peer, MedusaClient(tmp_path) as client:
+    with MedusaClient(tmp_path) as client:
         peer.epochs = [(BEGINNING, 9, [derived(0, 5)])]
         with client.subscribe(DERIVED) as subscription:
             waiting = iter(subscription)
@@ -177,7 +181,7 @@ def test_opening_that_is_given_up_ends_its_thread(tmp_path: Path) -> None:
     portal.join()
 
 
-def test_after_its_end_calls_say_so(tmp_path: Path) -> None:
+def test_after_its_end_calls_say_so(peer: FakePeer, tmp_path: Path) -> None:
     async def main() -> None:
         async with open_medusa(tmp_path) as client:
             subscription = client.subscribe(DERIVED)
@@ -189,11 +193,10 @@ def test_after_its_end_calls_say_so(tmp_path: Path) -> None:
             client.subscribe(DERIVED)
         subscription.close()
 
-    with fake_peer_in_thread(tmp_path):
-        run(main())
+    run(main())
 
 
-def test_the_loop_goes_on_while_calls_wait(tmp_path: Path) -> None:
+def test_the_loop_goes_on_while_calls_wait(peer: FakePeer, tmp_path: Path) -> None:
     async def main() -> None:
         async with open_medusa(tmp_path) as client, client.subscribe(DERIVED) as subscription:
             waiting = asyncio.create_task(subscription.receive_events(1, 0.3))
@@ -205,9 +208,8 @@ def test_the_loop_goes_on_while_calls_wait(tmp_path: Path) -> None:
             assert (await waiting).num_rows == 0
             assert longest < 0.25  # as long as the call would be the loop's, had it blocked
 
-    with fake_peer_in_thread(tmp_path) as peer:
-        peer.epochs = [(BEGINNING, 9, [])]
-        run(main())
+    peer.epochs = [(BEGINNING, 9, [])]
+    run(main())
 
 
 @pytest.mark.parametrize(
@@ -228,17 +230,16 @@ def test_the_loop_goes_on_while_calls_wait(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_type_is_told_of_the_argument(
-    tmp_path: Path, name: str, arguments: tuple[object, ...], said: str
+    peer: FakePeer, tmp_path: Path, name: str, arguments: tuple[object, ...], said: str
 ) -> None:
     async def main() -> None:
         async with open_medusa(tmp_path) as client:
             with pytest.raises(InvalidInputError, match=said):
                 await getattr(client, name)(*arguments)
 
-    with fake_peer_in_thread(tmp_path):
-        with MedusaClient(tmp_path) as client, pytest.raises(InvalidInputError, match=said):
-            getattr(client, name)(*arguments)
-        run(main())
+    with MedusaClient(tmp_path) as client, pytest.raises(InvalidInputError, match=said):
+        getattr(client, name)(*arguments)
+    run(main())
 
 
 def test_wrong_types_for_opening() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import Place, Town, make_stream, open_town, pairs_of, rows, until
+from engine_peers import Place, Town, begin, make_stream, pairs_of, rows, until
 
 from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
 from engine.objects.schema import BEGINNING, END
@@ -24,6 +24,7 @@ from tools.daemon.peer import open_peer
 from tools.home.folder import Home
 
 QUICK = Timing(restored_again_s=0.05, mend_again_s=0.2)
+pytestmark = pytest.mark.town(timing=QUICK)
 ALONE = dataclasses.replace(QUICK, restored_ask_s=0.1)
 """Of a federation that has one peer: no other will answer, or call."""
 
@@ -86,85 +87,80 @@ def watch(place: Place, source: str) -> Query:
 
 
 @pytest.mark.parametrize("sibling", [True, False], ids=["sibling", "other participant"])
-async def test_a_restored_peer_never_tells_another_tuple(tmp_path: Path, sibling: bool) -> None:
-    async with open_town(tmp_path / "town", timing=QUICK) as town:
-        (tmp_path / "town").mkdir()
-        mit = await town.settle("mit.edu")
-        other = await town.settle("mit.edu" if sibling else "utah.edu", sibling=sibling)
-        await town.acquainted(mit, other)
-        async with mit.client(producer="p") as client, other.client() as reader:
-            stream = await make_stream(client, mit, "s", max_ahead_us=None, readers=("*",))
-            await reader.create_query(watch(other, stream))
-            await reader.start_query(other.name("q"))
-            other.state(stream).log.hold(Hold("task", "test"), BEGINNING)
-            await post(client, stream, range(100), 0)
-            file, keys = await back_up(mit, tmp_path)
-            await post(client, stream, range(100, 150), 1000)  # the backup has none of these
-            await post(client, stream, range(150, 200), 1000)
-            await until(lambda: other.state(stream).log.boundary == 199)
-            before = tuples(other, stream)
-            await lose_and_restore(town, mit, file, keys)
-            assert "others up to 199" in told(mit)
-            await post(client, stream, range(150, 300), 5000)  # half of it is late
-            await until(lambda: other.state(stream).log.boundary == 299)
-            after = tuples(other, stream)
-            assert after.items() >= before.items(), "what was told stays"
-            assert {at for at in after if at > 199} == set(range(200, 300))
-            assert len({seq for seq, _ in after.values()}) == len(after), "no number twice"
-            await until(lambda: "posts 2 to 3 of p" in told(mit))  # lost, though it was answered
-            late = await client.receive_events(f"{stream}/late", timeout_s=10)
-            assert late is not None
-            assert late.table.num_rows == 50
-            # Its own log has the same, or says what is missing.
-            if sibling:
-                await until(lambda: not mit.state("s").log.lost_files)
-                assert tuples(mit, "s") == after
-            else:
-                found = []
-                with pytest.raises(
-                    NotRetainedError, match=r"after boundary 99 up to 199.*read from 199 on"
-                ):
-                    await gather(client, stream, found)
-                assert found == [(at, at) for at in range(100)]
-            sums = [epoch async for epoch in upto(reader, other.name("sums"), 289)]
-            assert sum(sums) == sum(v for at, (_, v) in after.items() if at < 290)
+async def test_a_restored_peer_never_tells_another_tuple(
+    town: Town, tmp_path: Path, sibling: bool
+) -> None:
+    mit = await town.settle("mit.edu")
+    other = await town.settle("mit.edu" if sibling else "utah.edu", sibling=sibling)
+    await town.acquainted(mit, other)
+    client = await town.open(mit.client(producer="p"))
+    reader = await town.client(other)
+    stream = await make_stream(client, mit, "s", max_ahead_us=None, readers=("*",))
+    await begin(reader, watch(other, stream))
+    other.state(stream).log.hold(Hold("task", "test"), BEGINNING)
+    await post(client, stream, range(100), 0)
+    file, keys = await back_up(mit, tmp_path)
+    await post(client, stream, range(100, 150), 1000)  # the backup has none of these
+    await post(client, stream, range(150, 200), 1000)
+    await until(lambda: other.state(stream).log.boundary == 199)
+    before = tuples(other, stream)
+    await lose_and_restore(town, mit, file, keys)
+    assert "others up to 199" in told(mit)
+    await post(client, stream, range(150, 300), 5000)  # half of it is late
+    await until(lambda: other.state(stream).log.boundary == 299)
+    after = tuples(other, stream)
+    assert after.items() >= before.items(), "what was told stays"
+    assert {at for at in after if at > 199} == set(range(200, 300))
+    assert len({seq for seq, _ in after.values()}) == len(after), "no number twice"
+    await until(lambda: "posts 2 to 3 of p" in told(mit))  # lost, though it was answered
+    late = await client.receive_events(f"{stream}/late", timeout_s=10)
+    assert late is not None
+    assert late.table.num_rows == 50
+    # Its own log has the same, or says what is missing.
+    if sibling:
+        await until(lambda: not mit.state("s").log.lost_files)
+        assert tuples(mit, "s") == after
+    else:
+        found = []
+        with pytest.raises(
+            NotRetainedError, match=r"after boundary 99 up to 199.*read from 199 on"
+        ):
+            await gather(client, stream, found)
+        assert found == [(at, at) for at in range(100)]
+    sums = [epoch async for epoch in upto(reader, other.name("sums"), 289)]
+    assert sum(sums) == sum(v for at, (_, v) in after.items() if at < 290)
 
 
+@pytest.mark.town(overlay=OverlayTiming(save_gap_s=3600.0), timing=ALONE)
 async def test_a_backup_has_the_peers_that_were_met_a_moment_ago(
-    tmp_path: Path,
+    town: Town, tmp_path: Path
 ) -> None:
     """The peer writes them to its home from time to time only."""
-    seldom = OverlayTiming(save_gap_s=3600.0)
-    async with open_town(tmp_path / "town", overlay=seldom, timing=ALONE) as town:
-        (tmp_path / "town").mkdir()
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        met = utah.id
-        file, keys = await back_up(mit, tmp_path)
-        await town.stop(utah)  # it cannot tell the restored peer that it is there
-        await lose_and_restore(town, mit, file, keys)
-        assert f"peer {met[:8]} alone has" in told(mit)
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    met = utah.id
+    file, keys = await back_up(mit, tmp_path)
+    await town.stop(utah)  # it cannot tell the restored peer that it is there
+    await lose_and_restore(town, mit, file, keys)
+    assert f"peer {met[:8]} alone has" in told(mit)
 
 
 @pytest.mark.parametrize("others", [(), ("utah.edu",)], ids=["it dials", "it is named"])
 async def test_a_restored_peer_asks_those_that_joined_after_the_backup(
-    tmp_path: Path, others: tuple[str, ...]
+    town: Town, tmp_path: Path, others: tuple[str, ...]
 ) -> None:
-    async with open_town(tmp_path / "town", timing=QUICK) as town:
-        (tmp_path / "town").mkdir()
-        mit, *rest = await town.settle_all("mit.edu", *others)
-        async with mit.client() as client:
-            stream = await make_stream(client, mit, "s", max_ahead_us=None)
-            await post(client, stream, range(100), 0)
-            file, keys = await back_up(mit, tmp_path)
-            late = await town.settle("mit.edu", sibling=True)
-            await town.acquainted(*rest, late)
-            async with late.client() as reader:
-                await reader.create_query(watch(late, stream))
-                await reader.start_query(late.name("q"))
-            await post(client, stream, range(100, 200), 0)
-            await until(lambda: late.state(stream).log.boundary == 199)
-        await lose_and_restore(town, mit, file, keys)
-        assert "others up to 199" in told(mit)
+    mit, *rest = await town.settle_all("mit.edu", *others)
+    async with mit.client() as client:
+        stream = await make_stream(client, mit, "s", max_ahead_us=None)
+        await post(client, stream, range(100), 0)
+        file, keys = await back_up(mit, tmp_path)
+        late = await town.settle("mit.edu", sibling=True)
+        await town.acquainted(*rest, late)
+        async with late.client() as reader:
+            await begin(reader, watch(late, stream))
+        await post(client, stream, range(100, 200), 0)
+        await until(lambda: late.state(stream).log.boundary == 199)
+    await lose_and_restore(town, mit, file, keys)
+    assert "others up to 199" in told(mit)
 
 
 def told(place: Place) -> str:
@@ -185,174 +181,163 @@ async def upto(client: AsyncMedusaClient, stream: str, boundary: int) -> Any:
                     yield row["total"]
 
 
-async def test_a_stream_of_today_goes_on_behind_the_present(tmp_path: Path) -> None:
+@pytest.mark.town(timing=ALONE)
+async def test_a_stream_of_today_goes_on_behind_the_present(town: Town, tmp_path: Path) -> None:
     """What nobody says that he has, a client may have: its time was not beyond the clock."""
-    async with open_town(tmp_path / "town", timing=ALONE) as town:
-        (tmp_path / "town").mkdir()
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            stream = await make_stream(client, mit, "s")
-            hour_ago = int(mit.wall() * 1e6) - 3_600_000_000
-            await post(client, stream, range(hour_ago, hour_ago + 100), 0)
-            await until(lambda: mit.state("s").log.boundary >= hour_ago + 99)
-            before = tuples(mit, "s")
-            assert len(before) == 100
-            file, keys = await back_up(mit, tmp_path)
-            began = int(mit.wall() * 1e6)
-        await lose_and_restore(town, mit, file, keys)
-        await until(lambda: mit.state("s").log.boundary >= began)
-        async with mit.client() as client:
-            assert tuples(mit, "s") == before
-            at = int(mit.wall() * 1e6)
-            await post(client, stream, range(at, at + 3), 0)
-            await until(lambda: mit.state("s").log.boundary >= at + 2)
-            assert len(tuples(mit, "s")) == 103
-            assert min(seq for s, (seq, _) in tuples(mit, "s").items() if s >= at) > 2**48
+    mit = await town.settle("mit.edu")
+    async with mit.client() as client:
+        stream = await make_stream(client, mit, "s")
+        hour_ago = int(mit.wall() * 1e6) - 3_600_000_000
+        await post(client, stream, range(hour_ago, hour_ago + 100), 0)
+        await until(lambda: mit.state("s").log.boundary >= hour_ago + 99)
+        before = tuples(mit, "s")
+        assert len(before) == 100
+        file, keys = await back_up(mit, tmp_path)
+        began = int(mit.wall() * 1e6)
+    await lose_and_restore(town, mit, file, keys)
+    await until(lambda: mit.state("s").log.boundary >= began)
+    client = await town.client(mit)
+    assert tuples(mit, "s") == before
+    at = int(mit.wall() * 1e6)
+    await post(client, stream, range(at, at + 3), 0)
+    await until(lambda: mit.state("s").log.boundary >= at + 2)
+    assert len(tuples(mit, "s")) == 103
+    assert min(seq for s, (seq, _) in tuples(mit, "s").items() if s >= at) > 2**48
 
 
+@pytest.mark.town(timing=ALONE)
 async def test_a_stream_of_another_time_keeps_its_rows_and_goes_on_where_it_was(
+    town: Town,
     tmp_path: Path,
 ) -> None:
     """Of years ago, say; behind the present, all that it keeps would be older than its history."""
-    async with open_town(tmp_path / "town", timing=ALONE) as town:
-        (tmp_path / "town").mkdir()
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            stream = await make_stream(client, mit, "s")
-            await post(client, stream, range(100), 0)
-            file, keys = await back_up(mit, tmp_path)
-        await lose_and_restore(town, mit, file, keys)
-        async with mit.client() as client:
-            await post(client, stream, range(100, 200), 0)
-            await until(lambda: mit.state("s").log.boundary == 199)
-            assert {at: value for at, (_, value) in tuples(mit, "s").items()} == {
-                at: at for at in range(200)
-            }
+    mit = await town.settle("mit.edu")
+    async with mit.client() as client:
+        stream = await make_stream(client, mit, "s")
+        await post(client, stream, range(100), 0)
+        file, keys = await back_up(mit, tmp_path)
+    await lose_and_restore(town, mit, file, keys)
+    client = await town.client(mit)
+    await post(client, stream, range(100, 200), 0)
+    await until(lambda: mit.state("s").log.boundary == 199)
+    assert {at: value for at, (_, value) in tuples(mit, "s").items()} == {
+        at: at for at in range(200)
+    }
 
 
+@pytest.mark.town(timing=ALONE)
 @pytest.mark.parametrize("max_ahead_us", [None, 3_600_000_000], ids=["any time", "today"])
 async def test_who_knows_how_far_clients_have_read_says_so(
-    tmp_path: Path, max_ahead_us: int | None
+    town: Town, tmp_path: Path, max_ahead_us: int | None
 ) -> None:
-    async with open_town(tmp_path / "town", timing=ALONE) as town:
-        (tmp_path / "town").mkdir()
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            stream = await make_stream(client, mit, "s", max_ahead_us=max_ahead_us)
-            await post(client, stream, range(100), 0)
-            file, keys = await back_up(mit, tmp_path)
-            await post(client, stream, range(100, 150), 0)
-        await lose_and_restore(town, mit, file, keys, behind=149)
-        async with mit.client() as client:
-            await post(client, stream, range(140, 200), 0)
-            await until(lambda: mit.state("s").log.boundary == 199)
-            assert set(tuples(mit, "s")) == {*range(100), *range(150, 200)}
-
-
-async def test_what_was_posted_and_waited_is_in_the_backup(tmp_path: Path) -> None:
-    """Rows that no boundary had passed are in the journal alone; posts go on while it is made."""
-    async with open_town(tmp_path / "town", timing=ALONE) as town:
-        (tmp_path / "town").mkdir()
-        mit = await town.settle("mit.edu")
-        async with mit.client(producer="p") as client:
-            stream = await make_stream(client, mit, "s", max_ahead_us=None, slack_us=50)
-            sent = 0
-
-            async def keep_posting(task_status: trio.TaskStatus[None]) -> None:
-                nonlocal sent
-                task_status.started()
-                while True:
-                    await client.post_event(stream, rows([(sent, sent)]))
-                    await client.flush()
-                    sent += 1
-
-            async with trio.open_nursery() as nursery:
-                await nursery.start(keep_posting)
-                await until(lambda: sent > 100)
-                least = sent
-                file, keys = await back_up(mit, tmp_path)
-                most = sent
-                nursery.cancel_scope.cancel()
-        await lose_and_restore(town, mit, file, keys)
-        async with mit.client() as client:
-            await client.post_event(stream, None, end=True)
-            await client.flush()
-            await until(lambda: mit.state("s").log.boundary == END)
-            found = tuples(mit, "s")
-            assert least <= len(found) <= most + 1
-            assert found == {at: (at, at) for at in range(len(found))}
-
-
-async def test_the_queries_of_a_restored_peer_go_on(tmp_path: Path) -> None:
-    async with open_town(tmp_path / "town", timing=QUICK) as town:
-        (tmp_path / "town").mkdir()
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        async with mit.client() as client, utah.client() as reader:
-            stream = await make_stream(client, mit, "s", max_ahead_us=None)
-            await client.create_query(watch(mit, stream))
-            await client.start_query(mit.name("q"))
-            await reader.create_query(watch(utah, stream))
-            await reader.start_query(utah.name("q"))
-            await post(client, stream, range(105), 0)
-            await until(lambda: mit.state("sums").log.boundary >= 99)
-            file, keys = await back_up(mit, tmp_path)
-            await post(client, stream, range(105, 200), 0)
-            await until(lambda: utah.state(stream).log.boundary == 199)
-        await lose_and_restore(town, mit, file, keys)
-        async with mit.client() as client:
-            await post(client, stream, range(200, 400), 0)
-            await until(lambda: mit.state("sums").log.boundary >= 389)
-            log = mit.state("sums").log
-            epoch = log.read(log.whole_from)
-            assert epoch is not None
-            for row in epoch.table.to_pylist():
-                at = row["stime"]
-                assert row["total"] == sum(range(at - 9, at + 1)), "windows are whole, or not there"
-
-
-async def test_a_restored_elector_has_no_vote(tmp_path: Path) -> None:
-    """What it had voted after the backup nobody knows: the others go on without it."""
-    async with open_town(tmp_path / "town", timing=QUICK) as town:
-        (tmp_path / "town").mkdir()
-        mit = await town.settle("mit.edu")
-        others = [await town.settle("mit.edu", sibling=True) for _ in range(2)]
-        await town.acquainted(mit, *others)
-        async with mit.client() as client:
-            stream = await make_stream(client, mit, "s", max_ahead_us=None, k_safety=1)
-            await post(client, stream, range(100), 0)
-            file, keys = await back_up(mit, tmp_path)
-            await post(client, stream, range(100, 200), 0)
-        await lose_and_restore(town, mit, file, keys)
-        async with others[0].client() as client, mit.client() as restored:
-            await post(client, stream, range(200, 300), 0)
-            found: list[tuple[int, int]] = []
-            async for epoch in client.subscribe(stream):
-                found += pairs_of(epoch.table)
-                if len(found) == 300:
-                    break
-            assert found == [(at, at) for at in range(300)]
-            assert mit.up.engine.leaders.get(stream) is None
-            entry = await restored.stream_entry(stream)
-            with pytest.raises(ConflictError, match="restored from a backup"):
-                await mit.up.engine.leaders.found(entry)
-
-
-async def test_two_of_one_name_do_not_run(tmp_path: Path) -> None:
-    async with open_town(tmp_path / "town", timing=QUICK) as town:
-        (tmp_path / "town").mkdir()
-        mit = await town.settle("mit.edu")
+    mit = await town.settle("mit.edu")
+    async with mit.client() as client:
+        stream = await make_stream(client, mit, "s", max_ahead_us=max_ahead_us)
+        await post(client, stream, range(100), 0)
         file, keys = await back_up(mit, tmp_path)
-        copy = Home(tmp_path / "copy")
-        with pytest.raises(ConflictError, match="stop it for good"):
-            await trio.to_thread.run_sync(restore, file, copy, keys, quiet)
-        with pytest.raises(ConflictError, match="is not empty"):
-            await trio.to_thread.run_sync(restore, file, mit.home, keys, quiet)
-        assert not copy.folder.exists()
-        # As on another machine, where nobody sees the lock of the one that runs.
-        hidden = mit.home.folder.with_name("hidden")
-        mit.home.folder.rename(hidden)
+        await post(client, stream, range(100, 150), 0)
+    await lose_and_restore(town, mit, file, keys, behind=149)
+    client = await town.client(mit)
+    await post(client, stream, range(140, 200), 0)
+    await until(lambda: mit.state("s").log.boundary == 199)
+    assert set(tuples(mit, "s")) == {*range(100), *range(150, 200)}
+
+
+@pytest.mark.town(timing=ALONE)
+async def test_what_was_posted_and_waited_is_in_the_backup(town: Town, tmp_path: Path) -> None:
+    """Rows that no boundary had passed are in the journal alone; posts go on while it is made."""
+    mit = await town.settle("mit.edu")
+    async with mit.client(producer="p") as client:
+        stream = await make_stream(client, mit, "s", max_ahead_us=None, slack_us=50)
+        sent = 0
+
+        async def keep_posting(task_status: trio.TaskStatus[None]) -> None:
+            nonlocal sent
+            task_status.started()
+            while True:
+                await client.post_event(stream, rows([(sent, sent)]))
+                await client.flush()
+                sent += 1
+
+        async with trio.open_nursery() as nursery:
+            await nursery.start(keep_posting)
+            await until(lambda: sent > 100)
+            least = sent
+            file, keys = await back_up(mit, tmp_path)
+            most = sent
+            nursery.cancel_scope.cancel()
+    await lose_and_restore(town, mit, file, keys)
+    client = await town.client(mit)
+    await client.post_event(stream, None, end=True)
+    await client.flush()
+    await until(lambda: mit.state("s").log.boundary == END)
+    found = tuples(mit, "s")
+    assert least <= len(found) <= most + 1
+    assert found == {at: (at, at) for at in range(len(found))}
+
+
+async def test_the_queries_of_a_restored_peer_go_on(town: Town, tmp_path: Path) -> None:
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    async with mit.client() as client, utah.client() as reader:
+        stream = await make_stream(client, mit, "s", max_ahead_us=None)
+        await begin(client, watch(mit, stream))
+        await begin(reader, watch(utah, stream))
+        await post(client, stream, range(105), 0)
+        await until(lambda: mit.state("sums").log.boundary >= 99)
+        file, keys = await back_up(mit, tmp_path)
+        await post(client, stream, range(105, 200), 0)
+        await until(lambda: utah.state(stream).log.boundary == 199)
+    await lose_and_restore(town, mit, file, keys)
+    client = await town.client(mit)
+    await post(client, stream, range(200, 400), 0)
+    await until(lambda: mit.state("sums").log.boundary >= 389)
+    log = mit.state("sums").log
+    epoch = log.read(log.whole_from)
+    assert epoch is not None
+    for row in epoch.table.to_pylist():
+        at = row["stime"]
+        assert row["total"] == sum(range(at - 9, at + 1)), "windows are whole, or not there"
+
+
+async def test_a_restored_elector_has_no_vote(town: Town, tmp_path: Path) -> None:
+    """What it had voted after the backup nobody knows: the others go on without it."""
+    mit = await town.settle("mit.edu")
+    others = [await town.settle("mit.edu", sibling=True) for _ in range(2)]
+    await town.acquainted(mit, *others)
+    async with mit.client() as client:
+        stream = await make_stream(client, mit, "s", max_ahead_us=None, k_safety=1)
+        await post(client, stream, range(100), 0)
+        file, keys = await back_up(mit, tmp_path)
+        await post(client, stream, range(100, 200), 0)
+    await lose_and_restore(town, mit, file, keys)
+    client, restored = await town.clients(others[0], mit)
+    await post(client, stream, range(200, 300), 0)
+    found: list[tuple[int, int]] = []
+    async for epoch in client.subscribe(stream):
+        found += pairs_of(epoch.table)
+        if len(found) == 300:
+            break
+    assert found == [(at, at) for at in range(300)]
+    assert mit.up.engine.leaders.get(stream) is None
+    entry = await restored.stream_entry(stream)
+    with pytest.raises(ConflictError, match="restored from a backup"):
+        await mit.up.engine.leaders.found(entry)
+
+
+async def test_two_of_one_name_do_not_run(town: Town, tmp_path: Path) -> None:
+    mit = await town.settle("mit.edu")
+    file, keys = await back_up(mit, tmp_path)
+    copy = Home(tmp_path / "copy")
+    with pytest.raises(ConflictError, match="stop it for good"):
         await trio.to_thread.run_sync(restore, file, copy, keys, quiet)
-        hidden.rename(mit.home.folder)
-        twin = Place(copy, "mit.edu", mit.engine_config)
-        with pytest.raises(ConflictError, match="a copy of runs at"), trio.fail_after(30):
-            await open_peer(twin.home, twin.config).__aenter__()
+    with pytest.raises(ConflictError, match="is not empty"):
+        await trio.to_thread.run_sync(restore, file, mit.home, keys, quiet)
+    assert not copy.folder.exists()
+    # As on another machine, where nobody sees the lock of the one that runs.
+    hidden = mit.home.folder.with_name("hidden")
+    mit.home.folder.rename(hidden)
+    await trio.to_thread.run_sync(restore, file, copy, keys, quiet)
+    hidden.rename(mit.home.folder)
+    twin = Place(copy, "mit.edu", mit.engine_config)
+    with pytest.raises(ConflictError, match="a copy of runs at"), trio.fail_after(30):
+        await open_peer(twin.home, twin.config).__aenter__()

@@ -9,7 +9,7 @@ import pytest
 import tools_fake_peer
 import trio
 from deadline import DEADLINE_S
-from tools_fake_peer import DERIVED, SCHEMA, STREAM, derived, make_home, open_fake_peer, rows
+from tools_fake_peer import DERIVED, SCHEMA, STREAM, FakePeer, derived, make_home, rows
 
 from engine.api.messages import ListObjects, Objects
 from engine.objects.definitions import StreamEntry
@@ -32,8 +32,8 @@ from tools.client.subscription import Subscription
 from tools.home.folder import Home
 
 
-async def test_calls_raise_what_the_peer_answered(tmp_path: Path) -> None:
-    async with open_fake_peer(tmp_path) as peer, open_medusa(tmp_path) as client:
+async def test_calls_raise_what_the_peer_answered(peer: FakePeer, tmp_path: Path) -> None:
+    async with open_medusa(tmp_path) as client:
         assert await client.create_query_xml("<x/>") == ("medusa://mit.edu/made",)
         with pytest.raises(InvalidInputError, match="line 1"):
             await client.create_query_xml("nothing")
@@ -48,22 +48,23 @@ async def test_calls_raise_what_the_peer_answered(tmp_path: Path) -> None:
         assert (await client.status()).federation == "fed"
 
 
-async def test_an_error_in_the_body_leaves_the_client_as_itself(tmp_path: Path) -> None:
-    async with open_fake_peer(tmp_path):
-        with pytest.raises(NotFoundError):
-            async with open_medusa(tmp_path) as client:
-                await client.lookup_object("medusa://mit.edu/none")
+async def test_an_error_in_the_body_leaves_the_client_as_itself(
+    peer: FakePeer, tmp_path: Path
+) -> None:
+    with pytest.raises(NotFoundError):
+        async with open_medusa(tmp_path) as client:
+            await client.lookup_object("medusa://mit.edu/none")
 
 
-async def test_a_call_is_made_again_after_a_crash(tmp_path: Path) -> None:
-    async with open_fake_peer(tmp_path) as peer, open_medusa(tmp_path) as client:
+async def test_a_call_is_made_again_after_a_crash(peer: FakePeer, tmp_path: Path) -> None:
+    async with open_medusa(tmp_path) as client:
         peer.crash()
         assert (await client.status()).federation == "fed"
         assert peer.starts == 2
 
 
-async def test_posts_survive_crashes_exactly_once(tmp_path: Path) -> None:
-    async with open_fake_peer(tmp_path) as peer, open_medusa(tmp_path) as client:
+async def test_posts_survive_crashes_exactly_once(peer: FakePeer, tmp_path: Path) -> None:
+    async with open_medusa(tmp_path) as client:
         peer.crash_at = [1, 3, 4, 20]
         for number in range(30):
             await client.post_event(STREAM, rows(10 * number, 10))
@@ -77,28 +78,29 @@ async def test_posts_survive_crashes_exactly_once(tmp_path: Path) -> None:
         assert poster.duplicates >= 4
 
 
-async def test_a_producer_that_comes_back_posts_only_the_rest(tmp_path: Path) -> None:
-    async with open_fake_peer(tmp_path) as peer:
-        for upto in (3, 5):
-            async with open_medusa(tmp_path, producer="loader") as client:
-                for number in range(upto):
-                    await client.post_event(STREAM, rows(number, 1))
-                await client.flush()
-        poster = await client.poster(STREAM)
-        assert (poster.rows, poster.duplicates) == (2, 3)
-        assert peer.stored["loader"] == [(n, 1) for n in range(1, 6)]
+async def test_a_producer_that_comes_back_posts_only_the_rest(
+    peer: FakePeer, tmp_path: Path
+) -> None:
+    for upto in (3, 5):
+        async with open_medusa(tmp_path, producer="loader") as client:
+            for number in range(upto):
+                await client.post_event(STREAM, rows(number, 1))
+            await client.flush()
+    poster = await client.poster(STREAM)
+    assert (poster.rows, poster.duplicates) == (2, 3)
+    assert peer.stored["loader"] == [(n, 1) for n in range(1, 6)]
 
 
-async def test_a_busy_peer_is_borne(tmp_path: Path) -> None:
-    async with open_fake_peer(tmp_path) as peer, open_medusa(tmp_path) as client:
+async def test_a_busy_peer_is_borne(peer: FakePeer, tmp_path: Path) -> None:
+    async with open_medusa(tmp_path) as client:
         peer.refuse = [BusyError("full"), UnavailableError("its home is away"), BusyError("full")]
         await client.post_event(STREAM, rows(0, 5))
         await client.flush()
         assert peer.stored[client.producer] == [(1, 5)]
 
 
-async def test_a_refused_post_fails_flush_and_what_follows(tmp_path: Path) -> None:
-    async with open_fake_peer(tmp_path) as peer, open_medusa(tmp_path) as client:
+async def test_a_refused_post_fails_flush_and_what_follows(peer: FakePeer, tmp_path: Path) -> None:
+    async with open_medusa(tmp_path) as client:
         peer.refuse = [NotAuthorisedError("not for you")]
         await client.post_event(STREAM, rows(0, 5))
         with pytest.raises(NotAuthorisedError, match="not for you"):
@@ -107,24 +109,27 @@ async def test_a_refused_post_fails_flush_and_what_follows(tmp_path: Path) -> No
             await client.post_event(STREAM, rows(5, 5))
 
 
-async def test_a_failure_nobody_was_told_of_comes_out_at_the_end(tmp_path: Path) -> None:
-    async with open_fake_peer(tmp_path) as peer:
-        peer.refuse = [NotAuthorisedError("not for you")]
-        with pytest.raises(NotAuthorisedError, match="not for you"):
-            async with open_medusa(tmp_path) as client:
-                await client.post_event(STREAM, rows(0, 5))
+async def test_a_failure_nobody_was_told_of_comes_out_at_the_end(
+    peer: FakePeer, tmp_path: Path
+) -> None:
+    peer.refuse = [NotAuthorisedError("not for you")]
+    with pytest.raises(NotAuthorisedError, match="not for you"):
+        async with open_medusa(tmp_path) as client:
+            await client.post_event(STREAM, rows(0, 5))
 
 
-async def test_patience_ends(tmp_path: Path) -> None:
-    async with open_fake_peer(tmp_path) as peer, open_medusa(tmp_path, patience_s=0.2) as client:
+async def test_patience_ends(peer: FakePeer, tmp_path: Path) -> None:
+    async with open_medusa(tmp_path, patience_s=0.2) as client:
         peer.refuse = [BusyError("full")] * 100
         await client.post_event(STREAM, rows(0, 5))
         with pytest.raises(BusyError):
             await client.flush()
 
 
-async def test_a_row_that_does_not_fit_is_named_before_it_is_sent(tmp_path: Path) -> None:
-    async with open_fake_peer(tmp_path) as peer, open_medusa(tmp_path) as client:
+async def test_a_row_that_does_not_fit_is_named_before_it_is_sent(
+    peer: FakePeer, tmp_path: Path
+) -> None:
+    async with open_medusa(tmp_path) as client:
         wrong = pa.table({"ts": [1.0, 2.0], "name": ["a", "b" * 21]})
         with pytest.raises(InvalidInputError, match="row 2, field 'name'"):
             await client.post_event(STREAM, wrong)
@@ -144,9 +149,9 @@ def _epochs() -> list[tuple[int, int, list[pa.Table]]]:
 
 @pytest.mark.parametrize("crashes", [[], [1], [2], [3, 1], [4, 2, 3], [6, 1]])
 async def test_a_subscription_survives_crashes_exactly_once(
-    tmp_path: Path, crashes: list[int]
+    peer: FakePeer, tmp_path: Path, crashes: list[int]
 ) -> None:
-    async with open_fake_peer(tmp_path) as peer, open_medusa(tmp_path) as client:
+    async with open_medusa(tmp_path) as client:
         peer.epochs, peer.crash_after = _epochs(), list(crashes)
         received = []
         boundaries = []
@@ -163,9 +168,9 @@ async def test_a_subscription_survives_crashes_exactly_once(
 
 
 async def test_an_output_that_comes_again_with_another_schema_is_read_by_the_new_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    peer: FakePeer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_fake_peer(tmp_path) as peer, open_medusa(tmp_path) as client:
+    async with open_medusa(tmp_path) as client:
         peer.epochs = _epochs()
         assert len([epoch async for epoch in client.subscribe(DERIVED)]) == 4
         fields = (*SCHEMA.fields, Field("more", FieldType.STRING, size=20))
@@ -178,8 +183,10 @@ async def test_an_output_that_comes_again_with_another_schema_is_read_by_the_new
         assert [t.column("more").to_pylist() for t in received] == [["x"] * 4]
 
 
-async def test_an_epoch_is_acknowledged_when_the_next_is_asked_for(tmp_path: Path) -> None:
-    async with open_fake_peer(tmp_path) as peer, open_medusa(tmp_path) as client:
+async def test_an_epoch_is_acknowledged_when_the_next_is_asked_for(
+    peer: FakePeer, tmp_path: Path
+) -> None:
+    async with open_medusa(tmp_path) as client:
         peer.epochs = _epochs()
         async with client.subscribe(DERIVED) as subscription:
             await anext(subscription)
@@ -194,8 +201,8 @@ async def test_an_epoch_is_acknowledged_when_the_next_is_asked_for(tmp_path: Pat
             _ = [epoch async for epoch in subscription]
 
 
-async def test_receive_events_takes_what_has_arrived(tmp_path: Path) -> None:
-    async with open_fake_peer(tmp_path) as peer, open_medusa(tmp_path) as client:
+async def test_receive_events_takes_what_has_arrived(peer: FakePeer, tmp_path: Path) -> None:
+    async with open_medusa(tmp_path) as client:
         peer.epochs = _epochs()
         subscription: Subscription = client.subscribe(DERIVED)
         sizes = []
@@ -208,8 +215,10 @@ async def test_receive_events_takes_what_has_arrived(tmp_path: Path) -> None:
         assert sizes == [7, 3, 7, 3, 7, 3]
 
 
-async def test_receive_events_gives_nothing_when_nothing_comes(tmp_path: Path) -> None:
-    async with open_fake_peer(tmp_path) as peer, open_medusa(tmp_path) as client:
+async def test_receive_events_gives_nothing_when_nothing_comes(
+    peer: FakePeer, tmp_path: Path
+) -> None:
+    async with open_medusa(tmp_path) as client:
         peer.epochs = _epochs()[:1]
         subscription = client.subscribe(DERIVED)
         assert (await subscription.receive_events(100, 5.0)).num_rows == 10
@@ -219,8 +228,8 @@ async def test_receive_events_gives_nothing_when_nothing_comes(tmp_path: Path) -
         assert (await subscription.receive_events(100, 5.0)).num_rows == 1
 
 
-async def test_a_subscription_fails_for_good(tmp_path: Path) -> None:
-    async with open_fake_peer(tmp_path) as peer, open_medusa(tmp_path) as client:
+async def test_a_subscription_fails_for_good(peer: FakePeer, tmp_path: Path) -> None:
+    async with open_medusa(tmp_path) as client:
         peer.refuse = [NotRetainedError("gone")]
         with pytest.raises(NotRetainedError):
             await anext(client.subscribe(DERIVED))
@@ -231,9 +240,9 @@ async def test_a_subscription_fails_for_good(tmp_path: Path) -> None:
 
 
 async def test_nonsense_of_a_producer_ends_a_subscription_after_what_made_sense(
-    tmp_path: Path,
+    peer: FakePeer, tmp_path: Path
 ) -> None:
-    async with open_fake_peer(tmp_path) as peer, open_medusa(tmp_path) as client:
+    async with open_medusa(tmp_path) as client:
         peer.epochs = [(BEGINNING, 9, [derived(0, 10)]), (15, END, [derived(20, 1)])]
         subscription = client.subscribe(DERIVED)
         assert (await anext(subscription)).table.num_rows == 10
@@ -244,9 +253,9 @@ async def test_nonsense_of_a_producer_ends_a_subscription_after_what_made_sense(
 
 
 async def test_no_more_is_told_again_than_can_be_held(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    peer: FakePeer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_fake_peer(tmp_path) as peer, open_medusa(tmp_path) as client:
+    async with open_medusa(tmp_path) as client:
         peer.epochs = [(BEGINNING, 9, [derived(0, 10)]), (9, END, [derived(10, 10)])]
         async with client.follow(DERIVED, Corrections.UNDO) as changes:
             again = await changes._read(DERIVED, BEGINNING, 15)
@@ -266,17 +275,16 @@ async def test_nobody_home(tmp_path: Path) -> None:
             pass
 
 
-async def test_the_token_is_checked(tmp_path: Path) -> None:
-    async with open_fake_peer(tmp_path):
-        home = Home(tmp_path)
-        home.token.chmod(0o644)
-        with pytest.raises(NotAuthorisedError, match="chmod 600"):
-            async with open_medusa(tmp_path):
-                pass
-        write_secret(home.token, b"0" * 64)
-        with pytest.raises(NotAuthorisedError):
-            async with open_medusa(tmp_path) as client:
-                await client.status()
+async def test_the_token_is_checked(peer: FakePeer, tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.token.chmod(0o644)
+    with pytest.raises(NotAuthorisedError, match="chmod 600"):
+        async with open_medusa(tmp_path):
+            pass
+    write_secret(home.token, b"0" * 64)
+    with pytest.raises(NotAuthorisedError):
+        async with open_medusa(tmp_path) as client:
+            await client.status()
 
 
 async def test_a_peer_that_is_settling_is_asked_again(

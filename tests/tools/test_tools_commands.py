@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -20,12 +20,14 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from deadline import DEADLINE_S
+from programs import medusa_command
 from tools_fake_peer import (
     AVAILABILITY,
     DERIVED,
     QUERY,
     SCHEMA,
     STREAM,
+    FakePeer,
     derived,
     fake_peer_in_thread,
     rows,
@@ -71,25 +73,30 @@ def run(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
     return call
 
 
-def test_definitions_and_listings(tmp_path: Path, run: Run) -> None:
+@pytest.fixture
+def peer(tmp_path: Path) -> Iterator[FakePeer]:
+    with fake_peer_in_thread(tmp_path) as peer:
+        yield peer
+
+
+def test_definitions_and_listings(peer: FakePeer, tmp_path: Path, run: Run) -> None:
     document = tmp_path / "q.xml"
     document.write_text("<medusa/>")
-    with fake_peer_in_thread(tmp_path) as peer:
-        assert run("query", "create", str(document), "--json").value == {
-            "created": ["medusa://mit.edu/made"]
-        }
-        assert run("schema", "create", str(document)).out == b"medusa://mit.edu/made\n"
-        assert run("query", "start", "medusa://mit.edu/q").code == 0
-        assert run("query", "stop", "medusa://mit.edu/q").code == 0
-        assert peer.statuses[-1] == ("medusa://mit.edu/q", "STOPPED")
-        assert run("lookup", STREAM, "--json").value["stream"]["stream"]["name"] == STREAM
-        assert STREAM.encode() in run("lookup", STREAM).out
-        listed = run("list")
-        assert f"stream    {STREAM}\n".encode() in listed.out
-        assert "did not answer: abababab" in listed.err
-        assert run("list", "--json").value["names"]["stream"] == [STREAM, DERIVED]
-        assert run("monitor", "--json").value["federation"] == "fed"
-        assert b"1/1 peers up" in run("monitor", "--once").out
+    assert run("query", "create", str(document), "--json").value == {
+        "created": ["medusa://mit.edu/made"]
+    }
+    assert run("schema", "create", str(document)).out == b"medusa://mit.edu/made\n"
+    assert run("query", "start", "medusa://mit.edu/q").code == 0
+    assert run("query", "stop", "medusa://mit.edu/q").code == 0
+    assert peer.statuses[-1] == ("medusa://mit.edu/q", "STOPPED")
+    assert run("lookup", STREAM, "--json").value["stream"]["stream"]["name"] == STREAM
+    assert STREAM.encode() in run("lookup", STREAM).out
+    listed = run("list")
+    assert f"stream    {STREAM}\n".encode() in listed.out
+    assert "did not answer: abababab" in listed.err
+    assert run("list", "--json").value["names"]["stream"] == [STREAM, DERIVED]
+    assert run("monitor", "--json").value["federation"] == "fed"
+    assert b"1/1 peers up" in run("monitor", "--once").out
 
 
 def test_availability_is_asked_for_at_the_prompt(tmp_path: Path, run: Run) -> None:
@@ -118,22 +125,19 @@ def test_availability_is_asked_for_at_the_prompt(tmp_path: Path, run: Run) -> No
         assert flag in helped
 
 
-def test_availability_is_shown(tmp_path: Path, run: Run) -> None:
+def test_availability_is_shown(peer: FakePeer, run: Run) -> None:
     words = (
         "passive_standby, precise recovery, within 2 s, a checkpoint every 0.5 s, secondary cdcd"
     )
-    with fake_peer_in_thread(tmp_path):
-        found = run("lookup", QUERY)
-        assert f"availability: {words}" in found.out.decode()
-        assert b"class: repeatable (box 'some')" in found.out
-        entry = run("lookup", QUERY, "--json").value["query"]
-        assert entry["query"]["availability"] == msgspec.to_builtins(AVAILABILITY)  # type: ignore[index]
-        listed = run("list")
-        assert f"query     {QUERY}  ({words}" in listed.out.decode()
-        assert f"query     {QUERY}2\n" in listed.out.decode()
-        assert run("list", "--json").value["availability"] == {
-            QUERY: msgspec.to_builtins(AVAILABILITY)
-        }
+    found = run("lookup", QUERY)
+    assert f"availability: {words}" in found.out.decode()
+    assert b"class: repeatable (box 'some')" in found.out
+    entry = run("lookup", QUERY, "--json").value["query"]
+    assert entry["query"]["availability"] == msgspec.to_builtins(AVAILABILITY)  # type: ignore[index]
+    listed = run("list")
+    assert f"query     {QUERY}  ({words}" in listed.out.decode()
+    assert f"query     {QUERY}2\n" in listed.out.decode()
+    assert run("list", "--json").value["availability"] == {QUERY: msgspec.to_builtins(AVAILABILITY)}
 
 
 def test_errors_are_one_line(tmp_path: Path, run: Run) -> None:
@@ -159,51 +163,48 @@ def test_errors_are_one_line(tmp_path: Path, run: Run) -> None:
     assert run("--help", home=False).code == 0
 
 
-def test_post_and_subscribe(tmp_path: Path, run: Run) -> None:
+def test_post_and_subscribe(peer: FakePeer, tmp_path: Path, run: Run) -> None:
     csv = tmp_path / "rows.csv"
     csv.write_text("ts,name\n1.5,a\n2.5,b\n")
     parquet = tmp_path / "rows.parquet"
     pq.write_table(rows(0, 200_000), parquet)
-    with fake_peer_in_thread(tmp_path) as peer:
-        posted = run("post", STREAM, str(csv), "--producer", "me", "--json")
-        assert posted.value == {
-            "stream": STREAM,
-            "rows": 2,
-            "late": 0,
-            "before": 0,
-            "boundary": BEGINNING,
-            "dropped": [],
-        }
-        assert peer.stored["me"] == [(1, 2)]
-        again = run("post", STREAM, str(csv), "--producer", "me")
-        assert again.out == b"posted 0 rows, 2 were there already; boundary -\n"
-        peer.crash_at = [2]
-        many = run("post", STREAM, str(parquet), "--producer", "big", "--end")
-        assert many.out == b"posted 200,000 rows; boundary ended\n"
-        assert sum(count for _, count in peer.stored["big"]) == 200_000
-        assert peer.ended
-        csv.write_text("ts,name\n1.5,a\nx,b\n")
-        wrong = run("post", STREAM, str(csv), "--producer", "bad")
-        assert (
-            wrong.err == f"medusa: {csv}: row 2, field 'ts': 'x' is no double; no row is stored\n"
-        )
-        csv.write_text("ts,name\n" + "1.5,a\n" * 70_000 + "x,b\n")
-        wrong = run("post", STREAM, str(csv), "--producer", "torn")
-        told = "row 70001, field 'ts': 'x' is no double; the first 65,536 rows are stored"
-        assert wrong.err == f"medusa: {csv}: {told}, and the same command goes on after them\n"
-        assert sum(count for _, count in peer.stored["torn"]) == 65_536
+    posted = run("post", STREAM, str(csv), "--producer", "me", "--json")
+    assert posted.value == {
+        "stream": STREAM,
+        "rows": 2,
+        "late": 0,
+        "before": 0,
+        "boundary": BEGINNING,
+        "dropped": [],
+    }
+    assert peer.stored["me"] == [(1, 2)]
+    again = run("post", STREAM, str(csv), "--producer", "me")
+    assert again.out == b"posted 0 rows, 2 were there already; boundary -\n"
+    peer.crash_at = [2]
+    many = run("post", STREAM, str(parquet), "--producer", "big", "--end")
+    assert many.out == b"posted 200,000 rows; boundary ended\n"
+    assert sum(count for _, count in peer.stored["big"]) == 200_000
+    assert peer.ended
+    csv.write_text("ts,name\n1.5,a\nx,b\n")
+    wrong = run("post", STREAM, str(csv), "--producer", "bad")
+    assert wrong.err == f"medusa: {csv}: row 2, field 'ts': 'x' is no double; no row is stored\n"
+    csv.write_text("ts,name\n" + "1.5,a\n" * 70_000 + "x,b\n")
+    wrong = run("post", STREAM, str(csv), "--producer", "torn")
+    told = "row 70001, field 'ts': 'x' is no double; the first 65,536 rows are stored"
+    assert wrong.err == f"medusa: {csv}: {told}, and the same command goes on after them\n"
+    assert sum(count for _, count in peer.stored["torn"]) == 65_536
 
-        peer.epochs = [(BEGINNING, 9, [derived(0, 2)]), (9, 19, [derived(10, 2)])]
-        peer.epochs += [(19, END, [derived(20, 1)])]
-        out = run("subscribe", DERIVED).out.decode().splitlines()
-        assert out[0] == '"stime","ts","name"'
-        assert out[1:] == [f'{n},{n},"n{n}"' for n in (0, 1, 10, 11, 20)]
-        lines = run("subscribe", DERIVED, "--json", "--from", "9", "--until", "10").out
-        assert [json.loads(line) for line in lines.splitlines()] == [
-            {"stime": 10, "ts": 10.0, "name": "n10"}
-        ]
-        arrow = pa.ipc.open_stream(run("subscribe", DERIVED, "--format", "arrow").out).read_all()
-        assert arrow.column("stime").to_pylist() == [0, 1, 10, 11, 20]
+    peer.epochs = [(BEGINNING, 9, [derived(0, 2)]), (9, 19, [derived(10, 2)])]
+    peer.epochs += [(19, END, [derived(20, 1)])]
+    out = run("subscribe", DERIVED).out.decode().splitlines()
+    assert out[0] == '"stime","ts","name"'
+    assert out[1:] == [f'{n},{n},"n{n}"' for n in (0, 1, 10, 11, 20)]
+    lines = run("subscribe", DERIVED, "--json", "--from", "9", "--until", "10").out
+    assert [json.loads(line) for line in lines.splitlines()] == [
+        {"stime": 10, "ts": 10.0, "name": "n10"}
+    ]
+    arrow = pa.ipc.open_stream(run("subscribe", DERIVED, "--format", "arrow").out).read_all()
+    assert arrow.column("stime").to_pylist() == [0, 1, 10, 11, 20]
 
 
 def test_another_peer_is_asked_while_the_first_does_not_answer(
@@ -231,50 +232,36 @@ def test_another_peer_is_asked_while_the_first_does_not_answer(
     assert len(capfdbinary.readouterr().out.splitlines()) == 3
 
 
-def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
-    with fake_peer_in_thread(tmp_path) as peer:
-        peer.epochs = [
-            (n * 1000 - 1 if n else BEGINNING, n * 1000 + 999, [derived(n * 1000, 1000)])
-            for n in range(300)
-        ]
-        command = [
-            sys.executable,
-            "-m",
-            "tools.commands.medusa.medusa_command",
-            "subscribe",
-            DERIVED,
-        ]
-        with subprocess.Popen(
-            [*command, "--home", str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        ) as process:
-            assert process.stdout is not None
-            assert process.stderr is not None
-            process.stdout.readline()
-            process.stdout.close()
-            assert process.stderr.read() == b""
-            assert process.wait(DEADLINE_S) == 0
+def test_a_reader_that_leaves_is_no_error(peer: FakePeer, tmp_path: Path) -> None:
+    peer.epochs = [
+        (n * 1000 - 1 if n else BEGINNING, n * 1000 + 999, [derived(n * 1000, 1000)])
+        for n in range(300)
+    ]
+    command = medusa_command("subscribe", DERIVED)
+    with subprocess.Popen(
+        [*command, "--home", str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(DEADLINE_S) == 0
 
 
-def test_ctrl_c_exits_with_130(tmp_path: Path) -> None:
-    with fake_peer_in_thread(tmp_path) as peer:
-        peer.epochs = [(BEGINNING, 9, [derived(0, 2)])]
-        command = [
-            sys.executable,
-            "-m",
-            "tools.commands.medusa.medusa_command",
-            "subscribe",
-            DERIVED,
-        ]
-        with subprocess.Popen(
-            [*command, "--home", str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        ) as process:
-            assert process.stdout is not None
-            assert process.stderr is not None
-            process.stdout.readline()
-            process.stdout.readline()
-            process.send_signal(signal.SIGINT)
-            assert process.wait(DEADLINE_S) == 130
-            assert process.stderr.read() == b""
+def test_ctrl_c_exits_with_130(peer: FakePeer, tmp_path: Path) -> None:
+    peer.epochs = [(BEGINNING, 9, [derived(0, 2)])]
+    command = medusa_command("subscribe", DERIVED)
+    with subprocess.Popen(
+        [*command, "--home", str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(DEADLINE_S) == 130
+        assert process.stderr.read() == b""
 
 
 def test_help_is_quick_and_clients_never_import_spark() -> None:
@@ -357,15 +344,14 @@ def test_a_terminal_shows_progress(
 
 
 @pytest.mark.parametrize("kind", ["csv", "json", "arrow", "parquet"])
-def test_a_limit_stops_after_so_many_rows(tmp_path: Path, run: Run, kind: str) -> None:
-    with fake_peer_in_thread(tmp_path) as peer:
-        peer.epochs = [(BEGINNING, 9, [derived(0, 5)]), (9, 19, [derived(10, 5)])]
-        limited = run("subscribe", DERIVED, "--limit", "7", "--format", kind)
-        assert limited.code == 0
-        assert rows_of(kind, limited.out) == [0, 1, 2, 3, 4, 10, 11]
-        assert run("subscribe", DERIVED, "--limit", "0").code == 2
-        changes = run("subscribe", DERIVED, "--limit", "2", "--corrections", "undo", "--json")
-        assert len(changes.out.splitlines()) == 2
+def test_a_limit_stops_after_so_many_rows(peer: FakePeer, run: Run, kind: str) -> None:
+    peer.epochs = [(BEGINNING, 9, [derived(0, 5)]), (9, 19, [derived(10, 5)])]
+    limited = run("subscribe", DERIVED, "--limit", "7", "--format", kind)
+    assert limited.code == 0
+    assert rows_of(kind, limited.out) == [0, 1, 2, 3, 4, 10, 11]
+    assert run("subscribe", DERIVED, "--limit", "0").code == 2
+    changes = run("subscribe", DERIVED, "--limit", "2", "--corrections", "undo", "--json")
+    assert len(changes.out.splitlines()) == 2
 
 
 def rows_of(kind: str, out: bytes) -> list[int]:
@@ -383,22 +369,20 @@ def rows_of(kind: str, out: bytes) -> list[int]:
 
 
 def test_parquet_is_whole_with_its_types_and_in_row_groups_of_some_size(
-    tmp_path: Path,
-    run: Run,
+    peer: FakePeer, run: Run
 ) -> None:
-    with fake_peer_in_thread(tmp_path) as peer:
-        bounds = [BEGINNING, *range(10, 500, 10), END]
-        peer.epochs = [
-            (after, upto, [derived(10 * n + 1, 3)])
-            for n, (after, upto) in enumerate(itertools.pairwise(bounds))
-        ]
-        done = run("subscribe", DERIVED, "--format", "parquet")
-        file = pq.ParquetFile(pa.BufferReader(done.out))
-        assert file.schema_arrow == derived(0, 1).schema
-        assert (file.metadata.num_rows, file.num_row_groups) == (3 * len(peer.epochs), 1)
-        peer.epochs = [(BEGINNING, END, [derived(0, 0)])]
-        empty = run("subscribe", DERIVED, "--format", "parquet")
-        assert pq.read_table(pa.BufferReader(empty.out)).num_rows == 0
+    bounds = [BEGINNING, *range(10, 500, 10), END]
+    peer.epochs = [
+        (after, upto, [derived(10 * n + 1, 3)])
+        for n, (after, upto) in enumerate(itertools.pairwise(bounds))
+    ]
+    done = run("subscribe", DERIVED, "--format", "parquet")
+    file = pq.ParquetFile(pa.BufferReader(done.out))
+    assert file.schema_arrow == derived(0, 1).schema
+    assert (file.metadata.num_rows, file.num_row_groups) == (3 * len(peer.epochs), 1)
+    peer.epochs = [(BEGINNING, END, [derived(0, 0)])]
+    empty = run("subscribe", DERIVED, "--format", "parquet")
+    assert pq.read_table(pa.BufferReader(empty.out)).num_rows == 0
 
 
 @pytest.mark.parametrize("kind", ["arrow", "parquet"])
@@ -409,13 +393,7 @@ def test_a_file_is_whole_after_ctrl_c(
     with fake_peer_in_thread(tmp_path / "home") as peer:
         peer.epochs = [(BEGINNING, 9, [derived(0, 5)]), (9, 19, [derived(10, 5)])]
         path = tmp_path / "out"
-        command = [
-            sys.executable,
-            "-m",
-            "tools.commands.medusa.medusa_command",
-            "subscribe",
-            DERIVED,
-        ]
+        command = medusa_command("subscribe", DERIVED)
         options = ["--format", kind, "--home", str(tmp_path / "home")]
         with path.open("wb") as file:
             process = subprocess.Popen([*command, *options], stdout=file)
@@ -464,7 +442,7 @@ def completed(words: str, home: Path) -> list[str]:
         "MEDUSA_HOME": str(home),
     }
     done = subprocess.run(
-        [sys.executable, "-m", "tools.commands.medusa.medusa_command"],
+        medusa_command(),
         env={**os.environ, **asked},
         capture_output=True,
         check=False,

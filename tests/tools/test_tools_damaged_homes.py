@@ -13,7 +13,7 @@ import msgspec
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import Place, make_stream, open_town, received, rows, until
+from engine_peers import Place, begin, make_stream, open_town, received, rows, until
 from moving_tasks import post, windows
 from tools_market_town import contracted, set_up, settle
 
@@ -132,8 +132,7 @@ async def build(folder: Path) -> Place:
                 (one, client, theirs, "out2"),
                 (two, second, stream, "out3"),
             ):
-                await asked.create_query(windows(place, source, path))
-                await asked.start_query(place.name(f"q/{path}"))
+                await begin(asked, windows(place, source, path))
             await two.up.engine.mover.move(two.name("out3"), one.peer_id, Deal(giver=two.id))
             reader = other.subscribe(stream, subscriber="me")
             for start in range(0, 300, 100):

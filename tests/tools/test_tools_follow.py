@@ -7,13 +7,13 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from deadline import DEADLINE_S
+from programs import medusa_command
 from tools_fake_peer import STREAM, FakePeer, fake_peer_in_thread
 
 
@@ -37,15 +37,7 @@ def wait_for(peer: FakePeer, *wanted: str) -> None:
 @contextmanager
 def posting(peer: FakePeer, file: Path | str, *more: str) -> Iterator[subprocess.Popen[bytes]]:
     home = ("--home", str(peer.home.folder))
-    command = [
-        sys.executable,
-        "-m",
-        "tools.commands.medusa.medusa_command",
-        "post",
-        STREAM,
-        str(file),
-        *home,
-    ]
+    command = medusa_command("post", STREAM, str(file), *home)
     process = subprocess.Popen([*command, *more], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         yield process

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from engine_peers import Place, make_stream, rows, to_the_end, until
+from engine_peers import Place, begin, make_stream, rows, to_the_end, until
 from hostile_calls import Call, Generator, drawn, make, methods_of
 from msgspec import Struct
 from query_xml import write_query
@@ -48,14 +48,7 @@ from engine.replication.moves.messages import (
 from engine.replication.replicas.messages import KeepUp, StandBy
 from engine.replication.stored_query import WrittenTerm
 from engine.replication.views.messages import Locate
-from engine.streams.messages import (
-    Acknowledge,
-    Done,
-    Post,
-    PostEvent,
-    ReceiveEvents,
-    Subscribe,
-)
+from engine.streams.messages import Acknowledge, Done, Post, PostEvent, ReceiveEvents, Subscribe
 from engine.tasks.query_editions import Edition
 from overlay.connection import Connection
 from overlay.errors import NotAuthorisedError
@@ -96,16 +89,14 @@ async def staged(folder: Path) -> AsyncIterator[Stage]:
         async with mit.client() as client:
             source = await make_stream(client, mit, "s")
             safe = await make_stream(client, mit, "safe", k_safety=1)
-            await client.create_query(windows(mit, source, "out"))
-            await client.start_query(mit.name("q/out"))
+            await begin(client, windows(mit, source, "out"))
             for stream in (source, safe):
                 await client.post_event(stream, rows((at, at) for at in range(250)), boundary=249)
             await client.flush()
         await until(lambda: mit.state("out").log.boundary >= 199)
         async with brown.client() as client:
             theirs = await make_stream(client, brown, "s")
-            await client.create_query(windows(brown, theirs, "out"))
-            await client.start_query(brown.name("q/out"))
+            await begin(client, windows(brown, theirs, "out"))
             await client.post_event(theirs, rows((at, at) for at in range(250)), boundary=249)
             await client.flush()
         item = Item(brown.name("out"), 5.0, brown.id, COST_NS, ("aggregate",), (theirs,))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from engine_interpreted import interpret
-from engine_peers import open_town, until
+from engine_peers import Town, until
 from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
@@ -25,7 +25,7 @@ from tools.commands.medusa.listing import StreamLine
 from tools.commands.medusa.listing_screen import readers_in_words, stream_details
 from tools.commands.medusa.medusa_command import medusa
 
-QUICK = Timing(tend_s=0.02)
+pytestmark = pytest.mark.town(timing=Timing(tend_s=0.02))
 
 
 DOCUMENT = """<medusa>
@@ -60,109 +60,107 @@ def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")  # of some terminal: here the output goes elsewhere
 
 
-async def test_what_there_is(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
-        at_mit, at_utah = Prompt(mit.home.folder, capfd), Prompt(utah.home.folder, capfd)
-        assert (await at_mit("query", "list")) == "no query is defined yet\n"
-        async with mit.client() as client:
-            await client.create_query_xml(DOCUMENT)
-            await client.start_query("medusa://mit.edu/few")
-            rows = [{"ts": 100.0 + n, "id": n, "src_ip": "10.0.0.1"} for n in range(30)]
-            await client.post_event("medusa://mit.edu/conns", rows)
-        await until(lambda: mit.state("low").log.boundary > 0)
+async def test_what_there_is(town: Town, capfd: pytest.CaptureFixture[str]) -> None:
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    at_mit, at_utah = Prompt(mit.home.folder, capfd), Prompt(utah.home.folder, capfd)
+    assert (await at_mit("query", "list")) == "no query is defined yet\n"
+    async with mit.client() as client:
+        await client.create_query_xml(DOCUMENT)
+        await client.start_query("medusa://mit.edu/few")
+        rows = [{"ts": 100.0 + n, "id": n, "src_ip": "10.0.0.1"} for n in range(30)]
+        await client.post_event("medusa://mit.edu/conns", rows)
+    await until(lambda: mit.state("low").log.boundary > 0)
 
-        listed = (await at_mit("stream", "list")).splitlines()
-        assert listed[0].split() == [
-            *(
-                "stream",
-                "owner",
-                "made",
-                "by",
-                "who",
-                "may",
-                "read",
-                "boundary",
-                "waiting",
-                "rows/s",
-            )
-        ]
-        assert [line.split("  ")[0] for line in listed[1:]] == [
-            f"medusa://mit.edu/{path}" for path in ("conns", "counts", "low", "secret")
-        ]
-        assert "source" in listed[1]
-        assert "every member" in listed[1]
-        assert "medusa://mit.edu/few" in listed[3]
-        assert "mit.edu, brown.edu" in listed[4]
-        # The slack of 5 s holds back the rows of the last five seconds, and that of just then.
-        assert listed[1].split()[-2] == "6"
-        assert [line.split()[-2] for line in listed[2:]] == ["-", "-", "-"]
-        found = json.loads(await at_mit("stream", "list", "--json"))
-        assert [line["name"] for line in found] == [line.split("  ")[0] for line in listed[1:]]
-        assert found[0]["entry"]["stream"]["readers"] == ["*"]
-        assert found[0]["status"]["rows"] > 0
-
-        shown = await at_mit("stream", "show", "medusa://mit.edu/conns")
-        for words in (
-            "who may read  every member",
-            "who may post  mit.edu",
-            "medusa://mit.edu/conn, key id",
-            "src_ip: string of 64 bytes, may be null",
-            "ts: double, the time",
-            "slack         5.0s",
-            "max ahead     any time",
-            "waiting       6 more, for the boundary to pass them",
-            "a row more than 5.0s later or the stream's end lets them come out",
-        ):
-            assert words in shown
-        assert "who may read  mit.edu, brown.edu" in await at_mit(
-            "stream", "show", "medusa://mit.edu/secret"
+    listed = (await at_mit("stream", "list")).splitlines()
+    assert listed[0].split() == [
+        *(
+            "stream",
+            "owner",
+            "made",
+            "by",
+            "who",
+            "may",
+            "read",
+            "boundary",
+            "waiting",
+            "rows/s",
         )
+    ]
+    assert [line.split("  ")[0] for line in listed[1:]] == [
+        f"medusa://mit.edu/{path}" for path in ("conns", "counts", "low", "secret")
+    ]
+    assert "source" in listed[1]
+    assert "every member" in listed[1]
+    assert "medusa://mit.edu/few" in listed[3]
+    assert "mit.edu, brown.edu" in listed[4]
+    # The slack of 5 s holds back the rows of the last five seconds, and that of just then.
+    assert listed[1].split()[-2] == "6"
+    assert [line.split()[-2] for line in listed[2:]] == ["-", "-", "-"]
+    found = json.loads(await at_mit("stream", "list", "--json"))
+    assert [line["name"] for line in found] == [line.split("  ")[0] for line in listed[1:]]
+    assert found[0]["entry"]["stream"]["readers"] == ["*"]
+    assert found[0]["status"]["rows"] > 0
 
-        queries = (await at_mit("query", "list")).splitlines()
-        assert queries[1].split() == [
-            *("medusa://mit.edu/few", "mit.edu", "running"),
-            *("medusa://mit.edu/conns", "medusa://mit.edu/low", "running"),
-        ] or queries[1].split()[-1] in {"waiting", "starting"}
-        shown = await at_mit("query", "show", "medusa://mit.edu/few")
-        assert (
-            "few: filter, medusa://mit.edu/conns -> medusa://mit.edu/low; expression.0 id < 10"
-            in (shown)
-        )
-        assert "minutes: aggregate" in shown
-        assert "window-size 60, advance 60" in shown, "as the definition has it"
-        assert "status        running\n" in shown
-        assert "medusa://mit.edu/low is " in shown
-        assert json.loads(await at_mit("query", "show", "medusa://mit.edu/few", "--json"))["tasks"]
+    shown = await at_mit("stream", "show", "medusa://mit.edu/conns")
+    for words in (
+        "who may read  every member",
+        "who may post  mit.edu",
+        "medusa://mit.edu/conn, key id",
+        "src_ip: string of 64 bytes, may be null",
+        "ts: double, the time",
+        "slack         5.0s",
+        "max ahead     any time",
+        "waiting       6 more, for the boundary to pass them",
+        "a row more than 5.0s later or the stream's end lets them come out",
+    ):
+        assert words in shown
+    assert "who may read  mit.edu, brown.edu" in await at_mit(
+        "stream", "show", "medusa://mit.edu/secret"
+    )
 
-        # Who may not read a stream is told its name and its owner.
-        for line in (await at_utah("stream", "list")).splitlines():
-            if "secret" in line:
-                assert "private: mit.edu says who may read it" in line
-                assert "brown" not in line
-        private = json.loads(await at_utah("stream", "show", "medusa://mit.edu/secret", "--json"))
-        assert private["entry"] is None
-        assert private["status"] is None
-        assert (private["name"], private["owner"]) == ("medusa://mit.edu/secret", "mit.edu")
+    queries = (await at_mit("query", "list")).splitlines()
+    assert queries[1].split() == [
+        *("medusa://mit.edu/few", "mit.edu", "running"),
+        *("medusa://mit.edu/conns", "medusa://mit.edu/low", "running"),
+    ] or queries[1].split()[-1] in {"waiting", "starting"}
+    shown = await at_mit("query", "show", "medusa://mit.edu/few")
+    assert "few: filter, medusa://mit.edu/conns -> medusa://mit.edu/low; expression.0 id < 10" in (
+        shown
+    )
+    assert "minutes: aggregate" in shown
+    assert "window-size 60, advance 60" in shown, "as the definition has it"
+    assert "status        running\n" in shown
+    assert "medusa://mit.edu/low is " in shown
+    assert json.loads(await at_mit("query", "show", "medusa://mit.edu/few", "--json"))["tasks"]
 
-        peers = (await at_utah("peer", "list")).splitlines()
-        assert [line.split()[:2] for line in peers[1:]] == [
-            [mit.id[:8], "mit.edu"],
-            [utah.id[:8], "utah.edu"],
-        ]
-        assert len(json.loads(await at_utah("peer", "list", "--json"))) == 2
-        told = await at_mit("status")
-        assert "federation  town: 2 of 2 peers up\n" in told
-        assert f"peer        {mit.id[:8]} of mit.edu" in told
-        status = json.loads(await at_mit("status", "--json"))
-        assert (status["federation"], len(status["peers"])) == ("town", 2)
+    # Who may not read a stream is told its name and its owner.
+    for line in (await at_utah("stream", "list")).splitlines():
+        if "secret" in line:
+            assert "private: mit.edu says who may read it" in line
+            assert "brown" not in line
+    private = json.loads(await at_utah("stream", "show", "medusa://mit.edu/secret", "--json"))
+    assert private["entry"] is None
+    assert private["status"] is None
+    assert (private["name"], private["owner"]) == ("medusa://mit.edu/secret", "mit.edu")
 
-        none = await at_mit.refused("query", "show", "medusa://mit.edu/none")
-        assert none == "nothing is known under medusa://mit.edu/none"
-        other = await at_mit.refused("query", "show", "medusa://mit.edu/conns")
-        assert "is no query but: " in other
-        assert "none" in await at_mit.refused("stream", "show", "medusa://mit.edu/none")
-        assert "medusa://" in await at_mit.refused("stream", "show", "conns")
+    peers = (await at_utah("peer", "list")).splitlines()
+    assert [line.split()[:2] for line in peers[1:]] == [
+        [mit.id[:8], "mit.edu"],
+        [utah.id[:8], "utah.edu"],
+    ]
+    assert len(json.loads(await at_utah("peer", "list", "--json"))) == 2
+    told = await at_mit("status")
+    assert "federation  town: 2 of 2 peers up\n" in told
+    assert f"peer        {mit.id[:8]} of mit.edu" in told
+    status = json.loads(await at_mit("status", "--json"))
+    assert (status["federation"], len(status["peers"])) == ("town", 2)
+
+    none = await at_mit.refused("query", "show", "medusa://mit.edu/none")
+    assert none == "nothing is known under medusa://mit.edu/none"
+    other = await at_mit.refused("query", "show", "medusa://mit.edu/conns")
+    assert "is no query but: " in other
+    assert "none" in await at_mit.refused("stream", "show", "medusa://mit.edu/none")
+    assert "medusa://" in await at_mit.refused("stream", "show", "conns")
 
 
 def test_what_fails_and_what_is_gone_is_said(

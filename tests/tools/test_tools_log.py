@@ -6,12 +6,12 @@ import json
 import signal
 import stat
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from engine_peers import Place, open_town
 from msgspec import Struct
+from programs import peer_command
 
 from overlay.errors import InternalError
 from overlay.rpc import Caller, UnaryHandler
@@ -100,14 +100,7 @@ async def test_a_cause_follows_a_call_across_peers(tmp_path: Path, file: Path) -
 def test_a_peer_logs_its_start_and_why_it_ends(tmp_path: Path) -> None:
     home = Home(tmp_path / "mit")
     make_peer(home, "mit.edu", "town")
-    run = [
-        sys.executable,
-        "-m",
-        "tools.commands.peer.peer_command",
-        "run",
-        "--home",
-        str(home.folder),
-    ]
+    run = peer_command("run", "--home", str(home.folder))
     options = ["--listen", "127.0.0.1:0", "--log-format", "json", "--log-level", "debug"]
     with subprocess.Popen([*run, *options], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

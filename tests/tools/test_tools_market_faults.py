@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 from deadline import DEADLINE_S
-from engine_peers import Place, until
+from engine_peers import Place, Town, until
 from tools_market_town import (
     CHEAP,
     COST_NS,
+    SHORT,
     SHORT_WAITS,
     Loads,
     Work,
     away,
     contracted,
-    open_market_town,
     open_work,
-    set_up,
     settle,
     settled,
     settler,
@@ -39,10 +35,7 @@ from overlay.errors import BrokenError, MedusaError, NotAuthorisedError, Storage
 from overlay.listeners import Listeners
 from tools.market.settler import Settler
 
-
-@pytest.fixture
-def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
-    return set_up(monkeypatch)
+pytestmark = pytest.mark.town(timing=SHORT)
 
 
 @dataclass
@@ -66,36 +59,36 @@ class Trade:
         return [standing.end for standing in settler(place).ledger.deals()]
 
 
-@asynccontextmanager
-async def trade(
-    tmp_path: Path, loads: Loads, timing: MarketTiming = SHORT_WAITS
-) -> AsyncIterator[Trade]:
-    async with open_market_town(tmp_path) as town:
-        mit = await settle(town, "mit.edu", 80, trade=False, timing=timing)
-        utah = await settle(town, "utah.edu", 80, trade=False, timing=timing)
-        await town.acquainted(mit, utah)
-        contract = await contracted(mit, utah)
-        utah.up.engine.assignments.expect = lambda *_: None
-        utah.up.engine.assignments.admit = lambda *_: None
-        async with open_work(mit, loads) as work:
-            await work.run("out", units=0.0)
-            await work.post(250)
-            yield Trade(mit, utah, work, contract)
+async def make_trade(town: Town, loads: Loads, timing: MarketTiming = SHORT_WAITS) -> Trade:
+    mit = await settle(town, "mit.edu", 80, trade=False, timing=timing)
+    utah = await settle(town, "utah.edu", 80, trade=False, timing=timing)
+    await town.acquainted(mit, utah)
+    contract = await contracted(mit, utah)
+    utah.up.engine.assignments.expect = lambda *_: None
+    utah.up.engine.assignments.admit = lambda *_: None
+    work = await town.open(open_work(mit, loads))
+    await work.run("out", units=0.0)
+    await work.post(250)
+    return Trade(mit, utah, work, contract)
+
+
+@pytest.fixture
+async def trade(town: Town, loads: Loads) -> Trade:
+    return await make_trade(town, loads)
 
 
 async def test_a_placement_that_could_not_be_written_down_is_not_owed(
-    tmp_path: Path, loads: Loads, monkeypatch: pytest.MonkeyPatch
+    trade: Trade, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The deal is in the ledger before the placement counts; then the disk is full."""
-    async with trade(tmp_path, loads) as town:
-        with monkeypatch.context() as full:
-            full.setattr(QueryFiles, "save", _no_room)
-            with pytest.raises(StorageFullError):
-                await town.move()
-        assert town.ends(town.mit) != []
-        await until(lambda: None not in town.ends(town.mit), "the deal is over")
-        await town.work.post(250)
-        town.work.check()
+    with monkeypatch.context() as full:
+        full.setattr(QueryFiles, "save", _no_room)
+        with pytest.raises(StorageFullError):
+            await trade.move()
+    assert trade.ends(trade.mit) != []
+    await until(lambda: None not in trade.ends(trade.mit), "the deal is over")
+    await trade.work.post(250)
+    trade.work.check()
 
 
 def _no_room(*_: Any) -> None:
@@ -103,32 +96,30 @@ def _no_room(*_: Any) -> None:
 
 
 async def test_a_placement_whose_end_was_not_told_ends_all_the_same(
-    tmp_path: Path, loads: Loads, monkeypatch: pytest.MonkeyPatch
+    trade: Trade, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A crash came between the record and the ledger."""
-    async with trade(tmp_path, loads) as town:
-        await town.move()
-        monkeypatch.setattr(town.mit.up.engine.queries, "changed", Listeners())
-        await town.mit.up.engine.mover.take_back(town.task)
-        await until(lambda: None not in town.ends(town.mit), "it is over at the owner")
-        await until(lambda: None not in town.ends(town.utah), "and at the worker")
+    await trade.move()
+    monkeypatch.setattr(trade.mit.up.engine.queries, "changed", Listeners())
+    await trade.mit.up.engine.mover.take_back(trade.task)
+    await until(lambda: None not in trade.ends(trade.mit), "it is over at the owner")
+    await until(lambda: None not in trade.ends(trade.utah), "and at the worker")
 
 
 @pytest.mark.parametrize("status", [QueryStatus.STOPPED, QueryStatus.DELETED])
 async def test_a_query_that_is_stopped_while_its_task_is_away_owes_no_more(
-    tmp_path: Path, loads: Loads, status: QueryStatus
+    trade: Trade, status: QueryStatus
 ) -> None:
-    async with trade(tmp_path, loads) as town:
-        await town.move()
-        await town.work.post(250)
-        await town.work.client.set_query_status(town.mit.name("q/out"), status)
-        await until(lambda: not town.utah.up.engine.assignments.all(), "its worker is free")
-        await until(lambda: None not in town.ends(town.mit), "it is over at the owner")
-        await until(lambda: None not in town.ends(town.utah), "and at the worker")
+    await trade.move()
+    await trade.work.post(250)
+    await trade.work.client.set_query_status(trade.mit.name("q/out"), status)
+    await until(lambda: not trade.utah.up.engine.assignments.all(), "its worker is free")
+    await until(lambda: None not in trade.ends(trade.mit), "it is over at the owner")
+    await until(lambda: None not in trade.ends(trade.utah), "and at the worker")
 
 
 async def test_who_never_pays_fills_no_disk(
-    tmp_path: Path, loads: Loads, monkeypatch: pytest.MonkeyPatch
+    town: Town, loads: Loads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No letter of the settlement comes through: the inputs wait for a while, no longer."""
 
@@ -137,24 +128,24 @@ async def test_who_never_pays_fills_no_disk(
 
     monkeypatch.setattr(Settler, "_send", lost)
     forgetful = dataclasses.replace(SHORT_WAITS, keep_s=0.3)
-    async with trade(tmp_path, loads, forgetful) as town:
-        await town.move()
-        (guest,) = town.utah.up.engine.assignments.all()
-        (placed,) = town.mit.up.engine.queries.tasks()
-        since = placed.current.term.since
-        for _ in range(5):
-            await town.work.post(100)
-        assert guest.copy is not None
-        (there,) = guest.copy.inputs.values()
-        await until(lambda: there.log.start > since, "the worker lets go")
-        log = placed.inputs[town.work.source].log
-        bill = Hold("bill", town.task)
-        await until(lambda: bill not in log.retention.consumers, "the owner holds nothing for it")
-        town.work.check()
+    trade = await make_trade(town, loads, forgetful)
+    await trade.move()
+    (guest,) = trade.utah.up.engine.assignments.all()
+    (placed,) = trade.mit.up.engine.queries.tasks()
+    since = placed.current.term.since
+    for _ in range(5):
+        await trade.work.post(100)
+    assert guest.copy is not None
+    (there,) = guest.copy.inputs.values()
+    await until(lambda: there.log.start > since, "the worker lets go")
+    log = placed.inputs[trade.work.source].log
+    bill = Hold("bill", trade.task)
+    await until(lambda: bill not in log.retention.consumers, "the owner holds nothing for it")
+    trade.work.check()
 
 
 async def test_who_is_passed_a_task_is_paid_though_the_answer_was_lost(
-    tmp_path: Path, loads: Loads, monkeypatch: pytest.MonkeyPatch
+    town: Town, loads: Loads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The owner has placed it, and the one that passed it on never hears so."""
     original = Returning.pass_on
@@ -164,36 +155,35 @@ async def test_who_is_passed_a_task_is_paid_though_the_answer_was_lost(
         raise BrokenError("the connection broke")
 
     monkeypatch.setattr(Returning, "pass_on", lost)
-    async with open_market_town(tmp_path) as town:
-        mit, utah, third = [
-            await settle(town, name, 80, trade=False) for name in ("mit.edu", "utah.edu", "isi.edu")
-        ]
-        await town.acquainted(mit, utah, third)
-        first, second = await contracted(mit, utah), await contracted(utah, third)
-        driver = trader(utah)
-        for worker in (utah, third):
-            worker.up.engine.assignments.expect = lambda *_: None
-            worker.up.engine.assignments.admit = lambda *_: None
-        async with open_work(mit, loads) as work:
-            await work.run("out", units=0.0)
-            await work.post(250)
-            task = mit.name("out")
-            deal = Deal(first, mit.id, CHEAP, COST_NS)
-            await mit.up.engine.mover.move(task, utah.peer_id, deal)
-            await until(lambda: bool(settler(utah).ledger.deals()), "it has heard")
-            onwards = Deal(second, utah.id, CHEAP, COST_NS)
-            with pytest.raises(BrokenError):
-                await driver._pass_on(task, third.id, onwards)
-            await work.post(250)
-            await until(lambda: third.id in away(mit).values())
-            tuples = work.tuples_run_by(third, task)
-            await mit.up.engine.mover.take_back(task)
-            await settled(utah, third, second, tuples=tuples, price=CHEAP)
-            work.check()
+    mit, utah, third = [
+        await settle(town, name, 80, trade=False) for name in ("mit.edu", "utah.edu", "isi.edu")
+    ]
+    await town.acquainted(mit, utah, third)
+    first, second = await contracted(mit, utah), await contracted(utah, third)
+    driver = trader(utah)
+    for worker in (utah, third):
+        worker.up.engine.assignments.expect = lambda *_: None
+        worker.up.engine.assignments.admit = lambda *_: None
+    work = await town.open(open_work(mit, loads))
+    await work.run("out", units=0.0)
+    await work.post(250)
+    task = mit.name("out")
+    deal = Deal(first, mit.id, CHEAP, COST_NS)
+    await mit.up.engine.mover.move(task, utah.peer_id, deal)
+    await until(lambda: bool(settler(utah).ledger.deals()), "it has heard")
+    onwards = Deal(second, utah.id, CHEAP, COST_NS)
+    with pytest.raises(BrokenError):
+        await driver._pass_on(task, third.id, onwards)
+    await work.post(250)
+    await until(lambda: third.id in away(mit).values())
+    tuples = work.tuples_run_by(third, task)
+    await mit.up.engine.mover.take_back(task)
+    await settled(utah, third, second, tuples=tuples, price=CHEAP)
+    work.check()
 
 
 async def test_a_strangers_definition_is_not_even_planned(
-    tmp_path: Path, loads: Loads, monkeypatch: pytest.MonkeyPatch
+    town: Town, loads: Loads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The largest takes seconds, in which nothing else would run."""
     planned: list[Query] = []
@@ -203,18 +193,17 @@ async def test_a_strangers_definition_is_not_even_planned(
         raise MedusaError("it was planned")
 
     monkeypatch.setattr("engine.replication.moves.checks.planned_task", plan)
-    async with open_market_town(tmp_path) as town:
-        mit = await settle(town, "mit.edu", 80)
-        stranger = await settle(town, "utah.edu", 80)
-        await town.acquainted(mit, stranger)
-        async with open_work(stranger, loads) as work:
-            await work.run("out", units=0.0)
-            stored, placed = stranger.up.engine.queries.find(stranger.name("out"))
-            connection = await stranger.up.engine.overlay.connect(bytes.fromhex(mit.id))
-            for deal in (Deal(giver=stranger.id), Deal("c" * 32, stranger.id, 1, 1)):
-                request = Assignment(
-                    placed.name, 1, stored.entry.query, stored.inputs, stored.kept, 0, deal
-                )
-                with pytest.raises(NotAuthorisedError):
-                    await connection.call("task.assign", request, Progress, timeout_s=DEADLINE_S)
-            assert planned == []
+    mit = await settle(town, "mit.edu", 80)
+    stranger = await settle(town, "utah.edu", 80)
+    await town.acquainted(mit, stranger)
+    work = await town.open(open_work(stranger, loads))
+    await work.run("out", units=0.0)
+    stored, placed = stranger.up.engine.queries.find(stranger.name("out"))
+    connection = await stranger.up.engine.overlay.connect(bytes.fromhex(mit.id))
+    for deal in (Deal(giver=stranger.id), Deal("c" * 32, stranger.id, 1, 1)):
+        request = Assignment(
+            placed.name, 1, stored.entry.query, stored.inputs, stored.kept, 0, deal
+        )
+        with pytest.raises(NotAuthorisedError):
+            await connection.call("task.assign", request, Progress, timeout_s=DEADLINE_S)
+    assert planned == []

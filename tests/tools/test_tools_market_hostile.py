@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from deadline import DEADLINE_S
-from engine_peers import Place, make_stream, rows, until
+from engine_peers import Place, Town, begin, make_stream, rows, until
 from tools_market_town import (
     CHEAP,
     COST_NS,
     PRICE,
+    SHORT,
     TERMS,
     Loads,
     away,
     contracted,
+    four_tasks,
     market,
-    open_market_town,
-    open_work,
     revoked,
-    set_up,
     settle,
+    settle_two,
     settler,
     stays,
     trader,
@@ -64,10 +62,7 @@ from overlay.errors import (
 from tools.market.settler import PASSED, SETTLE, Passed
 from tools.market.trader import TELL, Tell
 
-
-@pytest.fixture
-def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
-    return set_up(monkeypatch)
+pytestmark = pytest.mark.town(timing=SHORT)
 
 
 async def say(
@@ -107,79 +102,70 @@ class Pair:
         assert not self.mit.up.engine.assignments.all()
 
 
-@asynccontextmanager
-async def accepted(tmp_path: Path, menu: Menu = Menu(most_load=50)) -> AsyncIterator[Pair]:  # noqa: B008
+@pytest.fixture
+async def pair(town: Town, loads: Loads) -> Pair:
     """utah has offered a task, and mit has accepted it."""
-    async with open_market_town(tmp_path) as town:
-        mit = await settle(town, "mit.edu", 80)
-        utah = await settle(town, "utah.edu", 80, trade=False)
-        await town.acquainted(mit, utah)
-        terms = msgspec.structs.replace(TERMS, proposer_runs=menu)
-        contract = await contracted(mit, utah, terms)
-        async with utah.client() as client:
-            source = await make_stream(client, utah, "s")
-            for path in ("out", "other"):
-                await client.create_query(windows(utah, source, path))
-                await client.start_query(utah.name("q/" + path))
-            await client.post_event(source, rows((at, at) for at in range(250)), boundary=249)
-            await client.flush()
-        await until(lambda: utah.state("out").log.boundary == 249)
-        stored, placed = utah.up.engine.queries.find(utah.name("out"))
-        deal = Deal(contract, utah.id, CHEAP, COST_NS)
-        request = Assignment(
-            placed.name, 7, stored.entry.query, stored.inputs, stored.kept, placed.boundary, deal
-        )
-        item = Item(placed.name, 5.0, utah.id, COST_NS, ("aggregate",), (source,))
-        offer = Offer(1, contract, CHEAP, (item,))
-        await say(utah, mit, TELL, Tell(offer))
-        await until(lambda: placed.name in trader(mit).brain.held.coming, "accepted")
-        yield Pair(utah, mit, contract, offer, request)
+    mit, utah = await settle_two(town, 80, 80, trade=False)
+    terms = msgspec.structs.replace(TERMS, proposer_runs=Menu(most_load=50))
+    contract = await contracted(mit, utah, terms)
+    async with utah.client() as client:
+        source = await make_stream(client, utah, "s")
+        for path in ("out", "other"):
+            await begin(client, windows(utah, source, path))
+        await client.post_event(source, rows((at, at) for at in range(250)), boundary=249)
+        await client.flush()
+    await until(lambda: utah.state("out").log.boundary == 249)
+    stored, placed = utah.up.engine.queries.find(utah.name("out"))
+    deal = Deal(contract, utah.id, CHEAP, COST_NS)
+    request = Assignment(
+        placed.name, 7, stored.entry.query, stored.inputs, stored.kept, placed.boundary, deal
+    )
+    item = Item(placed.name, 5.0, utah.id, COST_NS, ("aggregate",), (source,))
+    offer = Offer(1, contract, CHEAP, (item,))
+    await say(utah, mit, TELL, Tell(offer))
+    await until(lambda: placed.name in trader(mit).brain.held.coming, "accepted")
+    return Pair(utah, mit, contract, offer, request)
 
 
-async def test_what_was_not_accepted_is_not_run(tmp_path: Path, loads: Loads) -> None:
-    async with accepted(tmp_path) as pair:
-        other = pair.utah.name("other")
-        stored, _ = pair.utah.up.engine.queries.find(other)
-        await pair.refused("not accepted", task=other, query=stored.entry.query)
-        for changes in (
-            {"price": CHEAP + 1},
-            {"price": 0},
-            {"cost_ns": COST_NS + 1},
-            {"giver": pair.mit.id},
-            {"contract": "0" * 32},
-            {"contract": ""},
-        ):
-            await pair.refused(f"{pair.assignment.task}", deal=pair.deal(**changes))
-        foreign = pair.mit.name("out")
-        query = msgspec.structs.replace(pair.assignment.query, name=pair.mit.name("q/out"))
-        await pair.refused(None, task=foreign)
-        await pair.refused(None, query=query)
-        await pair.refused(None, MedusaError, task=pair.utah.name("nothing"))
-        assert (await market(pair.mit)).taken == ()
-        assert not settler(pair.mit).ledger.deals()
-        await pair.assign()  # what was accepted is
-        assert len(pair.mit.up.engine.assignments.all()) == 1
+async def test_what_was_not_accepted_is_not_run(pair: Pair) -> None:
+    other = pair.utah.name("other")
+    stored, _ = pair.utah.up.engine.queries.find(other)
+    await pair.refused("not accepted", task=other, query=stored.entry.query)
+    for changes in (
+        {"price": CHEAP + 1},
+        {"price": 0},
+        {"cost_ns": COST_NS + 1},
+        {"giver": pair.mit.id},
+        {"contract": "0" * 32},
+        {"contract": ""},
+    ):
+        await pair.refused(f"{pair.assignment.task}", deal=pair.deal(**changes))
+    foreign = pair.mit.name("out")
+    query = msgspec.structs.replace(pair.assignment.query, name=pair.mit.name("q/out"))
+    await pair.refused(None, task=foreign)
+    await pair.refused(None, query=query)
+    await pair.refused(None, MedusaError, task=pair.utah.name("nothing"))
+    assert (await market(pair.mit)).taken == ()
+    assert not settler(pair.mit).ledger.deals()
+    await pair.assign()  # what was accepted is
+    assert len(pair.mit.up.engine.assignments.all()) == 1
 
 
-async def test_what_was_accepted_is_run_once(tmp_path: Path, loads: Loads) -> None:
+async def test_what_was_accepted_is_run_once(pair: Pair) -> None:
     """An old word is no licence for ever, and to repeat the offer makes no new one."""
-    async with accepted(tmp_path) as pair:
-        await pair.assign()
-        await until(
-            lambda: not pair.mit.up.engine.assignments.all(), "its owner knows nothing of it"
-        )
-        await pair.refused("not accepted", term_number=8)
-        item = Item(
-            pair.assignment.task, 5.0, pair.utah.id, COST_NS, ("aggregate",), (pair.utah.name("s"),)
-        )
-        await say(pair.utah, pair.mit, TELL, Tell(Offer(1, pair.contract, CHEAP, (item,))))
-        await pair.refused("not accepted", term_number=8)
+    await pair.assign()
+    await until(lambda: not pair.mit.up.engine.assignments.all(), "its owner knows nothing of it")
+    await pair.refused("not accepted", term_number=8)
+    item = Item(
+        pair.assignment.task, 5.0, pair.utah.id, COST_NS, ("aggregate",), (pair.utah.name("s"),)
+    )
+    await say(pair.utah, pair.mit, TELL, Tell(Offer(1, pair.contract, CHEAP, (item,))))
+    await pair.refused("not accepted", term_number=8)
 
 
-async def test_a_contract_that_is_over_since(tmp_path: Path, loads: Loads) -> None:
-    async with accepted(tmp_path) as pair:
-        await revoked(pair.mit, pair.contract)
-        await pair.refused("is not in force")
+async def test_a_contract_that_is_over_since(pair: Pair) -> None:
+    await revoked(pair.mit, pair.contract)
+    await pair.refused("is not in force")
 
 
 @pytest.mark.parametrize(
@@ -189,125 +175,105 @@ async def test_a_contract_that_is_over_since(tmp_path: Path, loads: Loads) -> No
         Menu(streams=("medusa://utah.edu/t*",), most_load=50),
     ],
 )
-async def test_a_task_that_is_not_on_the_menu(tmp_path: Path, loads: Loads, menu: Menu) -> None:
+async def test_a_task_that_is_not_on_the_menu(town: Town, loads: Loads, menu: Menu) -> None:
     """The offer said it was another kind of task over another stream."""
-    async with open_market_town(tmp_path) as town:
-        mit = await settle(town, "mit.edu", 80)
-        utah = await settle(town, "utah.edu", 80, trade=False)
-        await town.acquainted(mit, utah)
-        terms = msgspec.structs.replace(TERMS, proposer_runs=menu)
-        contract = await contracted(mit, utah, terms)
-        async with utah.client() as client:
-            source = await make_stream(client, utah, "s")
-            await client.create_query(windows(utah, source, "out"))
-        stored, placed = utah.up.engine.queries.find(utah.name("out"))
-        lie = Item(placed.name, 5.0, utah.id, COST_NS, ("filter",), (utah.name("t"),))
-        if "aggregate" in menu.kinds:
-            lie = msgspec.structs.replace(lie, kinds=("aggregate",))
-        truth = Item(placed.name, 5.0, utah.id, COST_NS, ("aggregate",), (source,))
-        await say(utah, mit, TELL, Tell(Offer(1, contract, CHEAP, (truth,))))
-        await stays(lambda: not trader(mit).brain.held.coming, 0.3)
-        await say(utah, mit, TELL, Tell(Offer(2, contract, CHEAP, (lie,))))
-        await until(lambda: bool(trader(mit).brain.held.coming))
-        request = Assignment(
-            placed.name, 7, stored.entry.query, stored.inputs, stored.kept, placed.boundary,
-            Deal(contract, utah.id, CHEAP, COST_NS),
-        )  # fmt: skip
-        with pytest.raises(NotAuthorisedError, match="not on the menu"):
-            await say(utah, mit, "task.assign", request, Progress)
-        assert not mit.up.engine.assignments.all()
+    mit, utah = await settle_two(town, 80, 80, trade=False)
+    terms = msgspec.structs.replace(TERMS, proposer_runs=menu)
+    contract = await contracted(mit, utah, terms)
+    async with utah.client() as client:
+        source = await make_stream(client, utah, "s")
+        await client.create_query(windows(utah, source, "out"))
+    stored, placed = utah.up.engine.queries.find(utah.name("out"))
+    lie = Item(placed.name, 5.0, utah.id, COST_NS, ("filter",), (utah.name("t"),))
+    if "aggregate" in menu.kinds:
+        lie = msgspec.structs.replace(lie, kinds=("aggregate",))
+    truth = Item(placed.name, 5.0, utah.id, COST_NS, ("aggregate",), (source,))
+    await say(utah, mit, TELL, Tell(Offer(1, contract, CHEAP, (truth,))))
+    await stays(lambda: not trader(mit).brain.held.coming, 0.3)
+    await say(utah, mit, TELL, Tell(Offer(2, contract, CHEAP, (lie,))))
+    await until(lambda: bool(trader(mit).brain.held.coming))
+    request = Assignment(
+        placed.name, 7, stored.entry.query, stored.inputs, stored.kept, placed.boundary,
+        Deal(contract, utah.id, CHEAP, COST_NS),
+    )  # fmt: skip
+    with pytest.raises(NotAuthorisedError, match="not on the menu"):
+        await say(utah, mit, "task.assign", request, Progress)
+    assert not mit.up.engine.assignments.all()
 
 
 @pytest.mark.parametrize(
     "load", [math.nan, math.inf, -1.0, 0.0, 1e300], ids=["nan", "inf", "negative", "none", "huge"]
 )
-async def test_a_load_that_makes_no_sense(tmp_path: Path, loads: Loads, load: float) -> None:
-    async with open_market_town(tmp_path) as town:
-        mit = await settle(town, "mit.edu", 80)
-        utah = await settle(town, "utah.edu", 80, trade=False)
-        await town.acquainted(mit, utah)
-        contract = await contracted(mit, utah, TERMS)
-        item = Item(utah.name("x"), load, utah.id, COST_NS, ("aggregate",), (utah.name("s"),))
-        fine = Item(utah.name("y"), 1.0, utah.id, COST_NS, ("aggregate",), (utah.name("s"),))
-        with suppress(DecodeError):
-            await say(utah, mit, TELL, Tell(Offer(1, contract, CHEAP, (item,))))
-        await say(utah, mit, TELL, Tell(Offer(2, contract, CHEAP, (fine,))))
-        await until(lambda: set(trader(mit).brain.held.coming) == {fine.task}, "still at work")
-        assert trader(mit).brain.held.due == 1.0
+async def test_a_load_that_makes_no_sense(town: Town, loads: Loads, load: float) -> None:
+    mit, utah = await settle_two(town, 80, 80, trade=False)
+    contract = await contracted(mit, utah, TERMS)
+    item = Item(utah.name("x"), load, utah.id, COST_NS, ("aggregate",), (utah.name("s"),))
+    fine = Item(utah.name("y"), 1.0, utah.id, COST_NS, ("aggregate",), (utah.name("s"),))
+    with suppress(DecodeError):
+        await say(utah, mit, TELL, Tell(Offer(1, contract, CHEAP, (item,))))
+    await say(utah, mit, TELL, Tell(Offer(2, contract, CHEAP, (fine,))))
+    await until(lambda: set(trader(mit).brain.held.coming) == {fine.task}, "still at work")
+    assert trader(mit).brain.held.due == 1.0
 
 
-async def test_a_stale_fence(tmp_path: Path, loads: Loads) -> None:
-    async with open_market_town(tmp_path) as town:
-        mit = await settle(town, "mit.edu", 30)
-        utah = await settle(town, "utah.edu", 80)
-        await town.acquainted(mit, utah)
-        await contracted(mit, utah)
-        async with open_work(mit, loads) as work:
-            await work.run("a", "b", "c", "d", units=10)
-            await work.post(250)
-            await until(lambda: len(working_at(utah)) == 1)
-            (assigned,) = utah.up.engine.assignments.all()
-            (task, term_number), request = assigned.stored.key, assigned.stored.assignment
-            old = msgspec.structs.replace(request, term_number=term_number - 1)
-            with pytest.raises((ConflictError, NotAuthorisedError)):  # whatever is checked first
-                await say(mit, utah, "task.assign", old, Progress)
-            with pytest.raises(NotFoundError):
-                await say(mit, utah, "task.activate", Activate(task, term_number - 1, 0))
-            await say(mit, utah, "task.release", Release(task, term_number - 1))
-            with pytest.raises(NotAuthorisedError, match="not its worker"):
-                await say(
-                    utah, mit, "task.give_back", GiveBackTask(task, term_number - 1), MoveRecord
-                )
-            with pytest.raises(NotAuthorisedError, match="not its worker"):
-                await say(
-                    utah,
-                    mit,
-                    "task.pass_on",
-                    PassOn(task, term_number - 1, mit.id, Deal()),
-                    MoveRecord,
-                )
-            answer = await say(utah, mit, "task.confirm", Confirm(task, term_number - 1), Confirmed)
-            assert answer.status is PlacementStatus.RELEASED
-            assert [each.stored.key for each in utah.up.engine.assignments.all()] == [
-                (task, term_number)
-            ]
-            await work.post(250)
-            work.check()
+async def test_a_stale_fence(town: Town, loads: Loads) -> None:
+    mit, utah = await settle_two(town, 30, 80)
+    await contracted(mit, utah)
+    work = await four_tasks(town, mit, loads)
+    await until(lambda: len(working_at(utah)) == 1)
+    (assigned,) = utah.up.engine.assignments.all()
+    (task, term_number), request = assigned.stored.key, assigned.stored.assignment
+    old = msgspec.structs.replace(request, term_number=term_number - 1)
+    with pytest.raises((ConflictError, NotAuthorisedError)):  # whatever is checked first
+        await say(mit, utah, "task.assign", old, Progress)
+    with pytest.raises(NotFoundError):
+        await say(mit, utah, "task.activate", Activate(task, term_number - 1, 0))
+    await say(mit, utah, "task.release", Release(task, term_number - 1))
+    with pytest.raises(NotAuthorisedError, match="not its worker"):
+        await say(utah, mit, "task.give_back", GiveBackTask(task, term_number - 1), MoveRecord)
+    with pytest.raises(NotAuthorisedError, match="not its worker"):
+        await say(
+            utah,
+            mit,
+            "task.pass_on",
+            PassOn(task, term_number - 1, mit.id, Deal()),
+            MoveRecord,
+        )
+    answer = await say(utah, mit, "task.confirm", Confirm(task, term_number - 1), Confirmed)
+    assert answer.status is PlacementStatus.RELEASED
+    assert [each.stored.key for each in utah.up.engine.assignments.all()] == [(task, term_number)]
+    await work.post(250)
+    work.check()
 
 
-async def test_a_member_without_a_contract_changes_nothing(tmp_path: Path, loads: Loads) -> None:
+async def test_a_member_without_a_contract_changes_nothing(town: Town, loads: Loads) -> None:
     """While a task of mit's runs at utah, brown says to both all that peers may say."""
-    async with open_market_town(tmp_path) as town:
-        mit = await settle(town, "mit.edu", 30)
-        utah = await settle(town, "utah.edu", 80)
-        brown = await settle(town, "brown.edu", 80)
-        await town.acquainted(mit, utah, brown)
-        contract = await contracted(mit, utah)
-        async with open_work(mit, loads) as work:
-            await work.run("a", "b", "c", "d", units=10)
-            await work.post(250)
-            await until(lambda: len(working_at(utah)) == 1)
-            await work.post(250)
-            (assigned,) = utah.up.engine.assignments.all()
-            (task, term_number), request = assigned.stored.key, assigned.stored.assignment
-            for place in (mit, utah):
-                await _say_all(brown, place, request, contract)
-            assert away(mit) == {task: utah.id}
-            assert [each.stored.key for each in utah.up.engine.assignments.all()] == [
-                (task, term_number)
-            ]
-            for place in (mit, utah):
-                (standing,) = settler(place).ledger.deals()
-                assert standing.end is None
-                assert not any(peer == brown.id for peer, _ in trader(place).brain.partners)
-                assert not settler(place).ledger.disputes()
-            _, placed = mit.up.engine.queries.find(task)
-            assert placed.running
-            await work.post(230)
-            work.check()
-            ledgers = [settler(place).ledger for place in (mit, utah)]
-            tuples = work.tuples_run_by(utah, task)
-            await until(lambda: all(x.balance(contract).tuples == tuples for x in ledgers))
+    mit = await settle(town, "mit.edu", 30)
+    utah = await settle(town, "utah.edu", 80)
+    brown = await settle(town, "brown.edu", 80)
+    await town.acquainted(mit, utah, brown)
+    contract = await contracted(mit, utah)
+    work = await four_tasks(town, mit, loads)
+    await until(lambda: len(working_at(utah)) == 1)
+    await work.post(250)
+    (assigned,) = utah.up.engine.assignments.all()
+    (task, term_number), request = assigned.stored.key, assigned.stored.assignment
+    for place in (mit, utah):
+        await _say_all(brown, place, request, contract)
+    assert away(mit) == {task: utah.id}
+    assert [each.stored.key for each in utah.up.engine.assignments.all()] == [(task, term_number)]
+    for place in (mit, utah):
+        (standing,) = settler(place).ledger.deals()
+        assert standing.end is None
+        assert not any(peer == brown.id for peer, _ in trader(place).brain.partners)
+        assert not settler(place).ledger.disputes()
+    _, placed = mit.up.engine.queries.find(task)
+    assert placed.running
+    await work.post(230)
+    work.check()
+    ledgers = [settler(place).ledger for place in (mit, utah)]
+    tuples = work.tuples_run_by(utah, task)
+    await until(lambda: all(x.balance(contract).tuples == tuples for x in ledgers))
 
 
 async def _say_all(brown: Place, place: Place, request: Assignment, contract: str) -> None:
@@ -380,11 +346,8 @@ def _letters(
     return letters
 
 
-async def test_what_only_our_own_clients_may_ask(tmp_path: Path, loads: Loads) -> None:
-    async with open_market_town(tmp_path) as town:
-        mit = await settle(town, "mit.edu", 80)
-        utah = await settle(town, "utah.edu", 80)
-        await town.acquainted(mit, utah)
-        for method in ("move_task", "contract.balance", "market_status"):
-            with pytest.raises(MedusaError):
-                await say(utah, mit, method, Done(), Done)
+async def test_what_only_our_own_clients_may_ask(town: Town, loads: Loads) -> None:
+    mit, utah = await settle_two(town, 80, 80)
+    for method in ("move_task", "contract.balance", "market_status"):
+        with pytest.raises(MedusaError):
+            await say(utah, mit, method, Done(), Done)

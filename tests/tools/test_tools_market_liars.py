@@ -4,21 +4,20 @@ for long, nobody pays what it has not counted, and the answers stay right."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from deadline import DEADLINE_S
-from engine_peers import Place, until
+from engine_peers import Place, Town, until
 from hostile_partner import Bookkeeper, refusal
 from tools_market_town import (
     CHEAP,
     COST_NS,
     PRICE,
+    SHORT,
     SHORT_WAITS,
     TERMS,
     Loads,
@@ -26,11 +25,10 @@ from tools_market_town import (
     balances,
     binding,
     contracted,
+    four_tasks,
     notes,
-    open_market_town,
-    open_work,
+    one_working_at,
     proposed,
-    set_up,
     settle,
     settler,
     stays,
@@ -62,14 +60,12 @@ from overlay.signing import signed
 from tools.market.settler import PASSED, SETTLE, Passed
 from tools.market.trader import TELL, Tell
 
+pytestmark = pytest.mark.town(timing=SHORT)
+
+
 IMPATIENT = dataclasses.replace(SHORT_WAITS, arrears_s=1.0, arrears_again_s=0.1)
 
 Lie = Callable[[Proposal, Receipt], list[Message]]
-
-
-@pytest.fixture
-def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
-    return set_up(monkeypatch)
 
 
 @dataclass
@@ -90,18 +86,15 @@ class Trade:
         await self.work.post(250)
 
 
-@asynccontextmanager
-async def trade(tmp_path: Path, loads: Loads) -> AsyncIterator[Trade]:
-    async with open_market_town(tmp_path) as town:
-        mit = await settle(town, "mit.edu", 30, timing=IMPATIENT)
-        utah = await settle(town, "utah.edu", 80, timing=IMPATIENT)
-        await town.acquainted(mit, utah)
-        contract = await contracted(mit, utah)
-        async with open_work(mit, loads) as work:
-            await work.run("a", "b", "c", "d", units=10)
-            await work.post(250)
-            await until(lambda: len(working_at(utah)) == 1, "one of them runs at utah")
-            yield Trade(mit, utah, contract, work)
+@pytest.fixture
+async def trade(town: Town, loads: Loads) -> Trade:
+    mit = await settle(town, "mit.edu", 30, timing=IMPATIENT)
+    utah = await settle(town, "utah.edu", 80, timing=IMPATIENT)
+    await town.acquainted(mit, utah)
+    contract = await contracted(mit, utah)
+    work = await four_tasks(town, mit, loads)
+    await one_working_at(utah)
+    return Trade(mit, utah, contract, work)
 
 
 def says_nothing(_: Proposal, __: Receipt) -> list[Message]:
@@ -128,113 +121,105 @@ def next_number() -> int:
 
 
 @pytest.mark.parametrize("lie", [says_nothing, refuses, signs_crumbs, says_it_is_over])
-async def test_nobody_works_for_long_for_who_does_not_pay(
-    tmp_path: Path, loads: Loads, lie: Lie
-) -> None:
-    async with trade(tmp_path, loads) as town:
-        books = Bookkeeper(town.mit.up)
-        books.answer(lie)
-        await town.billed()
-        await until(lambda: bool(books.billed))
-        await until(lambda: not town.guests, "its task was given back")
-        if lie is not says_it_is_over:  # which leaves nothing unpaid, on paper
-            assert f"contract {town.contract[:8]}: what ran is not paid" in notes(town.utah)
-            await stays(lambda: not town.guests)
-            with pytest.raises(NotAuthorisedError, match="is not paid yet"):
-                await offer(town, next_number())
-        await town.work.post(250)
-        town.work.check()
+async def test_nobody_works_for_long_for_who_does_not_pay(trade: Trade, lie: Lie) -> None:
+    books = Bookkeeper(trade.mit.up)
+    books.answer(lie)
+    await trade.billed()
+    await until(lambda: bool(books.billed))
+    await until(lambda: not trade.guests, "its task was given back")
+    if lie is not says_it_is_over:  # which leaves nothing unpaid, on paper
+        assert f"contract {trade.contract[:8]}: what ran is not paid" in notes(trade.utah)
+        await stays(lambda: not trade.guests)
+        with pytest.raises(NotAuthorisedError, match="is not paid yet"):
+            await offer(trade, next_number())
+    await trade.work.post(250)
+    trade.work.check()
 
 
-async def test_who_pays_after_all_is_worked_for_again(tmp_path: Path, loads: Loads) -> None:
-    async with trade(tmp_path, loads) as town:
-        books = Bookkeeper(town.mit.up)
-        books.answer(refuses)
-        await town.billed()
-        await until(lambda: not town.guests, "its task was given back")
-        books.be_honest()
-        await until(lambda: not settler(town.utah).owing(town.contract), "it has paid")
-        await until(lambda: len(town.guests) == 1, "and has its task run again")
-        await town.work.post(250)
-        town.work.check()
+async def test_who_pays_after_all_is_worked_for_again(trade: Trade) -> None:
+    books = Bookkeeper(trade.mit.up)
+    books.answer(refuses)
+    await trade.billed()
+    await until(lambda: not trade.guests, "its task was given back")
+    books.be_honest()
+    await until(lambda: not settler(trade.utah).owing(trade.contract), "it has paid")
+    await until(lambda: len(trade.guests) == 1, "and has its task run again")
+    await trade.work.post(250)
+    trade.work.check()
 
 
-async def test_who_counts_much_less_is_not_worked_for(tmp_path: Path, loads: Loads) -> None:
-    async with trade(tmp_path, loads) as town:
-        books = Bookkeeper(town.mit.up)
+async def test_who_counts_much_less_is_not_worked_for(trade: Trade) -> None:
+    books = Bookkeeper(trade.mit.up)
 
-        def counts_nothing(proposal: Proposal, receipt: Receipt) -> list[Message]:
-            if not receipt.rows:
-                return [countersign(books.key, proposal)]
-            return [dispute(books.key, proposal, 0, receipt.at)]
+    def counts_nothing(proposal: Proposal, receipt: Receipt) -> list[Message]:
+        if not receipt.rows:
+            return [countersign(books.key, proposal)]
+        return [dispute(books.key, proposal, 0, receipt.at)]
 
-        books.answer(counts_nothing)
-        await town.billed()
-        await until(lambda: not town.guests, "its task was given back")
-        assert settler(town.utah).owing(town.contract)
-        await stays(lambda: not town.guests)
-        assert (await balances(town.utah, town.contract)).earned == 0
-        assert (await balances(town.utah, town.contract)).disputes >= 1
-        town.work.check()
+    books.answer(counts_nothing)
+    await trade.billed()
+    await until(lambda: not trade.guests, "its task was given back")
+    assert settler(trade.utah).owing(trade.contract)
+    await stays(lambda: not trade.guests)
+    assert (await balances(trade.utah, trade.contract)).earned == 0
+    assert (await balances(trade.utah, trade.contract)).disputes >= 1
+    trade.work.check()
 
 
-async def test_a_partner_that_is_away_is_worked_for(tmp_path: Path, loads: Loads) -> None:
+async def test_a_partner_that_is_away_is_worked_for(trade: Trade) -> None:
     """It is no liar: it signs once it is back."""
-    async with trade(tmp_path, loads) as town:
-        gossip = town.utah.up.engine.overlay.gossip
-        real = gossip.health
-        gone = bytes.fromhex(town.mit.id)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(gossip, "health", lambda p: real(p) if p != gone else "dead")
-            books = Bookkeeper(town.mit.up)
-            books.answer(says_nothing)
-            await town.billed()
-            await until(lambda: bool(books.billed))
-            await stays(lambda: len(town.guests) == 1, 2.0)
-            books.be_honest()
+    gossip = trade.utah.up.engine.overlay.gossip
+    real = gossip.health
+    gone = bytes.fromhex(trade.mit.id)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gossip, "health", lambda p: real(p) if p != gone else "dead")
+        books = Bookkeeper(trade.mit.up)
+        books.answer(says_nothing)
+        await trade.billed()
+        await until(lambda: bool(books.billed))
+        await stays(lambda: len(trade.guests) == 1, 2.0)
+        books.be_honest()
 
 
-async def test_two_receipts_of_one_interval_are_one(tmp_path: Path, loads: Loads) -> None:
+async def test_two_receipts_of_one_interval_are_one(trade: Trade) -> None:
     """It disputes one, has another proposed, and then signs both."""
-    async with trade(tmp_path, loads) as town:
-        books = Bookkeeper(town.mit.up)
-        first: list[Proposal] = []
+    books = Bookkeeper(trade.mit.up)
+    first: list[Proposal] = []
 
-        def both(proposal: Proposal, receipt: Receipt) -> list[Message]:
-            if not first:
-                first.append(proposal)
-                return [dispute(books.key, proposal, receipt.rows - 1, receipt.at)]
-            return [countersign(books.key, each) for each in (proposal, first[0])]
+    def both(proposal: Proposal, receipt: Receipt) -> list[Message]:
+        if not first:
+            first.append(proposal)
+            return [dispute(books.key, proposal, receipt.rows - 1, receipt.at)]
+        return [countersign(books.key, each) for each in (proposal, first[0])]
 
-        books.answer(both)
-        await town.billed()
-        ledger = settler(town.utah).ledger
-        await until(lambda: ledger.balance(town.contract).receipts > 0)
-        await stays(lambda: ledger.balance(town.contract).receipts == 1, 0.3)
-        (_, one), (_, other) = books.billed[:2]
-        assert (one.number, one.after, one.upto) == (other.number, other.after, other.upto)
-        assert ledger.balance(town.contract).tuples in {one.rows, other.rows}
-        assert ledger.verify()
+    books.answer(both)
+    await trade.billed()
+    ledger = settler(trade.utah).ledger
+    await until(lambda: ledger.balance(trade.contract).receipts > 0)
+    await stays(lambda: ledger.balance(trade.contract).receipts == 1, 0.3)
+    (_, one), (_, other) = books.billed[:2]
+    assert (one.number, one.after, one.upto) == (other.number, other.after, other.upto)
+    assert ledger.balance(trade.contract).tuples in {one.rows, other.rows}
+    assert ledger.verify()
 
 
-async def test_old_letters_change_nothing(tmp_path: Path, loads: Loads) -> None:
+async def test_old_letters_change_nothing(trade: Trade) -> None:
     """Each that was ever said, again to either, and to a third."""
-    async with trade(tmp_path, loads) as town:
-        books = [Bookkeeper(place.up) for place in (town.mit, town.utah)]
-        ledgers = [settler(place).ledger for place in (town.mit, town.utah)]
-        for number in (1, 2):
-            await town.billed()
-            await settled_up(town, number)
-        before = [ledger.balance(town.contract) for ledger in ledgers]
-        letters = [message for each in books for _, message in each.heard]
-        assert len(letters) > 3
-        for message in reversed(letters):
-            for one, other in ((town.mit, town.utah), (town.utah, town.mit)):
-                await say(one, other, SETTLE, Letter(message))
-        assert [ledger.balance(town.contract) for ledger in ledgers] == before
-        assert all(ledger.verify() for ledger in ledgers)
-        await town.billed()
-        town.work.check()
+    books = [Bookkeeper(place.up) for place in (trade.mit, trade.utah)]
+    ledgers = [settler(place).ledger for place in (trade.mit, trade.utah)]
+    for number in (1, 2):
+        await trade.billed()
+        await settled_up(trade, number)
+    before = [ledger.balance(trade.contract) for ledger in ledgers]
+    letters = [message for each in books for _, message in each.heard]
+    assert len(letters) > 3
+    for message in reversed(letters):
+        for one, other in ((trade.mit, trade.utah), (trade.utah, trade.mit)):
+            await say(one, other, SETTLE, Letter(message))
+    assert [ledger.balance(trade.contract) for ledger in ledgers] == before
+    assert all(ledger.verify() for ledger in ledgers)
+    await trade.billed()
+    trade.work.check()
 
 
 async def settled_up(town: Trade, receipts: int) -> None:
@@ -245,145 +230,137 @@ async def settled_up(town: Trade, receipts: int) -> None:
     await until(lambda: all(settlement.unpaid_upto(each.deal.key) is None for each in deals))
 
 
-async def test_bills_that_are_lies_are_not_paid(tmp_path: Path, loads: Loads) -> None:
+async def test_bills_that_are_lies_are_not_paid(trade: Trade) -> None:
     """By the worker, which has the right to bill: for other intervals, prices, times, contracts,
     out of order, and for what it has not run."""
-    async with trade(tmp_path, loads) as town:
-        utah, mit = settler(town.utah), settler(town.mit)
-        await town.billed()
-        await settled_up(town, 1)
-        (standing,) = utah.ledger.deals()
-        deal, last = standing.deal, utah.ledger.last(standing.deal.account)
-        key, federation = town.utah.up.engine.overlay.identity.private_key, utah.ledger.federation
-        now = deal.agreed_at
-        honest: dict[str, Any] = {"deal": deal, "last": last, "rows": 100, "at": now}
-        honest["upto"] = standing.billed + 100
+    utah, mit = settler(trade.utah), settler(trade.mit)
+    await trade.billed()
+    await settled_up(trade, 1)
+    (standing,) = utah.ledger.deals()
+    deal, last = standing.deal, utah.ledger.last(standing.deal.account)
+    key, federation = trade.utah.up.engine.overlay.identity.private_key, utah.ledger.federation
+    now = deal.agreed_at
+    honest: dict[str, Any] = {"deal": deal, "last": last, "rows": 100, "at": now}
+    honest["upto"] = standing.billed + 100
 
-        def lie(**changes: object) -> Letter:
-            said = honest | {"after": standing.billed} | changes
-            upto, rows = said.pop("upto"), said.pop("rows")
-            receipt = make_receipt(
-                said.pop("deal"),
-                federation,
-                said.pop("last"),
-                upto,
-                rows,
-                **said,  # type: ignore[arg-type]
-            )
-            return Letter(bill(key, receipt))
-
-        other = msgspec.structs.replace
-        for letter in (
-            lie(upto=2**61),
-            lie(after=0),
-            lie(rows=2**20),
-            lie(last=(last[0] + 1, last[1])),
-            lie(last=(0, b"")),
-            lie(at=now + 10**12),
-            lie(at=0),
-            lie(deal=other(deal, term_number=deal.term_number + 1)),
-            lie(deal=other(deal, rate=LoadRate(COST_NS, PRICE * 10))),
-            lie(deal=other(deal, contract="0" * 32)),
-            lie(deal=other(deal, task=town.mit.name("b"))),
-        ):
-            await say(town.utah, town.mit, SETTLE, letter)
-        await town.billed()
-        tuples = town.work.posted
-        await until(lambda: mit.ledger.last(deal.account)[0] > last[0])
-        balance = await balances(town.mit, town.contract)
-        assert balance.tuples <= tuples
-        assert balance.spent == balance.tuples * COST_NS * CHEAP // 10**7
-        assert mit.ledger.verify()
-        town.work.check()
-
-
-async def test_an_offer_is_what_it_was_first(tmp_path: Path, loads: Loads) -> None:
-    """The same number again, with another price, before the answer: what was accepted counts."""
-    async with trade(tmp_path, loads) as town:
-        admission = trader(town.utah)._admission
-        item = small_item(town)
-        number = next_number()
-        for price in (PRICE, 1):
-            await say(town.mit, town.utah, TELL, Tell(Offer(number, town.contract, price, (item,))))
-        await until(lambda: item.task in admission._accepted)
-        assert admission._accepted[item.task].price == PRICE
-
-
-async def test_a_flood_of_offers_holds_nobody_up(tmp_path: Path, loads: Loads) -> None:
-    async with trade(tmp_path, loads) as town:
-        admission = trader(town.utah)._admission
-        inputs = tuple(town.mit.name(f"{n:03}" * 30) for n in range(100))
-        items = tuple(
-            Item(town.mit.name(f"x{n}"), 1.0, town.mit.id, COST_NS, ("aggregate",), inputs)
-            for n in range(64)
+    def lie(**changes: object) -> Letter:
+        said = honest | {"after": standing.billed} | changes
+        upto, rows = said.pop("upto"), said.pop("rows")
+        receipt = make_receipt(
+            said.pop("deal"),
+            federation,
+            said.pop("last"),
+            upto,
+            rows,
+            **said,  # type: ignore[arg-type]
         )
-        first = next_number()
-        for number in range(first, first + 100):
-            await say(town.mit, town.utah, TELL, Tell(Offer(number, town.contract, CHEAP, items)))
-            assert len(admission._offers) <= 1
-        too_many = msgspec.structs.replace(Offer(first + 100, town.contract, CHEAP, items * 2))
-        with pytest.raises(MedusaError):
-            await say(town.mit, town.utah, TELL, Tell(too_many))
-        await town.work.post(250)
-        town.work.check()
+        return Letter(bill(key, receipt))
+
+    other = msgspec.structs.replace
+    for letter in (
+        lie(upto=2**61),
+        lie(after=0),
+        lie(rows=2**20),
+        lie(last=(last[0] + 1, last[1])),
+        lie(last=(0, b"")),
+        lie(at=now + 10**12),
+        lie(at=0),
+        lie(deal=other(deal, term_number=deal.term_number + 1)),
+        lie(deal=other(deal, rate=LoadRate(COST_NS, PRICE * 10))),
+        lie(deal=other(deal, contract="0" * 32)),
+        lie(deal=other(deal, task=trade.mit.name("b"))),
+    ):
+        await say(trade.utah, trade.mit, SETTLE, letter)
+    await trade.billed()
+    tuples = trade.work.posted
+    await until(lambda: mit.ledger.last(deal.account)[0] > last[0])
+    balance = await balances(trade.mit, trade.contract)
+    assert balance.tuples <= tuples
+    assert balance.spent == balance.tuples * COST_NS * CHEAP // 10**7
+    assert mit.ledger.verify()
+    trade.work.check()
+
+
+async def test_an_offer_is_what_it_was_first(trade: Trade) -> None:
+    """The same number again, with another price, before the answer: what was accepted counts."""
+    admission = trader(trade.utah)._admission
+    item = small_item(trade)
+    number = next_number()
+    for price in (PRICE, 1):
+        await say(trade.mit, trade.utah, TELL, Tell(Offer(number, trade.contract, price, (item,))))
+    await until(lambda: item.task in admission._accepted)
+    assert admission._accepted[item.task].price == PRICE
+
+
+async def test_a_flood_of_offers_holds_nobody_up(trade: Trade) -> None:
+    admission = trader(trade.utah)._admission
+    inputs = tuple(trade.mit.name(f"{n:03}" * 30) for n in range(100))
+    items = tuple(
+        Item(trade.mit.name(f"x{n}"), 1.0, trade.mit.id, COST_NS, ("aggregate",), inputs)
+        for n in range(64)
+    )
+    first = next_number()
+    for number in range(first, first + 100):
+        await say(trade.mit, trade.utah, TELL, Tell(Offer(number, trade.contract, CHEAP, items)))
+        assert len(admission._offers) <= 1
+    too_many = msgspec.structs.replace(Offer(first + 100, trade.contract, CHEAP, items * 2))
+    with pytest.raises(MedusaError):
+        await say(trade.mit, trade.utah, TELL, Tell(too_many))
+    await trade.work.post(250)
+    trade.work.check()
 
 
 async def test_news_of_placements_open_no_more_deals_than_one_contract_may_have(
-    tmp_path: Path, loads: Loads, monkeypatch: pytest.MonkeyPatch
+    trade: Trade, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("contracts.ledger.MAX_DEALS_OF_CONTRACT", 10)
-    async with trade(tmp_path, loads) as town:
-        (standing,) = settler(town.utah).ledger.deals()
-        task, term_number = standing.deal.task, standing.deal.term_number
-        for _ in range(30):
-            news = Passed(task, term_number, standing.deal.start, term_number + 1, town.utah.id)
-            try:
-                await say(town.mit, town.utah, PASSED, news)
-            except MedusaError:
-                break
-            term_number += 1
-        assert len(settler(town.utah).ledger.deals()) <= 10
+    (standing,) = settler(trade.utah).ledger.deals()
+    task, term_number = standing.deal.task, standing.deal.term_number
+    for _ in range(30):
+        news = Passed(task, term_number, standing.deal.start, term_number + 1, trade.utah.id)
+        try:
+            await say(trade.mit, trade.utah, PASSED, news)
+        except MedusaError:
+            break
+        term_number += 1
+    assert len(settler(trade.utah).ledger.deals()) <= 10
 
 
 async def test_a_guest_whose_inputs_fill_the_disk_goes_home(
-    tmp_path: Path, loads: Loads, monkeypatch: pytest.MonkeyPatch
+    trade: Trade, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever it needs them for: its worker's own posts must not wait for room."""
-    async with trade(tmp_path, loads) as town:
-        (guest,) = town.guests
-        monkeypatch.setattr("engine.streams.foreign.OF_STREAM", 1e-9)
-        await until(lambda: guest not in town.guests)
-        assert f"sends {guest} home" in notes(town.utah)
-        await town.work.post(250)
-        town.work.check()
+    (guest,) = trade.guests
+    monkeypatch.setattr("engine.streams.foreign.OF_STREAM", 1e-9)
+    await until(lambda: guest not in trade.guests)
+    assert f"sends {guest} home" in notes(trade.utah)
+    await trade.work.post(250)
+    trade.work.check()
 
 
-async def test_an_altered_contract_binds_nobody(tmp_path: Path, loads: Loads) -> None:
+async def test_an_altered_contract_binds_nobody(town: Town, loads: Loads) -> None:
     """utah signs another document than the one mit proposed, and delivers it as the contract."""
-    async with open_market_town(tmp_path) as town:
-        mit = await settle(town, "mit.edu", 80, timing=IMPATIENT)
-        utah = await settle(town, "utah.edu", 80, timing=IMPATIENT)
-        await town.acquainted(mit, utah)
-        proposal, _ = proposed(mit, utah)
-        document = open_document(proposal)
-        root = Root.load(utah.home.folder)
-        dear = msgspec.structs.replace(TERMS, min_price=PRICE)
-        altered = msgspec.structs.replace(document.body, terms=dear)
-        federation = document.federation
-        forged = encode(msgspec.structs.replace(document.envelope, payload=encode(altered)))
-        own = encode(signed(root.private_key, f"medusa contract {federation}", encode(altered)))
-        for fake in (forged, own):
-            acceptance = encode(
-                signed(root.private_key, f"medusa contract {federation}", encode(Acceptance(fake)))
-            )
-            answer = await say(utah, mit, DELIVER, Deliver((acceptance,)), Delivered)
-            assert "" not in answer.reasons
-        swapped = accept(
-            root, propose(Root.load(mit.home.folder), altered)
-        )  # mit did sign this one
-        answer = await say(utah, mit, DELIVER, Deliver((swapped,)), Delivered)
-        assert answer.reasons == ("",)
-        assert len(binding(mit)) == 1
+    mit = await settle(town, "mit.edu", 80, timing=IMPATIENT)
+    utah = await settle(town, "utah.edu", 80, timing=IMPATIENT)
+    await town.acquainted(mit, utah)
+    proposal, _ = proposed(mit, utah)
+    document = open_document(proposal)
+    root = Root.load(utah.home.folder)
+    dear = msgspec.structs.replace(TERMS, min_price=PRICE)
+    altered = msgspec.structs.replace(document.body, terms=dear)
+    federation = document.federation
+    forged = encode(msgspec.structs.replace(document.envelope, payload=encode(altered)))
+    own = encode(signed(root.private_key, f"medusa contract {federation}", encode(altered)))
+    for fake in (forged, own):
+        acceptance = encode(
+            signed(root.private_key, f"medusa contract {federation}", encode(Acceptance(fake)))
+        )
+        answer = await say(utah, mit, DELIVER, Deliver((acceptance,)), Delivered)
+        assert "" not in answer.reasons
+    swapped = accept(root, propose(Root.load(mit.home.folder), altered))  # mit did sign this one
+    answer = await say(utah, mit, DELIVER, Deliver((swapped,)), Delivered)
+    assert answer.reasons == ("",)
+    assert len(binding(mit)) == 1
 
 
 async def say(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -21,10 +20,11 @@ from tools_market_town import (
     balances,
     contracted,
     notes,
-    open_market_town,
+    one_working_at,
     open_work,
     set_up,
     settle,
+    settle_two,
     settled,
     settler,
     stays,
@@ -41,6 +41,8 @@ from engine.streams.messages import Done
 from overlay.errors import InvalidInputError
 from tools.market.trader import TELL, Tell
 
+pytestmark = pytest.mark.town(timing=SHORT)
+
 
 @pytest.fixture
 def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
@@ -49,9 +51,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
 
 async def overloaded(town: Town) -> tuple[Place, Place, str]:
     """mit.edu, which will have too much, and utah.edu under contract with it."""
-    mit = await settle(town, "mit.edu", 30)
-    utah = await settle(town, "utah.edu", 80)
-    await town.acquainted(mit, utah)
+    mit, utah = await settle_two(town, 30, 80)
     return mit, utah, await contracted(mit, utah)
 
 
@@ -61,94 +61,90 @@ async def load(work: Work) -> None:
     await work.post(250)
 
 
+@pytest.mark.town(timing=dataclasses.replace(SHORT, prepare_s=0.5))
 async def test_one_that_accepts_and_never_starts(
-    tmp_path: Path, loads: Loads, monkeypatch: pytest.MonkeyPatch
+    town: Town, loads: Loads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is left alone for a while, and the task goes to the next one."""
-    impatient = dataclasses.replace(SHORT, prepare_s=0.5)
-    async with open_market_town(tmp_path, impatient) as town:
-        mit, utah, contract = await overloaded(town)
+    mit, utah, contract = await overloaded(town)
 
-        async def never_ready(*_: object) -> Progress:
-            await trio.lowlevel.checkpoint()
-            return Progress(0, 0)
+    async def never_ready(*_: object) -> Progress:
+        await trio.lowlevel.checkpoint()
+        return Progress(0, 0)
 
-        monkeypatch.setattr(utah.up.engine.assignments, "assign", never_ready)
-        async with open_work(mit, loads) as work:
-            await load(work)
-            await until(lambda: "could not move" in notes(mit), "given up")
-            assert not away(mit)
-            brown = await settle(town, "brown.edu", 80)
-            await town.acquainted(mit, brown)
-            dear = msgspec.structs.replace(TERMS, min_price=2 * CHEAP)
-            other = await contracted(mit, brown, dear)
-            await until(lambda: len(working_at(brown)) == 1, "at the dearer one")
-            (moved,) = working_at(brown)
-            await work.post(250)
-            tuples = work.tuples_run_by(brown, moved)
-            await settled(mit, brown, other, tuples=tuples, price=2 * CHEAP)
-            assert (await balances(mit, contract)).receipts == 0
-            assert not settler(utah).ledger.deals()
-            work.check()
+    monkeypatch.setattr(utah.up.engine.assignments, "assign", never_ready)
+    work = await town.open(open_work(mit, loads))
+    await load(work)
+    await until(lambda: "could not move" in notes(mit), "given up")
+    assert not away(mit)
+    brown = await settle(town, "brown.edu", 80)
+    await town.acquainted(mit, brown)
+    dear = msgspec.structs.replace(TERMS, min_price=2 * CHEAP)
+    other = await contracted(mit, brown, dear)
+    await until(lambda: len(working_at(brown)) == 1, "at the dearer one")
+    (moved,) = working_at(brown)
+    await work.post(250)
+    tuples = work.tuples_run_by(brown, moved)
+    await settled(mit, brown, other, tuples=tuples, price=2 * CHEAP)
+    assert (await balances(mit, contract)).receipts == 0
+    assert not settler(utah).ledger.deals()
+    work.check()
 
 
-async def test_one_that_starts_and_dies(tmp_path: Path, loads: Loads) -> None:
+@pytest.mark.town(patience_s=0.4)
+async def test_one_that_starts_and_dies(town: Town, loads: Loads) -> None:
     """The task comes home by itself; what the partner ran is paid for once it is back."""
-    async with open_market_town(tmp_path, patience_s=0.4) as town:
-        mit, utah, contract = await overloaded(town)
-        async with open_work(mit, loads) as work:
-            await load(work)
-            await until(lambda: len(working_at(utah)) == 1)
-            (moved,) = working_at(utah)
-            await work.post(250)
-            gone = utah.id
-            await town.stop(utah)
-            await work.post(150)
-            assert not away(mit)
-            assert f"it stands still at {gone[:8]}" in notes(mit)
-            state = trader(mit).brain.partners[gone, contract]
-            assert state.broken
-            loads.update(dict.fromkeys(work.tasks, 1.0))  # nothing needs to go any more
-            await town.start(utah)
-            await until(lambda: not utah.up.engine.assignments.all(), "it hears that it is over")
-            await work.post(80)
-            work.check()
-            tuples = work.tuples_run_by(utah, moved)
-            assert 0 < tuples < 650
-            await settled(mit, utah, contract, tuples=tuples, price=CHEAP)
+    mit, utah, contract = await overloaded(town)
+    work = await town.open(open_work(mit, loads))
+    await load(work)
+    moved = await one_working_at(utah)
+    await work.post(250)
+    gone = utah.id
+    await town.stop(utah)
+    await work.post(150)
+    assert not away(mit)
+    assert f"it stands still at {gone[:8]}" in notes(mit)
+    state = trader(mit).brain.partners[gone, contract]
+    assert state.broken
+    loads.update(dict.fromkeys(work.tasks, 1.0))  # nothing needs to go any more
+    await town.start(utah)
+    await until(lambda: not utah.up.engine.assignments.all(), "it hears that it is over")
+    await work.post(80)
+    work.check()
+    tuples = work.tuples_run_by(utah, moved)
+    assert 0 < tuples < 650
+    await settled(mit, utah, contract, tuples=tuples, price=CHEAP)
 
 
 @pytest.mark.parametrize("liar", ["payee", "payer"])
 async def test_one_that_counts_wrongly(
-    tmp_path: Path, loads: Loads, monkeypatch: pytest.MonkeyPatch, liar: str
+    town: Town, loads: Loads, monkeypatch: pytest.MonkeyPatch, liar: str
 ) -> None:
     """It is on record at both, and people are told; not more is paid than the payer counts."""
     kind: type[Guest] | type[Copy] = Guest if liar == "payee" else Copy
     real: Callable[..., int] = kind.count
     factor = 2 if liar == "payee" else 0
     monkeypatch.setattr(kind, "count", lambda *args: factor * real(*args))
-    async with open_market_town(tmp_path) as town:
-        mit, utah, contract = await overloaded(town)
-        async with open_work(mit, loads) as work:
-            await load(work)
-            await until(lambda: len(working_at(utah)) == 1)
-            (moved,) = working_at(utah)
-            await work.post(250)
-            ledgers = [settler(place).ledger for place in (mit, utah)]
-            await until(lambda: all(ledger.disputes() for ledger in ledgers))
-            assert ledgers[0].disputes()[0] == ledgers[1].disputes()[0]
-            for place in (mit, utah):
-                assert f"{moved} (contract {contract[:8]}): " in notes(place)
-                assert "tuples are claimed by" in notes(place)
-            tuples = 0 if liar == "payer" else work.tuples_run_by(utah, moved)
-            amount = tuples * CHEAP // 10
-            await until(lambda: ledgers[1].balance(contract).tuples == tuples)
-            spent, earned = [await balances(place, contract) for place in (mit, utah)]
-            assert (spent.spent, earned.earned) == (amount, amount)
-            assert spent.disputes == earned.disputes > 0
-            assert spent.tuples == earned.tuples == tuples
-            await work.post(80)
-            work.check()
+    mit, utah, contract = await overloaded(town)
+    work = await town.open(open_work(mit, loads))
+    await load(work)
+    moved = await one_working_at(utah)
+    await work.post(250)
+    ledgers = [settler(place).ledger for place in (mit, utah)]
+    await until(lambda: all(ledger.disputes() for ledger in ledgers))
+    assert ledgers[0].disputes()[0] == ledgers[1].disputes()[0]
+    for place in (mit, utah):
+        assert f"{moved} (contract {contract[:8]}): " in notes(place)
+        assert "tuples are claimed by" in notes(place)
+    tuples = 0 if liar == "payer" else work.tuples_run_by(utah, moved)
+    amount = tuples * CHEAP // 10
+    await until(lambda: ledgers[1].balance(contract).tuples == tuples)
+    spent, earned = [await balances(place, contract) for place in (mit, utah)]
+    assert (spent.spent, earned.earned) == (amount, amount)
+    assert spent.disputes == earned.disputes > 0
+    assert spent.tuples == earned.tuples == tuples
+    await work.post(80)
+    work.check()
 
 
 async def heard(place: Place, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, object]]:
@@ -168,28 +164,26 @@ async def heard(place: Place, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str
 
 
 async def test_one_that_offers_our_own_task_back(
-    tmp_path: Path, loads: Loads, monkeypatch: pytest.MonkeyPatch
+    town: Town, loads: Loads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_market_town(tmp_path) as town:
-        mit, utah, contract = await overloaded(town)
-        async with open_work(mit, loads) as work:
-            await load(work)
-            await until(lambda: len(working_at(utah)) == 1)
-            (moved,) = working_at(utah)
-            loads.update(dict.fromkeys(work.tasks, 0.5))  # there would be room
-            said = await heard(utah, monkeypatch)
-            for number, owner in enumerate((mit.id, utah.id), start=later(utah)):
-                item = Item(moved, 1.0, owner, 1000, ("aggregate",), (work.source,))
-                offer = Offer(number, contract, TERMS.max_price, (item,))
-                await trader(utah)._send(mit.id, offer)
-                await until(lambda n=number: any(_answers(m, n) for _, m in said))
-                (answer,) = [m for _, m in said if _answers(m, number)]
-                assert answer.accepted == ()
-            reasons = [m.reason for _, m in said if isinstance(m, Answer) and m.reason]
-            assert len(reasons) == 2
-            assert "this peer's own" in reasons[0]
-            await work.post(80)
-            work.check()
+    mit, utah, contract = await overloaded(town)
+    work = await town.open(open_work(mit, loads))
+    await load(work)
+    moved = await one_working_at(utah)
+    loads.update(dict.fromkeys(work.tasks, 0.5))  # there would be room
+    said = await heard(utah, monkeypatch)
+    for number, owner in enumerate((mit.id, utah.id), start=later(utah)):
+        item = Item(moved, 1.0, owner, 1000, ("aggregate",), (work.source,))
+        offer = Offer(number, contract, TERMS.max_price, (item,))
+        await trader(utah)._send(mit.id, offer)
+        await until(lambda n=number: any(_answers(m, n) for _, m in said))
+        (answer,) = [m for _, m in said if _answers(m, number)]
+        assert answer.accepted == ()
+    reasons = [m.reason for _, m in said if isinstance(m, Answer) and m.reason]
+    assert len(reasons) == 2
+    assert "this peer's own" in reasons[0]
+    await work.post(80)
+    work.check()
 
 
 def later(place: Place) -> int:
@@ -201,103 +195,94 @@ def _answers(message: object, number: int) -> bool:
     return isinstance(message, Answer) and message.number == number
 
 
-async def test_two_offers_that_cross(tmp_path: Path, loads: Loads) -> None:
+async def test_two_offers_that_cross(town: Town, loads: Loads) -> None:
     """Both are above capacity, each offers to the other; nothing is taken, or lost, and nobody
     waits for the other for ever."""
-    async with open_market_town(tmp_path) as town:
-        mit = await settle(town, "mit.edu", 30)
-        utah = await settle(town, "utah.edu", 30)
-        await town.acquainted(mit, utah)
-        async with open_work(mit, loads) as ours, open_work(utah, loads) as theirs:
-            for work in (ours, theirs):
-                await load(work)
-            await contracted(mit, utah)
-            for place in (mit, utah):
-                await until(lambda p=place: trader(p).brain.number > 0 or trader(p).brain.offer)
-            await stays(lambda: not away(mit) and not away(utah))
-            loads.update(dict.fromkeys(theirs.tasks, 1.0))
-            await until(lambda: len(away(mit)) == 1, "once there is room it goes on")
-            for work in (ours, theirs):
-                await work.post(250)
-                work.check()
-            assert not away(utah)
+    mit, utah = await settle_two(town, 30, 30)
+    ours = await town.open(open_work(mit, loads))
+    theirs = await town.open(open_work(utah, loads))
+    for work in (ours, theirs):
+        await load(work)
+    await contracted(mit, utah)
+    for place in (mit, utah):
+        await until(lambda p=place: trader(p).brain.number > 0 or trader(p).brain.offer)
+    await stays(lambda: not away(mit) and not away(utah))
+    loads.update(dict.fromkeys(theirs.tasks, 1.0))
+    await until(lambda: len(away(mit)) == 1, "once there is room it goes on")
+    for work in (ours, theirs):
+        await work.post(250)
+        work.check()
+    assert not away(utah)
 
 
-async def test_a_sample_that_jumps_moves_nothing(tmp_path: Path, loads: Loads) -> None:
-    async with open_market_town(tmp_path) as town:
-        mit = await settle(town, "mit.edu", 30, confirm_s=1.0)
-        utah = await settle(town, "utah.edu", 80)
-        await town.acquainted(mit, utah)
-        await contracted(mit, utah)
-        async with open_work(mit, loads) as work:
-            await work.run("a", "b", units=10)
-            await work.post(250)
-            held = trader(mit).brain.held
-            number = trader(mit).brain.number
-            for _ in range(3):
-                loads[work.tasks[0]] = 500
-                await until(lambda: held.level > 500)
-                loads[work.tasks[0]] = 10
-                await until(lambda: held.level == pytest.approx(20))
-            await stays(lambda: not away(mit), 1.5)
-            assert trader(mit).brain.number == number  # not even offered
-            loads[work.tasks[0]] = 25
-            await until(lambda: len(away(mit)) == 1, "what lasts does")
+async def test_a_sample_that_jumps_moves_nothing(town: Town, loads: Loads) -> None:
+    mit = await settle(town, "mit.edu", 30, confirm_s=1.0)
+    utah = await settle(town, "utah.edu", 80)
+    await town.acquainted(mit, utah)
+    await contracted(mit, utah)
+    work = await town.open(open_work(mit, loads))
+    await work.run("a", "b", units=10)
+    await work.post(250)
+    held = trader(mit).brain.held
+    number = trader(mit).brain.number
+    for _ in range(3):
+        loads[work.tasks[0]] = 500
+        await until(lambda: held.level > 500)
+        loads[work.tasks[0]] = 10
+        await until(lambda: held.level == pytest.approx(20))
+    await stays(lambda: not away(mit), 1.5)
+    assert trader(mit).brain.number == number  # not even offered
+    loads[work.tasks[0]] = 25
+    await until(lambda: len(away(mit)) == 1, "what lasts does")
 
 
-async def test_a_guest_that_grows_is_given_back(tmp_path: Path, loads: Loads) -> None:
+async def test_a_guest_that_grows_is_given_back(town: Town, loads: Loads) -> None:
     """The giver said ten units; nobody else takes it."""
-    async with open_market_town(tmp_path) as town:
-        mit = await settle(town, "mit.edu", 30)
-        utah = await settle(town, "utah.edu", 20)
-        await town.acquainted(mit, utah)
-        contract = await contracted(mit, utah)
-        async with open_work(mit, loads) as work:
-            await load(work)
-            await until(lambda: len(working_at(utah)) == 1)
-            (moved,) = working_at(utah)
-            loads.update(dict.fromkeys(set(work.tasks) - {moved}, 1.0))
-            loads[moved] = 23.0
-            await until(lambda: not working_at(utah), "given back")
-            await work.post(250)
-            work.check()
-            tuples = work.tuples_run_by(utah, moved)
-            if tuples:
-                await settled(mit, utah, contract, tuples=tuples, price=CHEAP)
-            held = trader(mit).brain.held
-            await until(lambda: held.level == pytest.approx(26), "mit has it all")
+    mit, utah = await settle_two(town, 30, 20)
+    contract = await contracted(mit, utah)
+    work = await town.open(open_work(mit, loads))
+    await load(work)
+    moved = await one_working_at(utah)
+    loads.update(dict.fromkeys(set(work.tasks) - {moved}, 1.0))
+    loads[moved] = 23.0
+    await until(lambda: not working_at(utah), "given back")
+    await work.post(250)
+    work.check()
+    tuples = work.tuples_run_by(utah, moved)
+    if tuples:
+        await settled(mit, utah, contract, tuples=tuples, price=CHEAP)
+    held = trader(mit).brain.held
+    await until(lambda: held.level == pytest.approx(26), "mit has it all")
 
 
 @pytest.mark.parametrize("price", [CHEAP - 1, TERMS.max_price + 1, -1])
 async def test_a_price_outside_the_range(
-    tmp_path: Path, loads: Loads, monkeypatch: pytest.MonkeyPatch, price: int
+    town: Town, loads: Loads, monkeypatch: pytest.MonkeyPatch, price: int
 ) -> None:
-    async with open_market_town(tmp_path) as town:
-        mit, utah, contract = await overloaded(town)
-        said = await heard(utah, monkeypatch)
-        item = Item(utah.name("x"), 1.0, utah.id, 1000, ("aggregate",), (utah.name("s"),))
-        number = later(utah)
-        await trader(utah)._send(mit.id, Offer(number, contract, price, (item,)))
-        await until(lambda: any(_answers(m, number) for _, m in said))
-        (answer,) = [m for _, m in said if isinstance(m, Answer)]
-        assert answer.accepted == ()
-        assert "outside the contract's" in answer.reason
-        assert not trader(mit).brain.held.coming
+    mit, utah, contract = await overloaded(town)
+    said = await heard(utah, monkeypatch)
+    item = Item(utah.name("x"), 1.0, utah.id, 1000, ("aggregate",), (utah.name("s"),))
+    number = later(utah)
+    await trader(utah)._send(mit.id, Offer(number, contract, price, (item,)))
+    await until(lambda: any(_answers(m, number) for _, m in said))
+    (answer,) = [m for _, m in said if isinstance(m, Answer)]
+    assert answer.accepted == ()
+    assert "outside the contract's" in answer.reason
+    assert not trader(mit).brain.held.coming
 
 
 async def test_an_offer_of_the_future_is_refused_and_later_ones_are_looked_at(
-    tmp_path: Path, loads: Loads, monkeypatch: pytest.MonkeyPatch
+    town: Town, loads: Loads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A clock that was ahead numbered it: else nothing of that partner would count for long."""
-    async with open_market_town(tmp_path) as town:
-        mit, utah, contract = await overloaded(town)
-        said = await heard(utah, monkeypatch)
-        item = Item(utah.name("x"), 1.0, utah.id, 1000, ("aggregate",), (utah.name("s"),))
-        connection = await utah.up.engine.overlay.connect(bytes.fromhex(mit.id))
-        number = later(utah)
-        for far in (number + 100 * 86_400_000, 2**62):
-            tell = Tell(Offer(far, contract, CHEAP, (item,)))
-            with pytest.raises(InvalidInputError, match="of the future: check your clock"):
-                await connection.call(TELL, tell, Done, timeout_s=10.0)
-        await trader(utah)._send(mit.id, Offer(number, contract, CHEAP, (item,)))
-        await until(lambda: any(_answers(m, number) for _, m in said))
+    mit, utah, contract = await overloaded(town)
+    said = await heard(utah, monkeypatch)
+    item = Item(utah.name("x"), 1.0, utah.id, 1000, ("aggregate",), (utah.name("s"),))
+    connection = await utah.up.engine.overlay.connect(bytes.fromhex(mit.id))
+    number = later(utah)
+    for far in (number + 100 * 86_400_000, 2**62):
+        tell = Tell(Offer(far, contract, CHEAP, (item,)))
+        with pytest.raises(InvalidInputError, match="of the future: check your clock"):
+            await connection.call(TELL, tell, Done, timeout_s=10.0)
+    await trader(utah)._send(mit.id, Offer(number, contract, CHEAP, (item,)))
+    await until(lambda: any(_answers(m, number) for _, m in said))

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import trio
 from engine_peers import DEADLINE_S, Place, Town, make_stream, received, rows, until
 from tools_market_streams import agreed, arrived, paid, post, reading, terms
-from tools_market_town import open_market_town, revoked, set_up, settle, trader
+from tools_market_town import SHORT, revoked, set_up, settle, trader
 
 from engine.streams.messages import Subscribe, Tuples
 from overlay.errors import NotAuthorisedError
 from tools.client.async_client import Subscription
+
+pytestmark = pytest.mark.town(timing=SHORT)
 
 
 @pytest.fixture(autouse=True)
@@ -39,70 +39,69 @@ async def all_of(subscription: Subscription) -> None:
         pass
 
 
-async def test_a_contract_makes_a_reader_until_it_is_revoked(tmp_path: Path) -> None:
-    async with open_market_town(tmp_path) as town:
-        mit, utah, evil = await three_places(town)
-        async with mit.client() as sends, utah.client() as reads, evil.client() as other:
-            stream = await make_stream(sends, mit, "s", readers=("contract",))
-            await post(sends, stream, range(10))
-            for client in (reads, other):
-                with pytest.raises(NotAuthorisedError, match="contract"):
-                    await client.receive_events(stream)
-            contract = await agreed(mit, utah, terms(stream))
-            await reading(reads, utah, stream)
-            await arrived(utah, 9)
-            own = reads.subscribe(stream, 9)
-            made = reads.subscribe(utah.name("all"), 9)
-            await post(sends, stream, range(10, 20))
-            for each in (own, made):
-                assert await received(each, 10) == [(at, at) for at in range(10, 20)]
-            await paid(utah, mit, contract, 20)
-            for name in (stream, utah.name("all")):  # of what it makes nobody else has any
-                with pytest.raises(NotAuthorisedError):
-                    await anext(other.subscribe(name))
-            await revoked(mit, contract)
-            assert "contract" in await ends(own)
-            await post(sends, stream, range(20, 30))
+async def test_a_contract_makes_a_reader_until_it_is_revoked(town: Town) -> None:
+    mit, utah, evil = await three_places(town)
+    sends, reads = await town.clients(mit, utah)
+    other = await town.client(evil)
+    stream = await make_stream(sends, mit, "s", readers=("contract",))
+    await post(sends, stream, range(10))
+    for client in (reads, other):
+        with pytest.raises(NotAuthorisedError, match="contract"):
+            await client.receive_events(stream)
+    contract = await agreed(mit, utah, terms(stream))
+    await reading(reads, utah, stream)
+    await arrived(utah, 9)
+    own = reads.subscribe(stream, 9)
+    made = reads.subscribe(utah.name("all"), 9)
+    await post(sends, stream, range(10, 20))
+    for each in (own, made):
+        assert await received(each, 10) == [(at, at) for at in range(10, 20)]
+    await paid(utah, mit, contract, 20)
+    for name in (stream, utah.name("all")):  # of what it makes nobody else has any
+        with pytest.raises(NotAuthorisedError):
+            await anext(other.subscribe(name))
+    await revoked(mit, contract)
+    assert "contract" in await ends(own)
+    await post(sends, stream, range(20, 30))
 
-            def why() -> str:
-                (task,) = utah.up.engine.queries.task_status()
-                return task.reason
+    def why() -> str:
+        (task,) = utah.up.engine.queries.task_status()
+        return task.reason
 
-            await until(lambda: "contract" in why())
-            assert utah.state("all").log.boundary == 19
-
-
-async def test_a_contract_that_expires_ends_what_it_made(tmp_path: Path) -> None:
-    async with open_market_town(tmp_path) as town:
-        mit, utah, evil = await three_places(town)
-        async with mit.client() as sends, utah.client() as reads, evil.client() as listed:
-            stream = await make_stream(sends, mit, "s", readers=("contract", "evil.org"))
-            await post(sends, stream, range(10))
-            await agreed(mit, utah, terms(stream), valid_s=3.0)
-            own, beside = reads.subscribe(stream), listed.subscribe(stream)
-            for each in (own, beside):
-                assert len(await received(each, 10)) == 10
-            assert "contract" in await ends(own)
-            await post(sends, stream, range(10, 20))  # who is named beside it reads on
-            assert len(await received(beside, 10)) == 10
+    await until(lambda: "contract" in why())
+    assert utah.state("all").log.boundary == 19
 
 
-async def test_contracts_that_make_no_reader(tmp_path: Path) -> None:
+async def test_a_contract_that_expires_ends_what_it_made(town: Town) -> None:
+    mit, utah, evil = await three_places(town)
+    sends, reads = await town.clients(mit, utah)
+    listed = await town.client(evil)
+    stream = await make_stream(sends, mit, "s", readers=("contract", "evil.org"))
+    await post(sends, stream, range(10))
+    await agreed(mit, utah, terms(stream), valid_s=3.0)
+    own, beside = reads.subscribe(stream), listed.subscribe(stream)
+    for each in (own, beside):
+        assert len(await received(each, 10)) == 10
+    assert "contract" in await ends(own)
+    await post(sends, stream, range(10, 20))  # who is named beside it reads on
+    assert len(await received(beside, 10)) == 10
+
+
+async def test_contracts_that_make_no_reader(town: Town) -> None:
     """For another stream; with who is not the owner."""
-    async with open_market_town(tmp_path) as town:
-        mit, utah, evil = await three_places(town)
-        async with mit.client() as sends:
-            stream = await make_stream(sends, mit, "s", readers=("contract",))
-            other = await make_stream(sends, mit, "other", readers=("contract",))
-            await sends.post_event(stream, rows([(1, 1)]), boundary=1)
-            await sends.flush()
-            await agreed(mit, evil, terms(other))
-            await agreed(mit, evil, terms(stream, sender="evil.org"))
-            await agreed(utah, evil, terms(stream, sender="utah.edu"))
-            assert len(trader(evil)._contracts.in_force()) == 3
-            there = await evil.up.engine.overlay.connect(bytes.fromhex(mit.id))
-            for name, allowed in ((stream, False), (other, True)):
-                assert mit.up.engine.readers.pays("evil.org", name) is allowed
-            async with there.open("subscribe", Subscribe(stream)) as duplex:
-                with pytest.raises(NotAuthorisedError):
-                    await duplex.receive(Tuples)
+    mit, utah, evil = await three_places(town)
+    sends = await town.client(mit)
+    stream = await make_stream(sends, mit, "s", readers=("contract",))
+    other = await make_stream(sends, mit, "other", readers=("contract",))
+    await sends.post_event(stream, rows([(1, 1)]), boundary=1)
+    await sends.flush()
+    await agreed(mit, evil, terms(other))
+    await agreed(mit, evil, terms(stream, sender="evil.org"))
+    await agreed(utah, evil, terms(stream, sender="utah.edu"))
+    assert len(trader(evil)._contracts.in_force()) == 3
+    there = await evil.up.engine.overlay.connect(bytes.fromhex(mit.id))
+    for name, allowed in ((stream, False), (other, True)):
+        assert mit.up.engine.readers.pays("evil.org", name) is allowed
+    async with there.open("subscribe", Subscribe(stream)) as duplex:
+        with pytest.raises(NotAuthorisedError):
+            await duplex.receive(Tuples)

@@ -3,27 +3,25 @@ tuples."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 import pytest
 from engine_peers import Place, Town, until
 from tools_market_town import (
     CHEAP,
+    SHORT,
     TERMS,
     Loads,
     Work,
     away,
     binding,
     contracted,
+    four_tasks,
     notes,
-    open_market_town,
+    one_working_at,
     open_work,
     revoked,
-    set_up,
     settle,
     settled,
     settler,
@@ -37,12 +35,10 @@ from engine.replication.moves.messages import Deal
 from engine.streams.messages import Done
 from tools.market.settler import PASSED, Passed
 
+pytestmark = pytest.mark.town(timing=SHORT)
+
+
 LOW = CHEAP // 2
-
-
-@pytest.fixture
-def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
-    return set_up(monkeypatch)
 
 
 @dataclass
@@ -85,164 +81,155 @@ class Chain:
         await settled(self.utah, self.brown, self.below, tuples=by_brown, price=LOW)
 
 
-@asynccontextmanager
-async def open_chain(tmp_path: Path, loads: Loads, *, sublet: bool = True) -> AsyncIterator[Chain]:
-    async with open_market_town(tmp_path) as town:
-        mit = await settle(town, "mit.edu", 30)
-        utah = await settle(town, "utah.edu", 15)
-        brown = await settle(town, "brown.edu", 80)
-        await town.acquainted(mit, utah, brown)
-        above = await contracted(mit, utah, msgspec.structs.replace(TERMS, sublet=sublet))
-        below = await contracted(utah, brown, msgspec.structs.replace(TERMS, min_price=LOW))
-        async with open_work(mit, loads) as work:
-            await work.run("a", "b", "c", "d", units=10)
-            await work.post(250)
-            await until(lambda: len(working_at(utah)) == 1)
-            (task,) = working_at(utah)
-            await work.post(250)
-            yield Chain(town, mit, utah, brown, above, below, work, task)
+async def make_chain(town: Town, loads: Loads, *, sublet: bool = True) -> Chain:
+    mit = await settle(town, "mit.edu", 30)
+    utah = await settle(town, "utah.edu", 15)
+    brown = await settle(town, "brown.edu", 80)
+    await town.acquainted(mit, utah, brown)
+    above = await contracted(mit, utah, msgspec.structs.replace(TERMS, sublet=sublet))
+    below = await contracted(utah, brown, msgspec.structs.replace(TERMS, min_price=LOW))
+    work = await four_tasks(town, mit, loads)
+    task = await one_working_at(utah)
+    await work.post(250)
+    return Chain(town, mit, utah, brown, above, below, work, task)
 
 
-async def test_each_pays_the_next(tmp_path: Path, loads: Loads) -> None:
-    async with open_chain(tmp_path, loads) as chain:
-        await chain.grow()
-        await chain.work.post(250)
-        await chain.settled()
-        await chain.shrink()
-        await chain.work.post(230)
-        chain.work.check()
-        await chain.settled()
-        for place in (chain.mit, chain.utah, chain.brown):
-            assert all(standing.paid for standing in settler(place).ledger.deals())
+@pytest.fixture
+async def chain(town: Town, loads: Loads) -> Chain:
+    return await make_chain(town, loads)
 
 
-async def test_one_that_may_not_be_passed_on(tmp_path: Path, loads: Loads) -> None:
+async def test_each_pays_the_next(chain: Chain) -> None:
+    await chain.grow()
+    await chain.work.post(250)
+    await chain.settled()
+    await chain.shrink()
+    await chain.work.post(230)
+    chain.work.check()
+    await chain.settled()
+    for place in (chain.mit, chain.utah, chain.brown):
+        assert all(standing.paid for standing in settler(place).ledger.deals())
+
+
+async def test_one_that_may_not_be_passed_on(town: Town, loads: Loads) -> None:
     """Neither offered by utah's Brain, nor moved by mit if it were."""
-    async with open_chain(tmp_path, loads, sublet=False) as chain:
-        loads[chain.task] = 16
-        loads.update(dict.fromkeys(set(chain.work.tasks) - {chain.task}, 1.0))
-        await until(lambda: not working_at(chain.utah), "given back instead")
-        assert not chain.brown.up.engine.assignments.all()
-        await chain.work.post(250)
-        chain.work.check()
+    chain = await make_chain(town, loads, sublet=False)
+    loads[chain.task] = 16
+    loads.update(dict.fromkeys(set(chain.work.tasks) - {chain.task}, 1.0))
+    await until(lambda: not working_at(chain.utah), "given back instead")
+    assert not chain.brown.up.engine.assignments.all()
+    await chain.work.post(250)
+    chain.work.check()
 
 
 @pytest.mark.parametrize("which", ["above", "below"])
-async def test_one_of_the_contracts_is_revoked(tmp_path: Path, loads: Loads, which: str) -> None:
-    async with open_chain(tmp_path, loads) as chain:
-        await chain.grow()
-        await chain.work.post(250)
-        loads.update(dict.fromkeys(chain.work.tasks, 7.0))
-        await revoked(chain.utah, chain.above if which == "above" else chain.below)
-        await until(lambda: chain.task not in away(chain.mit), "home")
-        await until(lambda: not chain.brown.up.engine.assignments.all())
-        await chain.work.post(230)
-        chain.work.check()
-        await chain.settled()
+async def test_one_of_the_contracts_is_revoked(chain: Chain, loads: Loads, which: str) -> None:
+    await chain.grow()
+    await chain.work.post(250)
+    loads.update(dict.fromkeys(chain.work.tasks, 7.0))
+    await revoked(chain.utah, chain.above if which == "above" else chain.below)
+    await until(lambda: chain.task not in away(chain.mit), "home")
+    await until(lambda: not chain.brown.up.engine.assignments.all())
+    await chain.work.post(230)
+    chain.work.check()
+    await chain.settled()
 
 
 @pytest.mark.parametrize("who", ["mit", "utah", "brown"])
-async def test_one_of_them_restarts(tmp_path: Path, loads: Loads, who: str) -> None:
-    async with open_chain(tmp_path, loads) as chain:
-        await chain.grow()
-        await chain.work.post(250)
-        await chain.town.restart({"mit": chain.mit, "utah": chain.utah, "brown": chain.brown}[who])
-        await chain.work.post(230)
-        await chain.settled()
-        await chain.shrink()
-        await chain.work.post(70)
-        chain.work.check()
-        await chain.settled()
+async def test_one_of_them_restarts(chain: Chain, who: str) -> None:
+    await chain.grow()
+    await chain.work.post(250)
+    await chain.town.restart({"mit": chain.mit, "utah": chain.utah, "brown": chain.brown}[who])
+    await chain.work.post(230)
+    await chain.settled()
+    await chain.shrink()
+    await chain.work.post(70)
+    chain.work.check()
+    await chain.settled()
 
 
-async def test_the_middleman_is_away_when_it_ends(tmp_path: Path, loads: Loads) -> None:
-    async with open_chain(tmp_path, loads) as chain:
-        await chain.grow()
-        await chain.work.post(250)
-        await chain.town.stop(chain.utah)
-        await chain.work.post(230)
-        await chain.shrink()
-        await chain.work.post(70)
-        chain.work.check()
-        await chain.town.start(chain.utah)
-        await chain.settled()
+async def test_the_middleman_is_away_when_it_ends(chain: Chain) -> None:
+    await chain.grow()
+    await chain.work.post(250)
+    await chain.town.stop(chain.utah)
+    await chain.work.post(230)
+    await chain.shrink()
+    await chain.work.post(70)
+    chain.work.check()
+    await chain.town.start(chain.utah)
+    await chain.settled()
 
 
-async def test_the_last_one_counts_wrongly(
-    tmp_path: Path, loads: Loads, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_last_one_counts_wrongly(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
     """The owner's count is believed, all along the chain; utah neither gains nor loses by it."""
-    async with open_chain(tmp_path, loads) as chain:
-        liar = settler(chain.brown)
-        real = liar._count
+    liar = settler(chain.brown)
+    real = liar._count
 
-        def count(effect: Count) -> Counted:
-            counted: Counted = real(effect)
-            if counted.rows is None:
-                return counted
-            return Counted(counted.number, counted.upto, 2 * counted.rows)
+    def count(effect: Count) -> Counted:
+        counted: Counted = real(effect)
+        if counted.rows is None:
+            return counted
+        return Counted(counted.number, counted.upto, 2 * counted.rows)
 
-        monkeypatch.setattr(liar, "_count", count)
-        await chain.grow()
-        await chain.work.post(250)
-        await chain.shrink()
-        await chain.work.post(30)
-        chain.work.check()
-        by_utah, by_brown = (
-            chain.work.tuples_run_by(place, chain.task) for place in (chain.utah, chain.brown)
-        )
-        ledgers = [settler(place).ledger for place in (chain.mit, chain.utah, chain.brown)]
-        below = [ledger.balance for ledger in ledgers[1:]]
-        await until(lambda: all(of(chain.below).tuples == by_brown for of in below), "paid")
-        above = [ledger.balance for ledger in ledgers[:2]]
-        total = by_utah + by_brown
-        await until(lambda: all(of(chain.above).tuples == total for of in above), "paid")
-        assert ledgers[2].disputes()
-        assert ledgers[1].disputes()
-        assert "tuples are claimed by" in notes(chain.brown)
+    monkeypatch.setattr(liar, "_count", count)
+    await chain.grow()
+    await chain.work.post(250)
+    await chain.shrink()
+    await chain.work.post(30)
+    chain.work.check()
+    by_utah, by_brown = (
+        chain.work.tuples_run_by(place, chain.task) for place in (chain.utah, chain.brown)
+    )
+    ledgers = [settler(place).ledger for place in (chain.mit, chain.utah, chain.brown)]
+    below = [ledger.balance for ledger in ledgers[1:]]
+    await until(lambda: all(of(chain.below).tuples == by_brown for of in below), "paid")
+    above = [ledger.balance for ledger in ledgers[:2]]
+    total = by_utah + by_brown
+    await until(lambda: all(of(chain.above).tuples == total for of in above), "paid")
+    assert ledgers[2].disputes()
+    assert ledgers[1].disputes()
+    assert "tuples are claimed by" in notes(chain.brown)
 
 
-async def test_to_hear_the_same_again_makes_no_deals(tmp_path: Path, loads: Loads) -> None:
+async def test_to_hear_the_same_again_makes_no_deals(chain: Chain) -> None:
     """Nor may a partner fill the ledger by it."""
-    async with open_chain(tmp_path, loads) as chain:
-        await chain.grow()
-        ledger = settler(chain.utah).ledger
-        ended = [s for s in ledger.deals() if s.end is not None]
-        (before,) = [s for s in ended if isinstance(s.deal.rate, LoadRate)]
-        await stays(lambda: len(ledger.deals()) == 3, 0.2)
-        connection = await chain.mit.up.engine.overlay.connect(bytes.fromhex(chain.utah.id))
-        for term_number in range(20):
-            news = Passed(
-                chain.task,
-                before.deal.term_number,
-                0,
-                before.deal.term_number + term_number + 1,
-                "",
-            )
-            await connection.call(PASSED, news, Done)
-        assert len(ledger.deals()) == 3
+    await chain.grow()
+    ledger = settler(chain.utah).ledger
+    ended = [s for s in ledger.deals() if s.end is not None]
+    (before,) = [s for s in ended if isinstance(s.deal.rate, LoadRate)]
+    await stays(lambda: len(ledger.deals()) == 3, 0.2)
+    connection = await chain.mit.up.engine.overlay.connect(bytes.fromhex(chain.utah.id))
+    for term_number in range(20):
+        news = Passed(
+            chain.task,
+            before.deal.term_number,
+            0,
+            before.deal.term_number + term_number + 1,
+            "",
+        )
+        await connection.call(PASSED, news, Done)
+    assert len(ledger.deals()) == 3
 
 
-async def test_what_a_sibling_passes_on_its_owner_pays(tmp_path: Path, loads: Loads) -> None:
-    async with open_market_town(tmp_path) as town:
-        one = await settle(town, "mit.edu", 30)
-        two = await settle(town, "mit.edu", 14, sibling=True)
-        utah = await settle(town, "utah.edu", 80)
-        await town.acquainted(one, two, utah)
-        async with open_work(one, loads) as work:
-            await work.run("a", "b", "c", units=8)
-            (task, *_) = work.tasks
-            await one.up.engine.mover.move(task, two.peer_id, Deal(giver=one.id))
-            await work.post(250)
-            contract = await contracted(one, utah)
-            await until(lambda: contract in binding(two), "known to the sibling")
-            loads[task] = 18  # more than the sibling can carry, and than there is room at home
-            await until(lambda: working_at(utah) == {task}, "passed on")
-            await work.post(250)
-            loads.update(dict.fromkeys(work.tasks, 0.5))
-            await until(lambda: not away(one), "recalled")
-            await work.post(230)
-            work.check()
-            tuples = work.tuples_run_by(utah, task)
-            assert tuples > 0
-            await settled(one, utah, contract, tuples=tuples, price=CHEAP)
+async def test_what_a_sibling_passes_on_its_owner_pays(town: Town, loads: Loads) -> None:
+    one = await settle(town, "mit.edu", 30)
+    two = await settle(town, "mit.edu", 14, sibling=True)
+    utah = await settle(town, "utah.edu", 80)
+    await town.acquainted(one, two, utah)
+    work = await town.open(open_work(one, loads))
+    await work.run("a", "b", "c", units=8)
+    (task, *_) = work.tasks
+    await one.up.engine.mover.move(task, two.peer_id, Deal(giver=one.id))
+    await work.post(250)
+    contract = await contracted(one, utah)
+    await until(lambda: contract in binding(two), "known to the sibling")
+    loads[task] = 18  # more than the sibling can carry, and than there is room at home
+    await until(lambda: working_at(utah) == {task}, "passed on")
+    await work.post(250)
+    loads.update(dict.fromkeys(work.tasks, 0.5))
+    await until(lambda: not away(one), "recalled")
+    await work.post(230)
+    work.check()
+    tuples = work.tuples_run_by(utah, task)
+    assert tuples > 0
+    await settled(one, utah, contract, tuples=tuples, price=CHEAP)

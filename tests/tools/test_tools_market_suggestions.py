@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 import trio
-from engine_peers import DEADLINE_S, Place, Row, Town, make_stream, pairs_of, rows, until
+from engine_peers import DEADLINE_S, Place, Row, Town, begin, make_stream, pairs_of, rows, until
 from msgspec.structs import replace
 from tools_market_town import (
+    SHORT,
     SHORT_WAITS,
     balances,
     deliver,
     notes,
-    open_market_town,
     proposed,
     revoked,
     set_up,
@@ -35,6 +32,8 @@ from engine.objects.query import Filter, Map, Query
 from engine.replication.moves.messages import Deal
 from tools.client.async_client import AsyncMedusaClient
 
+pytestmark = pytest.mark.town(timing=SHORT)
+
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,8 +47,7 @@ def copy_of(place: Place, source: str, path: str) -> Query:
 
 
 async def run(client: AsyncMedusaClient, query: Query) -> None:
-    await client.create_query(query)
-    await client.start_query(query.name)
+    await begin(client, query)
 
 
 @dataclass
@@ -104,146 +102,142 @@ class Scene:
         return contract
 
 
-@asynccontextmanager
-async def open_scene(folder: Path, timing: MarketTiming = SHORT_WAITS) -> AsyncIterator[Scene]:
-    async with open_market_town(folder) as town:
-        mit, utah, brown = [
-            await settle(town, name, 100, timing=timing)
-            for name in ("mit.edu", "utah.edu", "brown.edu")
-        ]
-        await town.acquainted(mit, utah, brown)
-        async with mit.client() as sends, utah.client() as reads, brown.client() as copies:
-            source = await make_stream(sends, mit, "s")
-            await run(sends, copy_of(mit, source, "out"))
-            await run(copies, copy_of(brown, source, "same"))
-            await run(reads, copy_of(utah, mit.name("out"), "all"))
-            scene = Scene(town, mit, utah, brown, sends, reads, source)
-            await scene.post(range(100))
-            await until(lambda: scene.read_at(mit, scene.out), "it is read")
-            yield scene
+async def make_scene(town: Town, timing: MarketTiming = SHORT_WAITS) -> Scene:
+    mit, utah, brown = [
+        await settle(town, name, 100, timing=timing)
+        for name in ("mit.edu", "utah.edu", "brown.edu")
+    ]
+    await town.acquainted(mit, utah, brown)
+    sends, reads, copies = await town.clients(mit, utah, brown)
+    source = await make_stream(sends, mit, "s")
+    await run(sends, copy_of(mit, source, "out"))
+    await run(copies, copy_of(brown, source, "same"))
+    await run(reads, copy_of(utah, mit.name("out"), "all"))
+    scene = Scene(town, mit, utah, brown, sends, reads, source)
+    await scene.post(range(100))
+    await until(lambda: scene.read_at(mit, scene.out), "it is read")
+    return scene
 
 
-async def test_an_accepted_suggestion_is_followed_until_it_is_revoked(tmp_path: Path) -> None:
-    async with open_scene(tmp_path) as scene:
-        mit, brown = scene.mit, scene.brown
-        contract = await scene.suggest(SuggestedTerms(scene.out, alternative=scene.same))
-        await until(lambda: scene.read_at(brown, scene.same), "the alternative is read")
-        await until(lambda: not scene.read_at(mit, scene.out), "and the producer is not")
-        await scene.post(range(100, 250))
-        assert f"as {scene.same} from now on" in notes(scene.utah)
-        await revoked(scene.utah, contract)
-        await until(lambda: scene.read_at(mit, scene.out), "back to the producer")
-        await until(lambda: not scene.read_at(brown, scene.same), "and not the alternative")
-        await scene.post(range(250, 400))
-        await scene.check(400)
+@pytest.fixture
+async def scene(town: Town) -> Scene:
+    return await make_scene(town)
 
 
-async def test_a_suggestion_that_is_not_accepted_or_not_to_us_changes_nothing(
-    tmp_path: Path,
-) -> None:
-    async with open_scene(tmp_path) as scene:
-        terms = SuggestedTerms(scene.out, alternative=scene.same)
-        proposal, _ = proposed(scene.brown, scene.utah, terms)  # type: ignore[arg-type]
-        await deliver(scene.utah, proposal)
-        _, ours = proposed(scene.utah, scene.brown, terms)  # type: ignore[arg-type]
-        await deliver(scene.utah, ours)  # we suggested it to them
-        await stays(lambda: scene.read_at(scene.mit, scene.out))
-        assert not scene.read_at(scene.brown, scene.same)
+async def test_an_accepted_suggestion_is_followed_until_it_is_revoked(scene: Scene) -> None:
+    mit, brown = scene.mit, scene.brown
+    contract = await scene.suggest(SuggestedTerms(scene.out, alternative=scene.same))
+    await until(lambda: scene.read_at(brown, scene.same), "the alternative is read")
+    await until(lambda: not scene.read_at(mit, scene.out), "and the producer is not")
+    await scene.post(range(100, 250))
+    assert f"as {scene.same} from now on" in notes(scene.utah)
+    await revoked(scene.utah, contract)
+    await until(lambda: scene.read_at(mit, scene.out), "back to the producer")
+    await until(lambda: not scene.read_at(brown, scene.same), "and not the alternative")
+    await scene.post(range(250, 400))
+    await scene.check(400)
 
 
-async def test_where_it_fails_the_producer_is_asked(tmp_path: Path) -> None:
+async def test_a_suggestion_that_is_not_accepted_or_not_to_us_changes_nothing(scene: Scene) -> None:
+    terms = SuggestedTerms(scene.out, alternative=scene.same)
+    proposal, _ = proposed(scene.brown, scene.utah, terms)  # type: ignore[arg-type]
+    await deliver(scene.utah, proposal)
+    _, ours = proposed(scene.utah, scene.brown, terms)  # type: ignore[arg-type]
+    await deliver(scene.utah, ours)  # we suggested it to them
+    await stays(lambda: scene.read_at(scene.mit, scene.out))
+    assert not scene.read_at(scene.brown, scene.same)
+
+
+async def test_where_it_fails_the_producer_is_asked(town: Town) -> None:
     trying = dataclasses.replace(SHORT_WAITS, aside_s=1.0)
-    async with open_scene(tmp_path, trying) as scene:
-        await scene.suggest(SuggestedTerms(scene.out, alternative=scene.same))
-        await until(lambda: scene.read_at(scene.brown, scene.same), "the alternative is read")
-        await scene.town.stop(scene.brown)
-        await scene.post(range(100, 250))
-        await until(lambda: scene.read_at(scene.mit, scene.out), "the producer is read")
-        assert "as suggested for" in notes(scene.utah)
-        # it is tried again after a while
-        await scene.town.start(scene.brown)
-        await until(lambda: scene.read_at(scene.brown, scene.same), "the alternative again")
-        await scene.post(range(250, 400))
-        await scene.check(400)
+    scene = await make_scene(town, trying)
+    await scene.suggest(SuggestedTerms(scene.out, alternative=scene.same))
+    await until(lambda: scene.read_at(scene.brown, scene.same), "the alternative is read")
+    await scene.town.stop(scene.brown)
+    await scene.post(range(100, 250))
+    await until(lambda: scene.read_at(scene.mit, scene.out), "the producer is read")
+    assert "as suggested for" in notes(scene.utah)
+    # it is tried again after a while
+    await scene.town.start(scene.brown)
+    await until(lambda: scene.read_at(scene.brown, scene.same), "the alternative again")
+    await scene.post(range(250, 400))
+    await scene.check(400)
 
 
-async def test_each_sender_is_paid_for_what_it_sent(tmp_path: Path) -> None:
+async def test_each_sender_is_paid_for_what_it_sent(scene: Scene) -> None:
     """With content contracts for both streams, who is read is who is paid."""
-    async with open_scene(tmp_path) as scene:
-        ids = []
-        for sender, stream in ((scene.mit, scene.out), (scene.brown, scene.same)):
-            content = ContentTerms(stream, sender.participant, per_message=1)
-            ids.append(await scene.suggest(content, by=sender))
-        of_mit, of_brown = ids
-        await until(lambda: len(settler(scene.mit).ledger.deals()) == 1, "mit's deal")
-        await scene.post(range(100, 150))
-        suggested = await scene.suggest(SuggestedTerms(scene.out, alternative=scene.same))
-        await until(lambda: scene.read_at(scene.brown, scene.same), "the alternative is read")
-        await scene.post(range(150, 250))
-        await revoked(scene.utah, suggested)
-        await until(lambda: scene.read_at(scene.mit, scene.out), "back to the producer")
-        await scene.post(range(250, 400))
-        for sender, contract, tuples in ((scene.mit, of_mit, 200), (scene.brown, of_brown, 100)):
-            earned = Balance(contract)
-            with trio.move_on_after(DEADLINE_S):
-                while earned.tuples != tuples:
-                    await trio.sleep(0.05)
-                    earned = await balances(sender, contract)
-            assert (earned.earned, earned.disputes) == (tuples, 0), notes(sender)
-            assert (await balances(scene.utah, contract)).spent == tuples
-        await scene.check(400)
+    ids = []
+    for sender, stream in ((scene.mit, scene.out), (scene.brown, scene.same)):
+        content = ContentTerms(stream, sender.participant, per_message=1)
+        ids.append(await scene.suggest(content, by=sender))
+    of_mit, of_brown = ids
+    await until(lambda: len(settler(scene.mit).ledger.deals()) == 1, "mit's deal")
+    await scene.post(range(100, 150))
+    suggested = await scene.suggest(SuggestedTerms(scene.out, alternative=scene.same))
+    await until(lambda: scene.read_at(scene.brown, scene.same), "the alternative is read")
+    await scene.post(range(150, 250))
+    await revoked(scene.utah, suggested)
+    await until(lambda: scene.read_at(scene.mit, scene.out), "back to the producer")
+    await scene.post(range(250, 400))
+    for sender, contract, tuples in ((scene.mit, of_mit, 200), (scene.brown, of_brown, 100)):
+        earned = Balance(contract)
+        with trio.move_on_after(DEADLINE_S):
+            while earned.tuples != tuples:
+                await trio.sleep(0.05)
+                earned = await balances(sender, contract)
+        assert (earned.earned, earned.disputes) == (tuples, 0), notes(sender)
+        assert (await balances(scene.utah, contract)).spent == tuples
+    await scene.check(400)
 
 
-async def test_a_place_that_stands_still_is_left(tmp_path: Path) -> None:
+async def test_a_place_that_stands_still_is_left(town: Town) -> None:
     watching = dataclasses.replace(SHORT_WAITS, still_s=0.3)
-    async with open_scene(tmp_path, watching) as scene:
-        await scene.suggest(SuggestedTerms(scene.out, alternative=scene.same))
-        await until(lambda: scene.read_at(scene.brown, scene.same), "the alternative is read")
-        async with scene.brown.client() as client:
-            await client.stop_query(scene.brown.name("q/same"))
-        await scene.post(range(100, 250))
-        assert "it stands still" in notes(scene.utah)
-        await scene.check(250)
+    scene = await make_scene(town, watching)
+    await scene.suggest(SuggestedTerms(scene.out, alternative=scene.same))
+    await until(lambda: scene.read_at(scene.brown, scene.same), "the alternative is read")
+    async with scene.brown.client() as client:
+        await client.stop_query(scene.brown.name("q/same"))
+    await scene.post(range(100, 250))
+    assert "it stands still" in notes(scene.utah)
+    await scene.check(250)
 
 
-async def test_what_cannot_be_read_instead_is_not(tmp_path: Path) -> None:
-    async with open_scene(tmp_path) as scene:
-        async with scene.brown.client() as client:
-            box = Map("less", scene.source, scene.brown.name("less"), (("v", "value"),))
-            await run(client, Query(scene.brown.name("q/less"), (box,)))
-            shy = scene.brown.name("shy")
-            query = copy_of(scene.brown, scene.source, "shy")
-            await run(client, replace(query, readers=((shy, ("utah.edu",)),)))
-        for terms, why in (
-            (SuggestedTerms(scene.out, alternative=shy), "not for all who may read"),
-            (SuggestedTerms(scene.out, alternative=scene.brown.name("less")), "other fields"),
-            (SuggestedTerms(scene.out, alternative=scene.brown.name("none")), "none"),
-            (SuggestedTerms(scene.out, peer=scene.brown.id), "not produced by this peer"),
-            (SuggestedTerms(scene.out, peer="f" * 40), "ffffffff"),
-        ):
-            await scene.suggest(terms)
-            await until(lambda w=why: refused(scene.utah, w), why)
-        await scene.post(range(100, 250))
-        assert scene.read_at(scene.mit, scene.out)
-        await scene.check(250)
+async def test_what_cannot_be_read_instead_is_not(scene: Scene) -> None:
+    async with scene.brown.client() as client:
+        box = Map("less", scene.source, scene.brown.name("less"), (("v", "value"),))
+        await run(client, Query(scene.brown.name("q/less"), (box,)))
+        shy = scene.brown.name("shy")
+        query = copy_of(scene.brown, scene.source, "shy")
+        await run(client, replace(query, readers=((shy, ("utah.edu",)),)))
+    for terms, why in (
+        (SuggestedTerms(scene.out, alternative=shy), "not for all who may read"),
+        (SuggestedTerms(scene.out, alternative=scene.brown.name("less")), "other fields"),
+        (SuggestedTerms(scene.out, alternative=scene.brown.name("none")), "none"),
+        (SuggestedTerms(scene.out, peer=scene.brown.id), "not produced by this peer"),
+        (SuggestedTerms(scene.out, peer="f" * 40), "ffffffff"),
+    ):
+        await scene.suggest(terms)
+        await until(lambda w=why: refused(scene.utah, w), why)
+    await scene.post(range(100, 250))
+    assert scene.read_at(scene.mit, scene.out)
+    await scene.check(250)
 
 
 def refused(place: Place, why: str) -> bool:
     return any("as suggested for" in n and why in n for n in notes(place).splitlines())
 
 
-async def test_a_peer_may_be_suggested_and_a_restart_keeps_to_it(tmp_path: Path) -> None:
-    async with open_scene(tmp_path) as scene:
-        two = await settle(scene.town, "mit.edu", 100, sibling=True)
-        await scene.town.acquainted(scene.mit, scene.utah, two)
-        await scene.mit.up.engine.mover.move(scene.out, two.peer_id, Deal(giver=scene.mit.id))
-        await scene.post(range(100, 150))
-        await until(lambda: not scene.read_at(scene.mit, scene.out), "the worker is read")
-        await scene.suggest(SuggestedTerms(scene.out, peer=scene.mit.id), by=scene.mit)
-        await until(lambda: scene.read_at(scene.mit, scene.out), "the owner is read")
-        await scene.post(range(150, 250))
-        await scene.town.restart(scene.utah)
-        await until(lambda: scene.read_at(scene.mit, scene.out), "the owner is read again")
-        await scene.post(range(250, 400))
-        # the client of before has lost its peer: look into the log
-        assert scene.utah.state("all").log.count(-1, 399) == 400
+async def test_a_peer_may_be_suggested_and_a_restart_keeps_to_it(scene: Scene) -> None:
+    two = await settle(scene.town, "mit.edu", 100, sibling=True)
+    await scene.town.acquainted(scene.mit, scene.utah, two)
+    await scene.mit.up.engine.mover.move(scene.out, two.peer_id, Deal(giver=scene.mit.id))
+    await scene.post(range(100, 150))
+    await until(lambda: not scene.read_at(scene.mit, scene.out), "the worker is read")
+    await scene.suggest(SuggestedTerms(scene.out, peer=scene.mit.id), by=scene.mit)
+    await until(lambda: scene.read_at(scene.mit, scene.out), "the owner is read")
+    await scene.post(range(150, 250))
+    await scene.town.restart(scene.utah)
+    await until(lambda: scene.read_at(scene.mit, scene.out), "the owner is read again")
+    await scene.post(range(250, 400))
+    # the client of before has lost its peer: look into the log
+    assert scene.utah.state("all").log.count(-1, 399) == 400

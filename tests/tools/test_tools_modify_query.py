@@ -14,7 +14,7 @@ import pytest
 import trio
 from deadline import DEADLINE_S
 from engine_interpreted import interpret
-from engine_peers import open_town
+from engine_peers import Town
 from tools_prompt import Prompt
 from tools_travel import MINUTE_S, THREE, examples, world
 
@@ -25,7 +25,8 @@ from engine.streams.config import Timing
 from tools.client.async_client import AsyncMedusaClient
 from tools.client.blocking import MedusaClient
 
-UNHURRIED = Timing(tend_s=3600.0)  # all is still there at the end
+# all is still there at the end
+pytestmark = pytest.mark.town(timing=Timing(tend_s=3600.0))
 
 
 QUERY = "medusa://mit.edu/busy_sources"
@@ -104,95 +105,91 @@ def typed_in(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
 
 
 async def test_a_box_is_modified_from_the_prompt(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    town: Town, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    async with open_town(tmp_path, timing=UNHURRIED) as town:
-        mit = await town.settle("mit.edu")
-        prompt = Prompt(mit.home.folder, capfd)
-        async with mit.client() as client:
-            await world(client, mit)
-            said = f"{QUERY}: modified; counts after 2018-03-24 17:00:00 ({FIVE_US})\n"
-            one = ("query", "modify", QUERY, *ONE)
-            assert await prompt(*one, "--at", FIVE, "--alone") == said
-            again = await prompt("query", "modify", QUERY, *ONE)
-            assert again == said, "the same again is no change"
-            as_json = json.loads(await prompt("query", "modify", QUERY, *ONE, "--json"))
-            assert as_json == {"query": QUERY, "since": FIVE_US}
-            assert await answers(client) == [
-                *wanted(TWO_S, FIVE_S, window_s=60, least=2),
-                *wanted(FIVE_S, SIX_S, window_s=60, least=1),
-            ]
+    mit = await town.settle("mit.edu")
+    prompt = Prompt(mit.home.folder, capfd)
+    client = await town.client(mit)
+    await world(client, mit)
+    said = f"{QUERY}: modified; counts after 2018-03-24 17:00:00 ({FIVE_US})\n"
+    one = ("query", "modify", QUERY, *ONE)
+    assert await prompt(*one, "--at", FIVE, "--alone") == said
+    again = await prompt("query", "modify", QUERY, *ONE)
+    assert again == said, "the same again is no change"
+    as_json = json.loads(await prompt("query", "modify", QUERY, *ONE, "--json"))
+    assert as_json == {"query": QUERY, "since": FIVE_US}
+    assert await answers(client) == [
+        *wanted(TWO_S, FIVE_S, window_s=60, least=2),
+        *wanted(FIVE_S, SIX_S, window_s=60, least=1),
+    ]
 
 
 @pytest.mark.parametrize("source", ["file", "standard input"])
 async def test_boxes_are_modified_together_by_a_document(
+    town: Town,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     source: str,
 ) -> None:
-    async with open_town(tmp_path, timing=UNHURRIED) as town:
-        mit = await town.settle("mit.edu")
-        prompt = Prompt(mit.home.folder, capfd)
-        file = str(tmp_path / "both.xml")
-        (tmp_path / "both.xml").write_text(BOTH)
-        if source == "standard input":
-            file = "-"
-            typed_in(monkeypatch, BOTH)
-        async with mit.client() as client:
-            await world(client, mit)
-            assert await prompt("query", "modify", QUERY, file) == (
-                f"{QUERY}: modified; counts after 2018-03-24 17:00:00 ({FIVE_US})\n"
-            )
-            assert (await boxes(client))[0] == 1
-            assert await answers(client) == [
-                *wanted(TWO_S, FIVE_S, window_s=60, least=2),
-                *wanted(FIVE_S, SIX_S, window_s=120, least=3),
-            ]
+    mit = await town.settle("mit.edu")
+    prompt = Prompt(mit.home.folder, capfd)
+    file = str(tmp_path / "both.xml")
+    (tmp_path / "both.xml").write_text(BOTH)
+    if source == "standard input":
+        file = "-"
+        typed_in(monkeypatch, BOTH)
+    client = await town.client(mit)
+    await world(client, mit)
+    assert await prompt("query", "modify", QUERY, file) == (
+        f"{QUERY}: modified; counts after 2018-03-24 17:00:00 ({FIVE_US})\n"
+    )
+    assert (await boxes(client))[0] == 1
+    assert await answers(client) == [
+        *wanted(TWO_S, FIVE_S, window_s=60, least=2),
+        *wanted(FIVE_S, SIX_S, window_s=120, least=3),
+    ]
 
 
 async def test_the_manual_works_as_written(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    town: Town, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     heading = "## Modifying a query while it runs"
     (document,) = examples("xml", heading)
     (session,) = examples("sh", heading)
     lines = session.splitlines()
-    async with open_town(tmp_path, timing=UNHURRIED) as town:
-        mit = await town.settle("mit.edu")
-        prompt = Prompt(mit.home.folder, capfd)
-        file = tmp_path / "shorter.xml"
-        file.write_text(document)
-        async with mit.client() as client:
-            await world(client, mit, minutes=90)  # as far as examples/conns.csv goes
-            for command, answer in zip(lines[::2], lines[1::2], strict=True):
-                words = shlex.split(command.replace(file.name, str(file)))
-                assert words.pop(0) == "medusa"
-                assert f"# {await prompt(*words)}" == f"{answer}\n"
-            assert (await boxes(client))[0] == 2
+    mit = await town.settle("mit.edu")
+    prompt = Prompt(mit.home.folder, capfd)
+    file = tmp_path / "shorter.xml"
+    file.write_text(document)
+    client = await town.client(mit)
+    await world(client, mit, minutes=90)  # as far as examples/conns.csv goes
+    for command, answer in zip(lines[::2], lines[1::2], strict=True):
+        words = shlex.split(command.replace(file.name, str(file)))
+        assert words.pop(0) == "medusa"
+        assert f"# {await prompt(*words)}" == f"{answer}\n"
+    assert (await boxes(client))[0] == 2
 
 
 async def test_the_prompt_has_the_last_word_on_when_it_counts(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    town: Town, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_town(tmp_path, timing=UNHURRIED) as town:
-        mit = await town.settle("mit.edu")
-        prompt = Prompt(mit.home.folder, capfd)
-        async with mit.client() as client:
-            await world(client, mit)
-            typed_in(monkeypatch, BOTH)
-            later = FIVE_US + 1_234_567
-            said = await prompt("query", "modify", QUERY, "-", "--at", str(later), "--json")
-            assert json.loads(said) == {"query": QUERY, "since": later}
+    mit = await town.settle("mit.edu")
+    prompt = Prompt(mit.home.folder, capfd)
+    client = await town.client(mit)
+    await world(client, mit)
+    typed_in(monkeypatch, BOTH)
+    later = FIVE_US + 1_234_567
+    said = await prompt("query", "modify", QUERY, "-", "--at", str(later), "--json")
+    assert json.loads(said) == {"query": QUERY, "since": later}
 
 
 async def test_several_parameters_and_values_with_equals_signs(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    town: Town, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    async with open_town(tmp_path, timing=UNHURRIED) as town:
-        mit = await town.settle("mit.edu")
-        prompt = Prompt(mit.home.folder, capfd)
-        document = """<medusa>
+    mit = await town.settle("mit.edu")
+    prompt = Prompt(mit.home.folder, capfd)
+    document = """<medusa>
           <schema name="medusa://mit.edu/number"><field name="n" type="int"/></schema>
           <stream name="medusa://mit.edu/numbers" schema="medusa://mit.edu/number"/>
           <query name="medusa://mit.edu/q"><box name="sorts" type="filter">
@@ -201,17 +198,17 @@ async def test_several_parameters_and_values_with_equals_signs(
             <output port="2" stream="medusa://mit.edu/large"/>
             <param name="expression.0" value="n = 1"/><param name="expression.1" value="n = 2"/>
           </box></query></medusa>"""
-        async with mit.client() as client:
-            await client.create_query_xml(document)
-            settings = ("--set", "expression.0=n <= 3", "--set", " nexpression.1 =n == 7")
-            name = mit.name("q")
-            said = await prompt("query", "modify", name, "--box", "sorts", *settings)
-            assert said == f"{name}: modified; counts from the beginning\n"
-            found = await client.lookup_object(name)
-            entry = msgspec.json.decode(found.entries["query"], type=QueryEntry)
-            (box,) = entry.query.boxes
-            assert isinstance(box, Filter)
-            assert box.predicates == ("n <= 3", "n == 7")
+    client = await town.client(mit)
+    await client.create_query_xml(document)
+    settings = ("--set", "expression.0=n <= 3", "--set", " nexpression.1 =n == 7")
+    name = mit.name("q")
+    said = await prompt("query", "modify", name, "--box", "sorts", *settings)
+    assert said == f"{name}: modified; counts from the beginning\n"
+    found = await client.lookup_object(name)
+    entry = msgspec.json.decode(found.entries["query"], type=QueryEntry)
+    (box,) = entry.query.boxes
+    assert isinstance(box, Filter)
+    assert box.predicates == ("n <= 3", "n == 7")
 
 
 @pytest.mark.parametrize(
@@ -295,49 +292,47 @@ async def test_a_wrong_document_is_refused_with_file_line_and_reason(
 
 
 async def test_what_the_peer_refuses_is_said_on_one_line_and_changes_nothing(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    town: Town, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    async with open_town(tmp_path, timing=UNHURRIED) as town:
-        mit = await town.settle("mit.edu")
-        prompt = Prompt(mit.home.folder, capfd)
-        document = tmp_path / "none.xml"
-        async with mit.client() as client:
-            await world(client, mit)
-            before = await boxes(client)
-            out = mit.state("busy").log.boundary
-            for arguments, reason in [
-                ((QUERY, "--box", "net", *ONE[2:]), "has no box 'net'; there are 'count', 'busy'"),
-                ((QUERY, *ONE[:3], "predicate=n"), "box 'busy': parameter 'predicate': unknown"),
-                ((QUERY, *ONE[:3], "expression.0=conns >"), "box 'busy': expression 0: "),
-                ((QUERY, *ONE[:3], "expression.0=size > 0"), "box 'busy': expression 0: "),
-                ((QUERY, *ONE, *ONE[2:]), "box 'busy': parameter 'expression.0' occurs twice"),
-                ((QUERY, "--box", "count", "--set", "window-size=long"), "'long' is not a number"),
-                ((QUERY, "--box", "count", "--set", "group-by=dst_port"), "would have the fields"),
-                ((QUERY, *ONE, "--at", "2018-03-24T15:00:00Z"), f"it can count from {out} on"),
-                (("medusa://mit.edu/none", *ONE), "query medusa://mit.edu/none: not found"),
-                (("medusa://mit.edu/conns", *ONE), "query medusa://mit.edu/conns: not found"),
-                (("medusa://utah.edu/q", *ONE), "is administered by utah.edu, not by mit.edu"),
-                (("q", *ONE), "object name 'q': must look like medusa://participant/path"),
-                ((QUERY, str(document)), f"no such file: {document}"),
-                (("q\udcff", *ONE), "is not UTF-8"),
-                ((QUERY, *ONE[:3], "expression.0=\udcff"), "is not UTF-8"),
-            ]:
-                assert reason in await prompt.refused("query", "modify", *arguments)
-            assert await boxes(client) == before
-        await town.stop(mit)
-        assert "is not running" in await prompt.refused("query", "modify", QUERY, *ONE)
+    mit = await town.settle("mit.edu")
+    prompt = Prompt(mit.home.folder, capfd)
+    document = tmp_path / "none.xml"
+    async with mit.client() as client:
+        await world(client, mit)
+        before = await boxes(client)
+        out = mit.state("busy").log.boundary
+        for arguments, reason in [
+            ((QUERY, "--box", "net", *ONE[2:]), "has no box 'net'; there are 'count', 'busy'"),
+            ((QUERY, *ONE[:3], "predicate=n"), "box 'busy': parameter 'predicate': unknown"),
+            ((QUERY, *ONE[:3], "expression.0=conns >"), "box 'busy': expression 0: "),
+            ((QUERY, *ONE[:3], "expression.0=size > 0"), "box 'busy': expression 0: "),
+            ((QUERY, *ONE, *ONE[2:]), "box 'busy': parameter 'expression.0' occurs twice"),
+            ((QUERY, "--box", "count", "--set", "window-size=long"), "'long' is not a number"),
+            ((QUERY, "--box", "count", "--set", "group-by=dst_port"), "would have the fields"),
+            ((QUERY, *ONE, "--at", "2018-03-24T15:00:00Z"), f"it can count from {out} on"),
+            (("medusa://mit.edu/none", *ONE), "query medusa://mit.edu/none: not found"),
+            (("medusa://mit.edu/conns", *ONE), "query medusa://mit.edu/conns: not found"),
+            (("medusa://utah.edu/q", *ONE), "is administered by utah.edu, not by mit.edu"),
+            (("q", *ONE), "object name 'q': must look like medusa://participant/path"),
+            ((QUERY, str(document)), f"no such file: {document}"),
+            (("q\udcff", *ONE), "is not UTF-8"),
+            ((QUERY, *ONE[:3], "expression.0=\udcff"), "is not UTF-8"),
+        ]:
+            assert reason in await prompt.refused("query", "modify", *arguments)
+        assert await boxes(client) == before
+    await town.stop(mit)
+    assert "is not running" in await prompt.refused("query", "modify", QUERY, *ONE)
 
 
-async def test_the_blocking_client_modifies_as_well(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=UNHURRIED) as town:
-        mit = await town.settle("mit.edu")
-        change = BoxChange("busy", (("expression.0", "conns > 0"),))
+async def test_the_blocking_client_modifies_as_well(town: Town) -> None:
+    mit = await town.settle("mit.edu")
+    change = BoxChange("busy", (("expression.0", "conns > 0"),))
 
-        def use() -> Modified:
-            with MedusaClient(mit.home.folder) as blocking:
-                return blocking.modify_query(QUERY, [change], FIVE_US)
+    def use() -> Modified:
+        with MedusaClient(mit.home.folder) as blocking:
+            return blocking.modify_query(QUERY, [change], FIVE_US)
 
-        async with mit.client() as client:
-            await world(client, mit)
-            assert await trio.to_thread.run_sync(use) == Modified(QUERY, FIVE_US)
-            assert (await boxes(client))[0] == 1
+    client = await town.client(mit)
+    await world(client, mit)
+    assert await trio.to_thread.run_sync(use) == Modified(QUERY, FIVE_US)
+    assert (await boxes(client))[0] == 1

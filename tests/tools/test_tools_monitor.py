@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import msgspec
+import pytest
 import trio
 from rich.console import Console
 from rich.live import Live
@@ -17,6 +18,8 @@ from overlay.errors import UnavailableError
 from tools.commands.command_line import json_text
 from tools.home.messages import ContractStatus, MarketStatus
 from tools.monitor import watch as monitor
+
+pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 
 class _Client:
@@ -37,7 +40,7 @@ class _Client:
         return self.market
 
 
-async def test_it_draws_at_every_interval(autojump_clock: trio.testing.MockClock) -> None:
+async def test_it_draws_at_every_interval() -> None:
     client, file = _Client(), io.StringIO()
     console = Console(file=file, force_terminal=True, width=80, height=24, color_system=None)
     with Live(console=console, auto_refresh=False, screen=True) as live:
@@ -50,9 +53,7 @@ async def test_it_draws_at_every_interval(autojump_clock: trio.testing.MockClock
     assert "00:00:03 UTC" in drawn
 
 
-async def test_it_draws_the_market_of_a_peer_that_has_one(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_it_draws_the_market_of_a_peer_that_has_one() -> None:
     client, file = _Client(), io.StringIO()
     client.market = MarketStatus(contracts=(ContractStatus("utah.edu", "ab" * 16),))
     console = Console(file=file, force_terminal=True, width=80, height=24, color_system=None)

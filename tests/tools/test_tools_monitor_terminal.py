@@ -10,13 +10,13 @@ import select
 import signal
 import struct
 import subprocess
-import sys
 import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from programs import medusa_command
 from tools_fake_peer import fake_peer_in_thread
 
 PATIENCE_S = 120.0
@@ -34,14 +34,7 @@ class Terminal:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self.before = termios.tcgetattr(theirs)
         self.theirs = theirs
-        command = [
-            sys.executable,
-            "-m",
-            "tools.commands.medusa.medusa_command",
-            "monitor",
-            "--home",
-            str(home),
-        ]
+        command = medusa_command("monitor", "--home", str(home))
         self.process = subprocess.Popen(
             command,
             stdin=theirs,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from programs import medusa_command
 from tools_fake_peer import SCHEMA, STREAM, FakePeer, fake_peer_in_thread, rows
 
 from engine.objects.schema import FieldType
@@ -131,15 +131,7 @@ def test_a_producer_that_has_posted_no_file_is_not_taken_for_one(
 
 def test_standard_input_goes_on_under_a_name(peer: FakePeer, tmp_path: Path) -> None:
     def run(file: Path, *more: str) -> dict[str, object]:
-        command = [
-            sys.executable,
-            "-m",
-            "tools.commands.medusa.medusa_command",
-            "post",
-            STREAM,
-            "-",
-            "--json",
-        ]
+        command = medusa_command("post", STREAM, "-", "--json")
         with file.open() as lines:
             done = subprocess.run(
                 [*command, "--home", str(tmp_path), *more],

@@ -12,6 +12,8 @@ from overlay.errors import BusyError, DeadlineError, DecodeError, InvalidInputEr
 from tools.client.link import Patience
 from tools.client.outbox import WINDOW_BYTES, WINDOW_POSTS, Outbox
 
+pytestmark = pytest.mark.usefixtures("autojump_clock")
+
 
 def _posted(sequence: int) -> Posted:
     return Posted(sequence, 0, 0, 0)
@@ -69,7 +71,7 @@ def test_an_answer_to_nothing_is_a_fault_of_the_peer() -> None:
         Outbox().settle(_posted(1))
 
 
-async def test_patience_lasts_as_long_as_it_says(autojump_clock: trio.testing.MockClock) -> None:
+async def test_patience_lasts_as_long_as_it_says() -> None:
     patience = Patience(10.0)
     started = trio.current_time()
 
@@ -82,16 +84,14 @@ async def test_patience_lasts_as_long_as_it_says(autojump_clock: trio.testing.Mo
     assert trio.current_time() - started == pytest.approx(10.0)
 
 
-async def test_progress_renews_patience(autojump_clock: trio.testing.MockClock) -> None:
+async def test_progress_renews_patience() -> None:
     patience = Patience(10.0)
     for _ in range(100):
         await patience.bear(DeadlineError("slow"))
         patience.progress()
 
 
-async def test_what_waiting_cannot_mend_is_raised_at_once(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_what_waiting_cannot_mend_is_raised_at_once() -> None:
     started = trio.current_time()
     with pytest.raises(InvalidInputError):
         await Patience(10.0).bear(InvalidInputError("wrong"))

@@ -7,14 +7,14 @@ import json
 import re
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 from deadline import DEADLINE_S
 from engine_interpreted import interpret
-from engine_peers import make_stream, open_town, rows
+from engine_peers import Town, make_stream, rows
+from programs import peer_command
 from tools_fake_peer import make_home
 
 from overlay.errors import StorageFullError
@@ -23,6 +23,8 @@ from tools.client.async_client import AsyncMedusaClient
 from tools.daemon.reloading import Reloading, Take, live_settings
 from tools.home.config import TEMPLATE, Config, load_config
 from tools.home.folder import Home
+
+pytestmark = pytest.mark.town(disk_bytes=1)
 
 
 @pytest.fixture
@@ -86,21 +88,20 @@ async def fill(client: AsyncMedusaClient, stream: str) -> None:
         await client.flush()
 
 
-async def test_more_room_is_there_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_room_is_there_at_once(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    async with open_town(tmp_path, disk_bytes=1) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client(patience_s=0.2) as client:
-            stream = await make_stream(client, mit, "conns")
-            with pytest.raises(StorageFullError):
-                await fill(client, stream)
-        live = live_settings(mit.up.engine)
-        config = mit.config
-        more = dataclasses.replace(config.engine, disk_bytes=2**30)
-        live["engine.disk_bytes"](dataclasses.replace(config, engine=more))
-        async with mit.client() as client:
-            await client.post_event(stream, rows([(60, 1)]))
-            await client.flush()
+    mit = await town.settle("mit.edu")
+    async with mit.client(patience_s=0.2) as client:
+        stream = await make_stream(client, mit, "conns")
+        with pytest.raises(StorageFullError):
+            await fill(client, stream)
+    live = live_settings(mit.up.engine)
+    config = mit.config
+    more = dataclasses.replace(config.engine, disk_bytes=2**30)
+    live["engine.disk_bytes"](dataclasses.replace(config, engine=more))
+    client = await town.client(mit)
+    await client.post_event(stream, rows([(60, 1)]))
+    await client.flush()
 
 
 def test_the_template_marks_what_is_live() -> None:
@@ -110,14 +111,7 @@ def test_the_template_marks_what_is_live() -> None:
 
 def reload(home: Home) -> tuple[int, str]:
     """`medusa-peer reload`: its exit code, and what it says."""
-    command = [
-        sys.executable,
-        "-m",
-        "tools.commands.peer.peer_command",
-        "reload",
-        "--home",
-        str(home.folder),
-    ]
+    command = peer_command("reload", "--home", str(home.folder))
     done = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
@@ -129,14 +123,7 @@ def test_a_peer_heeds_the_signal(home: Home) -> None:
     """What is live is otherwise at once, a bad file is said, and the peer goes on."""
     listen = '[overlay]\nlisten = "127.0.0.1:0"\n'
     home.config.write_text(listen)
-    command = [
-        sys.executable,
-        "-m",
-        "tools.commands.peer.peer_command",
-        "run",
-        "--home",
-        str(home.folder),
-    ]
+    command = peer_command("run", "--home", str(home.folder))
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
 
         def logged(words: str) -> str:

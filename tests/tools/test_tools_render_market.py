@@ -13,13 +13,7 @@ from rich.console import Console
 
 from engine.replication.status import PeerStatus, Snapshot
 from engine.streams.messages import StreamStatus
-from tools.home.messages import (
-    ContractStatus,
-    MarketStatus,
-    MoveStatus,
-    OfferStatus,
-    TradedTask,
-)
+from tools.home.messages import ContractStatus, MarketStatus, MoveStatus, OfferStatus, TradedTask
 from tools.monitor.render import render
 from tools.monitor.tables import money
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from engine_peers import make_stream, open_town, received, rows, until
+from engine_peers import Town, make_stream, received, rows, until
 from tools_prompt import Prompt
 
 from overlay.errors import RefusedError
@@ -17,68 +17,66 @@ from tools.home.folder import Home
 
 
 async def test_its_people_are_told_why_and_their_subscriptions_end(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    town: Town, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_town(tmp_path) as town:
-        mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-        evil = await town.settle("evil.org")
-        await town.acquainted(mit, utah, evil)
-        async with mit.client() as client:
-            stream = await make_stream(client, mit, "events")
-            await client.post_event(stream, rows([(1, 1), (2, 2)]))
-        at_evil = Prompt(evil.home.folder, capfd)
-        async with evil.client() as client:
-            subscription = client.subscribe(stream)
-            await received(subscription, 1)
-            await trio.to_thread.run_sync(admission.revoke, mit.home, "evil.org", None)
-            with trio.fail_after(30), pytest.raises(RefusedError) as refused:
-                async for _ in subscription:
-                    pass
-        reason = "evil.org has been revoked by mit.edu on "
-        assert f"refuses this peer: {reason}" in str(refused.value)
-        assert "next try" not in str(refused.value)
-        overlay = evil.up.engine.overlay
-        await until(lambda: len(overlay.transport.refusals.reasons) == 2)
+    mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+    evil = await town.settle("evil.org")
+    await town.acquainted(mit, utah, evil)
+    async with mit.client() as client:
+        stream = await make_stream(client, mit, "events")
+        await client.post_event(stream, rows([(1, 1), (2, 2)]))
+    at_evil = Prompt(evil.home.folder, capfd)
+    async with evil.client() as client:
+        subscription = client.subscribe(stream)
+        await received(subscription, 1)
+        await trio.to_thread.run_sync(admission.revoke, mit.home, "evil.org", None)
+        with trio.fail_after(30), pytest.raises(RefusedError) as refused:
+            async for _ in subscription:
+                pass
+    reason = "evil.org has been revoked by mit.edu on "
+    assert f"refuses this peer: {reason}" in str(refused.value)
+    assert "next try" not in str(refused.value)
+    overlay = evil.up.engine.overlay
+    await until(lambda: len(overlay.transport.refusals.reasons) == 2)
 
-        for looked in (("list",), ("stream", "list"), ("query", "list"), ("peer", "list")):
-            code, _, err = await at_evil.outcome(*looked)
-            assert code == 0
-            assert f"medusa: mit.edu refuses this peer: {reason}" in err, looked
-        status = await at_evil("status")
-        assert f"mit.edu refuses this peer: {reason}" in status.partition("to mend")[2]
-        with trio.fail_after(30):
-            for looked in (("subscribe", stream), ("lookup", stream), ("stream", "show", stream)):
-                assert f"refuses this peer: {reason}" in await at_evil.refused(*looked)
-        capfd.readouterr()
-        assert await trio.to_thread.run_sync(_run, evil.home.folder, "members") == 0
-        assert f"medusa: mit.edu refuses this peer: {reason}" in capfd.readouterr().err
+    for looked in (("list",), ("stream", "list"), ("query", "list"), ("peer", "list")):
+        code, _, err = await at_evil.outcome(*looked)
+        assert code == 0
+        assert f"medusa: mit.edu refuses this peer: {reason}" in err, looked
+    status = await at_evil("status")
+    assert f"mit.edu refuses this peer: {reason}" in status.partition("to mend")[2]
+    with trio.fail_after(30):
+        for looked in (("subscribe", stream), ("lookup", stream), ("stream", "show", stream)):
+            assert f"refuses this peer: {reason}" in await at_evil.refused(*looked)
+    capfd.readouterr()
+    assert await trio.to_thread.run_sync(_run, evil.home.folder, "members") == 0
+    assert f"medusa: mit.edu refuses this peer: {reason}" in capfd.readouterr().err
 
-        monkeypatch.setattr("tools.commands.peer.leaving._stop", lambda *_: None)
-        assert await trio.to_thread.run_sync(_run, evil.home.folder, "leave", "--yes") == 1
-        told = capfd.readouterr()
-        assert "has left" not in told.out
-        assert "this peer is out of the federation already: mit.edu refuses this peer" in told.err
+    monkeypatch.setattr("tools.commands.peer.leaving._stop", lambda *_: None)
+    assert await trio.to_thread.run_sync(_run, evil.home.folder, "leave", "--yes") == 1
+    told = capfd.readouterr()
+    assert "has left" not in told.out
+    assert "this peer is out of the federation already: mit.edu refuses this peer" in told.err
 
 
 async def test_a_revoked_participant_that_has_not_heard_of_it_does_not_leave(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    town: Town, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_town(tmp_path) as town:
-        mit, evil = await town.settle("mit.edu"), await town.settle("evil.org")
-        await town.acquainted(mit, evil)
-        overlay = evil.up.engine.overlay
-        await until(lambda: _standing(evil.home) == "member")
-        await trio.to_thread.run_sync(admission.revoke, mit.home, "evil.org", None)
-        await until(lambda: not overlay.transport.connections())
-        overlay.transport.refusals.reasons.clear()
-        monkeypatch.setattr("tools.commands.peer.leaving._stop", lambda *_: None)
-        leave = ("leave", "--participant", "--yes")
-        assert await trio.to_thread.run_sync(_run, evil.home.folder, *leave) == 1
-        told = capfd.readouterr()
-        assert told.out == ""
-        reason = "mit.edu refuses this peer: evil.org has been revoked by mit.edu on "
-        assert f"out of the federation already: {reason}" in told.err
-        assert _standing(evil.home) == "member", "nothing is changed"
+    mit, evil = await town.settle("mit.edu"), await town.settle("evil.org")
+    await town.acquainted(mit, evil)
+    overlay = evil.up.engine.overlay
+    await until(lambda: _standing(evil.home) == "member")
+    await trio.to_thread.run_sync(admission.revoke, mit.home, "evil.org", None)
+    await until(lambda: not overlay.transport.connections())
+    overlay.transport.refusals.reasons.clear()
+    monkeypatch.setattr("tools.commands.peer.leaving._stop", lambda *_: None)
+    leave = ("leave", "--participant", "--yes")
+    assert await trio.to_thread.run_sync(_run, evil.home.folder, *leave) == 1
+    told = capfd.readouterr()
+    assert told.out == ""
+    reason = "mit.edu refuses this peer: evil.org has been revoked by mit.edu on "
+    assert f"out of the federation already: {reason}" in told.err
+    assert _standing(evil.home) == "member", "nothing is changed"
 
 
 def _standing(home: Home) -> str:

@@ -14,6 +14,9 @@ from engine.objects.schema import BEGINNING
 from overlay.errors import BrokenError, MedusaError, UnavailableError
 from tools.client.subscription import STOOD_S, Source, Subscription
 
+pytestmark = pytest.mark.usefixtures("autojump_clock")
+
+
 PATIENCE_S = 60.0
 
 
@@ -52,9 +55,7 @@ def subscription(link: Breaking) -> Subscription:
     return Subscription(source, "medusa://mit.edu/answers", after=BEGINNING)
 
 
-async def test_breaks_far_apart_are_borne_though_nothing_came_between(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_breaks_far_apart_are_borne_though_nothing_came_between() -> None:
     """A peer killed every half minute, whose query has nothing to tell meanwhile."""
     link = Breaking(30.0, BrokenError("killed"))
     with trio.move_on_after(20 * PATIENCE_S) as hour:
@@ -71,9 +72,7 @@ async def test_breaks_far_apart_are_borne_though_nothing_came_between(
     ],
     ids=["broken in a row", "answered"],
 )
-async def test_failures_in_a_row_end_it(
-    stands_s: float, error: MedusaError, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_failures_in_a_row_end_it(stands_s: float, error: MedusaError) -> None:
     link = Breaking(stands_s, error)
     failed = subscription(link)
     with trio.fail_after(2 * PATIENCE_S):

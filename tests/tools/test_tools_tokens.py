@@ -7,16 +7,16 @@ import os
 import re
 import stat
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_peers import make_stream, open_town, received, rows
+from engine_peers import Town, make_stream, open_town, received, rows
 from hypothesis import given
 from hypothesis import strategies as st
+from programs import medusa_command
 from tools_prompt import entered
 
 from contracts.config import ContractsConfig
@@ -141,106 +141,102 @@ async def test_every_call_of_clients_has_a_scope_and_is_documented(tmp_path: Pat
     }
 
 
-async def test_what_each_scope_allows_at_a_peer(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit = await town.settle("mit.edu")
-        file = TokenFile(mit.home)
-        tokens = {
-            scope: file.add(scope.value, frozenset({scope}), None, time.time()).decode()
-            for scope in Scope
-        }
-        async with mit.client() as owner:
-            stream = await make_stream(owner, mit, "s")
-        schema = Schema(mit.name("other"), (Field("x", FieldType.INT),))
+async def test_what_each_scope_allows_at_a_peer(town: Town) -> None:
+    mit = await town.settle("mit.edu")
+    file = TokenFile(mit.home)
+    tokens = {
+        scope: file.add(scope.value, frozenset({scope}), None, time.time()).decode()
+        for scope in Scope
+    }
+    async with mit.client() as owner:
+        stream = await make_stream(owner, mit, "s")
+    schema = Schema(mit.name("other"), (Field("x", FieldType.INT),))
 
-        async def post_one(client: AsyncMedusaClient) -> None:
-            await client.post_event(stream, rows([(7, 7)]), boundary=8)
-            await client.flush()
+    async def post_one(client: AsyncMedusaClient) -> None:
+        await client.post_event(stream, rows([(7, 7)]), boundary=8)
+        await client.flush()
 
-        for scope, token in tokens.items():
-            async with open_medusa(mit.home.folder, token=token) as client:
-                calls = {
-                    Scope.READ: lambda c=client: c.receive_events(stream),
-                    Scope.POST: lambda c=client: post_one(c),
-                    Scope.DEFINE: lambda c=client: c.create_schema(schema),
-                    Scope.OPERATE: lambda c=client: c.admit(()),
-                }
-                for needed, call in calls.items():
-                    if needed is scope:
+    for scope, token in tokens.items():
+        async with open_medusa(mit.home.folder, token=token) as client:
+            calls = {
+                Scope.READ: lambda c=client: c.receive_events(stream),
+                Scope.POST: lambda c=client: post_one(c),
+                Scope.DEFINE: lambda c=client: c.create_schema(schema),
+                Scope.OPERATE: lambda c=client: c.admit(()),
+            }
+            for needed, call in calls.items():
+                if needed is scope:
+                    await call()
+                else:
+                    text = f"needs the scope {needed.value}, and client token '{scope.value}'"
+                    with pytest.raises(NotAuthorisedError, match=text):
                         await call()
-                    else:
-                        text = f"needs the scope {needed.value}, and client token '{scope.value}'"
-                        with pytest.raises(NotAuthorisedError, match=text):
-                            await call()
-        async with open_medusa(mit.home.folder, token=tokens[Scope.READ]) as client:
-            assert await received(client.subscribe(stream), 1) == [(7, 7)]
+    async with open_medusa(mit.home.folder, token=tokens[Scope.READ]) as client:
+        assert await received(client.subscribe(stream), 1) == [(7, 7)]
 
 
-async def test_a_revoked_tokens_subscription_ends_with_the_reason(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit = await town.settle("mit.edu")
-        file = TokenFile(mit.home)
-        read = frozenset({Scope.READ})
-        revoked = file.add("revoked", read, None, time.time()).decode()
-        expiring = file.add("expiring", read, time.time() + 3, time.time()).decode()
-        async with mit.client() as owner:
-            stream = await make_stream(owner, mit, "s")
+async def test_a_revoked_tokens_subscription_ends_with_the_reason(town: Town) -> None:
+    mit = await town.settle("mit.edu")
+    file = TokenFile(mit.home)
+    read = frozenset({Scope.READ})
+    revoked = file.add("revoked", read, None, time.time()).decode()
+    expiring = file.add("expiring", read, time.time() + 3, time.time()).decode()
+    owner = await town.client(mit)
+    stream = await make_stream(owner, mit, "s")
 
-            async def read_until_refused(token: str, reason: str) -> None:
-                async with open_medusa(mit.home.folder, token=token) as client:
-                    with pytest.raises(NotAuthorisedError, match=reason):
-                        async for _ in client.subscribe(stream):
-                            pass
+    async def read_until_refused(token: str, reason: str) -> None:
+        async with open_medusa(mit.home.folder, token=token) as client:
+            with pytest.raises(NotAuthorisedError, match=reason):
+                async for _ in client.subscribe(stream):
+                    pass
 
-            with trio.fail_after(DEADLINE_S):
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(read_until_refused, revoked, "'revoked' was revoked at")
-                    nursery.start_soon(read_until_refused, expiring, "'expiring' expired at")
-                    names: set[str] = set()
-                    while names != {"owner", "revoked", "expiring"}:
-                        (status,) = (await owner.status(federation=False)).peers
-                        names = {client.token for client in status.clients}
-                    file.revoke("revoked", time.time())
-            (status,) = (await owner.status(federation=False)).peers
-            assert [client.token for client in status.clients] == ["owner"]
-            told = [event.text for event in mit.up.engine.overlay.events.recent()]
-            assert any("'revoked' was revoked" in text for text in told)
-
-
-async def test_the_owners_token_is_rotated_under_a_running_peer(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit = await town.settle("mit.edu")
-        before = mit.home.client_token()
-        async with mit.client() as held:
-            await held.list_objects()
-            TokenFile(mit.home).rotate(OWNER, time.time())
-            endpoint = Endpoint.of(mit.home)
-            assert endpoint.token != before
-            async with open_medusa(endpoint=endpoint) as client:
-                await client.list_objects()
-            old = mit.home.folder / "old"
-            old.write_bytes(before)
-            with pytest.raises(NotAuthorisedError, match="wrong token"):
-                async with open_medusa(mit.home.folder, token=before.decode()):
-                    raise AssertionError
-            # The one who held it goes on by itself: its home has the new one.
-            await held.list_objects()
+    with trio.fail_after(DEADLINE_S):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(read_until_refused, revoked, "'revoked' was revoked at")
+            nursery.start_soon(read_until_refused, expiring, "'expiring' expired at")
+            names: set[str] = set()
+            while names != {"owner", "revoked", "expiring"}:
+                (status,) = (await owner.status(federation=False)).peers
+                names = {client.token for client in status.clients}
+            file.revoke("revoked", time.time())
+    (status,) = (await owner.status(federation=False)).peers
+    assert [client.token for client in status.clients] == ["owner"]
+    told = [event.text for event in mit.up.engine.overlay.events.recent()]
+    assert any("'revoked' was revoked" in text for text in told)
 
 
-async def test_a_damaged_file_changes_nothing_while_the_peer_runs(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit = await town.settle("mit.edu")
-        file = TokenFile(mit.home)
-        token = file.add("ci", frozenset({Scope.READ}), None, time.time()).decode()
-        for content in (mit.home.tokens.read_bytes(), b"{"):
-            mit.home.tokens.write_bytes(content)
-            async with open_medusa(mit.home.folder, token=token) as client:
-                await client.list_objects()
-        assert any("tokens.json is damaged" in text for text in mit.errors())
-        mit.home.tokens.unlink()
-        with pytest.raises(NotAuthorisedError):
-            async with open_medusa(mit.home.folder, token=token):
-                raise AssertionError
+async def test_the_owners_token_is_rotated_under_a_running_peer(town: Town) -> None:
+    mit = await town.settle("mit.edu")
+    before = mit.home.client_token()
+    held = await town.client(mit)
+    await held.list_objects()
+    TokenFile(mit.home).rotate(OWNER, time.time())
+    endpoint = Endpoint.of(mit.home)
+    assert endpoint.token != before
+    async with open_medusa(endpoint=endpoint) as client:
+        await client.list_objects()
+    old = mit.home.folder / "old"
+    old.write_bytes(before)
+    with pytest.raises(NotAuthorisedError, match="wrong token"):
+        async with open_medusa(mit.home.folder, token=before.decode()):
+            raise AssertionError
+    # The one who held it goes on by itself: its home has the new one.
+    await held.list_objects()
+
+
+async def test_a_damaged_file_changes_nothing_while_the_peer_runs(town: Town) -> None:
+    mit = await town.settle("mit.edu")
+    file = TokenFile(mit.home)
+    token = file.add("ci", frozenset({Scope.READ}), None, time.time()).decode()
+    for content in (mit.home.tokens.read_bytes(), b"{"):
+        mit.home.tokens.write_bytes(content)
+        async with open_medusa(mit.home.folder, token=token) as client:
+            await client.list_objects()
+    assert any("tokens.json is damaged" in text for text in mit.errors())
+    mit.home.tokens.unlink()
+    with pytest.raises(NotAuthorisedError):
+        async with open_medusa(mit.home.folder, token=token):
+            raise AssertionError
 
 
 async def test_a_token_with_an_address_needs_no_home(
@@ -265,14 +261,7 @@ async def test_a_token_with_an_address_needs_no_home(
             file = tmp_path / "eye.token"
             file.write_text(text)
             file.chmod(0o600)
-            command = [
-                sys.executable,
-                "-m",
-                "tools.commands.medusa.medusa_command",
-                "--token-file",
-                file,
-                "list",
-            ]
+            command = medusa_command("--token-file", file, "list")
             assert subprocess.run(command, check=False).returncode == 0
             file.chmod(0o644)
             refused = subprocess.run(command, capture_output=True, check=False)

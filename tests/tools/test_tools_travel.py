@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import open_town, until
+from engine_peers import Town, until
 from tools_prompt import Prompt
 from tools_travel import THREE, examples, world
 
@@ -20,7 +20,7 @@ from tools.client.blocking import MedusaClient
 from tools.commands.medusa import travel
 from tools.commands.medusa.travel import view_in_words
 
-QUICK = Timing(tend_s=0.02)
+pytestmark = pytest.mark.town(timing=Timing(tend_s=0.02))
 
 
 @pytest.fixture(autouse=True)
@@ -46,147 +46,139 @@ def stimes(out: str) -> list[float]:
 
 
 async def test_the_manual_works_as_written(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    town: Town, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit = await town.settle("mit.edu")
-        prompt = Prompt(mit.home.folder, capfd)
-        async with mit.client() as client:
-            await world(client, mit)
-            ran: dict[str, str] = {}
-            for words, beside in commands("## Time travel"):
-                more = ["--until", "2018-03-24T16:00:00Z"] if "goes on" in beside else []
-                ran[" ".join(words)] = await prompt(*words, *more)
-            assert len(ran) == 13
-            part = [10.0 * n for n in range(1, 61)]
-            read = "subscribe medusa://mit.edu/conns --from 2018-03-24T15:"
-            assert stimes(ran[f"{read}00:00Z --until 2018-03-24T15:02:00Z"]) == part[:12]
-            assert stimes(ran[f"{read}29:00Z"]) == [10.0 * n for n in range(175, 360)]
-            assert len(stimes(ran["subscribe medusa://mit.edu/latest"])) == 100
-            assert stimes(ran["subscribe medusa://mit.edu/evidence"]) == part
-            assert (
-                "a part of medusa://mit.edu/conns: from 2018-03-24 15:00:00 to 2018-03-24 15"
-                in (ran["lookup medusa://mit.edu/evidence"])
-            )
-            original = stimes(await prompt("subscribe", mit.name("busy"), *until_four))
-            copied = stimes(ran["subscribe medusa://mit.edu/again/busy"])
-            # the window [15:00, 15:01) has a tuple of 15:00:00 itself, which is not after it
-            assert copied == [t for t in original if 60 < t <= 600]
-            assert copied
-            for document in examples("xml", "## Time travel"):
-                file = tmp_path / "views.xml"
-                file.write_text(document)
-                made = (await prompt("stream", "create", str(file))).split()
-                assert [name.rsplit("/", 1)[1] for name in made] == [
-                    *("latest", "minutes", "now", "ten_minutes")
-                ]
-            assert stimes(await prompt("subscribe", mit.name("ten_minutes"))) == part
-            listed = await prompt("list")
-            for path in ("latest", "minutes", "now", "ten_minutes"):
-                assert f"view      medusa://mit.edu/{path}\n" in listed
-            assert "evidence" not in listed
-            assert "again/busy" not in listed
+    mit = await town.settle("mit.edu")
+    prompt = Prompt(mit.home.folder, capfd)
+    client = await town.client(mit)
+    await world(client, mit)
+    ran: dict[str, str] = {}
+    for words, beside in commands("## Time travel"):
+        more = ["--until", "2018-03-24T16:00:00Z"] if "goes on" in beside else []
+        ran[" ".join(words)] = await prompt(*words, *more)
+    assert len(ran) == 13
+    part = [10.0 * n for n in range(1, 61)]
+    read = "subscribe medusa://mit.edu/conns --from 2018-03-24T15:"
+    assert stimes(ran[f"{read}00:00Z --until 2018-03-24T15:02:00Z"]) == part[:12]
+    assert stimes(ran[f"{read}29:00Z"]) == [10.0 * n for n in range(175, 360)]
+    assert len(stimes(ran["subscribe medusa://mit.edu/latest"])) == 100
+    assert stimes(ran["subscribe medusa://mit.edu/evidence"]) == part
+    assert (
+        "a part of medusa://mit.edu/conns: from 2018-03-24 15:00:00 to 2018-03-24 15"
+        in (ran["lookup medusa://mit.edu/evidence"])
+    )
+    original = stimes(await prompt("subscribe", mit.name("busy"), *until_four))
+    copied = stimes(ran["subscribe medusa://mit.edu/again/busy"])
+    # the window [15:00, 15:01) has a tuple of 15:00:00 itself, which is not after it
+    assert copied == [t for t in original if 60 < t <= 600]
+    assert copied
+    for document in examples("xml", "## Time travel"):
+        file = tmp_path / "views.xml"
+        file.write_text(document)
+        made = (await prompt("stream", "create", str(file))).split()
+        assert [name.rsplit("/", 1)[1] for name in made] == [
+            *("latest", "minutes", "now", "ten_minutes")
+        ]
+    assert stimes(await prompt("subscribe", mit.name("ten_minutes"))) == part
+    listed = await prompt("list")
+    for path in ("latest", "minutes", "now", "ten_minutes"):
+        assert f"view      medusa://mit.edu/{path}\n" in listed
+    assert "evidence" not in listed
+    assert "again/busy" not in listed
 
 
 until_four = ("--until", "2018-03-24T16:00:00Z")
 
 
-async def test_what_is_said_and_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit = await town.settle("mit.edu")
-        prompt = Prompt(mit.home.folder, capfd)
-        async with mit.client() as client:
-            await world(client, mit)
-            conns, log = mit.name("conns"), mit.state("conns").log
-            view = ("view", "create", mit.name("v"), "--of", conns)
-            assert (await prompt(*view, "--last", "3", "--frozen")) == (
-                f"{mit.name('v')}: the last 3 tuples of {conns}: from 2018-03-24 15:59:29 to "
-                "2018-03-24 16:00:00, and nothing else\n"
-            )
-            made = json.loads(await prompt(*view, "--last", "3", "--frozen", "--json"))
-            assert made["shows"] == {"type": "last", "rows": 3}
-            assert stimes(await prompt("subscribe", mit.name("v"))) == [3570.0, 3580.0, 3590.0]
-            assert "exists and differs; delete it first" in await prompt.refused(
-                *view, "--last", "4"
-            )
-            copied = json.loads(
-                await prompt(
-                    "query",
-                    "copy",
-                    mit.name("busy_sources"),
-                    mit.name("c"),
-                    "--from",
-                    "beginning",
-                    "--json",
-                )
-            )
-            assert mit.name("c/busy") in copied["created"]
-            told = await prompt("lookup", mit.name("c"))
-            assert "computed over its inputs from the beginning on; version 1\n" in told
-            assert (await prompt("view", "delete", mit.name("v"))) == f"{mit.name('v')}: deleted\n"
-            assert "v: its owner has deleted it" in await prompt.refused(
-                "view", "delete", mit.name("v")
-            )
-            log.retention.history_us = 0  # as if the stream had not said to keep so much
-            await prompt("query", "stop", mit.name("busy_sources"))
-            await prompt("query", "delete", mit.name("c"))
-            await until(lambda: log.start > 0)
-            oldest = log.start
-            for command in (
-                ("subscribe", conns, "--from", "2018-03-24T14:00:00Z"),
-                (*view, "--range", "2018-03-24T14:00:00Z..2018-03-24T15:00:00Z"),
-                (
-                    "query",
-                    "copy",
-                    mit.name("busy_sources"),
-                    mit.name("c"),
-                    "--from",
-                    "2018-03-24T14:00:00Z",
-                ),
-            ):
-                said = await prompt.refused(*command)
-                assert said.startswith(f"{conns} is kept from boundary {oldest} on (2018-03-24T1")
-                assert "; 1521900000000000 (2018-03-24T14:00:00Z) is older: " in said
-                assert said.endswith(f"begin at {oldest}, or at the beginning")
-            assert stimes(await prompt("subscribe", conns, "--from", str(oldest), *until_four))
-            assert await prompt("subscribe", conns, *until_four)
-            for command, text in (
-                (("subscribe", conns, "--from", "20", "--until", "20"), "later than --from"),
-                ((*view, "--range", "1..end"), "must end"),
-                ((*view, "--range", "1"), "expected T0..T1"),
-                ((*view, "--range", "noon..1"), "time 'noon': expected a date"),
-                ((*view, "--last-seconds", "nan"), "not a time"),
-                ((*view, "--last", "0"), "1 to 100000000 are allowed"),
-                (("view", "delete", mit.name("none")), "none"),
-                (("query", "copy", conns, mit.name("c"), "--from", "1"), "is no query but: "),
-            ):
-                assert text in await prompt.refused(*command)
-            for wrong in ((), ("--last", "1", "--last-seconds", "1"), ("--last", "some")):
-                assert (await prompt.outcome(*view, *wrong))[0] == 2
-            assert (await prompt.outcome("query", "copy", "a", "b"))[0] == 2
+async def test_what_is_said_and_refused(town: Town, capfd: pytest.CaptureFixture[str]) -> None:
+    mit = await town.settle("mit.edu")
+    prompt = Prompt(mit.home.folder, capfd)
+    client = await town.client(mit)
+    await world(client, mit)
+    conns, log = mit.name("conns"), mit.state("conns").log
+    view = ("view", "create", mit.name("v"), "--of", conns)
+    assert (await prompt(*view, "--last", "3", "--frozen")) == (
+        f"{mit.name('v')}: the last 3 tuples of {conns}: from 2018-03-24 15:59:29 to "
+        "2018-03-24 16:00:00, and nothing else\n"
+    )
+    made = json.loads(await prompt(*view, "--last", "3", "--frozen", "--json"))
+    assert made["shows"] == {"type": "last", "rows": 3}
+    assert stimes(await prompt("subscribe", mit.name("v"))) == [3570.0, 3580.0, 3590.0]
+    assert "exists and differs; delete it first" in await prompt.refused(*view, "--last", "4")
+    copied = json.loads(
+        await prompt(
+            "query",
+            "copy",
+            mit.name("busy_sources"),
+            mit.name("c"),
+            "--from",
+            "beginning",
+            "--json",
+        )
+    )
+    assert mit.name("c/busy") in copied["created"]
+    told = await prompt("lookup", mit.name("c"))
+    assert "computed over its inputs from the beginning on; version 1\n" in told
+    assert (await prompt("view", "delete", mit.name("v"))) == f"{mit.name('v')}: deleted\n"
+    assert "v: its owner has deleted it" in await prompt.refused("view", "delete", mit.name("v"))
+    log.retention.history_us = 0  # as if the stream had not said to keep so much
+    await prompt("query", "stop", mit.name("busy_sources"))
+    await prompt("query", "delete", mit.name("c"))
+    await until(lambda: log.start > 0)
+    oldest = log.start
+    for command in (
+        ("subscribe", conns, "--from", "2018-03-24T14:00:00Z"),
+        (*view, "--range", "2018-03-24T14:00:00Z..2018-03-24T15:00:00Z"),
+        (
+            "query",
+            "copy",
+            mit.name("busy_sources"),
+            mit.name("c"),
+            "--from",
+            "2018-03-24T14:00:00Z",
+        ),
+    ):
+        said = await prompt.refused(*command)
+        assert said.startswith(f"{conns} is kept from boundary {oldest} on (2018-03-24T1")
+        assert "; 1521900000000000 (2018-03-24T14:00:00Z) is older: " in said
+        assert said.endswith(f"begin at {oldest}, or at the beginning")
+    assert stimes(await prompt("subscribe", conns, "--from", str(oldest), *until_four))
+    assert await prompt("subscribe", conns, *until_four)
+    for command, text in (
+        (("subscribe", conns, "--from", "20", "--until", "20"), "later than --from"),
+        ((*view, "--range", "1..end"), "must end"),
+        ((*view, "--range", "1"), "expected T0..T1"),
+        ((*view, "--range", "noon..1"), "time 'noon': expected a date"),
+        ((*view, "--last-seconds", "nan"), "not a time"),
+        ((*view, "--last", "0"), "1 to 100000000 are allowed"),
+        (("view", "delete", mit.name("none")), "none"),
+        (("query", "copy", conns, mit.name("c"), "--from", "1"), "is no query but: "),
+    ):
+        assert text in await prompt.refused(*command)
+    for wrong in ((), ("--last", "1", "--last-seconds", "1"), ("--last", "some")):
+        assert (await prompt.outcome(*view, *wrong))[0] == 2
+    assert (await prompt.outcome("query", "copy", "a", "b"))[0] == 2
 
 
-async def test_the_blocking_client_travels_as_well(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        mit = await town.settle("mit.edu")
-        async with mit.client() as client:
-            await world(client, mit)
+async def test_the_blocking_client_travels_as_well(town: Town) -> None:
+    mit, client = await town.founder()
+    await world(client, mit)
 
-            def use() -> None:
-                with MedusaClient(mit.home.folder) as blocking:
-                    asked = View(mit.name("v"), mit.name("conns"), Last(2), frozen=True)
-                    made = blocking.create_view(asked)
-                    assert made.after < made.until
-                    with blocking.subscribe(asked.name) as reader:
-                        assert sum(epoch.table.num_rows for epoch in reader) == 2
-                    blocking.delete_view(asked.name)
-                    names = blocking.copy_query(
-                        mit.name("busy_sources"), mit.name("c"), THREE * 10**6, THREE * 10**6 + 1
-                    )
-                    with blocking.subscribe(names[-1]) as reader:
-                        assert not any(epoch.table.num_rows for epoch in reader)
+    def use() -> None:
+        with MedusaClient(mit.home.folder) as blocking:
+            asked = View(mit.name("v"), mit.name("conns"), Last(2), frozen=True)
+            made = blocking.create_view(asked)
+            assert made.after < made.until
+            with blocking.subscribe(asked.name) as reader:
+                assert sum(epoch.table.num_rows for epoch in reader) == 2
+            blocking.delete_view(asked.name)
+            names = blocking.copy_query(
+                mit.name("busy_sources"), mit.name("c"), THREE * 10**6, THREE * 10**6 + 1
+            )
+            with blocking.subscribe(names[-1]) as reader:
+                assert not any(epoch.table.num_rows for epoch in reader)
 
-            await trio.to_thread.run_sync(use)
+    await trio.to_thread.run_sync(use)
 
 
 def test_times_and_words() -> None:

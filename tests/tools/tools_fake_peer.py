@@ -30,15 +30,7 @@ from engine.objects.query import Filter, Query, QueryStatus
 from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
 from engine.replication.status import PeerStatus, Snapshot, Status
 from engine.streams.ipc import decode, encode
-from engine.streams.messages import (
-    Acknowledge,
-    Done,
-    Post,
-    Posted,
-    PostEvent,
-    Subscribe,
-    Tuples,
-)
+from engine.streams.messages import Acknowledge, Done, Post, Posted, PostEvent, Subscribe, Tuples
 from overlay.clients import open_client_listener
 from overlay.errors import InvalidInputError, MedusaError, NotFoundError
 from overlay.events import Events

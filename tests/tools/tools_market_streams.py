@@ -3,15 +3,8 @@
 from __future__ import annotations
 
 import trio
-from engine_peers import DEADLINE_S, Place, rows, until
-from tools_market_town import (
-    DAY_S,
-    balances,
-    deliver,
-    notes,
-    proposed,
-    trader,
-)
+from engine_peers import DEADLINE_S, Place, begin, rows, until
+from tools_market_town import DAY_S, balances, deliver, notes, proposed, trader
 
 from contracts.balances import Balance
 from contracts.documents import contract_id
@@ -50,8 +43,7 @@ def copy_of(place: Place, source: str, path: str) -> Query:
 
 async def reading(client: AsyncMedusaClient, place: Place, source: str, path: str = "all") -> None:
     """A query of that peer reads the stream."""
-    await client.create_query(copy_of(place, source, path))
-    await client.start_query(place.name("q/" + path))
+    await begin(client, copy_of(place, source, path))
 
 
 async def post(client: AsyncMedusaClient, stream: str, stimes: range, *, end: bool = False) -> None:

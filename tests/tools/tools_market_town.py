@@ -17,7 +17,7 @@ import msgspec
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import DEADLINE_S, Place, Town, make_stream, open_town, rows, until
+from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, open_town, rows, until
 
 from contracts.balances import Balance, BalanceQuery, Balances
 from contracts.config import ContractsConfig, MarketTiming
@@ -126,6 +126,16 @@ async def settle(
     return await town.settle(
         participant, sibling=sibling, contracts=config, capacity_cores=units / 100
     )
+
+
+async def settle_two(town: Town, mit: float, utah: float, **contracts: Any) -> list[Place]:
+    """mit.edu and utah.edu, each with so much capacity. contracts: utah's own settings."""
+    places = [
+        await settle(town, "mit.edu", mit),
+        await settle(town, "utah.edu", utah, **contracts),
+    ]
+    await town.acquainted(*places)
+    return places
 
 
 def proposed(
@@ -264,8 +274,7 @@ class Work:
         for path in paths:
             task = self.place.name(path)
             self.loads[task] = units
-            await self.client.create_query(windows(self.place, self.source, path))
-            await self.client.start_query(self.place.name("q/" + path))
+            await begin(self.client, windows(self.place, self.source, path))
             self._readers[task], self._rows[task] = self.client.subscribe(task), []
             self.tasks += (task,)
 
@@ -324,6 +333,21 @@ def sums(stimes: Iterable[int]) -> list[Sum]:
 async def open_work(place: Place, loads: Loads) -> AsyncIterator[Work]:
     async with place.client(patience_s=DEADLINE_S) as client:
         yield Work(place, client, await make_stream(client, place, "s"), loads)
+
+
+async def four_tasks(town: Town, place: Place, loads: Loads) -> Work:
+    """Work of four tasks of ten units each, which have the first 250 tuples."""
+    work = await town.open(open_work(place, loads))
+    await work.run("a", "b", "c", "d", units=10)
+    await work.post(250)
+    return work
+
+
+async def one_working_at(place: Place) -> str:
+    """The task that it runs for another, when it does."""
+    await until(lambda: len(working_at(place)) == 1, "one task is there")
+    (task,) = working_at(place)
+    return task
 
 
 async def stays(condition: Callable[[], bool], seconds: float = 0.6) -> None:

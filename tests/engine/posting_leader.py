@@ -1,0 +1,34 @@
+"""A process that posts to the leader in a folder until it is killed, and says what it posted."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import trio
+from engine_streams_data import body
+from stream_leaders import NOW, P, home_in
+
+from engine.streams.leader import Leader
+from engine.streams.source_config import SourceConfig
+
+
+async def move(leader: Leader) -> None:
+    while True:
+        await leader.wait_ready()
+        await leader.advance(NOW)
+        await leader.log.compact()
+
+
+async def main(folder: Path, first: int) -> None:
+    config = SourceConfig(slack_us=500, segment_bytes=20_000)
+    async with home_in(folder, config) as leader, trio.open_nursery() as nursery:
+        nursery.start_soon(move, leader)
+        for number in range(first, 10**6):
+            rows = [(number * 100 + (i * 37) % 100, number * 20 + i) for i in range(20)]
+            await leader.post(P, number, body(rows), now=NOW)
+            print(number, flush=True)
+
+
+if __name__ == "__main__":
+    trio.run(main, Path(sys.argv[1]), int(sys.argv[2]))
