@@ -25,7 +25,11 @@ HURRY_SHARE: Final = 0.125
 
 
 class Intake:
-    """Moves posts into logs, for every source stream that this peer leads. nursery: for that."""
+    """Takes posts, and moves their tuples into logs, for every source stream that this peer leads.
+
+    Args:
+        nursery: runs a task for each stream.
+    """
 
     def __init__(
         self,
