@@ -23,7 +23,11 @@ PATIENCE_S: Final = 2.0
 
 
 class Announcements:
-    """Publishes this peer's streams, queries and terms in the catalog. nursery: for that."""
+    """Publishes this peer's streams, queries and terms in the catalog.
+
+    Args:
+        nursery: runs the publications that nobody waits for.
+    """
 
     def __init__(
         self,

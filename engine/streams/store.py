@@ -316,7 +316,7 @@ class StreamStore:
             )
         )
         if role is Role.SOURCE and leader.definition not in {None, stream}:
-            # A crash came between the journal and the file. Of replicas: `Keeper.take_definition`.
+            # A crash came between the journal and the file. Of replicas: `Keeper._take_definition`.
             entry = replace(entry, stream=leader.definition)
             save_json(folder / _FILE, StoredStream(entry, role, variant))
             for log in leader.logs:
