@@ -3,18 +3,24 @@
 Property tests try the same examples in every run, so that a change is judged by what it changed;
 `make soak` looks for new ones (`--hypothesis-profile=soak`).
 
-`make test` runs the tests in several processes (pytest-xdist). All tests that share a Spark run in
-one of them, and so do those that share the besieged federation; of others, those of a file. What
-takes longest begins first, so that no process has much left when the others have ended.
+`make test` runs the tests in more processes than there are cores (pytest-xdist): most tests wait.
+All tests that share a Spark run in one of them, and so do those that share the besieged federation;
+of others, those of a file. Of tests that start processes of their own, no more than two run at a
+time: real peers that start all at once keep two cores so busy that they take each other for dead.
+What takes longest begins first, so that no process has much left when the others have ended.
 """
 
 from __future__ import annotations
 
+import fcntl
 import inspect
+import itertools
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +29,8 @@ import trio
 from hypothesis import settings
 from trio.abc import Clock, Instrument
 from trio.testing import MockClock
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 if TYPE_CHECKING:
     from engine_peers import Town
@@ -44,24 +52,68 @@ settings.load_profile("ci")
 
 SHARED = {"siege": "siege", "shared_spark": "spark"}
 """Fixtures of a whole run, and the group of the tests that use one."""
+SPARK = ("_spark", "_load_measured.py", "_api_queries.py")
+"""Parts of the names of files whose tests share the Spark."""
+ALONE = ("_failover.py", "_frozen.py", "_secrets.py")
+"""Of files of attacks: with federations of their own."""
 
+LONGEST = ("siege", "spark", "_docs_commands.py", "_testnet_", "_kills", "_failover")
+"""Parts of the names of groups that take longest."""
 
 LARGE = {"docs", "testnet"}
 """Folders of tests that are large even where they only compute."""
 
+AT_ONCE = 2
+"""Tests with processes of their own."""
+LOOK_S = 0.1
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups, pytest the marks
+
+class Groups(LoadFileScheduling):  # type: ignore[misc]
+    """Gives the tests of a group to one process."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Groups | None:
+    return Groups(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def group_of(nodeid: str) -> str:
+    """The tests of a group run in one process, one after the other."""
+    file = nodeid.partition("::")[0]
+    folder, _, name = file.rpartition("/")
+    if folder.endswith("hostile") and not name.endswith(ALONE):
+        return "siege"
+    return "spark" if any(part in name for part in SPARK) else file
+
+
+@pytest.hookimpl(tryfirst=True)  # pytest reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    first: dict[str, int] = {}
+    turns: dict[str, int] = {}
     for item in items:
-        turn, group = turn_of(item), group_of(item)
-        item.add_marker(pytest.mark.xdist_group(group))
+        turn, group = turn_of(item), group_of(item.nodeid)
+        for fixture in SHARED.keys() & getattr(item, "fixturenames", ()):
+            assert group == SHARED[fixture], f"{item.nodeid} shares the {SHARED[fixture]}"
         if turn == COMPUTES and item.path.parent.name not in LARGE:
             item.add_marker(pytest.mark.quick)
-        first[group] = min(first.get(group, COMPUTES), turn)
         if is_async(item) and "autojump_clock" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.trio(run=on_virtual_time))
-    items.sort(key=lambda item: first[group_of(item)])
+        turns[group] = min(turns.get(group, COMPUTES), turn)
+    places = {group: place for place, group in enumerate(in_order(turns))}
+    items.sort(key=lambda item: places[group_of(item.nodeid)])
+
+
+def in_order(turns: dict[str, int]) -> Iterator[str]:
+    """Those that start processes, the longest first, in turn with the others."""
+
+    def rank(group: str) -> int:
+        return next((rank for rank, part in enumerate(LONGEST) if part in group), len(LONGEST))
+
+    starting = sorted((group for group in turns if turns[group] == PROCESSES), key=rank)
+    others = sorted((group for group in turns if turns[group] != PROCESSES), key=turns.__getitem__)
+    for pair in itertools.zip_longest(starting, others):
+        yield from filter(None, pair)
 
 
 def on_virtual_time(
@@ -70,12 +122,6 @@ def on_virtual_time(
     """As pytest-trio runs a test that names `autojump_clock`; here a mark or a fixture may."""
     clock = clock or MockClock(autojump_threshold=0)
     trio.run(test, clock=clock, instruments=instruments)
-
-
-def group_of(item: pytest.Item) -> str:
-    """The tests of a group run in one process, one after the other."""
-    shared = SHARED.keys() & getattr(item, "fixturenames", ())
-    return SHARED[min(shared)] if shared else item.nodeid.partition("::")[0]
 
 
 PROCESSES, PEERS, COMPUTES = range(3)
@@ -92,6 +138,33 @@ def turn_of(item: pytest.Item) -> int:
 
 def is_async(item: pytest.Item) -> bool:
     return inspect.iscoroutinefunction(getattr(item, "obj", None))
+
+
+@pytest.fixture(autouse=True)
+def _few_processes_at_a_time(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """See `AT_ONCE`."""
+    if request.node.get_closest_marker("process") is None:
+        yield
+        return
+    folder = tmp_path_factory.getbasetemp().parent  # of all the processes of a run
+    with one_of([folder / f"processes-{number}" for number in range(AT_ONCE)]):
+        yield
+
+
+@contextmanager
+def one_of(files: list[Path]) -> Iterator[None]:
+    """Holds the lock of a file, as soon as one of them is nobody's."""
+    for path in itertools.cycle(files):
+        with path.open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(LOOK_S / len(files))
+                continue
+            yield
+            return
 
 
 @pytest.fixture

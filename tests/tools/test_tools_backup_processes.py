@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from deadline import DEADLINE_S
 
 from engine.objects.definitions import StreamDefinition
@@ -95,6 +96,7 @@ class Poster(threading.Thread):
             return  # its peer was killed
 
 
+@pytest.mark.process
 def test_a_peer_is_killed_and_restored(tmp_path: Path) -> None:
     home, file, keys = tmp_path / "home", tmp_path / "mit.backup", tmp_path / "mit.keys"
     command(home, "init", "--participant", "mit.edu", "--found", "town")

@@ -16,6 +16,8 @@ from deadline import DEADLINE_S
 from programs import medusa_command
 from tools_fake_peer import STREAM, FakePeer, fake_peer_in_thread
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def peer(tmp_path: Path) -> Iterator[FakePeer]:
