@@ -4,7 +4,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
+PARALLEL := --dist loadfile --no-loadscope-reorder
 
 # The versions that are installed. `make setup LOCK=` takes the newest that pyproject.toml allows.
 LOCK := requirements-dev.lock
@@ -26,11 +26,11 @@ java:
 demo: setup  ## start a federation, run the intrusion query, kill a peer, check the answers
 	@$(BIN)/medusa-testnet intrusion --speed 60 --kills 1
 
-test: setup  ## every test but the long campaigns; more at a time than two cores: many of them wait
-	@$(BIN)/python -m pytest -q $(PARALLEL)
+test: setup  ## every test but the long campaigns; four at a time, of which most wait
+	@$(BIN)/python -m pytest -q -n 4 $(PARALLEL)
 
 test-quick: setup  ## what only computes, in two minutes
-	@$(BIN)/python -m pytest -q $(PARALLEL) -m quick
+	@$(BIN)/python -m pytest -q -n 2 $(PARALLEL) -m quick
 
 fmt: $(STAMP)  ## format the code, and mend what the linter can mend
 	@$(BIN)/ruff check --fix --exit-zero .

@@ -51,12 +51,6 @@ def test_load_flows_through_those_that_are_dear_until_they_have_passed_some_on()
     assert world.moves <= 2 * 20 + 3
 
 
-def test_overloaded_all_work_at_capacity() -> None:
-    world, initial = settled(1.05, 4, 1)
-    assert world.unused() == 0
-    assert world.moves <= 1.3 * initial
-
-
 def test_steady_load_is_silent() -> None:
     world, _ = settled(0.75, 2, 1)
     messages = world.messages
@@ -65,8 +59,10 @@ def test_steady_load_is_silent() -> None:
     assert all(brain.wake_at == float("inf") for brain in world.brains.values())
 
 
-def test_even_an_overloaded_market_falls_silent() -> None:
-    world, _ = settled(1.05, 4, 1)
+def test_overloaded_all_work_at_capacity_and_the_market_falls_silent() -> None:
+    world, initial = settled(1.05, 4, 1)
+    assert world.unused() == 0
+    assert world.moves <= 1.3 * initial
     moves, messages = world.moves, world.messages
     world.run(12 * 3600)
     assert world.moves == moves

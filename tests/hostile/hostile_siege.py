@@ -112,6 +112,7 @@ class Siege:
     evil_home: Home
     _large: bool = False
     _honest: subprocess.Popen[str] | None = None
+    _first: int = 0
 
     @property
     def address(self) -> Address:
@@ -175,8 +176,9 @@ class Siege:
 
     def _start_honest(self) -> subprocess.Popen[str]:
         homes = (str(peer.home.folder) for peer in (self.mit, self.utah))
+        self._first += 10_000_000  # beyond what those before have posted
         return subprocess.Popen(
-            [sys.executable, WATCH, *homes, STREAM],
+            [sys.executable, WATCH, *homes, STREAM, str(self._first)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

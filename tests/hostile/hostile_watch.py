@@ -1,8 +1,8 @@
 """Honest clients in a process of their own, so that an attacker's work is not in what they measure.
 
-`python hostile_watch.py POSTING_HOME READING_HOME STREAM` reads the stream at one peer. Told to
-`begin`, a line of its standard input, it posts tuples to it at the other, and says `ready` once the
-first are read; told to `end`, it prints a `Seen` as JSON.
+`python hostile_watch.py POSTING_HOME READING_HOME STREAM FIRST` reads the stream at one peer. Told
+to `begin`, a line of its standard input, it posts tuples to it at the other, from the number FIRST
+on, and says `ready` once the first are read; told to `end`, it prints a `Seen` as JSON.
 """
 
 from __future__ import annotations
@@ -44,15 +44,16 @@ class Honest:
     Attributes:
         seen: since it was told to begin. posted: when tuples were that have not been read.
         delivered: set by each tuple that is read, and anew.
+        last: the number of the last tuple.
     """
 
     poster: AsyncMedusaClient
     reader: AsyncMedusaClient
     stream: str
+    last: int
     seen: Seen = field(default_factory=Seen)
     posted: dict[int, float] = field(default_factory=dict)
     delivered: trio.Event = field(default_factory=trio.Event)
-    last: int = 0
 
     async def obey(self) -> None:
         """What it is told, until nobody is there any more."""
@@ -110,17 +111,17 @@ async def _told(what: str) -> bool:
     return line.strip() == what
 
 
-async def main(posting: str, reading: str, stream: str) -> None:
+async def main(posting: str, reading: str, stream: str, first: int) -> None:
     async with (
-        open_medusa(posting, producer="honest") as poster,
+        open_medusa(posting, producer=f"honest-{first}") as poster,
         open_medusa(reading) as reader,
         trio.open_nursery() as nursery,
     ):
-        honest = Honest(poster, reader, stream)
+        honest = Honest(poster, reader, stream, first)
         nursery.start_soon(honest.read)
         await honest.obey()
         nursery.cancel_scope.cancel()
 
 
 if __name__ == "__main__":
-    trio.run(main, *sys.argv[1:4])
+    trio.run(main, *sys.argv[1:4], int(sys.argv[4]))

@@ -9,6 +9,7 @@ from contextlib import suppress
 import msgspec
 import pytest
 import trio
+from deadline import DEADLINE_S
 from engine_peers import schema_of
 from hostile_siege import Siege
 from query_xml import write_query
@@ -104,6 +105,8 @@ async def test_what_is_long_to_read(
 ) -> None:
     """It is sent as fast as it is taken, on four connections of four peers."""
     said, numbers = kind(siege), itertools.count(1)
+    each_said = trio.Event()
+
     async with siege.watched(seconds) as watch, trio.open_nursery() as nursery:
 
         async def send() -> None:
@@ -111,13 +114,17 @@ async def test_what_is_long_to_read(
                 with suppress(OSError, trio.BrokenResourceError, trio.ClosedResourceError):
                     async with siege.evil.peer().wire(siege.address) as wire:
                         while not wire.over:
-                            await wire.call(*said(next(numbers)))
+                            number = next(numbers)
+                            await wire.call(*said(number))
+                            if number > CONNECTIONS:
+                                each_said.set()
                 await trio.sleep(0.05)
 
         for _ in range(CONNECTIONS):
             nursery.start_soon(send)
         await trio.sleep(seconds)
+        with trio.fail_after(DEADLINE_S):
+            await each_said.wait()
         nursery.cancel_scope.cancel()
     print(next(numbers), "messages;", watch)
-    assert next(numbers) > CONNECTIONS
     watch.check()

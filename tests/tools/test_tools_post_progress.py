@@ -52,7 +52,7 @@ async def test_rows_of_rows_or_bytes_of_bytes(tmp_path: Path) -> None:
                 assert progress.share[0] <= share[0], "never more than is stored"
                 await poster.flush()
             assert progress.share == share
-            assert progress.text.partition(" rows/s")[0].startswith(text[:13])
+            assert progress.text.partition(" rows/s")[0].startswith(text[:11])
             assert progress.name == name
 
 
