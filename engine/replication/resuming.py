@@ -31,13 +31,18 @@ class Resuming:
         await queries.announcements.withdraw_all_but(set(known))
 
     def clock_was_set(self) -> None:
-        """Renumber terms that our clock made while it was ahead: no peer believes them."""
+        """Renumber the terms of our queries. No peer believes the numbers that our clock made while
+        it was ahead; those that it made while it was behind are lower than ours of before."""
         for running in self._queries.all():
-            term = self._renumbered(running.stored).term
-            if term == running.stored.term:
-                continue
+            stored = self._renumbered(running.stored)
+            known = max(map(self._directory.number, stored.entry.outputs), default=0)
+            if known > stored.term.number:
+                continue  # another peer has it, perhaps: `Succession` finds out
+            term = HIGHEST_NUMBER.next(
+                running.name, [stored.term.number], self._peer, self._clock()
+            )
             try:
-                self._queries.appoint(running, term)
+                self._queries.appoint(running, replace(term, members=stored.term.members))
             except StorageError as error:
                 self._events.note("error", f"could not renumber {running.name}: {error}")
 

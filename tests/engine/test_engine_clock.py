@@ -22,6 +22,7 @@ from engine_peers import (
     until,
 )
 
+from engine.objects.availability import Availability, Mode
 from engine.objects.catalog_records import PRODUCER
 from engine.objects.definitions import Idle, Producer, StreamDefinition
 from engine.objects.query import Filter, Query
@@ -31,6 +32,7 @@ from engine.replication.deciders import HIGHEST_NUMBER
 from engine.replication.digests import Digest, Version
 from engine.replication.replicas.messages import KeptUp, StandBy
 from engine.replication.stored_query import WrittenTerm
+from engine.replication.term import Term
 from overlay.clock import AGREE_S, shown
 from overlay.config import OverlayTiming
 from overlay.encoding import encode
@@ -230,6 +232,46 @@ async def test_a_query_of_a_wrong_clock_is_believed_once_the_clock_is_right(
         await town.acquainted(mit, utah)
         async with utah.client() as far:
             assert await received(far.subscribe(mit.name("odds")), 1) == [(1, 1)]
+
+
+@pytest.mark.parametrize("mode", [Mode.NONE, Mode.UPSTREAM_BACKUP])
+async def test_a_query_goes_on_after_a_restart_with_a_clock_that_was_behind(
+    tmp_path: Path, mode: Mode
+) -> None:
+    """Its term was lower than the one before, which its consumers and its secondary knew."""
+    believing = dataclasses.replace(QUICK, clock_hold_s=0.1)
+    async with open_town(tmp_path, overlay=believing) as town:
+        mit = await town.settle("mit.edu")
+        sibling = await town.settle("mit.edu", sibling=True)
+        utah = await town.settle("utah.edu")
+        await town.acquainted(mit, sibling, utah)
+        async with mit.client() as client:
+            await make_stream(client, mit, "s")
+            await begin(client, msgspec.structs.replace(odd(mit), availability=Availability(mode)))
+            await client.post_event(mit.name("s"), rows([(1, 1), (2, 2)]), boundary=10)
+            await client.flush()
+
+        def term() -> Term:
+            return mit.up.engine.queries.get(mit.name("odd")).stored.term
+
+        def stood_by_for() -> bool:
+            return mode is Mode.NONE or bool(term().secondary)
+
+        await until(stood_by_for)
+        before = term().number
+        async with utah.client() as far:
+            assert await received(far.subscribe(mit.name("odds")), 1) == [(1, 1)]
+        await town.stop(mit)
+        mit.clock_off_s = -50 * MINUTE
+        await town.start(mit)
+        await until(lambda: 0 < term().number < before)
+        mit.clock_off_s = 0.0
+        await until(lambda: term().number > before and stood_by_for())
+        await town.acquainted(mit, sibling, utah)
+        async with mit.client() as client, utah.client() as far:
+            await client.post_event(mit.name("s"), rows([(11, 7)]), boundary=20)
+            await client.flush()
+            assert await received(far.subscribe(mit.name("odds"), 10), 1) == [(11, 7)]
 
 
 async def test_a_term_of_the_future_by_a_sibling_is_outdone(town: Town) -> None:

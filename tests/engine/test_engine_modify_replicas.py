@@ -307,19 +307,19 @@ async def test_a_secondary_of_long_ago_does_not_go_on_with_what_was_modified_sin
             sums = ModifiedReader(client, one.name("sums"), "total", "number")
             await sums.feed(client, source, range(250))
             await stands_by(one, two, "q")
-            gone, editions = two.id, one.id
+            gone, former = two.id, one.id
             await town.stop(two)
             believes(made, one, other.id, Health.ALIVE)
             believes(made, one, gone, Health.DEAD)
             await stands_by(one, other, "q")
             done = await modify(owner, query.name, MORE, alone=True)
         await town.stop(one)
-        made[bytes.fromhex(gone)].tell(editions, Health.DEAD)
+        made[bytes.fromhex(gone)].tell(former, Health.DEAD)
         await town.start(two)
         await until(lambda: two.up.engine.standbys.get(query.name) is None, "it let go of it")
         assert not has(two, query.name)
-        believes(made, home, editions, Health.DEAD)
-        believes(made, other, editions, Health.DEAD)
+        believes(made, home, former, Health.DEAD)
+        believes(made, other, former, Health.DEAD)
         await until(lambda: has(other, query.name), "it is taken over")
         await sums.end(client, source, range(250, 900))
     editions = [Edition(query), edition(query, done.since, MORE)]

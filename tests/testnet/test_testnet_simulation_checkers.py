@@ -12,6 +12,7 @@ from engine.objects.availability import Availability, Mode, Recovery
 from engine.objects.query import Aggregate, AggregateFunction, Function
 from engine.objects.schema import BEGINNING, END
 from testnet.simulation.checkers import violations
+from testnet.simulation.faults import Drift
 from testnet.simulation.history import (
     AccountView,
     Acknowledged,
@@ -295,6 +296,10 @@ def test_mistaken_detectors_and_incarnations_that_go_back_are_found() -> None:
     assert any("went back" in text for text in gossip(new, old))
     reborn = peer("mit.edu/0", A, life=1, incarnation=5)
     assert any("had used" in text for text in gossip(new, reborn))
+    set_back = msgspec.structs.replace(
+        MANIFEST, faults=(Drift(1.0, 1.0, "mit.edu/0", step_s=-3000.0),)
+    )
+    assert found_by(Check.GOSSIP, new, old, manifest=set_back) == []
 
 
 def test_what_is_overdue_and_who_failed_are_found() -> None:

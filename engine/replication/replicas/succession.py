@@ -23,7 +23,7 @@ from engine.replication.term import Term
 from overlay.errors import MedusaError, NotFoundError, UnavailableError
 from overlay.identity import parse_peer_id
 from overlay.listeners import Listeners
-from overlay.names import PeerId
+from overlay.names import NO_PEER, PeerId
 
 RECLAIM_S: Final = 3.0
 """How long a restarted primary tries to reach its secondary before it goes on alone, seconds."""
@@ -85,11 +85,15 @@ class Succession:
             self._overlay.events.note("warning", f"could not go on with {stored.name}: {error}")
 
     async def give_way(self, running: QueryCopy) -> None:
-        """Leave the query to the holder of the later term, unless that one is gone as well."""
+        """Leave the query to the holder of the later term, unless that one is gone as well, or is
+        this peer: of a time before its clock was set back (ADR 17)."""
         peer = await self._successor(running.stored)
+        answer = await self._asked(running.stored, peer)
         if not self.is_over(running) or not self.is_ours(running):  # by now
             return
-        if peer and not self._lives(peer):
+        if answer is not None and answer.rank == running.stored.term.rank:
+            self._insist(running, NO_PEER, "the later term was its own")
+        elif peer and not self._lives(peer):
             self._insist(running, peer)
         else:
             await self.step_down(running)
@@ -114,20 +118,20 @@ class Succession:
         self.stepped_down.tell(running)
         self._overlay.events.note("info", f"gave up {running.name}: it is another peer's now")
 
-    def _insist(self, running: QueryCopy, gone: PeerId) -> None:
+    def _insist(self, running: QueryCopy, gone: PeerId, why: str = "its successor is gone") -> None:
         """Take it again, in a later term than that of the peer that is gone."""
         self._former_members.part_from(running, gone)
         known = (self._known_number(running.stored), running.stored.term.number)
         now = self._overlay.clock()
         term = HIGHEST_NUMBER.next(running.name, known, self._here, now)
         self._queries.appoint(running, term)
-        self._overlay.events.note("warning", f"took back {running.name}: its successor is gone")
+        self._overlay.events.note("warning", f"took back {running.name}: {why}")
 
     async def _asked(self, stored: StoredQuery, peer: PeerId) -> Term | None:
         """The term that the query's next peer knows of; None: it does not answer."""
         contested = self._known_number(stored) > stored.term.number
         with trio.move_on_after(CONTESTED_S if contested else RECLAIM_S):
-            while self._lives(peer):
+            while peer and self._lives(peer):
                 message = KeepUp(stored.name, stored.term.number, {}, {})
                 try:
                     answer = await ask(self._overlay, peer, "replica.keep_up", message)
