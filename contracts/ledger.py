@@ -79,7 +79,7 @@ class Ledger:
     """One peer's ledger.
 
     Attributes:
-        own: the peer's id. federation: its id.
+        own: the peer's id. federation: its id. path: of its file.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Ledger:
         self.own = own
         self.federation = federation
         self._connection = connection
-        self._path = path
+        self.path = path
         self._key_of = key_of
         self._deals: dict[DealKey, Standing] = {}
         self._of_contract = Counter[str]()
@@ -140,7 +140,7 @@ class Ledger:
         self, columns: tuple[object, ...], data: bytes, parties: tuple[PeerId, PeerId]
     ) -> None:
         keys = [(peer, self._key_of(peer).public_bytes_raw()) for peer in parties]
-        with translated(self._path), self._connection as connection:
+        with translated(self.path), self._connection as connection:
             connection.execute("BEGIN IMMEDIATE")
             count, digest = connection.execute("SELECT entries, digest FROM head").fetchone()
             after = chained(digest, data)
@@ -157,7 +157,7 @@ class Ledger:
         Raises:
             InvalidInputError: names the first invalid entry and its fault.
         """
-        with translated(self._path):
+        with translated(self.path):
             return audit(self._connection, self.own, self.federation)
 
     def last(self, account: Account) -> tuple[int, bytes]:
@@ -206,7 +206,7 @@ class Ledger:
 
     def balances(self, contract: str = "", *, check: bool = False) -> Balances:
         """All balances, or one contract's. check: verify the chain too (0.3 ms for each entry)."""
-        with translated(self._path):
+        with translated(self.path):
             return _balances(self._connection, self.own, self.federation, contract, check=check)
 
     def disputes(self) -> tuple[Dispute, ...]:
@@ -323,7 +323,7 @@ class Ledger:
         return bool(rows)
 
     def _rows(self, sql: str, *arguments: object) -> list[tuple[bytes, ...]]:
-        with translated(self._path):
+        with translated(self.path):
             return self._connection.execute(sql, arguments).fetchall()
 
     def _update(self, key: DealKey, values: str, *arguments: object) -> None:
@@ -332,7 +332,7 @@ class Ledger:
         self._change(sql, *arguments, *_arguments(key))
 
     def _change(self, sql: str, *arguments: object) -> None:
-        with translated(self._path), self._connection:
+        with translated(self.path), self._connection:
             self._connection.execute(sql, arguments)
 
 
@@ -371,7 +371,7 @@ def open_ledger(path: Path, own: PeerId, federation: str, key_of: KeyOf) -> Iter
     """Open the ledger of that peer in that file; create it if it is missing.
 
     Args:
-        own: the peer's id. federation: its id.
+        own: the peer's id. federation: its id. path: of its file.
         key_of: the public key of a peer id; raises UntrustedError if it is not known.
 
     Raises:

@@ -70,7 +70,6 @@ async def open_market(engine: Engine, home: Path, config: ContractsConfig) -> As
                 tasks=tasks,
                 settlement=Settlement(desk, config),
                 ledger=ledger,
-                path=path,
                 content_meter=streams.meter,
                 timing=config.timing,
                 nursery=nursery,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 import trio
@@ -79,7 +78,7 @@ class Settler:
     and exchanges receipts with partners.
 
     Args:
-        path: of the ledger's file. nursery: sends the messages.
+        nursery: sends the messages.
         content_meter: the meter of a paid stream; raises NotFoundError if the stream is not here.
     """
 
@@ -90,7 +89,6 @@ class Settler:
         tasks: Tasks,
         settlement: Settlement,
         ledger: Ledger,
-        path: Path,
         content_meter: Callable[[Agreement], Meter],
         timing: MarketTiming,
         nursery: trio.Nursery,
@@ -99,7 +97,6 @@ class Settler:
         self._tasks = tasks
         self._settlement = settlement
         self.ledger = ledger
-        self._path = path
         self._timing = timing
         self._nursery = nursery
         self._own = overlay.identity.peer_id
@@ -321,7 +318,7 @@ class Settler:
     async def _on_balance(self, _: Caller, request: BalanceQuery, __: bytes) -> Balances:
         # the whole chain is walked: not in the thread that everything else waits for
         return await trio.to_thread.run_sync(
-            read_balances, self._path, self._own, self.ledger.federation, request.contract
+            read_balances, self.ledger.path, self._own, self.ledger.federation, request.contract
         )
 
     def handle(self, event: Event) -> None:
