@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from engine.objects.availability import Mode
 from engine.replication.deciders import HIGHEST_NUMBER
 from engine.replication.queries import QueryHost
 from engine.replication.query_copy import tidy_logs
@@ -31,18 +32,19 @@ class Resuming:
         await queries.announcements.withdraw_all_but(set(known))
 
     def clock_was_set(self) -> None:
-        """Renumber the terms of our queries. No peer believes the numbers that our clock made while
-        it was ahead; those that it made while it was behind are lower than ours of before."""
+        """Renumber terms of our queries that count no more. No peer believes the numbers that our
+        clock made while it was ahead; those that it made while it was behind are lower than ours of
+        before. Whether another peer has a query with a secondary, `Succession` finds out."""
         for running in self._queries.all():
             stored = self._renumbered(running.stored)
-            known = max(map(self._directory.number, stored.entry.outputs), default=0)
-            if known > stored.term.number:
-                continue  # another peer has it, perhaps: `Succession` finds out
-            term = HIGHEST_NUMBER.next(
-                running.name, [stored.term.number], self._peer, self._clock()
-            )
+            term = stored.term
+            if stored.availability.mode is Mode.NONE:
+                known = (term.number, *map(self._directory.number, stored.entry.outputs))
+                term = HIGHEST_NUMBER.next(running.name, known, self._peer, self._clock())
+            if term == running.stored.term:
+                continue
             try:
-                self._queries.appoint(running, replace(term, members=stored.term.members))
+                self._queries.appoint(running, term)
             except StorageError as error:
                 self._events.note("error", f"could not renumber {running.name}: {error}")
 
