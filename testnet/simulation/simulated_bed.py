@@ -131,12 +131,8 @@ class SimulatedBed:
 
     async def inflict(self, fault: Fault) -> None:
         match fault:
-            case Crash(peer=peer, power=power):
-                self._down[peer] = fault
-                await self.world.crash(peer, power=power)
-            case Stop(peer=peer):
-                self._down[peer] = fault
-                await self.world.stop(peer)
+            case Crash() | Stop():
+                await self._take_down(fault)
             case Clog(source=source, target=target):
                 hosts = self.peers[source].host, self.peers[target].host
                 network = self.world.network
@@ -185,6 +181,15 @@ class SimulatedBed:
         else:
             victim = self.peers[fault.victim].id
             await forge_admission(overlay, victim, fault.participant)
+
+    async def _take_down(self, fault: Crash | Stop) -> None:
+        if self.peers[fault.peer].life is None:
+            return  # its last stop took so long that it is down yet
+        self._down[fault.peer] = fault
+        if isinstance(fault, Crash):
+            await self.world.crash(fault.peer, power=fault.power)
+        else:
+            await self.world.stop(fault.peer)
 
     async def _restart(self, peer: str, fault: Fault) -> None:
         """Restart the peer, unless a later fault takes it down before or during the start: that
