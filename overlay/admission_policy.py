@@ -21,7 +21,8 @@ _SPONSORS = re.compile(r"(\d{1,2}) of (.+)", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class AdmissionPolicy:
-    """Whose signatures admit a participant. `founder` is one of one, `any` is one of all members.
+    """The sponsors whose signatures admit a participant, and how many of them must sign. `founder`
+    is one of one, `any` is one of all members.
 
     The founder alone admits the sponsors that a policy names: until they are members, nobody else
     can.

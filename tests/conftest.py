@@ -4,10 +4,10 @@ Property tests try the same examples in every run, so that a change is judged by
 `make soak` looks for new ones (`--hypothesis-profile=soak`).
 
 `make test` runs the tests in more processes than there are cores (pytest-xdist): most tests wait.
-All tests that share a Spark run in one of them, and so do those that share the besieged federation;
-of others, those of a file. Of tests that start processes of their own, no more than two run at a
-time: real peers that start all at once keep two cores so busy that they take each other for dead.
-What takes longest begins first, so that no process has much left when the others have ended.
+The tests of one file run in one process. All tests that share a Spark are one group as well, and
+all that share the besieged federation. At most two tests with processes of their own run at a time:
+real peers that start all at once keep two cores so busy that they take each other for dead. The
+longest groups begin first, so that no process has much left when the others have ended.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class Awareness:
 
 @dataclass(slots=True)
 class Counters:
-    """What the detector did, and what it dropped by policy, in numbers.
+    """Counts the actions of the detector, and the packets that it dropped by policy.
 
     Attributes:
         probes, acked, failed: probes started, answered in time, and not answered.

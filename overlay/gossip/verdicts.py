@@ -7,8 +7,8 @@ Peers distrust each other, so SWIM's rules (Das et al., DSN 2002, 4.2) are narro
 * Any peer's accusation starts a suspicion. Its subject is told, and can refute it.
 * No peer is dead for us while we reach it. A suspicion that runs out makes a peer dead only if our
   own probe failed; otherwise the peer is probed first (`may_kill`).
-* Another peer's `dead` is an accusation like any other. Those of `QUORUM` distinct participants are
-  a sentence: the peer is probed at once, and is dead if it does not answer that one ping. All
+* Another peer's `dead` is an accusation like any other. When `QUORUM` distinct participants say
+  `dead`, that is a sentence: we probe the peer at once, and it is dead if it does not answer. All
   peers' suspicions start from the same few claims, so the second `dead` follows the first within a
   round or two of gossip: the verdict spreads as in SWIM, one ping later.
 * Participants in a sentence that was refuted take part in no other for a while (`MISTRUST`), so

@@ -256,7 +256,7 @@ class Town:
         place.peer = None
 
     async def open(self, opened: AbstractAsyncContextManager[T]) -> T:
-        """What a client is, or has one: until the town ends, and closed before its peers stop."""
+        """Enter a context that is or holds a client. The town leaves it before its peers stop."""
         inside, switch = await self._enter(opened)
         self._clients.append(switch)
         return inside

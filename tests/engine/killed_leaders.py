@@ -1,4 +1,4 @@
-"""Who is leader of a stream whose peers are killed."""
+"""Finds the leader of a stream whose peers are killed."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def keeper(place: Place, stream: str) -> Keeper:
 
 
 def state_at(place: Place, stream: str) -> StreamState:
-    """What it keeps as a voter."""
+    """The state of the stream that the peer keeps as one of its voters."""
     state = keeper(place, stream).logs.state
     assert state is not None, "a witness has no journal"
     return state

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import trio
 from engine_peers import DEADLINE_S, Place, rows
 
@@ -30,7 +32,7 @@ def windows(place: Place, source: str, path: str = "out") -> Query:
     )
 
 
-def expected(stimes: range) -> list[tuple[int, int]]:
+def expected(stimes: Iterable[int]) -> list[tuple[int, int]]:
     totals: dict[int, int] = {}
     for stime in stimes:
         totals[stime // SIZE_US] = totals.get(stime // SIZE_US, 0) + stime

@@ -47,7 +47,7 @@ WRITERS = {
 
 
 class Peer:
-    """What one voter keeps of the stream. journal: as of `Ballot.journal`."""
+    """One voter's logs of the stream. journal: as `Ballot.journal`."""
 
     def __init__(self, folder: Path, history_us: int) -> None:
         self.folder = folder

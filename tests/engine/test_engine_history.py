@@ -34,10 +34,10 @@ pytestmark = pytest.mark.town(timing=Timing(tend_s=0.02, held_s=1.0))
 
 
 OUTPUTS = ("odd", "sums", "peaks")
-"""What can be read of `network`, a chain: each made of the one before."""
+"""The streams that `network`, a chain, makes: each of the one before."""
 
 HORIZONS = {"odd": 0, "sums": 29, "peaks": 29 + 99}
-"""How far behind what it reads each of them begins, microseconds: its windows, and those before."""
+"""How far behind its input each stream begins, microseconds: its windows, and those before."""
 
 
 @pytest.fixture(autouse=True)

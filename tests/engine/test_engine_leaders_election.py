@@ -1,5 +1,5 @@
-"""Who is leader of a stream with replicas: whatever the network does, one at a time, with it
-all."""
+"""The election of a stream's leader: whatever the network does, there is one at a time, and it has
+every acknowledged entry."""
 
 from __future__ import annotations
 

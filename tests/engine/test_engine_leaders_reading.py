@@ -46,7 +46,7 @@ async def test_a_witness_that_reads_the_stream_can_become_its_replica_and_its_ho
     town: Town,
     places: list[Place],
 ) -> None:
-    """What its query reads is no part of what it keeps as a voter."""
+    """A witness follows the stream for its own query, apart from its state as a voter."""
     first = places[0]
     async with first.client() as client:
         stream = await make_stream(client, first, "s", k_safety=1)

@@ -75,7 +75,7 @@ class Oracle:
 
 
 def folded(place: Place, stream: str) -> dict[int, int]:
-    """What a peer's own logs of the stream come to."""
+    """The rows of the stream by a peer's own logs, with all revisions applied: rows by value."""
     home = state_at(place, stream).leader
     assert home is not None
     assert home.revisions_log is not None
@@ -297,7 +297,7 @@ async def test_a_witness_that_becomes_home_finds_all_of_the_history(
 async def test_a_replica_that_was_away_beyond_the_history_begins_anew(
     town: Town, places: list[Place]
 ) -> None:
-    """What the leader keeps begins later than its logs end."""
+    """The leader's history begins later than the replica's logs end."""
     first = places[0]
     async with first.client() as client:
         stream = await keyed_stream(client, first, k_safety=1, history_us=100)

@@ -4,9 +4,9 @@ come twice, or be of the wrong edition.
 Three real peers of one participant, processes with logs on disk: the source's home, where the
 consumer is as well, and two that have the query between them, one as its primary, the other in
 active standby. Each step arms one of them (see `crashing_peer`), asks for a modification, waits
-until that peer has died of it, starts it again, and asks until it has an answer. What the consumer
-received over all steps is compared at the end with what the reference interpreter makes of the
-editions that were answered.
+until that peer has died of it, starts it again, and asks until it has an answer. At the end the
+consumer's tuples of all steps are compared with those that the reference interpreter makes of the
+answered editions.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from engine.streams.config import Timing
 from overlay.errors import InvalidInputError, UnavailableError
 from overlay.gossip.events import Health
 from testnet.simulation.interpreter import InterpretedTask
+from tools.client.async_client import AsyncMedusaClient
 
 QUICK = Timing(modified_s=0.05, tend_s=0.05, keep_up_s=0.05, parted_s=0.3)
 pytestmark = pytest.mark.town(timing=QUICK)
@@ -204,6 +205,20 @@ async def test_who_may_still_take_itself_for_the_secondary_is_waited_for(
     sums.check(editions, source, range(900))
 
 
+async def modified_at_the_primary_alone(
+    owner: AsyncMedusaClient, query: str, deaf: pytest.MonkeyPatch
+) -> None:
+    """The primary writes the modification down, and its secondary hears nothing from now on."""
+
+    async def unheard(_self: Primaries, *_: Any) -> int:
+        await trio.lowlevel.checkpoint()
+        raise UnavailableError("its secondary is deaf")
+
+    deaf.setattr(Primaries, "_stand_by", unheard)
+    with pytest.raises(UnavailableError, match="written down"):
+        await modify(owner, query, SHORTER, at=333)
+
+
 @pytest.mark.parametrize("dies", ["primary restarts", "primary is succeeded"])
 async def test_what_the_secondary_has_not_heard_counts_for_nobody_yet(
     town: Town, made: Made, monkeypatch: pytest.MonkeyPatch, dies: str
@@ -212,24 +227,17 @@ async def test_what_the_secondary_has_not_heard_counts_for_nobody_yet(
     restarted, it tells again; if it is succeeded, it was never modified, and the client, who has
     no answer, asks again."""
 
-    async def unheard(self: Primaries, *_: Any) -> int:
-        await trio.lowlevel.checkpoint()
-        raise UnavailableError("its secondary is deaf")
-
     home, one, two, reader = await cast(town, made)
     async with home.client() as poster, reader.client() as client:
         source = await make_stream(poster, home, "s")
         query = asked(sieve_and_sums(one, source), Mode.ACTIVE_STANDBY, two)
         async with one.client(patience_s=0.2) as owner:
-            await owner.create_query(query)
+            await begin(owner, query)
             sums = ModifiedReader(client, one.name("sums"), "total", "number")
-            await owner.start_query(query.name)
             await stands_by(one, two, "q")
             await sums.feed(poster, source, range(250))
             with monkeypatch.context() as deaf:
-                deaf.setattr(Primaries, "_stand_by", unheard)
-                with pytest.raises(UnavailableError, match="written down"):
-                    await modify(owner, query.name, SHORTER, at=333)
+                await modified_at_the_primary_alone(owner, query.name, deaf)
                 await post(poster, source, range(250, 530))
                 await trio.sleep(0.3)
                 assert one.state("sums").log.boundary == 333
@@ -264,21 +272,13 @@ async def test_a_restarted_primary_tells_its_secondary_before_it_goes_on(
     async with home.client() as poster, reader.client() as client:
         source = await make_stream(poster, home, "s")
         query = asked(sieve_and_sums(one, source), Mode.ACTIVE_STANDBY, two)
-
-        async def unheard(self: Primaries, *_: Any) -> int:
-            await trio.lowlevel.checkpoint()
-            raise UnavailableError("its secondary is deaf")
-
         async with one.client(patience_s=0.2) as owner:
-            await owner.create_query(query)
+            await begin(owner, query)
             sums = ModifiedReader(client, one.name("sums"), "total", "number")
-            await owner.start_query(query.name)
             await stands_by(one, two, "q")
             await sums.feed(poster, source, range(250))
             with monkeypatch.context() as deaf:
-                deaf.setattr(Primaries, "_stand_by", unheard)
-                with pytest.raises(UnavailableError, match="written down"):
-                    await modify(owner, query.name, SHORTER, at=333)
+                await modified_at_the_primary_alone(owner, query.name, deaf)
                 await town.stop(one)
         await town.start(one)
         await until(lambda: standby_edition(two, query.name) == 1, "it has heard of it")

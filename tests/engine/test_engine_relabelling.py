@@ -122,7 +122,7 @@ async def test_who_is_struck_off_reads_no_further_nor_does_its_query(here: Three
 
 
 async def test_an_owners_word_passes_along_a_chain(here: Three) -> None:
-    """What utah.edu makes of mit.edu's stream is read, copied and worked on at brown.edu."""
+    """brown.edu reads, copies and processes a stream that utah.edu makes of mit.edu's."""
     out = await here.keep(here.utah, "q", here.stream)
     await here.clients["utah.edu"].create_view(View(here.utah.name("v"), here.stream, Last(9)))
     then = await here.keep(here.brown, "r", out)

@@ -56,7 +56,7 @@ class Honest:
     delivered: trio.Event = field(default_factory=trio.Event)
 
     async def obey(self) -> None:
-        """What it is told, until nobody is there any more."""
+        """Carry out the orders on standard input, until it ends."""
         while await _told("begin"):
             self.seen = Seen()
             async with trio.open_nursery() as nursery:

@@ -27,7 +27,7 @@ async def test_who_has_too_much_sheds(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.soak
 @pytest.mark.spark
 async def test_who_has_too_much_sheds_with_spark() -> None:
-    """What `medusa-testnet load --short` runs."""
+    """The same run as `medusa-testnet load --short`."""
     await short_form(SHORT, MEAN_S)
 
 

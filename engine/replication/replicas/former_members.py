@@ -30,8 +30,8 @@ class FormerMembers:
             self._queries.write(running, parted=parted)
 
     async def settle(self, running: QueryCopy, *, alone: bool) -> dict[str, int]:
-        """Have all former members let go of the query; the caller then writes that down. The
-        secondary is none of them.
+        """Tell all former members to let go of the query, and wait for their answers. The caller
+        then writes down that they did. The secondary is no former member.
 
         Args:
             alone: those that cannot be told are gone for good, as the user says.
