@@ -33,7 +33,7 @@ from engine.replication.replicas.primaries import Primaries
 from engine.replication.replicas.standbys import Standbys
 from overlay.errors import InternalError, NotFoundError, StorageFullError
 from overlay.gossip.events import Health
-from overlay.names import ObjectName
+from overlay.names import NO_PEER, ObjectName
 
 pytestmark = pytest.mark.town(timing=QUICK)
 
@@ -66,6 +66,27 @@ async def test_a_query_made_again_is_not_deposed_by_the_fence_of_its_namesake(
     await trio.sleep(0.5)
     assert has(primary, query.name)
     sums = Sums(poster, home.name("out"))
+    await sums.finish(poster, source, range(250, 777))
+
+
+async def test_a_later_term_that_no_peer_holds_is_outdone(town: Town, made: Made) -> None:
+    """The primary itself made it, before its clock was set back (ADR 17)."""
+    home, primary, secondary = await town.siblings(3)
+    poster, one = await town.clients(home, primary)
+    source = await make_stream(poster, home, "s")
+    query = asked(windows(home, source), Mode.ACTIVE_STANDBY, secondary)
+    await begin(one, query)
+    await stands_by(primary, secondary, "q/out")
+    sums = Sums(poster, home.name("out"))
+    await sums.feed(poster, source, range(250))
+    running = primary.up.engine.queries.get(query.name)
+    term = running.stored.term
+    lost = msgspec.structs.replace(term, subject=home.name("out"), number=term.number + 1024)
+    primary.up.engine.directory.believe(msgspec.structs.replace(lost, holder=NO_PEER))
+    await until(lambda: running.stored.term.number > lost.number, "it has a later term")
+    assert primary.up.engine.queries.get(query.name) is running
+    await stands_by(primary, secondary, "q/out")
+    assert running.stored.parted == ()
     await sums.finish(poster, source, range(250, 777))
 
 

@@ -23,7 +23,7 @@ from engine.replication.term import Term
 from overlay.errors import MedusaError, NotFoundError, UnavailableError
 from overlay.identity import parse_peer_id
 from overlay.listeners import Listeners
-from overlay.names import NO_PEER, PeerId
+from overlay.names import PeerId
 
 RECLAIM_S: Final = 3.0
 """How long a restarted primary tries to reach its secondary before it goes on alone, seconds."""
@@ -92,7 +92,7 @@ class Succession:
         if not self.is_over(running) or not self.is_ours(running):  # by now
             return
         if answer is not None and answer.rank == running.stored.term.rank:
-            self._insist(running, NO_PEER, "the later term was its own")
+            self._insist(running, peer, "the later term was its own")
         elif peer and not self._lives(peer):
             self._insist(running, peer)
         else:
@@ -118,9 +118,11 @@ class Succession:
         self.stepped_down.tell(running)
         self._overlay.events.note("info", f"gave up {running.name}: it is another peer's now")
 
-    def _insist(self, running: QueryCopy, gone: PeerId, why: str = "its successor is gone") -> None:
-        """Take it again, in a later term than that of the peer that is gone."""
-        self._former_members.part_from(running, gone)
+    def _insist(
+        self, running: QueryCopy, former: PeerId, why: str = "its successor is gone"
+    ) -> None:
+        """Take it again, in a later term. `former` had a part in an earlier one."""
+        self._former_members.part_from(running, former)
         known = (self._known_number(running.stored), running.stored.term.number)
         now = self._overlay.clock()
         term = HIGHEST_NUMBER.next(running.name, known, self._here, now)
