@@ -16,8 +16,7 @@ from importlib import metadata
 from engine.api.messages import ObjectDescription, Objects
 from engine.language.modification import BoxChange, Modified
 from engine.objects.alteration import Alteration
-from engine.objects.availability import Availability, Mode, Recovery
-from engine.objects.availability_request import AvailabilityRequest
+from engine.objects.availability import Availability, AvailabilityRequest, Mode, Recovery
 from engine.objects.definitions import Idle, StreamDefinition, StreamEntry
 from engine.objects.query import (
     Aggregate,

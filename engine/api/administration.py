@@ -13,10 +13,9 @@ import msgspec
 from msgspec import UNSET
 
 from dht.catalog import Catalog
-from engine.objects.alteration import Alteration
+from engine.objects.alteration import Alteration, listed
 from engine.objects.catalog_records import QUERY, STREAM, lookup
 from engine.objects.definitions import ANY, CONTRACT, QueryEntry, StreamDefinition
-from engine.objects.differing import listed
 from engine.replication.leaders.leaders import Leaders
 from engine.replication.queries import QueryHost
 from engine.streams.store import StreamStore

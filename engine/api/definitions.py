@@ -16,7 +16,7 @@ from engine.api.messages import (
     Reopened,
     ReopenStream,
 )
-from engine.objects.alteration import altered
+from engine.objects.alteration import altered, listed, schemas_differ, streams_differ
 from engine.objects.catalog_records import SCHEMA, STREAM, find, lookup
 from engine.objects.definitions import (
     StreamDefinition,
@@ -25,7 +25,6 @@ from engine.objects.definitions import (
     check_not_late,
     check_stream,
 )
-from engine.objects.differing import listed, schemas_differ, streams_differ
 from engine.objects.files import SchemaFiles
 from engine.objects.schema import check_schema
 from engine.replication.announcements import Announcements

@@ -8,8 +8,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from engine.objects.alteration import Alteration
-from engine.objects.availability import Availability
-from engine.objects.availability_request import AvailabilityRequest
+from engine.objects.availability import Availability, AvailabilityRequest
 from engine.objects.definitions import StreamDefinition
 from engine.objects.query import Query, QueryStatus
 from engine.objects.schema import Schema

@@ -6,9 +6,8 @@ from engine.api.administration import Administration
 from engine.api.messages import Created, CreateQuery, QueryStatusSet, SetQueryStatus
 from engine.language.classes import check_secondary
 from engine.language.modification import Modified, ModifyQuery
-from engine.objects.alteration import Alteration
+from engine.objects.alteration import Alteration, queries_differ
 from engine.objects.catalog_records import QUERY, find
-from engine.objects.differing import queries_differ
 from engine.objects.query import Query, QueryStatus
 from engine.replication.modifier import Modifier
 from engine.replication.queries import QueryHost

@@ -25,8 +25,13 @@ from typing import Final
 
 import msgspec
 
-from engine.objects.availability import DEFAULT_CHECKPOINT_S, Availability, Mode, Recovery
-from engine.objects.availability_request import AvailabilityRequest
+from engine.objects.availability import (
+    DEFAULT_CHECKPOINT_S,
+    Availability,
+    AvailabilityRequest,
+    Mode,
+    Recovery,
+)
 from engine.objects.query import Aggregate, Box, Filter, Map, Query, Union
 from overlay.errors import InvalidInputError
 from overlay.identity import parse_peer_id

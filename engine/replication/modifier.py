@@ -34,10 +34,9 @@ from engine.replication.query_history import modified, postponed, settled, withd
 from engine.replication.replicas import secondary_state as upkeep
 from engine.replication.replicas.primaries import Primaries
 from engine.replication.stored_query import StoredQuery
-from engine.tasks.modification import Footing, earliest
 from engine.tasks.network import Network
 from engine.tasks.plan import Task
-from engine.tasks.query_editions import changed, made_since, succeeded, trimmed
+from engine.tasks.query_editions import Footing, changed, earliest, made_since, succeeded, trimmed
 from overlay.errors import ConflictError, InvalidInputError, MedusaError, UnavailableError
 from overlay.killpoints import KillPoint, kill_point
 

@@ -10,9 +10,9 @@ import msgspec
 import trio
 
 from dht.catalog import Catalog
+from engine.objects.alteration import queries_differ
 from engine.objects.availability import Mode
 from engine.objects.definitions import QueryEntry, StreamEntry
-from engine.objects.differing import queries_differ
 from engine.objects.query import Query, QueryStatus
 from engine.objects.schema import END
 from engine.replication.announcements import Announcements

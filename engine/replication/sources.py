@@ -23,8 +23,7 @@ from contextlib import suppress
 import trio
 from msgspec.structs import replace
 
-from engine.objects.alteration import Alteration, altered
-from engine.objects.differing import listed
+from engine.objects.alteration import Alteration, altered, listed
 from engine.objects.schema import END
 from engine.replication.announcements import Announcements
 from engine.replication.following.book import Followers

@@ -22,8 +22,15 @@ from engine.language.expressions import Expression
 from engine.language.operators import FLOATS
 from engine.objects.query import WINDOW_START
 from engine.objects.schema import BEGINNING, END, SEQ, STIME, Field, Schema
-from engine.spark.aggregates import Aggregates, order_of, window_starts
-from engine.spark.columns import SPARK_TYPES, column, quoted, without_negative_zero
+from engine.spark.columns import (
+    SPARK_TYPES,
+    Aggregates,
+    column,
+    order_of,
+    quoted,
+    window_starts,
+    without_negative_zero,
+)
 from engine.spark.cpu import CpuMeter
 from engine.tasks.execution import Result
 from engine.tasks.plan import AggregateStep, FilterStep, MapStep, Step, Task

@@ -21,8 +21,7 @@ from engine.streams.log import StreamLog
 from engine.streams.pacing import Pacer, Rate
 from engine.streams.recent import Epoch
 from engine.streams.retention import Hold
-from engine.tasks.editions import Editions
-from engine.tasks.execution import Executor, Result
+from engine.tasks.execution import Editions, Executor, Result
 from engine.tasks.plan import Task
 from engine.tasks.status import TaskStatus
 from engine.tasks.windows import Interval, needed_after, needs, whole_after

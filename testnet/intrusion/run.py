@@ -18,8 +18,7 @@ from typing import Final
 import trio
 from msgspec import Struct, structs
 
-from engine.objects.availability import Mode
-from engine.objects.availability_request import AvailabilityRequest
+from engine.objects.availability import AvailabilityRequest, Mode
 from engine.objects.query import QueryStatus
 from overlay.errors import InvalidInputError
 from testnet.connections.conn import conn_schema

@@ -10,9 +10,8 @@ import trio
 from engine_interpreted import interpret
 from engine_peers import DEADLINE_S, Town, make_stream, rows
 
-from engine.api.replica_status import UNKNOWN
-from engine.objects.availability import Availability, Mode, Recovery
-from engine.objects.availability_request import AvailabilityRequest
+from engine.api.own_status import UNKNOWN
+from engine.objects.availability import Availability, AvailabilityRequest, Mode, Recovery
 from engine.objects.definitions import QueryEntry
 from engine.objects.query import Filter, Query
 from engine.replication.status import PeerStatus, ReplicaStatus

@@ -6,8 +6,8 @@ import pytest
 from engine_peers import Place, Town, make_stream, rows, until
 from hostile_partner import say
 
-from engine.api.hearsay import SNAPSHOT_BYTES, cut, fitted
 from engine.api.messages import ListObjects, LookupObject, ObjectDescription, Objects
+from engine.api.status import SNAPSHOT_BYTES, cut, fitted
 from engine.replication.status import EventRecord, PeerStatus, Snapshot, Status
 from engine.streams.messages import StreamStatus
 from engine.tasks.status import TaskStatus

@@ -23,10 +23,12 @@ from engine.language.classes import (
     weakest_box,
 )
 from engine.language.operators import OPERATORS
-from engine.objects.availability import Availability, Mode, Recovery
-from engine.objects.availability_request import (
+from engine.objects.availability import (
     MODE_WORDS,
+    Availability,
     AvailabilityRequest,
+    Mode,
+    Recovery,
     parse_mode,
     parse_recovery,
 )

@@ -28,10 +28,9 @@ from engine.replication.query_history import modified, settled
 from engine.replication.stored_query import StoredQuery
 from engine.streams.config import EngineConfig
 from engine.streams.log import StreamLog
-from engine.tasks.modification import Footing, earliest
 from engine.tasks.network import Network
 from engine.tasks.plan import Task
-from engine.tasks.query_editions import changed, made_since, succeeded, trimmed
+from engine.tasks.query_editions import Footing, changed, earliest, made_since, succeeded, trimmed
 from engine.tasks.runner import TaskRunner
 from examples import examples
 from overlay.errors import ConflictError, InvalidInputError

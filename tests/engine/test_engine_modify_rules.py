@@ -26,8 +26,8 @@ from engine.language.xml.boxes import parameters_of
 from engine.language.xml.tree import MAX_TEXT
 from engine.objects.query import Aggregate, AggregateFunction, Box, Filter, Function, Query, Union
 from engine.objects.schema import BEGINNING, END
-from engine.tasks.modification import Footing, earliest
 from engine.tasks.plan import AggregateStep, Task, plan
+from engine.tasks.query_editions import Footing, earliest
 from overlay.errors import ConflictError, InvalidInputError
 
 T = TypeVar("T")

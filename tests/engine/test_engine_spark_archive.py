@@ -18,8 +18,7 @@ from pyspark.find_spark_home import _find_spark_home
 from engine.spark import archive as archives
 from engine.spark.archive import MAX_ARCHIVES, RETRY_S, UNUSED_S, ClassArchive, archive_for
 from engine.spark.config import SparkConfig
-from engine.spark.java import find_java
-from engine.spark.jvm import Jvm
+from engine.spark.jvm import Jvm, find_java
 from overlay.errors import UnavailableError
 
 EDGE = SparkConfig().settings()

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.spark.java import find_java, parse_version
+from engine.spark.jvm import find_java, parse_version
 from overlay.errors import InvalidInputError
 
 SEVENTEEN = 'openjdk version "17.0.15" 2025-04-15'

@@ -15,7 +15,7 @@ from engine_peers import Place, Town, make_stream, until
 from engine.objects.query import Filter, Query
 from engine.spark import jvm
 from engine.spark.config import SparkConfig
-from engine.spark.java import find_java
+from engine.spark.jvm import find_java
 from engine.spark.session import Spark, SparkLostError
 from engine.streams.config import Timing
 from overlay.errors import UnavailableError

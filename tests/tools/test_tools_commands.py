@@ -33,8 +33,7 @@ from tools_fake_peer import (
     rows,
 )
 
-from engine.objects.availability import Mode, Recovery
-from engine.objects.availability_request import AvailabilityRequest
+from engine.objects.availability import AvailabilityRequest, Mode, Recovery
 from engine.objects.schema import BEGINNING, END
 from overlay.errors import ConflictError, InvalidInputError, UnavailableError
 from testnet import command as testnet_command

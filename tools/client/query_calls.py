@@ -14,7 +14,7 @@ from engine.api.messages import (
 )
 from engine.language.history_range import copy_of
 from engine.language.modification import BoxChange, Modified, ModifyQuery
-from engine.objects.availability_request import AvailabilityRequest
+from engine.objects.availability import AvailabilityRequest
 from engine.objects.definitions import QueryEntry
 from engine.objects.query import Query, QueryStatus
 from engine.objects.schema import BEGINNING, END

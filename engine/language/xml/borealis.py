@@ -16,7 +16,7 @@
 Ports are in the order listed. Names are relative to the participant. An `<output>` is compared with
 the stream that the query makes. `engine/language/xml/views.py` has views. These attributes are
 ours: `time` (Borealis: each window names the field that is in order); `key` (Borealis: the `anchor`
-of a box); `ha` and those with it (`engine/language/xml/availability.py`; Borealis: the command line
+of a box); `ha` and those with it (`engine/language/xml/medusa.py`; Borealis: the command line
 of its nodes); `readers` and `declassify`, which mean the same as in the other dialect.
 """
 

@@ -18,8 +18,9 @@
       </query>
     </medusa>
 
-Times are seconds; `max_ahead` may be `none`. `engine/language/xml/availability.py` has `ha` and the
-attributes with it, `engine/language/xml/views.py` views and queries over the past. An `<output>` of
+Times are seconds; `max_ahead` may be `none`. `ha` also takes Borealis' words
+(amnesia, upstream, passive, active); with it come `checkpoint` and `secondary`, a peer's id.
+`engine/language/xml/views.py` has views and queries over the past. An `<output>` of
 a query names a stream that others may read although one of the query's own boxes reads it. Its
 `readers` are some of those that may read the inputs (`engine/language/labels.py`).
 """
@@ -32,10 +33,10 @@ from typing import Final
 from engine.language.check import ordered_boxes
 from engine.language.classes import applied
 from engine.language.labels import Readers
-from engine.language.xml.availability import ATTRIBUTES, read_request
 from engine.language.xml.boxes import read_box, seconds_to_us
 from engine.language.xml.tree import Node
 from engine.language.xml.views import HISTORY_RANGE, over_history
+from engine.objects.availability import AvailabilityRequest, parse_mode, parse_recovery
 from engine.objects.definitions import (
     DEFAULT_HISTORY_US,
     DEFAULT_MAX_AHEAD_US,
@@ -45,6 +46,10 @@ from engine.objects.definitions import (
 )
 from engine.objects.query import Box, Query
 from engine.objects.schema import Field, FieldType, Schema, check_schema
+from overlay.errors import InvalidInputError
+
+_AVAILABILITY: Final = ("ha", "recovery", "bound", "checkpoint", "secondary")
+"""The attributes of a query for its high availability, in both dialects."""
 
 NO_LIMIT: Final = "none"
 """`max_ahead` of streams whose times are generated, or come from a recorded trace."""
@@ -140,7 +145,7 @@ def made_query(
     readers: Mapping[str, Readers],
 ) -> Query:
     """The checked query of a `<query>` element."""
-    given = node.checked(("name",), (*ATTRIBUTES, *HISTORY_RANGE))
+    given = node.checked(("name",), (*_AVAILABILITY, *HISTORY_RANGE))
     with node.about():
         query = Query(
             qualify(given["name"]), tuple(boxes), tuple(outputs), readers=tuple(readers.items())
@@ -195,3 +200,31 @@ def _read_port(node: Node, qualify: Qualify) -> tuple[int, str]:
         raise node.error(f"port {port[:40]!a} is not a number from 1")
     with node.about():
         return int(port), qualify(given["stream"])
+
+
+def read_request(given: Mapping[str, str]) -> AvailabilityRequest:
+    """The requested availability in the attributes of a query.
+
+    Args:
+        given: attributes of a query, checked to be among those known.
+
+    Raises:
+        InvalidInputError: names the attribute and the reason.
+    """
+    mode, recovery = given.get("ha"), given.get("recovery")
+    return AvailabilityRequest(
+        None if mode is None else parse_mode(mode),
+        None if recovery is None else parse_recovery(recovery),
+        _seconds(given, "bound"),
+        _seconds(given, "checkpoint"),
+        given.get("secondary"),
+    )
+
+
+def _seconds(given: Mapping[str, str], name: str) -> float | None:
+    if name not in given:
+        return None
+    try:
+        return seconds_to_us(given[name]) / 1e6
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{name}: {error}") from None

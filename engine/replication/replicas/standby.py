@@ -35,9 +35,8 @@ from engine.replication.term import Term
 from engine.streams.retention import Hold
 from engine.streams.store import REPLICA
 from engine.streams.stream_state import LogKey, Role, StreamState
-from engine.tasks.modification import Footing, earliest
 from engine.tasks.plan import Task
-from engine.tasks.query_editions import changed, made_since
+from engine.tasks.query_editions import Footing, changed, earliest, made_since
 from engine.tasks.windows import needed_after
 from overlay.concurrency import Job
 from overlay.errors import ConflictError, MedusaError

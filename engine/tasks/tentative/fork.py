@@ -20,8 +20,7 @@ from engine.objects.schema import BEGINNING, END
 from engine.streams.config import EngineConfig
 from engine.streams.pacing import Pacer
 from engine.streams.stream_state import StreamState
-from engine.tasks.editions import Editions
-from engine.tasks.execution import Executor
+from engine.tasks.execution import Editions, Executor
 from engine.tasks.plan import Task
 from engine.tasks.runner import QUICKER, RETRY_S, TaskRunner
 from engine.tasks.tentative.deadlines import Deadlines

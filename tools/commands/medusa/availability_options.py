@@ -7,8 +7,7 @@ from typing import Final, TypeVar
 
 import click
 
-from engine.objects.availability import Recovery
-from engine.objects.availability_request import MODE_WORDS, AvailabilityRequest, parse_mode
+from engine.objects.availability import MODE_WORDS, AvailabilityRequest, Recovery, parse_mode
 
 Function = TypeVar("Function", bound=Callable[..., object])
 

@@ -10,7 +10,7 @@ import trio
 
 from engine.api.messages import Objects
 from engine.language.classes import class_of, weakest_box
-from engine.objects.availability_request import AvailabilityRequest
+from engine.objects.availability import AvailabilityRequest
 from engine.objects.definitions import QueryEntry
 from engine.objects.query import QueryStatus
 from engine.objects.view import View

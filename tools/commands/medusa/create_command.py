@@ -9,7 +9,7 @@ import click
 from tools.commands.command_line import home_option, json_option, say
 
 if TYPE_CHECKING:
-    from engine.objects.availability_request import AvailabilityRequest
+    from engine.objects.availability import AvailabilityRequest
 
 
 def create(
