@@ -71,7 +71,7 @@ def bpm(seeds: int, sweep: bool, as_json: bool, plot: Path | None, **given: obje
     # late: --help and a mistyped option do not need it
     from rich.console import Console
 
-    from testnet.bpm import picture, show
+    from testnet.bpm import show
     from testnet.bpm.experiment import Options, Result, name_of, over_contracts, over_seeds, run
 
     options = msgspec.convert(given, Options)
@@ -83,7 +83,7 @@ def bpm(seeds: int, sweep: bool, as_json: bool, plot: Path | None, **given: obje
 
     def draw(results: list[Result]) -> None:
         if plot is not None:
-            picture.draw_sweep(results, plot) if sweep else picture.draw(results[-1], plot)
+            show.draw_sweep(results, plot) if sweep else show.draw(results[-1], plot)
 
     named = zip(names if len(runs) > 1 else ["bpm:"], runs, strict=True)
     results = run_each(

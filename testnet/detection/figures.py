@@ -11,8 +11,7 @@ from msgspec import Struct
 from overlay.gossip.config import GossipConfig
 from overlay.gossip.config import Preset as Settings
 from testnet.detection.predictions import Predicted, quantile
-from testnet.detection.tally import Crash
-from testnet.detection.world import World
+from testnet.detection.world import Crash, World
 
 MOST_AT_ONCE: Final = 0.05
 """Share of the peers that crash in one world; for more crashes there are more worlds."""

@@ -19,11 +19,11 @@ from testnet.ha.chain import (
     SERVERS,
     SOURCE,
     SOURCE_OWNER,
+    Variant,
     output,
     query,
 )
 from testnet.ha.figures import Cost
-from testnet.ha.variants import Variant
 from testnet.kit.cast import all_at_once, cpu_seconds, publish
 from testnet.kit.peers import CONFIG, Federation, Peer
 from tools.client.async_client import AsyncMedusaClient, open_medusa

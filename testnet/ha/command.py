@@ -10,7 +10,6 @@ from rich.console import Console
 
 from engine.objects.availability import Mode, Recovery
 from overlay.errors import InvalidInputError
-from testnet.ha.variants import ALL, chosen
 from testnet.kit.command import choice, json_option, keep_option, run_scenario
 from testnet.kit.picture import picture_option
 
@@ -18,7 +17,7 @@ from testnet.kit.picture import picture_option
 @click.command()
 @choice(
     "--mode",
-    (ALL, *(mode.value for mode in Mode)),
+    ("all", *(mode.value for mode in Mode)),
     "What the secondaries keep; a run without any comes first, to compare with.",
 )
 @click.option(
@@ -44,6 +43,7 @@ def ha(mode: str, recovery: str | None, as_json: bool, **given: object) -> None:
     hour on two cores. Exits with 1 when a mode breaks its promise, with 2 when a run failed.
     """
     # late: --help and a mistyped option do not need it
+    from testnet.ha.chain import chosen
     from testnet.ha.run import Options, run_ha
     from testnet.ha.screen import RUN_S, SHORT_RUN_S, HaBoard, open_screen, render_result
     from testnet.kit.stages import about

@@ -18,8 +18,7 @@ from typing import Final
 from msgspec import Struct
 
 from engine.objects.availability import Mode, Recovery
-from testnet.ha.chain import SERVERS, Answer, Reading
-from testnet.ha.variants import NONE, Variant
+from testnet.ha.chain import NONE, SERVERS, Answer, Reading, Variant
 
 
 class ModeResult(Struct, frozen=True):

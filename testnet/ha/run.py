@@ -16,11 +16,19 @@ from engine.replication.status import Snapshot
 from overlay.errors import DeadlineError, MedusaError
 from overlay.events import wall_clock
 from testnet.ha.cast import Cast, measure, secured
-from testnet.ha.chain import RATE, SERVERS, answers_in, expected, output, source_sensor
+from testnet.ha.chain import (
+    NONE,
+    RATE,
+    SERVERS,
+    VARIANTS,
+    Variant,
+    answers_in,
+    expected,
+    output,
+    source_sensor,
+)
 from testnet.ha.figures import HaResult, ModeResult, Observations, figures, judge
-from testnet.ha.plot import write_plot
-from testnet.ha.screen import HaBoard
-from testnet.ha.variants import NONE, VARIANTS, Variant
+from testnet.ha.screen import HaBoard, write_plot
 from testnet.kit.cast import until_status
 from testnet.kit.patience import until, while_moving
 from testnet.kit.peers import open_federation

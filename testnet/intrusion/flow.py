@@ -27,9 +27,9 @@ from testnet.connections.traces import Trace, merge
 from testnet.intrusion.board import Board, Posting
 from testnet.kit.answers import Fold, Received
 from testnet.kit.cast import until_status
-from testnet.kit.pace import Part, Timing, paced
 from testnet.kit.patience import while_moving
 from testnet.kit.peers import Federation, Peer
+from testnet.kit.traffic import Part, Timing, paced
 from tools.client.async_client import AsyncMedusaClient, dial_to, open_client_over
 from tools.client.link import Dial
 from tools.home.folder import Home

@@ -18,7 +18,7 @@ from testnet.intrusion.board import Board
 from testnet.intrusion.flow import rows_of
 from testnet.intrusion.run import Options, Result, run_intrusion
 from testnet.kit.answers import Fold
-from testnet.kit.contracts import agree, home
+from testnet.kit.cast import agree, home
 from testnet.kit.patience import until, while_moving
 from testnet.kit.peers import CONFIG, Federation, Peer, participant_name, run_command
 from tools.client.async_client import open_medusa

@@ -1,4 +1,5 @@
-"""Common steps of all casts: publish objects, wait for a status, measure CPU time."""
+"""Common steps of all casts: publish objects, agree on contracts, wait for a status, measure CPU
+time."""
 
 from __future__ import annotations
 
@@ -6,14 +7,18 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
+import msgspec
 import psutil
 import trio
+from msgspec import Struct
 
 from engine.objects.definitions import StreamDefinition
 from engine.objects.query import Query
 from engine.objects.schema import Schema
 from engine.replication.status import Snapshot
-from testnet.kit.peers import Peer
+from overlay.errors import InternalError, UnavailableError
+from testnet.kit.patience import while_moving
+from testnet.kit.peers import Peer, run_command
 from tools.client.async_client import AsyncMedusaClient, open_medusa
 
 LOOK_S: Final = 0.1
@@ -71,3 +76,47 @@ def _of(process: psutil.Process) -> float:
     times = process.cpu_times()
     ended = getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)
     return float(times.user + times.system + ended)
+
+
+RETRY_S: Final = 0.5
+"""Seconds between two tries to accept a proposal that is still under way."""
+
+
+class Proposed(Struct, frozen=True):
+    """The needed fields of `contract propose --json`."""
+
+    contract: str
+
+
+async def agree(one: Peer, other: Peer, *proposal: str) -> None:
+    """One peer's participant proposes (arguments of `medusa-peer`), the other's accepts.
+
+    Raises:
+        UnavailableError: a command failed. DeadlineError: the proposal did not arrive.
+    """
+    contract = proposed_id(await run_command(*proposal, *home(one), log=one.log))
+    said = ""
+    async with while_moving(f"until {other.participant} accepts {contract[:8]}", lambda: said):
+        while True:
+            try:
+                await run_command("contract", "accept", contract, *home(other), log=other.log)
+            except UnavailableError as error:
+                said = str(error)
+            else:
+                return
+            await trio.sleep(RETRY_S)
+
+
+def home(peer: Peer) -> tuple[str, str]:
+    return ("--home", str(peer.home.folder))
+
+
+def proposed_id(said: str) -> str:
+    """
+    Raises:
+        InternalError: that is not the output of `contract propose --json`.
+    """
+    try:
+        return msgspec.json.decode(said, type=Proposed).contract
+    except msgspec.MsgspecError as error:
+        raise InternalError(f"`contract propose --json` said {said.strip()!r}: {error}") from None

@@ -16,9 +16,9 @@ from engine.objects.schema import END
 from overlay.errors import InternalError
 from testnet.connections.conn import conn_schema
 from testnet.connections.query import Row, source_schema
-from testnet.kit.pace import POST_ROWS, TICK_S
 from testnet.kit.patience import while_moving
 from testnet.kit.peers import Federation, Peer
+from testnet.kit.traffic import POST_ROWS, TICK_S
 from testnet.load.board import LoadBoard
 from testnet.load.script import AHEAD_S, WINDOW_S, Place, Watch, expected
 from tools.client.async_client import AsyncMedusaClient, open_medusa

@@ -22,13 +22,14 @@ import pyarrow as pa
 import trio
 
 from testnet.connections.generate import generate
-from testnet.kit.contracts import agree
+from testnet.kit.cast import agree
 from testnet.kit.patience import while_moving
 from testnet.kit.peers import Federation, open_federation
 from testnet.load.board import (
     Load,
     LoadBoard,
     LoadResult,
+    Observer,
     Sample,
     Settling,
     Step,
@@ -36,8 +37,7 @@ from testnet.load.board import (
     is_overload,
 )
 from testnet.load.cast import Cast
-from testnet.load.observe import Observer
-from testnet.load.plot import write_plot
+from testnet.load.screen import write_plot
 from testnet.load.script import (
     EVERYBODY,
     OVERLOAD,

@@ -16,7 +16,7 @@ from engine.objects.schema import BEGINNING, STIME
 from engine.streams.corrections import Change, Corrections, Kind
 from engine.tasks.tentative.deadlines import ALPHA
 from testnet.kit.answers import Fold
-from testnet.partition.chain import Row, expected, rows_in
+from testnet.partition.cast import Row, expected, rows_in
 
 
 @dataclass(frozen=True)

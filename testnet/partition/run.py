@@ -14,10 +14,9 @@ from testnet.cutting.links import Links, open_links
 from testnet.kit.patience import until, while_moving
 from testnet.kit.peers import open_federation
 from testnet.kit.stages import Stages
-from testnet.partition.cast import Cast
-from testnet.partition.chain import sensor_of, sources
+from testnet.partition.cast import Cast, sensor_of, sources
 from testnet.partition.figures import Heard, Observations, Options, PartitionResult, figures
-from testnet.partition.plot import write_plot
+from testnet.partition.screen import write_plot
 from tools.client.async_client import AsyncMedusaClient, open_medusa
 
 STAGES: Final[dict[str, str]] = {

@@ -1,21 +1,27 @@
-"""The demonstration's output for people: a live screen on a terminal, else a line for each
-stage."""
+"""The demonstration's output for people: a live screen on a terminal, else a line for each stage;
+the figures, and the picture."""
 
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from engine.streams.corrections import Kind
 from testnet.kit import stages as screen
 from testnet.kit.checks import add_places, render_checks
+from testnet.kit.picture import new_figure, save
 from testnet.kit.stages import Stages
-from testnet.partition.figures import PartitionResult
+from testnet.partition.figures import Observations, PartitionResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 def open_screen(stages: Stages, console: Console) -> AbstractAsyncContextManager[None]:
@@ -61,3 +67,71 @@ def render_result(result: PartitionResult) -> RenderableType:
     )
     add_places(words, result.plot, result.folder)
     return Group(table, checks, words)
+
+
+BLUE: Final = "#1f5fa8"
+RED: Final = "#b3261e"
+ORANGE: Final = "#d98324"
+GREY: Final = "#8a8a8a"
+FROM_S: Final = -4.0
+BEHIND_S: Final = 6.0
+"""Seconds shown before the split and after the corrections."""
+
+
+def write_plot(path: Path, run: Observations, result: PartitionResult) -> None:
+    """Draw the picture. Blocking, a second."""
+    figure = new_figure(9.0, 6.2)
+    delays, tuples = figure.subplots(2, 1, sharex=True)
+    _draw_delays(delays, run, result)
+    _draw_tuples(tuples, run)
+    healed, corrected = (at - run.cut_at for at in (run.healed_at, run.corrected_at()))
+    for axes in (delays, tuples):
+        axes.axvspan(0.0, healed, color=RED, alpha=0.10, lw=0)
+        axes.axvspan(healed, corrected, color=ORANGE, alpha=0.18, lw=0)
+        axes.set_xlim(FROM_S, corrected + BEHIND_S)
+        axes.set_ylim(bottom=0)
+    tuples.set_xlabel("seconds after the split began")
+    servers = f"{result.chain} server{'s' if result.chain > 1 else ''}"
+    bound = f"X = {result.bound_ms / 1e3:g} s"
+    figure.suptitle(f"{servers}, {bound}, split for {result.seconds:g} s", size=11)
+    save(figure, path)
+
+
+def _draw_delays(axes: Axes, run: Observations, result: PartitionResult) -> None:
+    new = run.new_tuples()
+    for tentative, color, label in ((False, BLUE, "stable"), (True, ORANGE, "tentative")):
+        shown = [e for e in new if e.tentative is tentative and e.at > run.cut_at + FROM_S]
+        axes.scatter(
+            [each.at - run.cut_at for each in shown],
+            [each.delay_s for each in shown],
+            s=9,
+            color=color,
+            label=label,
+        )
+    usual = result.max_new_tuple_delay_ms_stable / 1e3
+    for height, label in ((usual, "usual"), (usual + result.bound_ms / 1e3, "usual + X")):
+        axes.axhline(height, color=GREY, lw=1, ls=":")
+        axes.annotate(label, (FROM_S, height), (4, 3), textcoords="offset points", size=8)
+    axes.set_ylabel("delay of new results, s")
+    axes.legend(frameon=False, fontsize=8, loc="center right")
+
+
+def _draw_tuples(axes: Axes, run: Observations) -> None:
+    """The lag of the latest result, and of the latest final one."""
+    times: list[float] = []
+    final: list[float] = []
+    known: list[float] = []
+    seen = 0.0
+    for heard in run.heard:
+        change = heard.change
+        if change.kind is not Kind.UNDO and change.upto < 2**62:
+            seen = max(seen, change.upto / 1e6)
+        if heard.at < run.cut_at + FROM_S or change.boundary > 2**62:
+            continue
+        times.append(heard.at - run.cut_at)
+        final.append(change.boundary / 1e6 - run.cut_at)
+        known.append(seen - run.cut_at)
+    axes.step(times, known, where="post", color=ORANGE, lw=1.4, label="known, tentative or not")
+    axes.step(times, final, where="post", color=BLUE, lw=1.6, label="final")
+    axes.set_ylabel("time of the stream, s")
+    axes.legend(frameon=False, fontsize=8, loc="upper left")

@@ -27,8 +27,7 @@ from testnet.kit.cast import cpu_seconds
 from testnet.simulation.generate import generate
 from testnet.simulation.history import found
 from testnet.simulation.manifest import Manifest
-from testnet.simulation.run import sweep
-from testnet.simulation.simulate import RUN, Result, simulate
+from testnet.simulation.simulate import RUN, Result, simulate, sweep
 
 
 class Request(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""A federation of production peers under simulation: started, stopped, killed and asked.
+"""A federation of production peers under simulation: started, stopped, killed and asked; its trace.
 
 A peer is a task in the context of its own process on its own machine. A kill acts on the world and
 not on the task: at that moment its sockets are gone, and the folder for its next life is copied.
@@ -7,9 +7,10 @@ Further actions of the task while it is cancelled have no effect on others.
 
 from __future__ import annotations
 
+import logging
 import random
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,16 +20,65 @@ import trio
 
 from overlay.errors import UnavailableError
 from overlay.identity import Identity, parse_peer_id
+from overlay.log import LOGGER
 from testnet.simulation.disk import Disk
 from testnet.simulation.federation import Federation, build, config_of
 from testnet.simulation.interpreter import InterpreterConfig, open_interpreter
-from testnet.simulation.trace import Trace
 from testnet.virtual.clock import VirtualTime
-from testnet.virtual.hosts import Process, inside
+from testnet.virtual.hosts import Process, inside, running_process
 from testnet.virtual.network import Network
 from tools.client.async_client import PATIENCE_S, AsyncMedusaClient, open_medusa
 from tools.daemon.peer import Peer, open_peer
 from tools.home.folder import Home
+
+
+class Trace:
+    """Lines in the order in which they happened.
+
+    Args:
+        elapsed: the virtual time, seconds since the start.
+        heard: told of each line.
+        folder: removed from texts, because it differs in every run.
+    """
+
+    def __init__(
+        self, elapsed: Callable[[], float], heard: Callable[[str], None], folder: str
+    ) -> None:
+        self.lines: list[str] = []
+        self._elapsed = elapsed
+        self._heard = heard
+        self._folder = folder
+
+    def add(self, kind: str, text: str, peer: str = "") -> None:
+        """Add a line with the present time."""
+        text = text.replace(self._folder, "")
+        line = f"{self._elapsed():12.6f}  {peer:<16} {kind:<8} {text}"
+        self.lines.append(line)
+        self._heard(line)
+
+    @contextmanager
+    def hearing_peers(self) -> Iterator[None]:
+        """Add a line for every event that a living peer notes."""
+        handler, level = _Heard(self), LOGGER.level
+        LOGGER.addHandler(handler)
+        LOGGER.setLevel(logging.INFO)
+        try:
+            yield
+        finally:
+            LOGGER.setLevel(level)
+            LOGGER.removeHandler(handler)
+
+
+class _Heard(logging.Handler):
+    def __init__(self, trace: Trace) -> None:
+        super().__init__(logging.INFO)
+        self._trace = trace
+
+    def emit(self, record: logging.LogRecord) -> None:
+        process = running_process()
+        if process is not None and process.alive:
+            self._trace.add(record.levelname.lower(), record.getMessage(), process.name)
+
 
 DEADLINE_S: Final = 120.0
 """Virtual seconds after which a peer that does not start, stop or meet the others counts as

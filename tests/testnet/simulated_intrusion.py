@@ -17,7 +17,7 @@ from engine.objects.definitions import ANY, StreamDefinition
 from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
 from engine.objects.schema import Field, FieldType, Schema
 from testnet.simulation.federation import Federation
-from testnet.simulation.run import Outcome, run_simulation
+from testnet.simulation.simulate import Outcome, run_simulation
 from testnet.simulation.world import World
 from testnet.virtual.links import LinkModel
 from tools.client.async_client import AsyncMedusaClient, Subscription

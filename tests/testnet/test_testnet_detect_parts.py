@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testnet.detection.predictions import predict, quantile, spread_rounds, suspicion_length
-from testnet.detection.tally import Tally
+from testnet.detection.world import Tally
 from testnet.virtual.clock import Clock
 from testnet.virtual.messages import LINKS, SLOWNESS, TURN_S, Link, Network, Starved
 

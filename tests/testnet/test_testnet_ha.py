@@ -23,7 +23,19 @@ from engine.tasks.plan import plan
 from overlay.errors import InvalidInputError
 from testnet.ha import chain
 from testnet.ha.cast import primaries_of, secured
-from testnet.ha.chain import RATE, SERVERS, Answer, Reading, expected, readings_table, source_sensor
+from testnet.ha.chain import (
+    NONE,
+    RATE,
+    SERVERS,
+    VARIANTS,
+    Answer,
+    Reading,
+    Variant,
+    chosen,
+    expected,
+    readings_table,
+    source_sensor,
+)
 from testnet.ha.figures import (
     Arrival,
     Check,
@@ -40,7 +52,6 @@ from testnet.ha.figures import (
     promises,
     stall_ms,
 )
-from testnet.ha.variants import NONE, VARIANTS, Variant, chosen
 from testnet.kit.cast import cpu_seconds
 
 ACTIVE = Variant(Mode.ACTIVE_STANDBY, Recovery.PRECISE)

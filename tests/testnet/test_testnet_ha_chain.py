@@ -8,9 +8,9 @@ import pytest
 from killed_peers import let_crash
 
 from engine.objects.availability import Mode
+from testnet.ha.chain import VARIANTS, chosen
 from testnet.ha.run import Lengths, Options, run_ha
 from testnet.ha.screen import HaBoard
-from testnet.ha.variants import VARIANTS, chosen
 
 pytestmark = pytest.mark.process
 

@@ -15,13 +15,21 @@ import testnet.ha.run
 from engine.objects.availability import Mode
 from overlay.concurrency import one_error
 from overlay.errors import ConflictError, UnavailableError
-from testnet.ha.chain import SERVERS, Reading, expected
+from testnet.ha.chain import NONE, SERVERS, VARIANTS, Reading, Variant, expected
 from testnet.ha.command import ha as ha_command
 from testnet.ha.figures import Arrival, Cost, HaResult, ModeResult, Observations, figures, judge
-from testnet.ha.plot import FROM_S, received_by, write_plot
 from testnet.ha.run import Options, Play, run_ha
-from testnet.ha.screen import RUN_S, HaBoard, open_screen, per_second, render, render_result
-from testnet.ha.variants import NONE, VARIANTS, Variant
+from testnet.ha.screen import (
+    FROM_S,
+    RUN_S,
+    HaBoard,
+    open_screen,
+    per_second,
+    received_by,
+    render,
+    render_result,
+    write_plot,
+)
 from testnet.kit.stages import State, about
 
 OUTAGES_S = {

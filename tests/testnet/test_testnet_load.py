@@ -22,20 +22,21 @@ from testnet.connections import query as oracle
 from testnet.connections.conn import ARROW, conn_schema
 from testnet.connections.generate import generate
 from testnet.connections.query import source_schema
-from testnet.kit.contracts import proposed_id
+from testnet.kit.cast import proposed_id
 from testnet.load import script as places
 from testnet.load.board import (
     MEAN_S,
     Load,
     LoadBoard,
+    Observer,
     Recent,
     Sample,
     Settling,
     is_acceptable,
     is_overload,
+    load_of,
 )
 from testnet.load.cast import Player, Tape
-from testnet.load.observe import Observer, load_of
 from testnet.load.script import WINDOW_S, Kind, Watch, expected, watches_of
 from tools.home.messages import MarketStatus, MoveStatus
 

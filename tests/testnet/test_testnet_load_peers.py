@@ -13,12 +13,11 @@ from interpreting_peer import ROW_S
 from killed_peers import let_crash
 
 from testnet.connections.generate import generate
-from testnet.kit.contracts import proposed_id
+from testnet.kit.cast import proposed_id
 from testnet.kit.peers import open_federation, run_command
 from testnet.load import script as places
-from testnet.load.board import LoadBoard
+from testnet.load.board import LoadBoard, Observer
 from testnet.load.cast import Cast
-from testnet.load.observe import Observer
 from testnet.load.script import Place
 
 

@@ -27,9 +27,8 @@ from testnet.load.board import (
     Step,
 )
 from testnet.load.command import load as load_command
-from testnet.load.plot import lines_of, load_at, write_plot
 from testnet.load.run import Options
-from testnet.load.screen import open_screen, render, render_result
+from testnet.load.screen import lines_of, load_at, open_screen, render, render_result, write_plot
 from testnet.load.script import FULL, SHORT, Script
 
 # -- showing ---------------------------------------------------------------------------------------

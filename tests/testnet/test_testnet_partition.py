@@ -15,10 +15,9 @@ from rich.console import Console
 from engine.objects.schema import END, STIME
 from engine.streams.corrections import Change, Corrections, Kind
 from testnet.command import main
-from testnet.partition.chain import SIEVES, expected, query, sources
+from testnet.partition.cast import SIEVES, expected, query, sources
 from testnet.partition.figures import Heard, Observations, Options, PartitionResult, figures
-from testnet.partition.plot import write_plot
-from testnet.partition.screen import render_result
+from testnet.partition.screen import render_result, write_plot
 
 SECOND = 1_000_000
 

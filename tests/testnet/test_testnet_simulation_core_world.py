@@ -25,7 +25,7 @@ from simulated_intrusion import (
 from overlay.errors import UnavailableError
 from overlay.events import wall_clock
 from testnet.simulation.federation import Federation
-from testnet.simulation.run import StalledError, run_simulation
+from testnet.simulation.simulate import StalledError, run_simulation
 from testnet.simulation.world import PeerFailedError, World
 
 HERE = Path(__file__).parent

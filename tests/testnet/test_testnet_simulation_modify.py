@@ -15,7 +15,7 @@ from engine.objects.schema import BEGINNING, STIME
 from overlay.errors import UnavailableError
 from testnet.simulation.federation import Federation
 from testnet.simulation.history import Posted, schema_of, table_of
-from testnet.simulation.run import run_simulation
+from testnet.simulation.simulate import run_simulation
 from testnet.simulation.world import World
 
 SOURCE, OUTPUT, QUERY = "medusa://utah.edu/s", "medusa://mit.edu/out", "medusa://mit.edu/q"

@@ -34,8 +34,7 @@ from testnet.simulation.manifest import (
     StreamTable,
     SubscriberTable,
 )
-from testnet.simulation.run import run_simulation
-from testnet.simulation.simulate import Result, simulate
+from testnet.simulation.simulate import Result, run_simulation, simulate
 from testnet.simulation.world import World
 
 SOURCE, SOME, FEW = (
