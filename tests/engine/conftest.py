@@ -38,9 +38,14 @@ def spark_stopped(shared_spark: Spark) -> None:
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> Made:
-    """The detectors of the peers that are opened from now on, which say what a test tells them."""
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks are computed by the reference interpreter: see `engine_interpreted`."""
     interpret(monkeypatch)
+
+
+@pytest.fixture
+def made(interpreted: None, monkeypatch: pytest.MonkeyPatch) -> Made:
+    """The detectors of the peers that are opened from now on, which say what a test tells them."""
     return detectors(monkeypatch)
 
 

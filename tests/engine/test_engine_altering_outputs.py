@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from engine_detector import detectors
-from engine_interpreted import interpret
 from engine_peers import Place, Town, begin, make_stream, until
 from moving_tasks import post, windows
 from replicated_queries import Made, asked, die, stands_by
@@ -18,12 +16,6 @@ from engine.streams.store import OUTPUT
 from overlay.errors import InvalidInputError
 
 pytestmark = pytest.mark.town(timing=Timing(tend_s=0.05, workers_s=0.05, keep_up_s=0.05))
-
-
-@pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> Made:
-    interpret(monkeypatch)
-    return detectors(monkeypatch)
 
 
 UTAH = Alteration(readers=("utah.edu",), history_us=123)

@@ -7,7 +7,6 @@ import itertools
 import msgspec
 import pytest
 import trio
-from engine_interpreted import interpret
 from engine_peers import DEADLINE_S, Town, make_stream, rows
 
 from engine.api.own_status import UNKNOWN
@@ -29,9 +28,7 @@ KEEPS_NO_OUTPUTS = (Mode.AMNESIA, Mode.UPSTREAM_BACKUP)
 SCHEMA = '<schema name="medusa://mit.edu/later"><field name="a" type="int"/></schema>'
 
 
-@pytest.fixture(autouse=True)
-def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    interpret(monkeypatch)
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 async def test_flags_count_more_than_the_document(town: Town) -> None:

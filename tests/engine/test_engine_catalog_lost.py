@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_interpreted import interpret
 from engine_peers import Place, Town, begin, make_stream, received, rows, schema_of, until
 
 from engine.objects.query import Filter, Query
@@ -18,10 +17,7 @@ from engine.objects.view import Range, View
 from overlay.errors import MedusaError
 from tools.client.async_client import AsyncMedusaClient
 
-
-@pytest.fixture(autouse=True)
-def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    interpret(monkeypatch)
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 def catalog_of(place: Place) -> Path:

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_interpreted import interpret
 from engine_peers import (
     Place,
     Town,
@@ -44,12 +43,7 @@ DAY = 86_400.0
 MINUTE = 60.0
 
 QUICK = OverlayTiming(clock_look_s=0.02)
-pytestmark = pytest.mark.town(overlay=QUICK)
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    interpret(monkeypatch)
+pytestmark = [pytest.mark.town(overlay=QUICK), pytest.mark.usefixtures("interpreted")]
 
 
 def odd(place: Place) -> Query:

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 import pytest
 import trio
-from engine_interpreted import interpret
 from engine_peers import (
     DEADLINE_S,
     Place,
@@ -35,10 +34,7 @@ from overlay.errors import (
 )
 from tools.client.async_client import AsyncMedusaClient
 
-
-@pytest.fixture(autouse=True)
-def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    interpret(monkeypatch)
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 def folders(place: Place) -> list[str]:

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 import trio
-from engine_interpreted import interpret
 from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, rows, until
 
 from engine.language.check import check_query
@@ -30,7 +29,10 @@ from engine.streams.config import Timing
 from overlay.errors import ConflictError, InvalidInputError, NotFoundError, NotRetainedError
 from tools.client.async_client import AsyncMedusaClient
 
-pytestmark = pytest.mark.town(timing=Timing(tend_s=0.02, held_s=1.0))
+pytestmark = [
+    pytest.mark.town(timing=Timing(tend_s=0.02, held_s=1.0)),
+    pytest.mark.usefixtures("interpreted"),
+]
 
 
 OUTPUTS = ("odd", "sums", "peaks")
@@ -38,11 +40,6 @@ OUTPUTS = ("odd", "sums", "peaks")
 
 HORIZONS = {"odd": 0, "sums": 29, "peaks": 29 + 99}
 """How far behind its input each stream begins, microseconds: its windows, and those before."""
-
-
-@pytest.fixture(autouse=True)
-def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    interpret(monkeypatch)
 
 
 def network(place: Place, *sources: str) -> Query:

@@ -9,7 +9,6 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from engine_interpreted import interpret
 from engine_peers import Place, Town, begin, schema_of, until
 
 from engine.objects.definitions import StreamDefinition
@@ -19,7 +18,7 @@ from engine.streams.config import Timing
 from overlay.errors import NotRetainedError
 from tools.client.async_client import AsyncMedusaClient
 
-pytestmark = pytest.mark.town(timing=Timing(tend_s=0.02))
+pytestmark = [pytest.mark.town(timing=Timing(tend_s=0.02)), pytest.mark.usefixtures("interpreted")]
 
 
 Rows = list[tuple[int, ...]]
@@ -29,11 +28,6 @@ SIZE, ADVANCE, LONG = 30, 10, 100
 
 BEHIND = {"odd": 0, "sums": SIZE - 1, "peaks": SIZE - 1 + LONG - 1}
 """How far behind what it reads each output of a copy begins, microseconds."""
-
-
-@pytest.fixture(autouse=True)
-def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    interpret(monkeypatch)
 
 
 def network(place: Place, source: str) -> Query:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import trio
-from engine_interpreted import interpret
 from engine_peers import DEADLINE_S, Place, Town, begin, received, rows, until
 from leaders_town import QUIET_S, keeper, new_leader, replicas_of, state_at, take_over
 from revised_streams import (
@@ -33,12 +32,7 @@ from engine.streams.stream_state import Role
 from overlay.errors import InvalidInputError, NotFoundError
 from tools.client.async_client import AsyncMedusaClient, Corrections
 
-pytestmark = pytest.mark.town(leader_silence_s=QUIET_S)
-
-
-@pytest.fixture(autouse=True)
-def _without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    interpret(monkeypatch)
+pytestmark = [pytest.mark.town(leader_silence_s=QUIET_S), pytest.mark.usefixtures("interpreted")]
 
 
 class Oracle:

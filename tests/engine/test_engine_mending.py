@@ -9,7 +9,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import trio
-from engine_interpreted import interpret
 from engine_peers import DEADLINE_S, Place, Row, Town, begin, make_stream, received, rows, until
 from leaders_town import QUIET_S, keeper, new_leader
 from moving_tasks import Sums, expected, post, windows
@@ -27,12 +26,10 @@ from overlay.errors import NotAuthorisedError, NotFoundError, NotRetainedError
 from overlay.events import wall_clock
 from tools.client.async_client import AsyncMedusaClient
 
-pytestmark = pytest.mark.town(timing=Timing(mend_s=0.05, mend_again_s=0.3, tend_s=0.05))
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    interpret(monkeypatch)
+pytestmark = [
+    pytest.mark.town(timing=Timing(mend_s=0.05, mend_again_s=0.3, tend_s=0.05)),
+    pytest.mark.usefixtures("interpreted"),
+]
 
 
 def files(place: Place, key: str) -> list[Path]:

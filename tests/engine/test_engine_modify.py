@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from engine_interpreted import interpret
 from engine_modified import Edition, ModifiedReader, change, modify, sieve_and_sums
 from engine_peers import Town, begin, make_stream, until
 from modified_queries import LONGER, MORE, SHORTER, edition, stored
@@ -17,14 +16,10 @@ from engine.replication.moves.messages import Deal
 from engine.streams.config import Timing
 from overlay.errors import ConflictError, InvalidInputError, MedusaError, NotFoundError
 
-pytestmark = pytest.mark.town(
-    timing=Timing(modified_s=0.05, tend_s=0.05, workers_s=0.05, confirm_s=0.05)
-)
-
-
-@pytest.fixture(autouse=True)
-def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    interpret(monkeypatch)
+pytestmark = [
+    pytest.mark.town(timing=Timing(modified_s=0.05, tend_s=0.05, workers_s=0.05, confirm_s=0.05)),
+    pytest.mark.usefixtures("interpreted"),
+]
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 import trio
-from engine_detector import detectors
-from engine_interpreted import interpret
 from engine_modified import Edition, ModifiedReader, modify, sieve_and_sums
 from engine_peers import Place, Town, begin, make_stream, until
 from modified_queries import LONGER, MORE, SHORTER, edition, stored
@@ -28,12 +26,6 @@ from tools.client.async_client import AsyncMedusaClient
 
 QUICK = Timing(modified_s=0.05, tend_s=0.05, keep_up_s=0.05, parted_s=0.3)
 pytestmark = pytest.mark.town(timing=QUICK)
-
-
-@pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> Made:
-    interpret(monkeypatch)
-    return detectors(monkeypatch)
 
 
 async def cast(town: Town, made: Made) -> list[Place]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import trio
-from engine_interpreted import interpret
 from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, rows, until
 from moving_tasks import Sums, expected, post, windows
 
@@ -19,12 +18,10 @@ from overlay.errors import ConflictError, MedusaError, NotAuthorisedError, NotFo
 from overlay.names import PeerId
 from tools.commands.medusa import calls
 
-pytestmark = pytest.mark.town(timing=Timing(tend_s=0.05, workers_s=0.05, confirm_s=0.05))
-
-
-@pytest.fixture(autouse=True)
-def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    interpret(monkeypatch)
+pytestmark = [
+    pytest.mark.town(timing=Timing(tend_s=0.05, workers_s=0.05, confirm_s=0.05)),
+    pytest.mark.usefixtures("interpreted"),
+]
 
 
 async def test_there_and_back_under_traffic(town: Town) -> None:

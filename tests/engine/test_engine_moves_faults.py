@@ -10,7 +10,6 @@ import msgspec
 import pytest
 import trio
 import trio.testing
-from engine_interpreted import interpret
 from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, rows, schema_of, until
 from moving_tasks import SIZE_US, Sums, expected, post, windows
 
@@ -45,15 +44,10 @@ from overlay.names import PeerId
 from tools.client.async_client import AsyncMedusaClient
 
 QUICK = Timing(tend_s=0.05, workers_s=0.05, confirm_s=0.05)
-pytestmark = pytest.mark.town(timing=QUICK)
+pytestmark = [pytest.mark.town(timing=QUICK), pytest.mark.usefixtures("interpreted")]
 
 
 HOUR_US = 3_600_000_000
-
-
-@pytest.fixture(autouse=True)
-def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    interpret(monkeypatch)
 
 
 async def assign(hostile: Place, worker: Place, request: Assignment) -> Progress:

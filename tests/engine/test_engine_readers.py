@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from engine_interpreted import interpret
 from engine_peers import (
     DEADLINE_S,
     Place,
@@ -34,10 +33,7 @@ from overlay.errors import InvalidInputError, NotAuthorisedError, NotFoundError
 from overlay.files import load_json, save_json
 from tools.client.async_client import AsyncMedusaClient
 
-
-@pytest.fixture(autouse=True)
-def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    interpret(monkeypatch)
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 def keep(query: str, source: str, output: str, **asked: Any) -> Query:

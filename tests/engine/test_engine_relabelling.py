@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import trio
-from engine_interpreted import interpret
 from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, received, rows, until
 
 from engine.objects.alteration import Alteration
@@ -25,9 +24,7 @@ NAMES = ("mit.edu", "utah.edu", "brown.edu")
 ALL = ("utah.edu", "brown.edu")
 
 
-@pytest.fixture(autouse=True)
-def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    interpret(monkeypatch)
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 @dataclass

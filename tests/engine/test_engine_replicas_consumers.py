@@ -6,8 +6,6 @@ from typing import NoReturn
 
 import pytest
 import trio
-from engine_detector import detectors
-from engine_interpreted import interpret
 from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, rows, until
 from moving_tasks import Sums, expected, post, windows
 from replicated_queries import Made, asked, die, has, standby_boundary, stands_by
@@ -25,12 +23,6 @@ pytestmark = pytest.mark.town(timing=Timing(tend_s=0.05, grace_s=0.1, keep_up_s=
 
 
 NAME = "away"
-
-
-@pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> Made:
-    interpret(monkeypatch)
-    return detectors(monkeypatch)
 
 
 async def read_up_to(client: AsyncMedusaClient, stream: str, after: int, upto: int) -> int:

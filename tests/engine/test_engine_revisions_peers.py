@@ -8,7 +8,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 import trio
-from engine_interpreted import interpret
 from engine_peers import DEADLINE_S, Town, begin, make_stream, pairs_of, rows, until
 from revised_streams import (
     Told,
@@ -29,10 +28,7 @@ from overlay.errors import InvalidInputError
 from tools.client.async_client import Corrections
 from tools.commands.medusa.post_file import Options, post_rows
 
-
-@pytest.fixture(autouse=True)
-def _without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    interpret(monkeypatch)
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 async def test_they_are_a_stream_beside_the_stream(town: Town) -> None:

@@ -6,7 +6,6 @@ from collections import Counter
 
 import pytest
 import trio
-from engine_interpreted import interpret
 from engine_peers import DEADLINE_S, Place, Row, Town, begin, make_stream, pairs_of, rows, until
 
 from engine.objects.availability import Availability
@@ -21,9 +20,7 @@ MIT, UTAH = "mit.edu", "utah.edu"
 ALL = 10**6
 
 
-@pytest.fixture(autouse=True)
-def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    interpret(monkeypatch)
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 async def define(client: AsyncMedusaClient, place: Place, *boxes: Box, bound_s: float) -> None:
