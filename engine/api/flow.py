@@ -22,8 +22,8 @@ from engine.replication.copies import Copies
 from engine.replication.directory import Directory
 from engine.replication.following.origin import SUBSCRIBE
 from engine.replication.leaders import changing
+from engine.replication.leaders.changing import take_posts
 from engine.replication.leaders.leaders import Leaders
-from engine.replication.leaders.posting import take_posts
 from engine.replication.term import Term
 from engine.streams.acceptance import Writer
 from engine.streams.cursors import cursor_for, message_of

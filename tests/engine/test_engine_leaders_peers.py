@@ -12,7 +12,7 @@ from engine_peers import Place, Town, make_stream, received, rows, until
 from leaders_town import QUIET_S, keeper, new_leader, replicas_of, state_at
 
 from engine.replication.leaders.ballot import SourceTerm
-from engine.replication.leaders.ballot_files import StoredBallot
+from engine.replication.leaders.logs import StoredBallot
 from engine.replication.leaders.messages import TELL, AskVote, Install, Tell, Told
 from engine.streams.replica import Replica
 from engine.streams.stream_state import Role

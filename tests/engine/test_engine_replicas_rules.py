@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from engine.objects.definitions import StreamDefinition, StreamEntry
 from engine.objects.query import Aggregate, AggregateFunction, Box, Filter, Function, Query
 from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
-from engine.replication.replicas.lag import Lag
 from engine.replication.replicas.positions import needed, reached
 from engine.replication.replicas.primaries import preferred
 from engine.replication.replicas.watch import (
@@ -20,6 +19,7 @@ from engine.replication.replicas.watch import (
     Detected,
     Doubt,
     Heard,
+    Lag,
     TakeOver,
     Tick,
     Watch,

@@ -1,9 +1,10 @@
-"""Changes by the owner of a stream with replicas, at its leader: of its definition, of its end."""
+"""Requests to a stream with replicas, at its leader: posts, and changes by its owner."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from typing import Final
 
 import trio
 from msgspec.structs import replace
@@ -14,9 +15,48 @@ from engine.replication.leaders.election import Refused
 from engine.replication.leaders.events import Effect
 from engine.replication.leaders.keeper import LAPSE, Keeper
 from engine.replication.leaders.voter import Role
-from engine.streams.store import REPLICATED
+from engine.streams.acceptance import Writer
+from engine.streams.journal import Position
+from engine.streams.messages import Post, Posted
+from engine.streams.store import REPLICATED, StreamStore
 from engine.streams.stream_state import LogKey, entries_of
+from overlay.concurrency import until_one_ends
 from overlay.errors import BrokenError, StorageError, UnavailableError
+from overlay.rpc import Duplex, EndOfCall
+
+UNANSWERED: Final = 64
+"""Posts of one call that wait for the replicas: four windows of a poster."""
+
+
+async def take_posts(keeper: Keeper, store: StreamStore, writer: Writer, duplex: Duplex) -> None:
+    """Take the posts of one call, at the leader, and answer each once all replicas have it. It does
+    not wait for the answer to the one before: a client's whole window is on its way at a time.
+
+    Raises:
+        UnavailableError: this peer is the leader no more, or its replicas do not answer.
+        MedusaError: see `Source.post`.
+    """
+    state = await keeper.open()
+    accepted, to_answer = trio.open_memory_channel[tuple[Posted, Position]](UNANSWERED)
+
+    async def take() -> None:
+        async with accepted:
+            while True:
+                try:
+                    post, body = await duplex.receive(Post)
+                except EndOfCall:
+                    break
+                posted = await store.intake.post(state, writer, post, body)
+                # A duplicate, too, waits for everything before it.
+                await accepted.send((posted, keeper.logs.leader.source.position))
+        await trio.sleep_forever()  # the answers still go
+
+    async def answer() -> None:
+        async for posted, upto in to_answer:
+            await keeper.acknowledged(upto)
+            await duplex.send(posted)
+
+    await until_one_ends(take, answer, keeper.suspended)
 
 
 async def alter(keeper: Keeper, alteration: Alteration) -> None:

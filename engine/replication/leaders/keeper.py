@@ -12,11 +12,9 @@ import trio
 from msgspec.structs import replace
 
 from engine.objects.definitions import StreamEntry
-from engine.replication.announcements import Announcements
+from engine.replication.announcements import Announcements, Announcing
 from engine.replication.deciders import MAJORITY
-from engine.replication.leaders.announcing import Announcing
 from engine.replication.leaders.ballot import Ballot, SourceTerm
-from engine.replication.leaders.ballot_files import BallotFiles, StoredBallot
 from engine.replication.leaders.election import BEATS, Election
 from engine.replication.leaders.events import (
     Activated,
@@ -35,7 +33,7 @@ from engine.replication.leaders.events import (
     Tick,
     Won,
 )
-from engine.replication.leaders.logs import VoterLogs
+from engine.replication.leaders.logs import BallotFiles, StoredBallot, VoterLogs
 from engine.replication.leaders.messages import TELL, Message, Request, Tell, Told, highest_number
 from engine.replication.leaders.voter import Role as VoterRole
 from engine.streams.journal import Position
@@ -405,7 +403,7 @@ class Keeper:
     def _announce_soon(self) -> None:
         term = self.election.ballot.term
         assert term is not None, "it is the leader"
-        self.announcing.announce_soon(self.entries.values(), term)
+        self.announcing.announce_soon(self.entries.values(), term.of(self.name))
 
     def _note_leader(self) -> None:
         """Serve no more, and leave the catalog to the leader, if another peer has taken over."""

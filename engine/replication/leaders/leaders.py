@@ -11,11 +11,11 @@ from engine.replication.announcements import Announcements
 from engine.replication.deciders import MAJORITY
 from engine.replication.directory import Directory
 from engine.replication.leaders.ballot import without_future
-from engine.replication.leaders.ballot_files import BallotFiles, StoredBallot
 from engine.replication.leaders.changing import why_no_leader
 from engine.replication.leaders.events import HealthChanged
 from engine.replication.leaders.following import follow
 from engine.replication.leaders.keeper import Keeper, Surroundings, started
+from engine.replication.leaders.logs import BallotFiles, StoredBallot
 from engine.replication.leaders.messages import (
     FOLLOW,
     FOUND,

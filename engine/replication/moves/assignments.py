@@ -18,7 +18,6 @@ import trio
 from engine.objects.definitions import StreamEntry, check_stream
 from engine.objects.schema import BEGINNING
 from engine.replication.copy import Copy, Workshop
-from engine.replication.moves.assignment_files import AssignmentFiles
 from engine.replication.moves.checks import (
     check_form,
     check_owner,
@@ -26,7 +25,7 @@ from engine.replication.moves.checks import (
     permitted_task,
     planned_task,
 )
-from engine.replication.moves.guest import Guest, StoredAssignment
+from engine.replication.moves.guest import AssignmentFiles, Guest, StoredAssignment, ask_owner
 from engine.replication.moves.messages import (
     Activate,
     Assignment,
@@ -36,7 +35,6 @@ from engine.replication.moves.messages import (
     Release,
     Released,
 )
-from engine.replication.moves.owners import ask_owner
 from engine.replication.moves.placements import Placement
 from engine.replication.term import Term
 from engine.streams.store import OUTPUT

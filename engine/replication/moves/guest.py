@@ -1,4 +1,11 @@
+"""A task that this peer runs for another: the copy, its file, and its owner's word."""
+
 from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
 
 import trio
 from msgspec import Struct
@@ -6,15 +13,25 @@ from msgspec.structs import replace
 
 from engine.objects.schema import BEGINNING
 from engine.replication.copy import Copy
+from engine.replication.directory import Directory
 from engine.replication.following.origin import PRODUCER, READ_INPUT, Origin, Place, Right
 from engine.replication.moves.checks import network_of
-from engine.replication.moves.messages import Assignment, Progress
+from engine.replication.moves.messages import (
+    Assignment,
+    Confirm,
+    Confirmed,
+    PlacementStatus,
+    Progress,
+)
 from engine.tasks.network import Network
 from engine.tasks.plan import Task
 from overlay.concurrency import Job
-from overlay.errors import NotRetainedError
+from overlay.errors import DamagedError, NotRetainedError, UnavailableError
+from overlay.files import load_folder, refuse, save_json, storing
 from overlay.identity import parse_peer_id
+from overlay.killpoints import KillPoint, kill_point
 from overlay.names import PeerId
+from overlay.node import Overlay
 
 
 class StoredAssignment(Struct, frozen=True):
@@ -119,3 +136,57 @@ class Guest:
         if self.copy is not None:
             self.copy.ready = False
         self.work.cancel()
+
+
+CALL_S: Final = 10.0
+"""The longest wait for the owner, seconds."""
+
+
+async def ask_owner(overlay: Overlay, directory: Directory, stored: StoredAssignment) -> Confirmed:
+    """Ask the owner for the placement of a task. If the owner is away, its successor is asked: the
+    peer with a higher term, in the catalog, under the name of its participant.
+
+    Raises:
+        MedusaError: neither can be reached.
+    """
+    owner = stored.owner_id
+    try:
+        return await _ask(overlay, owner, stored)
+    except UnavailableError:
+        successor = await directory.successor(stored.assignment.task, owner)
+        if successor is None:
+            raise
+        if successor == overlay.identity.peer_id:  # which computes it as its own
+            return Confirmed(PlacementStatus.RELEASED)
+        return await _ask(overlay, successor, stored)
+
+
+async def _ask(overlay: Overlay, owner: PeerId, stored: StoredAssignment) -> Confirmed:
+    connection = await overlay.connect(owner)
+    return await connection.call("task.confirm", Confirm(*stored.key), Confirmed, timeout_s=CALL_S)
+
+
+class AssignmentFiles:
+    """The assignments of a worker, one file each, so that a restart goes on with them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def load(self, damaged: Callable[[DamagedError], None] = refuse) -> Iterator[StoredAssignment]:
+        """As `load_folder`."""
+        mend = "remove it: the task's owner takes it home"
+        return load_folder(self._folder, StoredAssignment, mend=mend, damaged=damaged)
+
+    @kill_point(KillPoint.ASSIGNMENT_SAVE)
+    def save(self, stored: StoredAssignment) -> None:
+        """Save it. Raises: StorageError: the disk does not take it; the old file stays."""
+        save_json(self._path(stored), stored)
+
+    def remove(self, stored: StoredAssignment) -> None:
+        path = self._path(stored)
+        with storing(path):
+            path.unlink(missing_ok=True)
+
+    def _path(self, stored: StoredAssignment) -> Path:
+        task, term_number = stored.key  # a name may be as long as a file's
+        return self._folder / f"{hashlib.sha256(task.encode()).hexdigest()[:32]}-{term_number}.json"

@@ -22,11 +22,9 @@ from engine.replication.digests import Digests
 from engine.replication.queries import QueryHost
 from engine.replication.query_copy import QueryCopy
 from engine.replication.replicas import secondary_state as upkeep
-from engine.replication.replicas.asking import ask, dismiss
-from engine.replication.replicas.former_members import FormerMembers
 from engine.replication.replicas.messages import KeepUp, KeptUp, StandBy
 from engine.replication.replicas.secondary_state import SecondaryState
-from engine.replication.replicas.succession import Succession
+from engine.replication.replicas.succession import FormerMembers, Succession, ask, dismiss
 from engine.replication.stored_query import StoredQuery
 from engine.replication.term import Term
 from engine.streams.log import StreamLog

@@ -12,8 +12,8 @@ from engine.objects.availability import Mode, Recovery
 from engine.objects.schema import BEGINNING, END
 from engine.replication.following.book import Followers
 from engine.replication.query_copy import QueryCopy
-from engine.replication.replicas.lag import Lag
 from engine.replication.replicas.positions import needed, reached
+from engine.replication.replicas.watch import Lag
 from engine.replication.stored_query import StoredQuery
 from engine.streams.leases import Lease
 from engine.streams.log import StreamLog

@@ -27,9 +27,8 @@ from engine.replication.following.origin import (
 )
 from engine.replication.queries import QueryHost
 from engine.replication.query_copy import QueryCopy, carrier
-from engine.replication.replicas.lag import Lag
 from engine.replication.replicas.messages import KeepUp
-from engine.replication.replicas.watch import Heard, Watch
+from engine.replication.replicas.watch import Heard, Lag, Watch
 from engine.replication.stored_query import StoredQuery
 from engine.replication.term import Term
 from engine.streams.retention import Hold

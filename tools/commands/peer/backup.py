@@ -12,7 +12,7 @@ from typing import Final
 
 from contracts.ledger import LEDGER_FILE
 from contracts.ledger_file import translated
-from engine.replication.leaders.ballot_files import BallotFiles
+from engine.replication.leaders.logs import BallotFiles
 from engine.replication.restored import FILE, Restored
 from engine.streams.freezing import SIZES, copied
 from overlay.addresses import Address

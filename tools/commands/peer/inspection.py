@@ -19,8 +19,8 @@ from dht.catalog import DATABASE
 from dht.database import open_database
 from dht.records import Publisher, read_record
 from dht.store import RecordStore
-from engine.replication.leaders.ballot_files import BallotFiles
-from engine.replication.moves.assignment_files import AssignmentFiles
+from engine.replication.leaders.logs import BallotFiles
+from engine.replication.moves.guest import AssignmentFiles
 from engine.replication.query_files import QueryFiles
 from engine.replication.restored import FILE as RESTORED
 from engine.streams.inspecting import SeenJournal, SeenLog, see_streams
