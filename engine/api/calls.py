@@ -2,15 +2,13 @@ from __future__ import annotations
 
 from engine.api.administration import Administration
 from engine.api.definitions import SchemaCalls, StreamCalls
-from engine.api.documents import DocumentCalls
+from engine.api.documents import DocumentCalls, QueryCalls, ViewCalls
 from engine.api.flow import FlowCalls, FlowParts
 from engine.api.listing import ListingCalls
 from engine.api.moving import MovingCalls
 from engine.api.own_status import OwnStatus, OwnTasks
-from engine.api.queries import QueryCalls
 from engine.api.replicas import ReplicaCalls
 from engine.api.status import StatusCalls
-from engine.api.views import ViewCalls
 from engine.engine import Engine
 from overlay.clients import Clients
 

@@ -1,20 +1,165 @@
+"""Calls that make queries, views and everything in a document; and that locate parts of history.
+
+The peer that is asked makes a view. The peer that made it deletes it, whichever peer of the
+participant is asked.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from engine.api.administration import Administration
 from engine.api.definitions import SchemaCalls, StreamCalls
-from engine.api.messages import Created, CreateQuery, CreateSchema, CreateStream, CreateXml
-from engine.api.queries import QueryCalls
-from engine.api.views import ViewCalls
-from engine.language.classes import applied
+from engine.api.messages import (
+    Created,
+    CreateQuery,
+    CreateSchema,
+    CreateStream,
+    CreateXml,
+    QueryStatusSet,
+    SetQueryStatus,
+)
+from engine.language.classes import applied, check_secondary
+from engine.language.modification import Modified, ModifyQuery
 from engine.language.xml.documents import Document, read_document
+from engine.objects.alteration import Alteration, queries_differ
+from engine.objects.catalog_records import QUERY, VIEW, find, lookup
+from engine.objects.query import Query, QueryStatus
+from engine.objects.readers import Readers
 from engine.objects.view import View
-from engine.replication.views.messages import CreateView
-from overlay.errors import InvalidInputError
+from engine.replication.modifier import Modifier
+from engine.replication.queries import QueryHost
+from engine.replication.views.host import Views
+from engine.replication.views.locating import Locator
+from engine.replication.views.messages import CreateView, DeleteView, Locate, Located
+from engine.streams.messages import Done
+from engine.streams.store import StreamStore
+from engine.streams.stream_state import Role
+from overlay.errors import ConflictError, InvalidInputError, NotFoundError
+from overlay.identity import parse_peer_id
 from overlay.node import Overlay
 from overlay.rpc import MAX_STRUCT_BYTES, Caller
+
+
+class ViewCalls:
+    """The handlers; `register` puts them on the peer's service."""
+
+    def __init__(
+        self,
+        ours: Administration,
+        store: StreamStore,
+        views: Views,
+        locator: Locator,
+        readers: Readers,
+    ) -> None:
+        self._ours = ours
+        self._store = store
+        self._views = views
+        self._locator = locator
+        self._readers = readers
+
+    def register(self) -> None:
+        service = self._ours.overlay.service
+        service.unary("create_view", CreateView, self.create_view, clients=True, own=True)
+        service.unary("delete_view", DeleteView, self.delete_view, clients=True, own=True)
+        service.unary("locate", Locate, self.locate)
+
+    async def create_view(self, caller: Caller, request: CreateView, _: bytes) -> View:
+        self._ours.own_name(request.view.name)
+        return await self._views.create(request.view)
+
+    async def delete_view(self, caller: Caller, request: DeleteView, _: bytes) -> Done:
+        name = self._ours.own_name(request.name)
+        state = self._store.get(request.name)
+        here = state is not None and state.role is Role.VIEW
+        if here or caller.peer_id is not None:  # else outdated records would make a circle
+            await self._views.delete(request.name)
+            return Done()
+        published = await lookup(self._ours.catalog, VIEW, name)
+        if published.publisher == self._ours.overlay.identity.peer_id:
+            raise NotFoundError(f"{name} is not kept by this peer any more")
+        return await self._ours.route(published.publisher, "delete_view", request, Done)
+
+    async def locate(self, caller: Caller, request: Locate, _: bytes) -> Located:
+        """Locate a part of a stream of ours for another peer that may read it."""
+        state = self._store.serving(request.stream)
+        if state is None or state.role is Role.ASSIGNED:
+            raise NotFoundError(f"{request.stream} is not produced by this peer")
+        self._readers.check(state.entry.stream, caller.participant)
+        return await self._locator.locate_here(
+            state, request.shows, caller.participant, fixed=request.fixed
+        )
+
+
+class QueryCalls:
+    """Calls that create, start, stop and modify queries; `Administration` finds the peer."""
+
+    def __init__(
+        self, ours: Administration, queries: QueryHost, locator: Locator, modifier: Modifier
+    ) -> None:
+        self._ours = ours
+        self._queries = queries
+        self._locator = locator
+        self._modifier = modifier
+
+    def register(self) -> None:
+        service = self._ours.overlay.service
+        ours = partial(service.unary, clients=True, own=True)
+        ours("set_query_status", SetQueryStatus, self.set_query_status)
+        ours("create_query", CreateQuery, self.create_query, limit=MAX_STRUCT_BYTES)
+        ours("modify_query", ModifyQuery, self.modify_query, limit=MAX_STRUCT_BYTES)
+
+    async def create_query(self, caller: Caller, request: CreateQuery, _: bytes) -> Created:
+        name = self._ours.own_name(request.query.name)
+        existing = await find(self._ours.catalog, QUERY, name)
+        if existing is not None:
+            if existing.value.query != request.query:
+                how = queries_differ(existing.value.query, request.query)
+                raise ConflictError(f"{name} exists and differs ({how}): delete it first or rename")
+            return Created((str(name), *existing.value.outputs))
+        self._check_secondary(request.query)
+        inputs = await self._queries.inputs(request.query)
+        await self._locator.check_history_range(request.query, inputs)
+        entry = await self._queries.create(request.query)
+        remarks = [
+            remark
+            for stream, readers in request.query.readers
+            for remark in self._ours.strangers(stream, Alteration(readers=readers))
+        ]
+        return Created((str(name), *entry.outputs), tuple(remarks))
+
+    async def set_query_status(
+        self, caller: Caller, request: SetQueryStatus, _: bytes
+    ) -> QueryStatusSet:
+        name = self._ours.own_name(request.query)
+        if request.status is QueryStatus.SETUP:
+            raise InvalidInputError("a query is SETUP only before it first runs")
+
+        async def set_status() -> QueryStatusSet:
+            await self._queries.set_status(str(name), request.status)
+            runs = request.status is QueryStatus.RUNNING
+            return QueryStatusSet(await self._queries.trouble() if runs else "")
+
+        return await self._ours.at_its_peer(
+            name, "set_query_status", request, QueryStatusSet, set_status
+        )
+
+    async def modify_query(self, caller: Caller, request: ModifyQuery, _: bytes) -> Modified:
+        name = self._ours.own_name(request.query)
+
+        async def modify() -> Modified:
+            return await self._modifier.modify(request)
+
+        return await self._ours.at_its_peer(name, "modify_query", request, Modified, modify)
+
+    def _check_secondary(self, query: Query) -> None:
+        """Refuse a requested secondary that cannot be it. Raises: InvalidInputError."""
+        asked = query.availability.secondary
+        check_secondary(query, self._ours.overlay.identity.peer_id.hex())
+        if asked:
+            self._ours.check_sibling(f"query {query.name}: its secondary", parse_peer_id(asked))
 
 
 class DocumentCalls:

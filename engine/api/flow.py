@@ -26,9 +26,8 @@ from engine.replication.leaders.changing import take_posts
 from engine.replication.leaders.leaders import Leaders
 from engine.replication.term import Term
 from engine.streams.acceptance import Writer
-from engine.streams.cursors import cursor_for, message_of
 from engine.streams.delivery import Delivery
-from engine.streams.feed import Feed
+from engine.streams.feed import Feed, cursor_for, message_of
 from engine.streams.messages import (
     Acknowledge,
     Post,

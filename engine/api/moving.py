@@ -23,9 +23,8 @@ from engine.replication.moves.messages import (
 )
 from engine.replication.moves.mover import Mover
 from engine.replication.queries import QueryHost
-from engine.streams.cursors import Cursor
 from engine.streams.delivery import Delivery
-from engine.streams.feed import Feed
+from engine.streams.feed import Cursor, Feed
 from engine.streams.messages import Acknowledge, Done, Tuples
 from overlay.errors import NotAuthorisedError, NotFoundError
 from overlay.identity import parse_optional_peer_id

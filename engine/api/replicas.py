@@ -20,8 +20,7 @@ from engine.replication.replicas.messages import (
 )
 from engine.replication.replicas.primaries import Primaries
 from engine.replication.replicas.standbys import Standbys
-from engine.streams.cursors import Cursor
-from engine.streams.feed import Feed, at_once
+from engine.streams.feed import Cursor, Feed, at_once
 from engine.streams.log import StreamLog
 from engine.streams.messages import Acknowledge, Done, Tuples
 from overlay.errors import NotAuthorisedError

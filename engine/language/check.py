@@ -12,11 +12,18 @@ from typing import Final
 import msgspec
 
 from engine.language.classes import check_availability
-from engine.language.expressions import Expression, FieldRef
 from engine.language.history_range import check_history_range
 from engine.language.operators import aggregate_type, nullable
 from engine.language.parse_expression import parse_expression, parse_predicate
-from engine.language.steps import AggregateStep, FilterStep, MapStep, Step, TypedAggregate
+from engine.language.steps import (
+    AggregateStep,
+    Expression,
+    FieldRef,
+    FilterStep,
+    MapStep,
+    Step,
+    TypedAggregate,
+)
 from engine.objects.query import (
     WINDOW_START,
     Aggregate,

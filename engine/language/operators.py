@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from engine.language.expressions import Constant, Expression, FieldRef
+from engine.language.steps import Constant, Expression, FieldRef
 from engine.objects.query import Function
 from engine.objects.schema import FieldType
 

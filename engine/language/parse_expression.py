@@ -13,7 +13,6 @@ from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.parser import Parser
 
 from engine.language.expression_tokens import FUNCTION, TYPE_TOKENS, refusal, tokens_of
-from engine.language.expressions import Constant, Expression, FieldRef, Operation
 from engine.language.operators import (
     CAST,
     INTEGER_RANGE,
@@ -23,6 +22,7 @@ from engine.language.operators import (
     can_cast,
     common_type,
 )
+from engine.language.steps import Constant, Expression, FieldRef, Operation
 from engine.objects.schema import STIME, FieldType
 from overlay.errors import InvalidInputError
 

@@ -27,13 +27,12 @@ from engine.replication.following.book import INPUT
 from engine.replication.following.follower import epochs
 from engine.replication.following.origin import FROM_PRODUCERS, Reach, Reading
 from engine.replication.queries import QueryHost
-from engine.streams.cursors import Cursor
 from engine.streams.epochs import EpochFile
-from engine.streams.feed import Feed
+from engine.streams.feed import Cursor, Feed
 from engine.streams.log import StreamLog
 from engine.streams.messages import Subscribe, Tuples
 from engine.streams.recent import Epoch
-from engine.streams.restoring import check_whole, write_anew
+from engine.streams.scanning import check_whole, write_anew
 from engine.streams.stream_state import LogKey, Role, StreamState
 from overlay.errors import MedusaError, NotAuthorisedError, NotFoundError
 from overlay.names import ObjectName, PeerId

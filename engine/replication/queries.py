@@ -25,8 +25,8 @@ from engine.replication.query_files import QueryFiles
 from engine.replication.stored_query import StoredQuery, written
 from engine.replication.term import Term
 from engine.streams.stream_state import LogKey
+from engine.tasks.execution import TaskStatus
 from engine.tasks.plan import Task
-from engine.tasks.status import TaskStatus
 from overlay.errors import (
     ConflictError,
     MedusaError,

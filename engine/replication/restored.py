@@ -27,11 +27,10 @@ from engine.objects.definitions import REVISIONS, Idle, StreamEntry
 from engine.objects.schema import BEGINNING, END
 from engine.replication.query_files import QueryFiles
 from engine.replication.status import PeerStatus, Status
-from engine.streams.config import Timing
+from engine.streams.config import SourceConfig, Timing
 from engine.streams.epochs import path_of
 from engine.streams.log import StreamLog
 from engine.streams.revisions.columns import revisions_name, revisions_schema
-from engine.streams.source_config import SourceConfig
 from engine.streams.sources import open_sources
 from engine.streams.stream_state import Role, StoredStream
 from engine.tasks.plan import Task

@@ -16,8 +16,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from engine.language.expressions import Constant, Expression, FieldRef, Operation
 from engine.language.operators import FLOATS, INTEGERS
+from engine.language.steps import Constant, Expression, FieldRef, Operation
 from engine.objects.query import Function
 from engine.objects.schema import STIME, Field, FieldType
 from engine.tasks.plan import AggregateStep, TypedAggregate

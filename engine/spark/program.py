@@ -18,8 +18,8 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from engine.language.expressions import Expression
 from engine.language.operators import FLOATS
+from engine.language.steps import Expression
 from engine.objects.query import WINDOW_START
 from engine.objects.schema import BEGINNING, END, SEQ, STIME, Field, Schema
 from engine.spark.columns import (

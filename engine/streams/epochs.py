@@ -3,14 +3,23 @@
 `<after>_<upto>.parquet` holds the rows with after < stime <= upto (microseconds), ordered by stime.
 A file is written as `.tmp-*` and renamed: the rename commits. `scanning.py` reads a folder of them.
 
-Every page has a checksum, which every reader compares, Spark too; the footer has one as well
-(`footers.py`). The footer must also agree with the file's name and schema when a log is opened, and
-with the rows of each row group when that is read. Files of older releases have no checksums.
+Every page has a checksum, which every reader compares, Spark too; the footer has one of ours. The
+footer must also agree with the file's name and schema when a log is opened, and with the rows of
+each row group when that is read. Files of older releases have no checksums.
+
+    pages | "MEDUSA1F" | crc32 u32 | footer | length of footer u32 | "PAR1"        (little endian)
+
+The footer's checksum covers everything after it. Readers of Parquet find the footer from the end
+and the pages by the footer, so they do not see it. It is compared before Arrow sees the file: some
+footers with one wrong bit end the process (measured, Arrow 26).
 """
 
 from __future__ import annotations
 
 import errno
+import os
+import struct
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -21,7 +30,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.objects.schema import STIME
-from engine.streams import footers
 from engine.streams.ordering import between, bounds, is_ordered
 from engine.streams.storage import TEMPORARY, sync_file
 from overlay.errors import DamagedError, InternalError, StorageError
@@ -146,7 +154,7 @@ class EpochWriter:
         with storing(self._temporary):
             self._writer.add_key_value_metadata({_CONTENT: str(self.content)})
             self._writer.close()
-            footers.seal(self._temporary)
+            seal_footer(self._temporary)
             if self._durable:
                 sync_file(self._temporary)
 
@@ -287,7 +295,7 @@ def reading(path: Path) -> Iterator[pq.ParquetFile]:
         StorageError: it cannot be opened for now, for want of memory or of open files.
     """
     try:
-        footers.check(path)
+        check_footer(path)
         with pq.ParquetFile(path, page_checksum_verification=True) as parquet:
             yield parquet
     except _UNREADABLE as error:
@@ -344,3 +352,48 @@ def check_rows(table: pa.Table, schema: pa.Schema, after: int, upto: int) -> Non
     low, high = bounds(stime, ordered=True)
     if low <= after or high > upto:
         raise InternalError(f"rows of {low}..{high} in epoch ({after}, {upto}]")
+
+
+_MARK: Final = b"MEDUSA1F"
+_TAIL: Final = struct.Struct("<I4s")
+_CHECKSUM: Final = struct.Struct("<I")
+_BEFORE: Final = len(_MARK) + _CHECKSUM.size
+
+_TAIL_BYTES: Final = 2**20
+"""The longest footer that is searched for without its length; 64 MiB of row groups need 10 KiB."""
+
+
+def seal_footer(path: Path) -> None:
+    """Add the checksum to a file that was just written. Raises: OSError."""
+    with path.open("r+b", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        (length, _) = _TAIL.unpack(os.pread(file.fileno(), _TAIL.size, size - _TAIL.size))
+        start = size - _TAIL.size - length
+        tail = os.pread(file.fileno(), size - start, start)
+        sealed = _MARK + _CHECKSUM.pack(zlib.crc32(tail)) + tail
+        if os.pwrite(file.fileno(), sealed, start) < len(sealed):
+            raise OSError(f"{path.name} was written in part")
+
+
+def check_footer(path: Path) -> None:
+    """Compare the checksum; files of older releases have none.
+
+    Raises:
+        ValueError: it is wrong. OSError: the file cannot be read.
+    """
+    with path.open("rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        end = os.pread(file.fileno(), _TAIL.size, max(0, size - _TAIL.size))
+        if len(end) < _TAIL.size:
+            raise ValueError(f"a file of {size} bytes")
+        length, magic = _TAIL.unpack(end)
+        start = size - _TAIL.size - length - _BEFORE
+        sealed = b""
+        if start >= 0 and magic == b"PAR1":
+            sealed = os.pread(file.fileno(), size - start, start)
+        if sealed.startswith(_MARK):
+            (told,) = _CHECKSUM.unpack_from(sealed, len(_MARK))
+            if zlib.crc32(memoryview(sealed)[_BEFORE:]) != told:
+                raise ValueError("the checksum of its footer is wrong")
+        elif _MARK in os.pread(file.fileno(), _TAIL_BYTES, max(0, size - _TAIL_BYTES)):
+            raise ValueError("the length of its footer is wrong")

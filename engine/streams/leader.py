@@ -17,6 +17,7 @@ import trio
 from engine.objects.definitions import StreamDefinition
 from engine.objects.schema import BEGINNING, END, Schema
 from engine.streams.acceptance import Offsets, Writer
+from engine.streams.config import SourceConfig
 from engine.streams.entries import Bytes
 from engine.streams.epochs import EpochDamagedError
 from engine.streams.journal import Position
@@ -27,7 +28,6 @@ from engine.streams.replica import Replica
 from engine.streams.revisions.columns import revisions_schema
 from engine.streams.revisions.revising import Revising
 from engine.streams.source import Source
-from engine.streams.source_config import SourceConfig
 from engine.streams.sources import open_sources
 from overlay.concurrency import Watched
 from overlay.errors import InvalidInputError, UnavailableError

@@ -27,7 +27,6 @@ import trio
 
 from engine.objects.definitions import DEFAULT_HISTORY_US
 from engine.objects.schema import BEGINNING, END
-from engine.streams import compaction
 from engine.streams.epochs import (
     JOB_BYTES,
     EpochDamagedError,
@@ -39,15 +38,13 @@ from engine.streams.epochs import (
     reach_of,
     tail_of,
 )
-from engine.streams.folder import EpochFolder
-from engine.streams.history import read_part
+from engine.streams.folder import EpochFolder, choose, merge
 from engine.streams.load import metered
 from engine.streams.ordering import tidy
-from engine.streams.parts import Part
+from engine.streams.parts import Part, read_part
 from engine.streams.recent import RECENT_BYTES, Epoch, Recent, SharedMemory
-from engine.streams.restoring import lost_in_words, not_here, read_all
 from engine.streams.retention import Hold, Retention
-from engine.streams.scanning import scan
+from engine.streams.scanning import lost_in_words, not_here, read_all, scan
 from overlay.concurrency import Watched
 from overlay.errors import (
     ClosedError,
@@ -441,7 +438,7 @@ class StreamLog:
         Raises:
             StorageError: the disk does not take the merged file; nothing was changed.
         """
-        run = compaction.choose(self._files)
+        run = choose(self._files)
         if self._compacting or not run:
             return 0
         self._compacting = True
@@ -531,7 +528,7 @@ class StreamLog:
 
     def _merge(self, run: Sequence[EpochFile]) -> EpochWriter:
         # Synced in any case: the files that it replaces may have reached the disk long ago.
-        return compaction.merge(run, self.folder, self._schema, durable=True)
+        return merge(run, self.folder, self._schema, durable=True)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -37,16 +37,14 @@ from engine.streams.acceptance import (
     decode_entry,
     decode_snapshot,
 )
-from engine.streams.ahead import check_ahead
+from engine.streams.config import SourceConfig
 from engine.streams.entries import Bytes
 from engine.streams.ipc import encode
 from engine.streams.journal import Journal, Position, Record
 from engine.streams.messages import MAX_BATCH_BYTES, Posted
-from engine.streams.revisions.waiting import WaitingRevisions
 from engine.streams.settling import Settling
-from engine.streams.source_config import SourceConfig
-from engine.streams.validate import Batch, read_post
-from engine.streams.waiting import WaitingTuples
+from engine.streams.validate import Batch, check_ahead, read_post
+from engine.streams.waiting import WaitingRevisions, WaitingTuples
 from overlay.errors import (
     InternalError,
     InvalidInputError,

@@ -3,8 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine.objects.schema import BEGINNING, Schema
+from engine.streams.config import SourceConfig
 from engine.streams.source import Source
-from engine.streams.source_config import SourceConfig
 
 
 def open_sources(

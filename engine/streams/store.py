@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from engine.objects.definitions import StreamEntry, base_of
 from engine.objects.files import file_name
 from engine.objects.schema import END
-from engine.streams.config import EngineConfig, Timing
+from engine.streams.config import EngineConfig, SourceConfig, Timing
 from engine.streams.epochs import EpochFile
 from engine.streams.intake import Intake
 from engine.streams.leader import open_leader
@@ -25,8 +25,7 @@ from engine.streams.leases import Lease
 from engine.streams.log import StreamLog
 from engine.streams.messages import StreamStatus
 from engine.streams.recent import SHARED_BYTES, SharedMemory
-from engine.streams.restoring import lost_in_words
-from engine.streams.source_config import SourceConfig
+from engine.streams.scanning import lost_in_words
 from engine.streams.sources import open_sources
 from engine.streams.stream_state import LogKey, Role, StoredStream, StreamState, entries_of
 from engine.streams.subscriptions import Subscriptions

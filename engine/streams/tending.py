@@ -7,8 +7,7 @@ from typing import Final
 import trio
 
 from engine.streams.config import EngineConfig
-from engine.streams.disk_quota import DiskQuota
-from engine.streams.foreign import Held, to_let_go
+from engine.streams.disk_quota import DiskQuota, Held, to_let_go
 from engine.streams.memory import give_back
 from engine.streams.stream_state import LogKey, StreamState
 from engine.streams.subscriptions import Subscriptions

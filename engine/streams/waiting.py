@@ -1,17 +1,24 @@
+"""Accepted rows in memory, from the journal to the logs: tuples, late tuples and revisions."""
+
 from __future__ import annotations
 
-from typing import Final
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.objects.schema import STIME, Schema
 from engine.streams.acceptance import Acceptance, Entry
+from engine.streams.config import SourceConfig
 from engine.streams.entries import Bytes
+from engine.streams.ipc import decode
 from engine.streams.journal import Position
-from engine.streams.late_queue import LateQueue, LateRows, Taker
-from engine.streams.pending import Pending, taken_by
-from engine.streams.source_config import SourceConfig
+from engine.streams.ordering import copied, rows_upto, sort, tidy
+from engine.streams.revisions.columns import revisions_schema
 from engine.streams.validate import Batch, read_post
 from overlay.errors import BusyError, InvalidInputError
 
@@ -19,12 +26,41 @@ _NUMBERED_BYTES: Final = 16
 """Bytes that a leader adds to each row: stime and seq."""
 
 
-class WaitingTuples:
-    """The tuples of one source stream, from their entries in the journal to their log.
+class _Waiting:
+    """Rows of one source stream, from their entries in the journal to their log.
 
     Attributes:
         committed: the boundary of their log, microseconds.
         pending: those that wait for the stream's boundary to pass them.
+    """
+
+    def __init__(self, schema: pa.Schema, committed: int) -> None:
+        self.committed = committed
+        self.pending = Pending(schema)
+
+    def cut(self, ready: int) -> tuple[int, pa.Table] | None:
+        """As `Source.cut`: all up to the boundary `ready`."""
+        if self.pending.cut is None and ready > self.committed:
+            self.pending.take(ready)
+        return self.pending.cut
+
+    def commit(self, upto: int) -> None:
+        """Note that the log has the epoch of `cut`."""
+        assert self.pending.cut is not None, "nothing was cut"
+        assert self.pending.cut[0] == upto, "not what was cut"
+        self.pending.let_go()
+        self.committed = upto
+
+    def shorten(self, upto: int, committed: int) -> None:
+        """As `Source.shortened`."""
+        self.pending.shorten(upto, committed)
+        self.committed = committed
+
+
+class WaitingTuples(_Waiting):
+    """The tuples of one source stream.
+
+    Attributes:
         late_queue: those that were late, and that the stream of late tuples does not have yet.
         late_rows: rows that came late since the start of this process.
     """
@@ -32,16 +68,14 @@ class WaitingTuples:
     def __init__(self, name: str, schema: Schema, committed: int, late: Taker | None) -> None:
         self._name = name
         self._schema = schema
-        self._columns = schema.source
-        self.committed = committed
-        self.pending = Pending(self._columns)
+        super().__init__(schema.source, committed)
         self.late_queue = LateQueue(name, late)
         self.late_rows = 0
 
     @property
     def tables(self) -> pa.Table:
         """All waiting rows that are not late."""
-        return pa.concat_tables([self._columns.empty_table(), *self.pending.tables()])
+        return pa.concat_tables([self.pending.schema.empty_table(), *self.pending.tables()])
 
     def decoded(self, entry: Entry, body: Bytes) -> Batch | None:
         """The rows of an entry of the journal; None: nothing needs them any more.
@@ -97,7 +131,7 @@ class WaitingTuples:
     def _pend(self, entry: Entry, batch: Batch) -> None:
         numbers = pa.arange(entry.first, entry.first + entry.count)
         rows = pa.Table.from_arrays(
-            [batch.stime, numbers, *batch.payload.columns], schema=self._columns
+            [batch.stime, numbers, *batch.payload.columns], schema=self.pending.schema
         )
         least = max(entry.boundary, self.committed)
         if batch.low > least:
@@ -108,20 +142,231 @@ class WaitingTuples:
             low = pc.min(rows.column(STIME)).as_py()
             self.pending.add(rows, low, batch.high, ordered=batch.ordered)
 
-    def cut(self, ready: int) -> tuple[int, pa.Table] | None:
-        """As `Source.cut`: the tuples up to the boundary `ready`."""
-        if self.pending.cut is None and ready > self.committed:
-            self.pending.take(ready)
-        return self.pending.cut
 
-    def commit(self, upto: int) -> None:
-        """Note that the log has the epoch of `cut`."""
-        assert self.pending.cut is not None, "nothing was cut"
-        assert self.pending.cut[0] == upto, "not what was cut"
-        self.pending.let_go()
-        self.committed = upto
+class Taker(Protocol):
+    """The source of `<stream>/late`."""
 
-    def shorten(self, upto: int, committed: int) -> None:
-        """As `Source.shortened`."""
-        self.pending.shorten(upto, committed)
-        self.committed = committed
+    def take_late(self, producer: str, number: int, payload: pa.Table, now: float) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LateRows:
+    """The late rows of one post.
+
+    Attributes:
+        number: of the post, among the posts with late rows.
+        position: where its entry ends in the journal.
+        taken: their time of arrival, seconds since the epoch; 0: when they are handed on.
+    """
+
+    number: int
+    position: Position
+    payload: pa.Table
+    taken: float
+
+
+class LateQueue:
+    """Late rows in the order of their posts."""
+
+    def __init__(self, name: str, late: Taker | None) -> None:
+        self._name = name
+        self._late = late
+        self._waiting: deque[LateRows] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    @property
+    def bytes(self) -> int:
+        return sum(taken_by(rows.payload) for rows in self._waiting)
+
+    @property
+    def segment(self) -> int:
+        """The journal's segment with the first of them; the queue is not empty."""
+        return self._waiting[0].position[0]
+
+    def add(self, rows: LateRows) -> None:
+        if self._late is not None:
+            self._waiting.append(rows)
+
+    def hand_on(self, now: float, may: Callable[[Position], bool]) -> None:
+        """Give them to the stream of late tuples, as far as it takes them now.
+
+        Args:
+            may: whether the rows of the entry that ends there go now.
+        """
+        while self._waiting and self._late is not None:
+            rows = self._waiting[0]
+            if not may(rows.position):
+                return
+            try:
+                self._late.take_late(self._name, rows.number, rows.payload, rows.taken or now)
+            except BusyError:
+                return
+            self._waiting.popleft()
+
+
+EPOCH_BYTES: Final = 12 * 2**20
+"""Arrow bytes in one epoch, about, and one post more at most: memory has several epochs for
+subscribers, and a writer, a reader or a receiver holds little."""
+
+_COLUMN_BYTES: Final = 2**10
+"""Overhead of one column of one post, about: many tiny posts must count in full."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """The rows of one post. low, high: their least and greatest stime. ordered: by stime."""
+
+    rows: pa.Table
+    low: int
+    high: int
+    ordered: bool
+
+    @property
+    def bytes(self) -> int:
+        return taken_by(self.rows)
+
+    def split(self, boundary: int) -> tuple[_Piece | None, _Piece | None]:
+        """The rows with stime <= boundary, and the others; either may be None."""
+        if self.high <= boundary:
+            return self, None
+        if self.low > boundary:
+            return None, self
+        if self.ordered:
+            count = rows_upto(self.rows, boundary)
+            before, after = self.rows.slice(0, count), self.rows.slice(count)
+            if after.num_rows < count:
+                after = copied(after)  # few rows must not keep a large body alive
+        else:
+            early = pc.less_equal(self.rows.column(STIME), boundary)
+            before, after = self.rows.filter(early), self.rows.filter(pc.invert(early))
+        return _piece(before, self.ordered), _piece(after, self.ordered)
+
+
+def taken_by(rows: pa.Table) -> int:
+    """Bytes that the rows of one post take while they wait."""
+    return int(rows.nbytes + _COLUMN_BYTES * rows.num_columns)
+
+
+def _piece(rows: pa.Table, ordered: bool) -> _Piece:
+    ends = pc.min_max(rows.column(STIME))
+    return _Piece(rows, ends["min"].as_py(), ends["max"].as_py(), ordered)
+
+
+class Pending:
+    """Accepted tuples in memory, waiting for the boundary to pass them.
+
+    Attributes:
+        schema: of the rows.
+        bytes: held in memory, those of the cut included.
+        cut: (boundary, rows up to it), until the log confirms it.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self._pieces: deque[_Piece] = deque()
+        self.bytes = 0
+        self.cut: tuple[int, pa.Table] | None = None
+
+    @property
+    def rows(self) -> int:
+        waiting: int = sum(piece.rows.num_rows for piece in self._pieces)
+        return waiting + int(self.cut[1].num_rows if self.cut else 0)
+
+    def tables(self) -> list[pa.Table]:
+        """All that is held, the cut included."""
+        cut = [] if self.cut is None else [self.cut[1]]
+        return [*cut, *(piece.rows for piece in self._pieces)]
+
+    def add(self, rows: pa.Table, low: int, high: int, *, ordered: bool) -> None:
+        """Add rows in order of arrival, not empty."""
+        piece = _Piece(rows, low, high, ordered)
+        self._pieces.append(piece)
+        self.bytes += piece.bytes
+
+    def ready(self, boundary: int) -> bool:
+        """Whether the log's next epochs make room, if the boundary is this one."""
+        return self.cut is not None or any(piece.low <= boundary for piece in self._pieces)
+
+    def take(self, boundary: int) -> None:
+        """Make `cut` of the rows with stime <= boundary, in canonical order; up to an earlier
+        boundary if they are more than about `EPOCH_BYTES`."""
+        assert self.cut is None, "one cut at a time"
+        boundary = self._within(boundary)
+        early: list[_Piece] = []
+        late: deque[_Piece] = deque()
+        for piece in self._pieces:
+            before, after = piece.split(boundary)
+            if before is not None:
+                early.append(before)
+            if after is not None:
+                late.append(after)
+        self._pieces = late
+        self.cut = boundary, self._in_order(early)
+        self.bytes = sum(piece.bytes for piece in late) + self.cut[1].nbytes
+
+    def let_go(self) -> None:
+        """Drop the cut, which the log has."""
+        self.cut = None
+        self.bytes = sum(piece.bytes for piece in self._pieces)
+
+    def shorten(self, upto: int, logged: int) -> None:
+        """Shorten the cut: the log goes no further than `upto` for now. All rows are before that;
+        the log is at `logged`."""
+        if self.cut is None:
+            return
+        boundary = min(self.cut[0], upto)
+        if logged >= boundary:
+            self.let_go()
+        else:
+            self.cut = boundary, self.cut[1]
+
+    def _within(self, boundary: int) -> int:
+        """The boundary, or the latest before it that keeps the epoch small."""
+        size = 0
+        pieces = sorted(self._pieces, key=lambda piece: piece.low)
+        for piece in pieces:
+            if size >= EPOCH_BYTES and piece.low > pieces[0].low:
+                return min(boundary, piece.low - 1)
+            size += piece.bytes
+        return boundary
+
+    def _in_order(self, pieces: list[_Piece]) -> pa.Table:
+        if not pieces:
+            return self.schema.empty_table()
+        rows = tidy(pa.concat_tables([piece.rows for piece in pieces]))
+        ordered = all(piece.ordered for piece in pieces) and all(
+            first.high <= second.low for first, second in pairwise(pieces)
+        )
+        return rows if ordered else sort(rows)
+
+
+PENDING_SHARE: Final = 0.25
+"""Share of the memory for waiting tuples that revisions may take beside them."""
+
+
+class WaitingRevisions(_Waiting):
+    """The revisions of one source stream."""
+
+    def __init__(self, schema: Schema, committed: int) -> None:
+        revision = revisions_schema(schema, source=True)
+        self._payload = revision.payload
+        super().__init__(revision.source, committed)
+
+    def decoded(self, entry: Entry, body: Bytes) -> Batch | None:
+        """The rows of an entry of the journal; None: the log has them, or there are none."""
+        assert entry.position is not None, "an entry of tuples"
+        if not entry.count or entry.position <= self.committed:
+            return None
+        return Batch(decode(body, self._payload))
+
+    def take(self, entry: Entry, batch: Batch | None) -> None:
+        """Let the rows of an accepted entry wait, unless the log has them."""
+        if batch is None or entry.position is None or entry.position <= self.committed:
+            return
+        place = pa.repeat(pa.scalar(entry.position, pa.int64()), entry.count)
+        numbers = pa.arange(entry.first, entry.first + entry.count)
+        columns = [place, numbers, *batch.payload.columns]
+        rows = pa.Table.from_arrays(columns, schema=self.pending.schema)
+        self.pending.add(rows, entry.position, entry.position, ordered=True)

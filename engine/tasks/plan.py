@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from engine.language.check import TypedBox, ordered_boxes, type_box
-from engine.language.expressions import FieldRef
-from engine.language.steps import AggregateStep, FilterStep, MapStep, Step, TypedAggregate
+from engine.language.steps import AggregateStep, FieldRef, FilterStep, MapStep, Step, TypedAggregate
 from engine.objects.query import Aggregate, Box, Filter, Query, Union, inputs_of
 from engine.objects.schema import BEGINNING, END, Schema
 from overlay.errors import InvalidInputError

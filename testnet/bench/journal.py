@@ -25,13 +25,12 @@ import trio
 from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
 from engine.streams.acceptance import Writer
 from engine.streams.assembling import Assembler
-from engine.streams.cursors import Cursor
-from engine.streams.feed import parts_of
+from engine.streams.config import SourceConfig
+from engine.streams.feed import Cursor, parts_of
 from engine.streams.ipc import encode
 from engine.streams.leader import Leader, open_leader
 from engine.streams.log import StreamLog
 from engine.streams.memory import ENVIRONMENT
-from engine.streams.source_config import SourceConfig
 from overlay.errors import BusyError
 from testnet.bench import Entry, entry
 

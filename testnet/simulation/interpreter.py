@@ -21,9 +21,9 @@ import pyarrow as pa
 import trio
 
 from engine.language.check import ordered_boxes
-from engine.language.expressions import Constant, Expression, FieldRef
 from engine.language.operators import INTEGER_RANGE, INTEGERS
 from engine.language.parse_expression import parse_expression
+from engine.language.steps import Constant, Expression, FieldRef
 from engine.objects.query import Aggregate, Filter, Function, Map, Query, Union
 from engine.objects.schema import STIME, FieldType, Schema
 from engine.streams.epochs import reading

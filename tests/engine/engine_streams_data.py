@@ -8,8 +8,7 @@ from contextlib import aclosing
 import pyarrow as pa
 
 from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
-from engine.streams.cursors import Cursor
-from engine.streams.feed import parts_of
+from engine.streams.feed import Cursor, parts_of
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
 from engine.streams.messages import Tuples

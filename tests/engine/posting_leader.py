@@ -9,8 +9,8 @@ import trio
 from engine_streams_data import body
 from stream_leaders import NOW, P, home_in
 
+from engine.streams.config import SourceConfig
 from engine.streams.leader import Leader
-from engine.streams.source_config import SourceConfig
 
 
 async def move(leader: Leader) -> None:

@@ -22,6 +22,7 @@ from engine.replication.leaders.following import _Anew, _copy, _fits, _stays
 from engine.replication.leaders.messages import Part, ReplicaState, Segment
 from engine.replication.leaders.shipping import _continues
 from engine.streams.acceptance import Writer
+from engine.streams.config import SourceConfig
 from engine.streams.ipc import encode
 from engine.streams.journal import START, Journal, Position
 from engine.streams.leader import Leader, open_leader
@@ -29,7 +30,6 @@ from engine.streams.log import StreamLog
 from engine.streams.messages import Posted
 from engine.streams.revisions.columns import folded, request_schema
 from engine.streams.source import Source
-from engine.streams.source_config import SourceConfig
 from engine.streams.sources import journal_folders, open_sources
 from overlay.errors import StorageFullError
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from engine_streams_data import SCHEMA
 
 from engine.streams.acceptance import Writer
+from engine.streams.config import SourceConfig
 from engine.streams.leader import Leader, open_leader
-from engine.streams.source_config import SourceConfig
 
 P = Writer("p")
 NOW = 1_700_000_000.0

@@ -8,8 +8,8 @@ from typing import Self
 from engine_streams_data import SCHEMA, Row, all_rows
 
 from engine.streams import replica
+from engine.streams.config import SourceConfig
 from engine.streams.log import StreamLog
-from engine.streams.source_config import SourceConfig
 from engine.streams.sources import open_sources
 
 NOW = 1_700_000_000.0

@@ -23,8 +23,7 @@ from engine.objects.schema import BEGINNING, END
 from engine.replication.following.follower import Course, Follower
 from engine.replication.following.origin import FROM_PRODUCERS, Reach
 from engine.streams.config import Timing
-from engine.streams.cursors import cursor_for
-from engine.streams.feed import parts_of
+from engine.streams.feed import cursor_for, parts_of
 from engine.streams.log import StreamLog
 from engine.streams.messages import Acknowledge, Subscribe
 from engine.streams.retention import Hold, too_old

@@ -9,7 +9,7 @@ from engine_peers import Place, Town, make_stream, received, rows, until
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.streams.foreign import OF_ALL, OF_PARTICIPANT, OF_STREAM, Held, to_let_go
+from engine.streams.disk_quota import OF_ALL, OF_PARTICIPANT, OF_STREAM, Held, to_let_go
 from engine.streams.messages import Subscribe, Tuples
 from engine.streams.retention import Hold
 from engine.streams.stream_state import LogKey

@@ -16,9 +16,9 @@ from query_xml import write_query
 
 from engine.language.check import MAX_PORTS, check_query
 from engine.language.expression_tokens import FUNCTIONS
-from engine.language.expressions import Expression, Operation
 from engine.language.operators import CAST, OPERATORS, nullable
 from engine.language.parse_expression import MAX_NODES, parse_expression
+from engine.language.steps import Expression, Operation
 from engine.language.xml.documents import read_document
 from engine.objects.definitions import StreamDefinition, StreamEntry
 from engine.objects.query import Filter, Map, Query

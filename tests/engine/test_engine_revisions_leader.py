@@ -19,13 +19,13 @@ from engine.objects.schema import (
     Schema,
 )
 from engine.streams.acceptance import Writer
+from engine.streams.config import SourceConfig
 from engine.streams.ipc import encode
 from engine.streams.leader import Leader, open_leader
 from engine.streams.log import StreamLog
 from engine.streams.messages import Posted
 from engine.streams.revisions.columns import request_schema
 from engine.streams.revisions.resolving import MOST_OF_A_KEY, REVISIONS_AT_ONCE
-from engine.streams.source_config import SourceConfig
 from overlay.errors import DecodeError, InvalidInputError
 
 FIELDS = (

@@ -36,12 +36,11 @@ from revised_epochs import (
 from engine.objects.query import Query
 from engine.objects.schema import END, REVISION_KIND
 from engine.streams.acceptance import Writer
-from engine.streams.config import EngineConfig
+from engine.streams.config import EngineConfig, SourceConfig
 from engine.streams.ipc import encode
 from engine.streams.leader import Leader, open_leader
 from engine.streams.log import StreamLog
 from engine.streams.revisions.columns import folded, request_schema, revisions_entry, revisions_name
-from engine.streams.source_config import SourceConfig
 from engine.tasks.network import Network
 from engine.tasks.plan import Task
 from engine.tasks.revisions.runner import runner_of

@@ -10,7 +10,7 @@ from msgspec import structs
 from engine.objects.alteration import Alteration
 from engine.objects.definitions import StreamDefinition
 from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
-from engine.streams.ahead import check_ahead
+from engine.streams.validate import check_ahead
 from overlay.errors import InvalidInputError
 
 NOW_S = 1_790_000_000

@@ -17,8 +17,7 @@ from trio.testing import wait_all_tasks_blocked
 from engine.objects.schema import BEGINNING, END
 from engine.streams import assembling, parts
 from engine.streams.assembling import COLUMN_BYTES, Assembler
-from engine.streams.cursors import Cursor
-from engine.streams.feed import Feed
+from engine.streams.feed import Cursor, Feed
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
 from engine.streams.messages import MAX_BATCH_BYTES, Tuples

@@ -15,9 +15,9 @@ from engine_streams_data import Row, all_rows, body
 from stream_leaders import NOW, P, home_in
 
 from engine.objects.schema import END
-from engine.streams import pending
+from engine.streams import waiting
 from engine.streams.acceptance import Writer
-from engine.streams.source_config import SourceConfig
+from engine.streams.config import SourceConfig
 from overlay.errors import StorageFullError
 
 
@@ -67,7 +67,7 @@ async def test_many_producers_at_once_lose_nothing(tmp_path: Path) -> None:
 async def test_one_advance_takes_all_that_is_ready(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pending, "EPOCH_BYTES", 100)
+    monkeypatch.setattr(waiting, "EPOCH_BYTES", 100)
     async with home_in(tmp_path) as leader:
         for n in range(5):
             await leader.post(P, n + 1, body([(n * 10 + i, i) for i in range(10)]), now=NOW)

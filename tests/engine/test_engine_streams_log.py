@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
 from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
-from engine.streams import compaction, epochs
-from engine.streams.cursors import Cursor
+from engine.streams import epochs
+from engine.streams.feed import Cursor
+from engine.streams.folder import RUN, choose, merge
 from engine.streams.log import StreamLog
 from engine.streams.messages import MAX_BATCH_BYTES
 from engine.streams.parts import PART_BYTES
@@ -369,7 +370,7 @@ def test_compaction_merges_likes_and_keeps_the_rows(tmp_path: Path) -> None:
     files = len(names(tmp_path))
     while trio.run(log.compact):
         pass
-    assert len(names(tmp_path)) < compaction.RUN + 2 < files
+    assert len(names(tmp_path)) < RUN + 2 < files
     assert all_rows(log) == rows == all_rows(opened(tmp_path))
     assert (log.rows, log.boundary) == (2000, 1000)
 
@@ -380,7 +381,7 @@ def test_compaction_makes_no_file_of_more_rows_than_a_job_takes(
     """However small the files are on the disk: rows that are alike take next to nothing there."""
     log, rows = filled(tmp_path, 100)
     limit = 20 * log._files[1].content
-    monkeypatch.setattr(compaction, "JOB_BYTES", limit)
+    monkeypatch.setattr("engine.streams.folder.JOB_BYTES", limit)
     while trio.run(log.compact):
         assert max(file.content for file in log._files) <= limit
     assert len(log._files) < 20
@@ -392,8 +393,8 @@ def test_compaction_makes_no_file_of_more_rows_than_a_job_takes(
 
 async def test_retention_during_compaction_wins(tmp_path: Path) -> None:
     log, rows = filled(tmp_path, 40, history_us=0)
-    run = compaction.choose(log._files)
-    writer = compaction.merge(run, tmp_path, SCHEMA.source, durable=False)
+    run = choose(log._files)
+    writer = merge(run, tmp_path, SCHEMA.source, durable=False)
     log.retain(0.0)
     assert log._folder.replace(run, writer) == 0
     assert all_rows(log) == rows[-3:]
@@ -730,7 +731,7 @@ def test_any_history_of_a_log_reads_as_a_list(
 ) -> None:
     folder = tmp_path_factory.mktemp("log")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compaction, "RUN", run)
+        patch.setattr("engine.streams.folder.RUN", run)
         patch.setattr(epochs, "_GROUP_ROWS", 3)
         log = opened(folder, history_us=20, recent_bytes=recent)
         model: list[Row] = []

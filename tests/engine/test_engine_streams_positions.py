@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine.objects.schema import BEGINNING
 from engine.streams.assembling import Assembler
-from engine.streams.cursors import message_of
+from engine.streams.feed import message_of
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
 from engine.streams.messages import Tuples

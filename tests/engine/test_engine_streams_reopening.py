@@ -18,9 +18,9 @@ from revising_town import Peer, Town, check, contents
 
 from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
 from engine.streams.acceptance import Writer
+from engine.streams.config import SourceConfig
 from engine.streams.ipc import encode
 from engine.streams.leader import open_leader
-from engine.streams.source_config import SourceConfig
 from examples import examples
 from overlay.errors import UnavailableError
 

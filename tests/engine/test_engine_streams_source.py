@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from engine.objects.definitions import Idle
 from engine.objects.schema import BEGINNING, END, Schema
-from engine.streams import pending
+from engine.streams import waiting
 from engine.streams.acceptance import (
     MAX_PRODUCERS,
     Acceptance,
@@ -28,12 +28,12 @@ from engine.streams.acceptance import (
     Writer,
     decode_entry,
 )
+from engine.streams.config import SourceConfig
 from engine.streams.entries import MAX_META_BYTES
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
 from engine.streams.messages import MAX_BATCH_BYTES, Posted
 from engine.streams.source import Source
-from engine.streams.source_config import SourceConfig
 from overlay.errors import (
     BusyError,
     DecodeError,
@@ -510,7 +510,7 @@ def test_any_history_of_posts_and_crashes_gives_the_model_rows(
         pytest.MonkeyPatch.context() as patch,
         opened(tmp_path_factory.mktemp("source"), config) as s,
     ):
-        patch.setattr(pending, "EPOCH_BYTES", epoch)
+        patch.setattr(waiting, "EPOCH_BYTES", epoch)
         for step in steps:
             match step:
                 case ("post", writer, stimes, promise, forward):
@@ -556,7 +556,7 @@ def test_any_history_of_posts_and_crashes_gives_the_model_rows(
 
 
 def test_a_large_cut_comes_in_several_epochs(s: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pending, "EPOCH_BYTES", 100)
+    monkeypatch.setattr(waiting, "EPOCH_BYTES", 100)
     for n in range(5):
         s.post([(10 * n + i // 2, n) for i in range(10)])
     s.post([(44, 9)])

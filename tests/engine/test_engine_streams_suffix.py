@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from engine.objects.definitions import StreamDefinition, StreamEntry
 from engine.objects.schema import BEGINNING, END, STIME
 from engine.streams.assembling import Incoming
-from engine.streams.cursors import BothCursor
+from engine.streams.feed import BothCursor
 from engine.streams.log import StreamLog
 from engine.streams.stream_state import Role, StreamState
 from engine.streams.suffix import State, Suffix

@@ -20,7 +20,8 @@ from engine.objects.view import Last, Range, Recent, Shows, View
 from engine.replication.following.follower import take
 from engine.replication.views.feeding import set_up, trim
 from engine.replication.views.locating import located
-from engine.streams import compaction, epochs
+from engine.streams import epochs
+from engine.streams import folder as compaction
 from engine.streams.log import StreamLog
 from engine.streams.retention import Hold
 from engine.streams.stream_state import Role, StreamState

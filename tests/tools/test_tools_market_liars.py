@@ -331,7 +331,7 @@ async def test_a_guest_whose_inputs_fill_the_disk_goes_home(
 ) -> None:
     """Whatever it needs them for: its worker's own posts must not wait for room."""
     (guest,) = trade.guests
-    monkeypatch.setattr("engine.streams.foreign.OF_STREAM", 1e-9)
+    monkeypatch.setattr("engine.streams.disk_quota.OF_STREAM", 1e-9)
     await until(lambda: guest not in trade.guests)
     assert f"sends {guest} home" in notes(trade.utah)
     await trade.work.post(250)

@@ -17,8 +17,7 @@ from engine.objects.schema import BEGINNING
 from engine.replication.directory import Directory
 from engine.replication.moves.messages import ReadInput
 from engine.replication.replicas.messages import ReadReplica
-from engine.streams.cursors import cursor_for
-from engine.streams.feed import parts_of
+from engine.streams.feed import cursor_for, parts_of
 from engine.streams.messages import Acknowledge, Subscribe, Tuples
 from engine.streams.parts import Part
 from engine.streams.retention import Hold

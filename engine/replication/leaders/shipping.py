@@ -34,8 +34,7 @@ from engine.replication.leaders.messages import (
     Shipped,
     Stored,
 )
-from engine.streams.cursors import Cursor
-from engine.streams.feed import Feed
+from engine.streams.feed import Cursor, Feed
 from engine.streams.journal import START, Position
 from engine.streams.leader import Leader
 from engine.streams.log import StreamLog

@@ -18,7 +18,7 @@ from engine.replication.copy import Workshop
 from engine.replication.moves.assignments import Assignments
 from engine.replication.moves.guest import Guest
 from engine.replication.moves.messages import GiveBackTask, MoveRecord, PassOn, Release
-from engine.streams.foreign import Held, to_let_go
+from engine.streams.disk_quota import Held, to_let_go
 from engine.streams.retention import Hold
 from overlay.errors import MedusaError
 from overlay.names import ObjectName

@@ -2,7 +2,7 @@
 
 The order of preference is Borealis' (TODS 2008, section 4.4), with one change: there a producer
 that corrects earlier tuples has no time for new ones, so one that is still failing is better. Here
-a producer gives both (`engine.streams.cursors`), so the one that corrects is better.
+a producer gives both (`engine.streams.feed`), so the one that corrects is better.
 """
 
 from __future__ import annotations

@@ -17,27 +17,27 @@ import pyarrow as pa
 
 from engine.objects.schema import BEGINNING, END
 from engine.streams.acceptance import Entry, Offsets, Writer, check_promise
-from engine.streams.ahead import check_ahead
 from engine.streams.entries import Bytes
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
 from engine.streams.messages import MAX_BATCH_BYTES, Posted
-from engine.streams.revisions.lookup import LogLookup, read_rows
 from engine.streams.revisions.resolving import (
+    LogLookup,
     Search,
     of_keys,
     read_request,
+    read_rows,
     replaced_times,
     resolve,
 )
-from engine.streams.revisions.waiting import PENDING_SHARE, WaitingRevisions
 from engine.streams.source import Source
-from engine.streams.validate import Batch
+from engine.streams.validate import Batch, check_ahead
+from engine.streams.waiting import PENDING_SHARE, WaitingRevisions
 from overlay.errors import BusyError, InvalidInputError, UnavailableError
 
 
 class Lookup(Protocol):
-    """Finds tuples in the stream's log; see `engine.streams.revisions.lookup.LogLookup`."""
+    """Finds tuples in the stream's log; see `engine.streams.revisions.resolving.LogLookup`."""
 
     def newest_first(self, wanted: pa.Table, upto: int) -> Iterator[tuple[int, pa.Table]]: ...
 

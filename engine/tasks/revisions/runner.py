@@ -22,7 +22,7 @@ import trio
 from engine.objects.schema import BEGINNING, END, REVISED_STIME, SCENARIO, STIME
 from engine.streams.log import StreamLog
 from engine.streams.revisions.columns import SIGN, signed
-from engine.streams.revisions.lookup import read_rows
+from engine.streams.revisions.resolving import read_rows
 from engine.tasks.execution import Result
 from engine.tasks.plan import AggregateStep, Task
 from engine.tasks.revisions.scenarios import (

@@ -9,7 +9,7 @@ from functools import lru_cache
 from msgspec import structs
 
 from engine.language.check import ordered_boxes
-from engine.language.expressions import FieldRef
+from engine.language.steps import FieldRef
 from engine.objects.definitions import StreamEntry
 from engine.objects.query import Query, inputs_of, outputs_of
 from engine.objects.schema import SCENARIO, Field, FieldType, Schema
