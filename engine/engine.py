@@ -23,7 +23,6 @@ from engine.replication.modifier import Modifier
 from engine.replication.moves.assignments import Assignments
 from engine.replication.moves.mover import Mover
 from engine.replication.moves.returning import Returning
-from engine.replication.outputs import Outputs
 from engine.replication.queries import QueryHost
 from engine.replication.relabelling import AssignedLabels, QueryLabels, Relabelling
 from engine.replication.replicas.primaries import Primaries
@@ -131,7 +130,6 @@ class Engine:
         self.primaries = Primaries(self.queries, self.digests)
         self.mover = Mover(self.queries)
         self.modifier = Modifier(self.queries, self.mover, self.primaries)
-        self.outputs = Outputs(self.queries, self.primaries, self.announcements, overlay.events)
         self.assignments = Assignments(home / "assignments", shop)
         self.returning = Returning(self.assignments, shop)
 

@@ -69,7 +69,7 @@ def _register_administration(engine: Engine) -> None:
         leaders=engine.leaders,
         announcements=engine.announcements,
         sources=engine.sources,
-        outputs=engine.outputs,
+        modifier=engine.modifier,
     )
     queries = QueryCalls(ours, engine.queries, engine.locator, engine.modifier)
     views = ViewCalls(ours, engine.store, engine.views, engine.locator, engine.readers)

@@ -29,7 +29,7 @@ from engine.objects.files import SchemaFiles
 from engine.objects.schema import check_schema
 from engine.replication.announcements import Announcements
 from engine.replication.leaders.leaders import Leaders
-from engine.replication.outputs import Outputs
+from engine.replication.modifier import Modifier
 from engine.replication.sources import Sources
 from engine.replication.term import Term
 from engine.streams.messages import Done
@@ -119,14 +119,14 @@ class StreamCalls:
         leaders: Leaders,
         announcements: Announcements,
         sources: Sources,
-        outputs: Outputs,
+        modifier: Modifier,
     ) -> None:
         self._ours = ours
         self._store = store
         self._leaders = leaders
         self._announcements = announcements
         self._sources = sources
-        self._outputs = outputs
+        self._modifier = modifier
         self._defining = Locks()
 
     def register(self) -> None:
@@ -202,7 +202,7 @@ class StreamCalls:
 
         async def alter_output() -> Done:
             query = entry.stream.query
-            await self._outputs.alter(query, request.stream, request.alteration)
+            await self._modifier.alter(query, request.stream, request.alteration)
             return Done()
 
         state = self._store.serving(request.stream)

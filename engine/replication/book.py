@@ -10,8 +10,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-from engine.replication.deciders import HIGHEST_NUMBER
-from engine.replication.term import Term
+from engine.replication.term import HIGHEST_NUMBER, Term
 from overlay.names import NO_PEER, PeerId
 
 K = TypeVar("K")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from engine.replication.leaders.leaders import Leaders
 from engine.replication.moves.assignments import Assignments
@@ -12,61 +13,53 @@ from engine.streams.stream_state import StreamState
 from engine.tasks.network import Network
 
 
+@dataclass(frozen=True, kw_only=True)
 class Copies:
     """Finds this peer's copy of a stream or query: as primary, secondary, worker or voter."""
 
-    def __init__(
-        self,
-        *,
-        store: StreamStore,
-        queries: QueryHost,
-        standbys: Standbys,
-        assignments: Assignments,
-        leaders: Leaders,
-    ) -> None:
-        self._store = store
-        self._queries = queries
-        self._standbys = standbys
-        self._assignments = assignments
-        self._leaders = leaders
+    store: StreamStore
+    queries: QueryHost
+    standbys: Standbys
+    assignments: Assignments
+    leaders: Leaders
 
     def may_come_to_produce(self, stream: str) -> bool:
         """Whether this peer is a voter of the source stream, or the secondary of the query that
         makes the stream, or is about to resume that query."""
-        if self._leaders.get(stream) is not None or self._leaders.abstains(stream):
+        if self.leaders.get(stream) is not None or self.leaders.abstains(stream):
             return True
         return any(stream in stored.entry.outputs for stored in self._waiting())
 
     def network(self, query: str) -> Network | None:
         """The network of a query, if this peer has a part in it."""
-        for running in self._queries.all():
+        for running in self.queries.all():
             if running.name == query:
                 return running.stored.network
         for stored in self._waiting():
             if stored.name == query:
                 return stored.network
-        for assigned in self._assignments.all():
+        for assigned in self.assignments.all():
             if assigned.task.query == query:
                 return assigned.network
         return None
 
     def _waiting(self) -> Iterator[StoredQuery]:
         """The queries that it may take over, then those of the last run that it may resume."""
-        for standby in self._standbys.all():
+        for standby in self.standbys.all():
             yield standby.stored
-        yield from self._queries.pending.values()
+        yield from self.queries.pending.values()
 
     def rendition(self, stream: str) -> StreamState | None:
         """The log of a stream that other peers can read here: one that is served, or one that is
         computed beside a primary."""
-        return self._store.serving(stream) or self._standbys.rendition(stream)
+        return self.store.serving(stream) or self.standbys.rendition(stream)
 
     def version(self, state: StreamState) -> int:
         """The number of this peer's version of a stream: it changes with those of the inputs."""
-        queries = [running.stored for running in self._queries.all()]
-        queries += [standby.stored for standby in self._standbys.all()]
+        queries = [running.stored for running in self.queries.all()]
+        queries += [standby.stored for standby in self.standbys.all()]
         made = next((stored for stored in queries if state.name in stored.entry.outputs), None)
         if made is None:
             return state.version
-        read = sum(each.version for each in self._store.all() if each.name in made.inputs)
+        read = sum(each.version for each in self.store.all() if each.name in made.inputs)
         return made.entry.query.version + read

@@ -15,13 +15,12 @@ import trio
 
 from engine.objects.readers import Readers
 from engine.objects.schema import BEGINNING, END
-from engine.replication.deciders import OWNERS_WORD
 from engine.replication.directory import Directory
 from engine.replication.following.book import Followers
 from engine.replication.following.follower import Course, Follower
 from engine.replication.following.origin import Place
 from engine.replication.moves.placements import Placement, Placements, at_owner
-from engine.replication.term import Term
+from engine.replication.term import OWNERS_WORD, Term
 from engine.streams.config import EngineConfig
 from engine.streams.retention import Hold
 from engine.streams.store import StreamStore

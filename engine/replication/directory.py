@@ -15,8 +15,7 @@ from dht.catalog import Catalog, Published
 from engine.objects.catalog_records import PRODUCER, QUERY, STREAM, lookup
 from engine.objects.definitions import Producer, QueryEntry, StreamEntry
 from engine.replication.book import Book, Rendition, remember
-from engine.replication.deciders import HIGHEST_NUMBER
-from engine.replication.term import Term
+from engine.replication.term import HIGHEST_NUMBER, Term
 from overlay.concurrency import Watched
 from overlay.connection import Connection
 from overlay.errors import (

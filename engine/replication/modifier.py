@@ -1,6 +1,6 @@
-"""Modifies the queries that this peer keeps, while they run.
+"""Modifies the queries that this peer keeps, and alters their outputs, while they run.
 
-The steps, each with the effect of a crash after it:
+The steps of a modification, each with the effect of a crash after it:
 
 1. The tasks that change are taken back, and stand still for a moment. So it is known how far
    results are out. The boundary T, from which on the new edition counts, is not behind that.
@@ -11,6 +11,10 @@ The steps, each with the effect of a crash after it:
 4. The tasks go on, the catalog names the new edition, the client gets T.
 
 A former edition is dropped once no peer can come to compute it any more.
+
+An output is altered as a source stream is (`engine.replication.sources`), but the query's entry
+takes the place of the journal: its file and the secondary get it, then the workers, and each later
+primary.
 """
 
 from __future__ import annotations
@@ -21,10 +25,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
+import msgspec
 import trio
 
 from engine.language.modification import Modified, ModifyQuery, modified_query, told
+from engine.objects.alteration import Alteration, altered
 from engine.objects.availability import Mode
+from engine.objects.definitions import AlteredOutput
 from engine.objects.query import Query
 from engine.objects.schema import BEGINNING
 from engine.replication.moves.mover import Mover
@@ -37,7 +44,13 @@ from engine.replication.stored_query import StoredQuery
 from engine.tasks.network import Network
 from engine.tasks.plan import Task
 from engine.tasks.query_editions import Footing, changed, earliest, made_since, succeeded, trimmed
-from overlay.errors import ConflictError, InvalidInputError, MedusaError, UnavailableError
+from overlay.errors import (
+    ConflictError,
+    InvalidInputError,
+    MedusaError,
+    NotFoundError,
+    UnavailableError,
+)
 from overlay.killpoints import KillPoint, kill_point
 
 MOVE_S: Final = 10.0
@@ -102,9 +115,7 @@ class Modifier:
             UnavailableError: a peer that must know of it cannot be reached. If the text says that
                 it is written down, it counts as soon as that peer has heard of it.
         """
-        running = self._queries.get(wish.query)
-        if running.name in self._queries.pending:
-            raise UnavailableError(f"{running.name}: its secondary is asked about it; try again")
+        running = self._kept(wish.query)
         async with running.modifying:
             plan = await self._plan(running, wish)
             if plan is None:
@@ -119,6 +130,56 @@ class Modifier:
             await running.publish(self._queries.announcements)
         self._events.note("info", f"modified {running.name}: {told(wish.changes)}, from {since}")
         return Modified(running.name, since)
+
+    async def alter(self, query: str, stream: str, alteration: Alteration) -> None:
+        """Alter a stream that a query of this peer produces; the same again is no change.
+
+        Raises:
+            NotFoundError: this peer does not keep the query, or it produces no such stream.
+            InvalidInputError: the definition would be invalid.
+            UnavailableError: its secondary has not heard of it yet.
+        """
+        running = self._kept(query)
+        task = next((each for each in running.tasks if each.name == stream), None)
+        if task is None:
+            raise NotFoundError(f"{query} produces no stream {stream}")
+        async with running.modifying:
+            before, entry = task.state.entry.stream, running.stored.entry
+            definition = altered(before, alteration)
+            if definition != before:
+                # beyond the edition that another peer may have given it while it had the query
+                edition = max(definition.edition, running.stored.term.number)
+                known = msgspec.structs.replace(
+                    entry.altered.get(stream, AlteredOutput()),
+                    edition=edition,
+                    **alteration.changes,
+                )
+                entry = msgspec.structs.replace(entry, altered={**entry.altered, stream: known})
+                self._queries.write(running, entry=entry)
+            await self._tell_secondary(running)
+            made = running.entries(running.stored, running.plan)
+            await self._queries.announcements.announce_altered(made)
+            await running.define_outputs(running.stored, running.plan)
+            self._queries.publish_soon(running)  # the entries that are not published yet
+        self._events.note("info", f"altered {stream}: {alteration.in_words()}")
+
+    async def _tell_secondary(self, running: QueryCopy) -> None:
+        if not running.stored.term.secondary:
+            return
+        async with self._primaries.secondary_state(running.name).talking:
+            try:
+                await self._primaries.tell(running)
+            except MedusaError as error:
+                raise UnavailableError(
+                    f"{running.name}: it is written down, but its secondary has not heard of it "
+                    f"yet: ask again: {error}"
+                ) from error
+
+    def _kept(self, query: str) -> QueryCopy:
+        running = self._queries.get(query)
+        if query in self._queries.pending:
+            raise UnavailableError(f"{query}: its secondary is asked about it; try again")
+        return running
 
     async def _plan(self, running: QueryCopy, wish: ModifyQuery) -> _Plan | None:
         """None: the query has these parameters already."""

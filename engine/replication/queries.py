@@ -17,13 +17,11 @@ from engine.objects.query import Query, QueryStatus
 from engine.objects.schema import END
 from engine.replication.announcements import Announcements
 from engine.replication.copy import Copy, Workshop
-from engine.replication.deciders import HIGHEST_NUMBER
 from engine.replication.moves.placements import Placement, replaced
 from engine.replication.query_copy import QueryCopy, drop_logs
 from engine.replication.query_creation import Creation
-from engine.replication.query_files import QueryFiles
-from engine.replication.stored_query import StoredQuery, written
-from engine.replication.term import Term
+from engine.replication.stored_query import QueryFiles, StoredQuery, written
+from engine.replication.term import HIGHEST_NUMBER, Term
 from engine.streams.stream_state import LogKey
 from engine.tasks.execution import TaskStatus
 from engine.tasks.plan import Task

@@ -13,6 +13,7 @@ along every chain of streams, from peer to peer. It may remove
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -51,30 +52,21 @@ Looks = Iterator[Callable[[], Awaitable[None]]]
 """Each gives the right labels to one thing that is made from streams; each may fail alone."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class QueryLabels:
     """The labels of the outputs of this peer's queries, and of its standbys."""
 
-    def __init__(
-        self,
-        *,
-        queries: QueryHost,
-        standbys: Standbys,
-        mover: Mover,
-        announcements: Announcements,
-        readers: Readers,
-        events: Events,
-    ) -> None:
-        self._queries = queries
-        self._standbys = standbys
-        self._mover = mover
-        self._announcements = announcements
-        self._readers = readers
-        self._events = events
+    queries: QueryHost
+    standbys: Standbys
+    mover: Mover
+    announcements: Announcements
+    readers: Readers
+    events: Events
 
     def looks(self, latest: Latest) -> Looks:
-        for running in self._queries.all():
+        for running in self.queries.all():
             yield partial(self._look_at_query, running, latest)
-        for standby in self._standbys.all():
+        for standby in self.standbys.all():
             inputs = _known(standby.stored.inputs, latest)
             yield partial(standby.relabel, replace(standby.stored, inputs=inputs))
 
@@ -82,52 +74,50 @@ class QueryLabels:
         inputs = _known(running.stored.inputs, latest)
         other = inputs != running.stored.inputs
         if other:
-            self._queries.write(running, inputs=inputs)
+            self.queries.write(running, inputs=inputs)
         for placed in running.tasks:
             await self._look_at_worker(placed, running.stored.network)
         if other:
             made = running.entries(running.stored, running.plan)
             # first: a peer that hears of the change here looks it up
-            await self._announcements.announce_altered(made)
+            await self.announcements.announce_altered(made)
             await running.define_outputs(running.stored, running.plan)
-            self._queries.publish_soon(running)
+            self.queries.publish_soon(running)
 
     async def _look_at_worker(self, placed: Copy, network: Network) -> None:
         if not placed.current.term.holder or placed.moving.locked():
             return
-        worker = self._mover.participant_of(placed.current.term.holder)
+        worker = self.mover.participant_of(placed.current.term.holder)
         try:
-            check_worker(placed.task, network, worker, self._readers)
+            check_worker(placed.task, network, worker, self.readers)
         except NotAuthorisedError as error:
-            self._events.note("warning", f"takes {placed.name} back: {error}")
-            await self._mover.take_back(placed.name)
+            self.events.note("warning", f"takes {placed.name} back: {error}")
+            await self.mover.take_back(placed.name)
 
 
+@dataclass(frozen=True)
 class AssignedLabels:
     """The labels of the outputs that this peer computes for others."""
 
-    def __init__(
-        self, assignments: Assignments, returning: Returning, readers: Readers, participant: str
-    ) -> None:
-        self._assignments = assignments
-        self._returning = returning
-        self._readers = readers
-        self._participant = participant
+    assignments: Assignments
+    returning: Returning
+    readers: Readers
+    participant: str
 
     def looks(self, latest: Latest) -> Looks:
-        for assigned in self._assignments.all():
+        for assigned in self.assignments.all():
             yield partial(self._look_at, assigned, latest)
 
     async def _look_at(self, assigned: Guest, latest: Latest) -> None:
         inputs = _known(assigned.inputs_now, latest)
         if inputs != assigned.inputs_now:
-            await self._assignments.relabel(assigned, inputs)
+            await self.assignments.relabel(assigned, inputs)
         owner = ObjectName.parse(assigned.task.name).participant
-        for participant in (owner, self._participant):
+        for participant in (owner, self.participant):
             try:
-                check_worker(assigned.task, assigned.network, participant, self._readers)
+                check_worker(assigned.task, assigned.network, participant, self.readers)
             except NotAuthorisedError as error:
-                self._returning.refuse(assigned, str(error))
+                self.returning.refuse(assigned, str(error))
 
 
 class Relabelling:

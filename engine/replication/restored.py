@@ -25,8 +25,8 @@ from msgspec import Struct
 
 from engine.objects.definitions import REVISIONS, Idle, StreamEntry
 from engine.objects.schema import BEGINNING, END
-from engine.replication.query_files import QueryFiles
 from engine.replication.status import PeerStatus, Status
+from engine.replication.stored_query import QueryFiles
 from engine.streams.config import SourceConfig, Timing
 from engine.streams.epochs import path_of
 from engine.streams.log import StreamLog

@@ -3,10 +3,10 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from engine.objects.availability import Mode
-from engine.replication.deciders import HIGHEST_NUMBER
 from engine.replication.queries import QueryHost
 from engine.replication.query_copy import tidy_logs
 from engine.replication.stored_query import StoredQuery
+from engine.replication.term import HIGHEST_NUMBER
 from overlay.errors import InvalidInputError, StorageError
 from overlay.names import NO_PEER
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 import trio
 from msgspec.structs import replace
@@ -45,26 +46,17 @@ from overlay.errors import (
 from overlay.events import Events
 
 
+@dataclass(frozen=True, kw_only=True)
 class Sources:
     """Changes the source streams of one peer, each by one call at a time."""
 
-    def __init__(
-        self,
-        *,
-        store: StreamStore,
-        leaders: Leaders,
-        followers: Followers,
-        announcements: Announcements,
-        subscriptions: Subscriptions,
-        events: Events,
-    ) -> None:
-        self._store = store
-        self._leaders = leaders
-        self._followers = followers
-        self._announcements = announcements
-        self._subscriptions = subscriptions
-        self._events = events
-        self._changing = Locks()
+    store: StreamStore
+    leaders: Leaders
+    followers: Followers
+    announcements: Announcements
+    subscriptions: Subscriptions
+    events: Events
+    _changing: Locks = field(init=False, default_factory=Locks)
 
     async def alter(self, stream: str, alteration: Alteration) -> None:
         """Alter a source stream whose leader this peer is; the same again is no change.
@@ -80,7 +72,7 @@ class Sources:
                 await changing.alter(keeper, alteration)
             else:
                 await self._alter(self._source(stream), alteration)
-            self._events.note("info", f"altered {stream}: {alteration.in_words()}")
+            self.events.note("info", f"altered {stream}: {alteration.in_words()}")
 
     async def delete(self, stream: str) -> None:
         """Delete a source stream whose leader this peer is, with all its files.
@@ -104,11 +96,11 @@ class Sources:
             assert state.leader is not None, "a source"
             await state.leader.retire()
             with trio.CancelScope(shield=True):  # half a stream is no stream
-                await self._store.drop(state.key)
-                if self._store.folder_of(state.key).exists():
+                await self.store.drop(state.key)
+                if self.store.folder_of(state.key).exists():
                     raise StorageError(f"{stream}: its files stay, see the events: start the peer")
                 await self._withdraw(each.stream.name for each in entries_of(state.entry))
-            self._events.note("info", f"deleted {stream}")
+            self.events.note("info", f"deleted {stream}")
 
     async def reopen(self, stream: str) -> bool:
         """Let an ended source stream whose leader this peer is go on. Returns whether it had ended.
@@ -126,13 +118,13 @@ class Sources:
                 return await self._reopen_replicated(keeper)
             state = self._source(stream)
             assert state.leader is not None, "a source"
-            async with self._store.telling_end(state):
+            async with self.store.telling_end(state):
                 if state.leader.boundary < END:
                     return False
                 self._check_end_unread(state)
                 await state.leader.reopen()
-                await trio.to_thread.run_sync(self._store.forget_end, state)
-            self._events.note("info", f"reopened {stream}")
+                await trio.to_thread.run_sync(self.store.forget_end, state)
+            self.events.note("info", f"reopened {stream}")
             return True
 
     async def _reopen_replicated(self, keeper: Keeper) -> bool:
@@ -141,7 +133,7 @@ class Sources:
             return False
         refused = await changing.reopen(keeper)
         if refused is None:
-            self._events.note("info", f"reopened {keeper.name}")
+            self.events.note("info", f"reopened {keeper.name}")
             return True
         if refused.told:
             raise _told_of_end(keeper.name, refused.told)
@@ -160,9 +152,9 @@ class Sources:
         if definition != before:
             await state.leader.alter(definition)
         entry = replace(state.entry, stream=definition)
-        await self._announcements.announce_altered(entries_of(entry))
+        await self.announcements.announce_altered(entries_of(entry))
         if state.entry != entry:
-            await self._store.define(state, entry)
+            await self.store.define(state, entry)
 
     def _leading(self, stream: str) -> Keeper | None:
         """This peer's voter of a stream with replicas; None: it has none.
@@ -170,21 +162,21 @@ class Sources:
         Raises:
             UnavailableError: this peer is not its leader.
         """
-        keeper = self._leaders.get(stream)
+        keeper = self.leaders.get(stream)
         if keeper is not None and not keeper.is_leader:
             raise UnavailableError(f"{stream}: this peer is not its leader now; ask again")
         return keeper
 
     def _source(self, stream: str) -> StreamState:
-        state = self._store.get(stream)
+        state = self.store.get(stream)
         if state is None or state.role is not Role.SOURCE:
             raise NotFoundError(f"{stream}: this peer is not its leader")
         return state
 
     def _check_unread(self, source: StreamState) -> None:
-        for state in (source, *self._store.beside(source)):
-            readers = {name: self._end_of(name) for name in self._followers.readers(state.name)}
-            readers |= self._subscriptions.readers(state)
+        for state in (source, *self.store.beside(source)):
+            readers = {name: self._end_of(name) for name in self.followers.readers(state.name)}
+            readers |= self.subscriptions.readers(state)
             if readers:
                 told = listed(sorted(f"{name} ({end})" for name, end in readers.items()))
                 raise ConflictError(f"{state.name} is read, end that first: {told}")
@@ -199,24 +191,24 @@ class Sources:
 
     def _check_known_readers(self, source: StreamState) -> None:
         """Refuse while a new leader does not know the readers of the last one yet."""
-        for state in (source, *self._store.beside(source)):
+        for state in (source, *self.store.beside(source)):
             if HOLDER in state.log.retention.consumers:
                 raise ConflictError(
                     f"{state.name} has another leader: readers of the last one may come back for "
-                    f"up to {self._store.lease_s:g} s, try again then"
+                    f"up to {self.store.lease_s:g} s, try again then"
                 )
 
     def _check_end_unread(self, source: StreamState) -> None:
-        readers = set(self._store.end_readers(source))
-        for state in (source, *self._store.beside(source)):
-            readers |= self._followers.readers(state.name)
+        readers = set(self.store.end_readers(source))
+        for state in (source, *self.store.beside(source)):
+            readers |= self.followers.readers(state.name)
         if readers:
             raise _told_of_end(source.name, readers)
 
     async def _withdraw(self, streams: Iterable[str]) -> None:
         for stream in streams:
             with suppress(MedusaError):  # a restart withdraws it as well: `withdraw_sources`
-                await self._announcements.withdraw(stream)
+                await self.announcements.withdraw(stream)
 
 
 def _told_of_end(stream: str, readers: Iterable[str]) -> ConflictError:

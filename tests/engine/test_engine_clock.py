@@ -27,11 +27,10 @@ from engine.objects.definitions import Idle, Producer, StreamDefinition
 from engine.objects.query import Filter, Query
 from engine.objects.schema import Field, FieldType, Schema
 from engine.replication.book import key_of
-from engine.replication.deciders import HIGHEST_NUMBER
 from engine.replication.digests import Digest, Version
 from engine.replication.replicas.messages import KeptUp, StandBy
 from engine.replication.stored_query import WrittenTerm
-from engine.replication.term import Term
+from engine.replication.term import HIGHEST_NUMBER, Term
 from overlay.clock import AGREE_S, shown
 from overlay.config import OverlayTiming
 from overlay.encoding import encode

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.objects.schema import BEGINNING, END
-from engine.replication.deciders import HIGHEST_NUMBER, MAJORITY, OWNERS_WORD, Decider
-from engine.replication.term import Term
+from engine.replication.term import HIGHEST_NUMBER, MAJORITY, OWNERS_WORD, Decider, Term
 from overlay.errors import InvalidInputError
 from overlay.names import NO_PEER, PeerId
 

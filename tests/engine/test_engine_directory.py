@@ -15,9 +15,8 @@ from engine.objects.catalog_records import PRODUCER
 from engine.objects.definitions import Producer, StreamDefinition, StreamEntry
 from engine.objects.schema import Field, FieldType, Schema
 from engine.replication.book import MAX_REMEMBERED, Book, Rendition, in_order, key_of
-from engine.replication.deciders import HIGHEST_NUMBER
 from engine.replication.directory import HANDOVER_S, LOOK_UP_S, Directory
-from engine.replication.term import Term
+from engine.replication.term import HIGHEST_NUMBER, Term
 from overlay.errors import NotFoundError, UnavailableError
 from overlay.events import Events
 from overlay.gossip.events import Health

@@ -8,7 +8,7 @@ from engine_interpreted import interpret
 from engine_peers import Town, begin, files, known, make_stream, passing, rows, to_the_end, until
 
 from engine.objects.query import QueryStatus
-from engine.replication.query_files import QueryFiles
+from engine.replication.stored_query import QueryFiles
 from overlay.errors import (
     ConflictError,
     InvalidInputError,

@@ -21,7 +21,7 @@ NOT_FROM_OUTSIDE = {
     "dht.node.MAX_WAIT_S",
     "engine.replication.digests.MAX_DIGEST",  # what we say ourselves
     "engine.replication.digests.MAX_VERSIONS",
-    "engine.replication.query_files.MAX_LEFT",  # our own past
+    "engine.replication.stored_query.MAX_LEFT",  # our own past
     "engine.replication.replicas.secondary_state.MAX_LEASES_TOLD",
     "engine.streams.store.MAX_FILE_NAME",  # of every file system
     "tools.home.addresses.MAX_PORT",  # of TCP

@@ -29,7 +29,7 @@ from contracts.config import MarketTiming
 from engine.objects.query import Query, QueryStatus
 from engine.replication.moves.messages import Assignment, Deal, MoveRecord, PassOn, Progress
 from engine.replication.moves.returning import Returning
-from engine.replication.query_files import QueryFiles
+from engine.replication.stored_query import QueryFiles
 from engine.streams.retention import Hold
 from overlay.errors import BrokenError, MedusaError, NotAuthorisedError, StorageFullError
 from overlay.listeners import Listeners

@@ -28,7 +28,6 @@ from typing import Final
 
 import msgspec
 
-from engine.replication.deciders import MAJORITY
 from engine.replication.leaders.ballot import (
     Ballot,
     SourceTerm,
@@ -70,6 +69,7 @@ from engine.replication.leaders.messages import (
 )
 from engine.replication.leaders.replica_set import ReplicaSet
 from engine.replication.leaders.voter import Role, Voter
+from engine.replication.term import MAJORITY
 from engine.streams.journal import START, Position
 from overlay.killpoints import KillPoint, kill_point
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -70,58 +71,58 @@ def _check(keeper: Keeper, leader: str, term_number: int) -> None:
         raise ConflictError(f"{keeper.name}: term {term_number} is over, {promised} was promised")
 
 
+@dataclass(frozen=True)
 class _Following:
-    def __init__(self, keeper: Keeper, leader: str, term_number: int, duplex: Duplex) -> None:
-        self._keeper = keeper
-        self._peer = leader
-        self._term_number = term_number
-        self._duplex = duplex
+    keeper: Keeper
+    peer: str
+    term_number: int
+    duplex: Duplex
 
     @property
     def _state(self) -> StreamState:
-        assert self._keeper.logs.state is not None
-        return self._keeper.logs.state
+        assert self.keeper.logs.state is not None
+        return self.keeper.logs.state
 
     @property
     def _leader(self) -> Leader:
-        return self._keeper.logs.leader
+        return self.keeper.logs.leader
 
     async def run(self) -> None:
-        if not self._keeper.election.whole:
-            await self._keeper.forget()
-        leader, ballot = self._leader, self._keeper.election.ballot
+        if not self.keeper.election.whole:
+            await self.keeper.forget()
+        leader, ballot = self._leader, self.keeper.election.ballot
         segments = tuple(Segment(*each) for each in leader.source.segments)
         revised = BEGINNING if leader.revisions_log is None else _stays(leader.revisions_log)
         has = ReplicaState(
             ballot.joined, segments, _stays(leader.log), leader.late_log.boundary, revised
         )
-        await self._duplex.send(has)
-        plan, _ = await self._duplex.receive(Plan)
+        await self.duplex.send(has)
+        plan, _ = await self.duplex.receive(Plan)
         self._hold(plan)
         if plan.anew:
             await self._begin_anew(plan, has)
         else:
             await self._store_parts()
-            await self._keeper.feed(CaughtUp(self._term_number, ballot.journal))
-        _check(self._keeper, self._peer, self._term_number)
-        await self._duplex.send(Stored(self._leader.source.position, joined=True))
+            await self.keeper.feed(CaughtUp(self.term_number, ballot.journal))
+        _check(self.keeper, self.peer, self.term_number)
+        await self.duplex.send(Stored(self._leader.source.position, joined=True))
         await self._store_parts()
 
     def _hold(self, said: Plan | Part) -> None:
-        self._keeper.logs.hold(said.start, said.late_start, said.revisions_start)
+        self.keeper.logs.hold(said.start, said.late_start, said.revisions_start)
 
     # -- in step ------------------------------------------------------------------------------
 
     async def _store_parts(self) -> None:
         """Store parts until a `Join`, or for ever."""
         while True:
-            data, body = await self._duplex.receive_raw()
+            data, body = await self.duplex.receive_raw()
             part = _part(data)
             if isinstance(part, Join):
                 return
             await self._store(part, body)
-            _check(self._keeper, self._peer, self._term_number)
-            await self._duplex.send(Stored(self._leader.source.position))
+            _check(self.keeper, self.peer, self.term_number)
+            await self.duplex.send(Stored(self._leader.source.position))
 
     async def _store(self, part: Part, body: bytes) -> None:
         leader = self._leader
@@ -131,14 +132,14 @@ class _Following:
             try:
                 # the start of a segment may shorten the logs
                 async with leader.exclusive() if at[1] else leader.at_rest():
-                    _check(self._keeper, self._peer, self._term_number)
+                    _check(self.keeper, self.peer, self.term_number)
                     leader.note_reopening(at, rest)
                     if len(rest) > INLINE_BYTES:
                         await trio.to_thread.run_sync(leader.replica.follow, at, rest)
                     elif rest:
                         leader.replica.follow(at, rest)
                     if part.committed > leader.replica.settling.settled:
-                        leader.replica.settle(part.committed, self._keeper.around.overlay.clock())
+                        leader.replica.settle(part.committed, self.keeper.around.overlay.clock())
                 break
             except StorageError as error:
                 # Entries before the one that found no room are stored.
@@ -146,7 +147,7 @@ class _Following:
                 if done[0] == at[0]:
                     rest = rest[done[1] - at[1] :]
                     part = msgspec.structs.replace(part, at=done)
-                await self._duplex.send(Stored(done, trouble=str(error)))
+                await self.duplex.send(Stored(done, trouble=str(error)))
                 await trio.sleep(ROOM_AGAIN_S)
         self._hold(part)
         self._hear()
@@ -154,7 +155,7 @@ class _Following:
     # -- all of it ----------------------------------------------------------------------------
 
     async def _begin_anew(self, plan: Plan, has: ReplicaState) -> None:
-        keeper = self._keeper
+        keeper = self.keeper
         if not _fits(self._leader, self._planned(plan)):
             await self._drop_logs()
         discarded = has.joined and sum(each.length for each in has.segments)
@@ -165,13 +166,13 @@ class _Following:
         async with self._at_rest_over():
             for log, start, upto in self._planned(plan):
                 await self._receive_log(log, start, upto)
-            for path in journal_folders(folder, self._term_number):
+            for path in journal_folders(folder, self.term_number):
                 await trio.to_thread.run_sync(shutil.rmtree, path, True)
             await self._receive_journals()
-            await keeper.around.store.replace_journal(self._state, self._term_number)
-            await keeper.feed(CaughtUp(self._term_number, self._term_number))
+            await keeper.around.store.replace_journal(self._state, self.term_number)
+            await keeper.feed(CaughtUp(self.term_number, self.term_number))
         for path in [*folder.glob("journal*"), *folder.glob("late-journal*")]:
-            if path not in journal_folders(folder, self._term_number):
+            if path not in journal_folders(folder, self.term_number):
                 await trio.to_thread.run_sync(shutil.rmtree, path, True)
 
     async def _drop_logs(self) -> None:
@@ -180,7 +181,7 @@ class _Following:
         Raises:
             UnavailableError: always.
         """
-        keeper = self._keeper
+        keeper = self.keeper
         await keeper.forget()
         await keeper.logs.drop()
         await keeper.open()
@@ -201,7 +202,7 @@ class _Following:
     @asynccontextmanager
     async def _at_rest_over(self) -> AsyncIterator[None]:
         """Within the block our old journal's rows are not cut: the logs grow by the leader's."""
-        leader, journal = self._leader, self._keeper.election.ballot.journal
+        leader, journal = self._leader, self.keeper.election.ballot.journal
         async with leader.at_rest():
             before = [log.boundary for log in leader.logs]
             try:
@@ -209,7 +210,7 @@ class _Following:
             except BaseException:
                 if before != [log.boundary for log in leader.logs]:
                     with trio.CancelScope(shield=True):
-                        await self._keeper.around.store.replace_journal(self._state, journal)
+                        await self.keeper.around.store.replace_journal(self._state, journal)
                 raise
 
     async def _receive_log(self, log: StreamLog, start: int, upto: int) -> None:
@@ -217,26 +218,26 @@ class _Following:
             log.reopen(_stays(log))
         if log.boundary == BEGINNING and start > BEGINNING:
             await trio.to_thread.run_sync(log.begin, start)
-        found = epochs(self._duplex, log.schema, log.boundary, upto, heard=self._hear)
+        found = epochs(self.duplex, log.schema, log.boundary, upto, heard=self._hear)
         async with aclosing(found):
             async for epoch in found:
                 await log.commit(epoch.upto, epoch.table)
 
     def _hear(self) -> None:
-        self._keeper.election.hear(self._term_number, trio.current_time())
+        self.keeper.election.hear(self.term_number, trio.current_time())
 
     async def _receive_journals(self) -> None:
         """Receive journals into folders of their own: they count once they are complete."""
         folders = journal_folders(
-            self._keeper.around.store.folder_of(self._state.key), self._term_number
+            self.keeper.around.store.folder_of(self._state.key), self.term_number
         )
-        durable = self._keeper.around.store.is_durable
+        durable = self.keeper.around.store.is_durable
         with ExitStack() as closing:
             journals = [Journal.open(folder, _Anew(), durable=durable) for folder in folders]
             for journal in journals:
                 closing.callback(journal.close)
             while True:
-                data, body = await self._duplex.receive_raw()
+                data, body = await self.duplex.receive_raw()
                 part = _part(data)
                 if isinstance(part, Join):
                     return

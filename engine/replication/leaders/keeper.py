@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from engine.objects.definitions import StreamEntry
 from engine.replication.announcements import Announcements, Announcing
-from engine.replication.deciders import MAJORITY
 from engine.replication.leaders.ballot import Ballot, SourceTerm
 from engine.replication.leaders.election import BEATS, Election
 from engine.replication.leaders.events import (
@@ -36,6 +35,7 @@ from engine.replication.leaders.events import (
 from engine.replication.leaders.logs import BallotFiles, StoredBallot, VoterLogs
 from engine.replication.leaders.messages import TELL, Message, Request, Tell, Told, highest_number
 from engine.replication.leaders.voter import Role as VoterRole
+from engine.replication.term import MAJORITY
 from engine.streams.journal import Position
 from engine.streams.store import StreamStore
 from engine.streams.stream_state import StreamState, entries_of

@@ -8,7 +8,6 @@ import trio
 
 from engine.objects.definitions import StreamEntry, base_of
 from engine.replication.announcements import Announcements
-from engine.replication.deciders import MAJORITY
 from engine.replication.directory import Directory
 from engine.replication.leaders.ballot import without_future
 from engine.replication.leaders.changing import why_no_leader
@@ -30,6 +29,7 @@ from engine.replication.leaders.messages import (
     Told,
 )
 from engine.replication.leaders.shipping import ship
+from engine.replication.term import MAJORITY
 from engine.streams.messages import Done, Tuples
 from engine.streams.store import StreamStore
 from overlay.concurrency import until_one_ends

@@ -14,8 +14,8 @@ from engine.objects.definitions import check_stream
 from engine.objects.readers import Readers
 from engine.objects.schema import BEGINNING, END
 from engine.replication.copy import Workshop
-from engine.replication.deciders import OWNERS_WORD
 from engine.replication.moves.messages import Assignment
+from engine.replication.term import OWNERS_WORD
 from engine.tasks.network import Network
 from engine.tasks.plan import Task
 from engine.tasks.query_editions import check_history

@@ -15,7 +15,6 @@ from engine.objects.availability import Mode
 from engine.objects.definitions import QueryEntry
 from engine.objects.query import QueryStatus
 from engine.objects.schema import BEGINNING, END
-from engine.replication.deciders import HIGHEST_NUMBER
 from engine.replication.following.book import INPUT
 from engine.replication.following.follower import Course, Follower
 from engine.replication.following.origin import (
@@ -30,7 +29,7 @@ from engine.replication.query_copy import QueryCopy, carrier
 from engine.replication.replicas.messages import KeepUp
 from engine.replication.replicas.watch import Heard, Lag, Watch
 from engine.replication.stored_query import StoredQuery
-from engine.replication.term import Term
+from engine.replication.term import HIGHEST_NUMBER, Term
 from engine.streams.retention import Hold
 from engine.streams.store import REPLICA
 from engine.streams.stream_state import LogKey, Role, StreamState

@@ -16,7 +16,6 @@ import trio
 
 from engine.objects.query import QueryStatus
 from engine.objects.schema import BEGINNING
-from engine.replication.deciders import HIGHEST_NUMBER
 from engine.replication.queries import QueryHost
 from engine.replication.query_history import follows
 from engine.replication.replicas.messages import (
@@ -30,7 +29,7 @@ from engine.replication.replicas.messages import (
 from engine.replication.replicas.standby import GRACE_S, PRIMARY, Standby
 from engine.replication.replicas.watch import Ask, Detected, Doubt, Effect, TakeOver, Tick
 from engine.replication.stored_query import StoredQuery, written
-from engine.replication.term import Term
+from engine.replication.term import HIGHEST_NUMBER, Term
 from engine.streams.leases import Lease
 from engine.streams.messages import Done
 from engine.streams.stream_state import Role, StreamState

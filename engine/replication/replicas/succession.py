@@ -18,13 +18,12 @@ import msgspec
 import trio
 
 from engine.objects.schema import BEGINNING
-from engine.replication.deciders import HIGHEST_NUMBER
 from engine.replication.queries import QueryHost
 from engine.replication.query_copy import QueryCopy
 from engine.replication.replicas import secondary_state as upkeep
 from engine.replication.replicas.messages import Dismiss, Dismissed, KeepUp, KeptUp
 from engine.replication.stored_query import StoredQuery
-from engine.replication.term import Term
+from engine.replication.term import HIGHEST_NUMBER, Term
 from overlay.errors import MedusaError, NotFoundError, UnavailableError
 from overlay.identity import parse_peer_id
 from overlay.listeners import Listeners

@@ -21,8 +21,8 @@ from dht.records import Publisher, read_record
 from dht.store import RecordStore
 from engine.replication.leaders.logs import BallotFiles
 from engine.replication.moves.guest import AssignmentFiles
-from engine.replication.query_files import QueryFiles
 from engine.replication.restored import FILE as RESTORED
+from engine.replication.stored_query import QueryFiles
 from engine.streams.inspecting import SeenJournal, SeenLog, see_streams
 from engine.streams.leases import Lease, Leases
 from overlay.errors import (
