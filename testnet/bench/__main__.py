@@ -15,11 +15,11 @@ from rich import box
 from rich.console import Console, RenderableType
 from rich.table import Table
 
+from testnet.bench import Entry
+
 MINUTES: Final = {"epochs": 4, "catalog": 1, "journal": 1, "path": 2, "moving": 7}
 """Each part, and its duration on two cores, about."""
 PARTS: Final = tuple(MINUTES)
-Entry = dict[str, Any]
-"""A figure: name, value, unit, reference, ratio, goal. Of a failed part: name and reason."""
 OUT: Final = Path("bench.json")
 
 _COMPARISONS: Final[Mapping[str, Callable[[float, float], bool]]] = {

@@ -1,1 +1,35 @@
 """Links between real peers on this machine that can be cut and healed; `links.py` is the front."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Protocol
+
+from testnet.kit.peers import Launch
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Nothing gets from one peer to another, named as their homes are. The way back is separate."""
+
+    source: str
+    target: str
+
+
+class Wires(Protocol):
+    """One way to connect peers so that they can be cut off from each other."""
+
+    async def launch(self, peer: str) -> Launch:
+        """How to start the peer of that name, which is new.
+
+        Raises:
+            UnavailableError: this machine cannot have one more; names the thing and the mend.
+        """
+
+    async def lose(self, cuts: Collection[Cut]) -> None:
+        """Cut exactly these links; peers that start later find them cut.
+
+        Raises:
+            UnavailableError: some peer may not have been cut off, or not be connected again.
+        """

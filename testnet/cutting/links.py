@@ -20,9 +20,9 @@ from itertools import permutations, product
 import trio
 
 from overlay.errors import InvalidInputError
+from testnet.cutting import Cut, Wires
 from testnet.cutting.namespaces import open_namespaces
 from testnet.cutting.switchboard import open_loopback
-from testnet.cutting.wires import Cut, Wires
 from testnet.kit.peers import Launch, Peer
 
 

@@ -30,7 +30,7 @@ from typing import Final
 import trio
 
 from overlay.errors import UnavailableError
-from testnet.cutting.wires import Cut
+from testnet.cutting import Cut
 from testnet.kit.peers import Launch
 
 PREFIX: Final = "medusanet"

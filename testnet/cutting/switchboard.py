@@ -19,8 +19,8 @@ import trio
 from msgspec import Struct
 
 from overlay.errors import UnavailableError
+from testnet.cutting import Cut
 from testnet.cutting.sockets import CuttableSockets, Reach
-from testnet.cutting.wires import Cut
 from testnet.kit.patience import while_moving
 from testnet.kit.peers import Launch
 from tools.client.link import open_background

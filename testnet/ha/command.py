@@ -63,6 +63,5 @@ def ha(mode: str, recovery: str | None, as_json: bool, **given: object) -> None:
         console,
         as_json=as_json,
         render=render_result,
-        good=lambda result: result.good,
         failed=lambda result: result.failed,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -79,12 +80,8 @@ class Play:
         Raises:
             MedusaError: the run failed before the kill, or a call failed for good.
         """
-        with self._board.stage("start") as stage:
-
-            def report(detail: str) -> None:
-                stage.detail = detail
-
-            await self._cast.enter(report)
+        with self._board.stage("start"):
+            await self._cast.enter(partial(self._board.say, "start"))
         with self._board.stage("define") as stage:
             await self._cast.define(self._run.variant)
             stage.detail = self._run.variant.label

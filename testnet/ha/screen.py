@@ -250,8 +250,6 @@ def _draw(axes: Axes, run: Observations, result: ModeResult, upto: float) -> Non
         bbox=paper,
     )
     axes.tick_params(labelsize=8)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
 
 
 def _words(result: ModeResult) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from math import isnan
+from operator import attrgetter
 from typing import Any, Final, NoReturn, TypeVar
 
 import click
@@ -116,7 +117,7 @@ def run_scenario(
     *,
     as_json: bool,
     render: Callable[[T], RenderableType],
-    good: Callable[[T], bool],
+    good: Callable[[T], bool] = attrgetter("good"),
     failed: Callable[[T], bool] = lambda result: False,
 ) -> NoReturn:
     """Run a scenario, show its result, and end the process with an exit code.

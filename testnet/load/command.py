@@ -49,5 +49,4 @@ def load(as_json: bool, short: bool, **given: object) -> None:
         console,
         as_json=as_json,
         render=render_result,
-        good=lambda result: result.good,
     )

@@ -67,5 +67,4 @@ def partition(as_json: bool, **given: object) -> None:
         console,
         as_json=as_json,
         render=render_result,
-        good=lambda result: result.good,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -64,12 +65,8 @@ class Play:
         Raises:
             MedusaError: the run failed.
         """
-        with self._stages.stage("start") as stage:
-
-            def report(detail: str) -> None:
-                stage.detail = detail
-
-            await self._cast.enter(report)
+        with self._stages.stage("start"):
+            await self._cast.enter(partial(self._stages.say, "start"))
         with self._stages.stage("define"):
             await self._cast.define(self._sources, self._options.bound_s)
         async with (

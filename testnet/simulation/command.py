@@ -56,7 +56,6 @@ def simulate(  # noqa: PLR0917 - click passes them by name
             console,
             as_json=as_json,
             render=partial(_rendered, trace=trace),
-            good=lambda result: result.good,
         )
     from testnet.simulation.campaign import Campaign
     from testnet.simulation.screen import open_progress, render_summary
@@ -68,7 +67,6 @@ def simulate(  # noqa: PLR0917 - click passes them by name
         console,
         as_json=as_json,
         render=render_summary,
-        good=lambda summary: summary.good,
     )
 
 

@@ -12,12 +12,11 @@ import pytest
 import trio
 
 from overlay.errors import DeadlineError, InvalidInputError, UnavailableError
-from testnet.cutting import switchboard
+from testnet.cutting import Cut, switchboard
 from testnet.cutting import switchboard as loopback
 from testnet.cutting.links import Links
 from testnet.cutting.sockets import Reach
 from testnet.cutting.switchboard import Switchboard, obeying, open_loopback, open_switchboard
-from testnet.cutting.wires import Cut
 from testnet.kit.peers import Launch, Peer
 from tools.home.folder import Home
 

@@ -17,9 +17,8 @@ from deadline import DEADLINE_S
 from namespaces_here import skip_without_namespaces
 
 from overlay.errors import UnavailableError
-from testnet.cutting import namespaces
+from testnet.cutting import Cut, namespaces
 from testnet.cutting.namespaces import PREFIX, open_namespaces
-from testnet.cutting.wires import Cut
 
 CLONE_NEWNET = 0x40000000
 UNHEARD_S = 0.3
