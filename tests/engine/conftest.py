@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from engine_detector import detectors
 from engine_interpreted import interpret
 from engine_peers import Place, Town
-from replicated_queries import Made
+from replicated_queries import Made, detectors
 
 from engine.spark.config import SparkConfig
 from engine.spark.session import Spark

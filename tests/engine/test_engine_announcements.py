@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_modified import Edition, ModifiedReader, sieve_and_sums
 from engine_peers import begin, make_stream, open_town, until
+from modified_queries import Edition, ModifiedReader, sieve_and_sums
 
 from dht.catalog import Catalog, Kind
 from engine.objects.catalog_records import STREAM as STREAMS

@@ -1,16 +1,21 @@
-"""A whole peer on a full disk: it says so to whoever wants to store, serves on, and recovers."""
+"""A full disk: a person is told before, the peer says so to whoever wants to store, and serves on,
+the intake stands still, and all of it recovers."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 import trio
-from engine_peers import make_stream, open_town, received, rows, to_the_end, until
+from engine_peers import Town, make_stream, open_town, received, rows, to_the_end, until
 
 from engine.streams.config import Timing
+from engine.streams.disk_quota import DiskQuota
+from engine.streams.stream_state import LogKey
 from overlay.errors import StorageFullError
+from overlay.events import Events
 
 
 def fill(disk: Path) -> Path:
@@ -65,3 +70,90 @@ async def test_a_full_disk(small_disk: Path) -> None:
             await make_stream(client, mit, "t")
             leases = mit.home.data / "leases.json"
             await until(lambda: b"newcomer" in leases.read_bytes())
+
+
+AGAIN_S = 0.05
+
+
+@pytest.mark.town(timing=Timing(store_again_s=AGAIN_S))
+async def test_a_folder_that_was_removed_is_told_as_that(town: Town) -> None:
+    mit = await town.settle("mit.edu")
+    async with mit.client() as client:
+        stream = await make_stream(client, mit, "s")
+        await client.post_event(stream, rows([(1, 1)]), boundary=1)
+        await client.flush()
+        await until(lambda: mit.state("s").log.boundary == 1)
+        folder = mit.up.engine.store.folder_of(LogKey(stream)) / "log"
+        shutil.rmtree(folder)
+        await client.post_event(stream, rows([(2, 2)]), boundary=2)
+        await client.flush()
+        await until(lambda: bool(mit.errors()))
+        await trio.sleep(5 * AGAIN_S)
+    assert mit.errors() == [
+        f"stands still with {stream}, and its posts wait: {folder}: there is no such "
+        "folder: make it, or put it back"
+    ]
+    await town.restart(mit)
+    await until(lambda: mit.state("s").log.boundary == 2)
+
+
+class Disk:
+    """spare: what goes when room is made."""
+
+    taken = 0
+    spare = 0
+
+    def make(self) -> None:
+        self.taken -= self.spare
+        self.spare = 0
+
+
+def quota(disk: Disk, events: Events) -> DiskQuota:
+    return DiskQuota(100, lambda: disk.taken, events, disk.make)
+
+
+def test_a_person_is_told_once_and_again_after_it_was_better() -> None:
+    disk, events = Disk(), Events()
+    made = quota(disk, events)
+    told = []
+    for disk.taken in (10, 79, 80, 95, 75, 85, 60, 81):
+        before = len(events.recent())
+        made.look()
+        told.append(len(events.recent()) > before)
+    assert told == [False, False, True, False, False, False, False, True]
+    assert "80% of engine.disk_bytes" in events.recent()[0].text
+
+
+def test_what_may_go_goes_before_anybody_is_refused() -> None:
+    disk = Disk()
+    made = quota(disk, Events())
+    disk.taken, disk.spare = 110, 10
+    made.check("s")
+    assert disk.taken == 100
+    disk.taken, disk.spare = 110, 5
+    with pytest.raises(StorageFullError, match="hold 105 bytes"):
+        made.check("s")
+
+
+async def test_who_waits_goes_on_when_there_is_room(autojump_clock: trio.testing.MockClock) -> None:
+    disk = Disk()
+    made = quota(disk, Events())
+    disk.taken = 101
+    with pytest.raises(StorageFullError, match=r"s: .* hold 101 bytes, 100 are allowed"):
+        made.check("s")
+    went_on = trio.Event()
+
+    async def wait() -> None:
+        await made.wait()
+        went_on.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await trio.testing.wait_all_tasks_blocked()
+        made.look()
+        await trio.testing.wait_all_tasks_blocked()
+        assert not went_on.is_set()
+        disk.taken = 100
+        made.look()
+        await went_on.wait()
+    made.check("s")

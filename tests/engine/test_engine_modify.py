@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from engine_modified import Edition, ModifiedReader, change, modify, sieve_and_sums
 from engine_peers import Town, begin, make_stream, until
-from modified_queries import LONGER, MORE, SHORTER, edition, stored
+from modified_queries import (
+    LONGER,
+    MORE,
+    SHORTER,
+    Edition,
+    ModifiedReader,
+    change,
+    edition,
+    modify,
+    sieve_and_sums,
+    stored,
+)
 from moving_tasks import post
 
 from engine.language.modification import BoxChange, modified_query

@@ -21,10 +21,10 @@ import pytest
 import trio
 from crashing_peer import Order, arm, is_armed
 from deadline import DEADLINE_S
-from engine_modified import Answer, Edition, answers, change, sieve_and_sums
 from engine_peers import begin, rows, schema_of
 from kill_sweeps import MODIFYING, Role
 from killed_peers import let_crash
+from modified_queries import Answer, Edition, answers, change, sieve_and_sums
 
 from engine.language.modification import BoxChange, modified_query
 from engine.objects.availability import Availability, Mode, Recovery

@@ -9,9 +9,18 @@ from typing import Any
 import msgspec
 import pytest
 import trio
-from engine_modified import Edition, ModifiedReader, modify, sieve_and_sums
 from engine_peers import Place, Town, begin, make_stream, until
-from modified_queries import LONGER, MORE, SHORTER, edition, stored
+from modified_queries import (
+    LONGER,
+    MORE,
+    SHORTER,
+    Edition,
+    ModifiedReader,
+    edition,
+    modify,
+    sieve_and_sums,
+    stored,
+)
 from moving_tasks import post
 from replicated_queries import LOSSLESS, Made, asked, believes, die, has, stands_by
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 import trio
-from engine_modified import ModifiedReader, change, modify
 from engine_peers import Place, begin, make_stream, open_town
 from lent_spark import LentSpark
+from modified_queries import ModifiedReader, change, modify
 
 from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
 from engine.objects.schema import END
