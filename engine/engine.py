@@ -36,10 +36,9 @@ from engine.replication.views.locating import Locator
 from engine.spark.config import SparkConfig
 from engine.streams.config import EngineConfig
 from engine.streams.delivery import Delivery
-from engine.streams.leases import Leases
 from engine.streams.store import StreamStore
 from engine.streams.stream_state import Role, StreamState, entries_of
-from engine.streams.subscriptions import Subscriptions
+from engine.streams.subscriptions import Leases, Subscriptions
 from engine.tasks.execution import Executor, OpenExecutor
 from overlay.files import storing
 from overlay.names import ObjectName

@@ -7,7 +7,7 @@ import msgspec
 import psutil
 import trio
 
-from engine.objects.availability import Mode, Recovery
+from engine.objects.availability import Availability, Mode, Recovery
 from engine.objects.schema import BEGINNING, END
 from engine.replication.directory import Directory
 from engine.replication.moves.assignments import Assignments
@@ -17,6 +17,7 @@ from engine.replication.replicas.primaries import Primaries, SecondaryState
 from engine.replication.replicas.standby import Standby
 from engine.replication.replicas.standbys import Standbys
 from engine.replication.status import ClientStatus, EventRecord, PeerStatus, ReplicaStatus
+from engine.replication.term import Term
 from engine.streams.messages import StreamStatus
 from engine.streams.store import StreamStore
 from engine.streams.stream_state import Role
@@ -139,22 +140,39 @@ def replica_status(
 
 
 def _of_primary(running: QueryCopy, secondary_state: SecondaryState) -> ReplicaStatus:
-    availability, term = running.stored.availability, running.stored.term
     gaps = [
         task.boundary - secondary_state.boundaries[task.name]
         for task in running.tasks
         if BEGINNING < task.boundary < END and task.name in secondary_state.boundaries
     ]
+    behind_us = max(0, *gaps) if gaps else UNKNOWN
+    stored, state = running.stored, _state(running, secondary_state)
+    return _status(
+        running.name, "primary", stored.availability, stored.term, behind_us=behind_us, state=state
+    )
+
+
+def _of_standby(standby: Standby) -> ReplicaStatus:
+    behind_us = standby.behind_us if standby.boundaries else UNKNOWN
+    availability, term = standby.stored.availability, standby.term
+    return _status(
+        standby.name, "secondary", availability, term, behind_us=behind_us, state="standing by"
+    )
+
+
+def _status(
+    query: str, role: str, availability: Availability, term: Term, *, behind_us: int, state: str
+) -> ReplicaStatus:
     return ReplicaStatus(
-        running.name,
-        "primary",
+        query,
+        role,
         availability.mode,
         availability.recovery,
         term.number,
         term.holder.hex(),
         term.secondary.hex(),
-        max(0, *gaps) if gaps else UNKNOWN,
-        _state(running, secondary_state),
+        behind_us,
+        state,
     )
 
 
@@ -175,18 +193,3 @@ def _state(running: QueryCopy, secondary_state: SecondaryState) -> str:
             for task in running.tasks
         )
     return "caught up" if ready else "catching up"
-
-
-def _of_standby(standby: Standby) -> ReplicaStatus:
-    availability, term = standby.stored.availability, standby.term
-    return ReplicaStatus(
-        standby.name,
-        "secondary",
-        availability.mode,
-        availability.recovery,
-        term.number,
-        term.holder.hex(),
-        term.secondary.hex(),
-        standby.behind_us if standby.boundaries else UNKNOWN,
-        "standing by",
-    )

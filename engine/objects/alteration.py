@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from engine.objects.definitions import Idle, StreamDefinition, check_stream
-from engine.objects.query import Query
-from engine.objects.schema import Schema
+from engine.objects.query import Box, Query
+from engine.objects.schema import Field, Schema
 from overlay.errors import InvalidInputError
 
 
@@ -98,15 +98,7 @@ def streams_differ(existing: StreamDefinition, asked: StreamDefinition) -> str:
 
 def schemas_differ(existing: Schema, asked: Schema) -> str:
     """The differing fields, time and key; "": none."""
-    there = {field.name: field for field in existing.fields}
-    here = {field.name: field for field in asked.fields}
-    fields = [
-        *(f"it has no field {name}" for name in here if name not in there),
-        *(f"it has a field {name}" for name in there if name not in here),
-        *(f"field {name} is another" for name in here if there.get(name, here[name]) != here[name]),
-    ]
-    if not fields and existing.fields != asked.fields:
-        fields = ["its fields have another order"]
+    fields = _parts_differ("field", "fields", existing.fields, asked.fields)
     time = [f"its time is {existing.time}"] if existing.time != asked.time else []
     key = [f"its key is {', '.join(existing.key) or 'none'}"] if existing.key != asked.key else []
     return listed([*fields, *time, *key], "; ")
@@ -114,21 +106,28 @@ def schemas_differ(existing: Schema, asked: Schema) -> str:
 
 def queries_differ(existing: Query, asked: Query) -> str:
     """The differing boxes and attributes; "": none."""
-    there = {box.name: box for box in existing.boxes}
-    here = {box.name: box for box in asked.boxes}
-    boxes = [
-        *(f"it has no box {name}" for name in here if name not in there),
-        *(f"it has a box {name}" for name in there if name not in here),
-        *(f"box {name} is another" for name in here if there.get(name, here[name]) != here[name]),
-    ]
-    if not boxes and existing.boxes != asked.boxes:
-        boxes = ["its boxes have another order"]
+    boxes = _parts_differ("box", "boxes", existing.boxes, asked.boxes)
     others = [
         f"{name} is another"
         for name in Query.__struct_fields__
         if name not in {"name", "boxes"} and getattr(existing, name) != getattr(asked, name)
     ]
     return listed([*boxes, *others], "; ")
+
+
+def _parts_differ(
+    kind: str, kinds: str, existing: Sequence[Field | Box], asked: Sequence[Field | Box]
+) -> list[str]:
+    there = {part.name: part for part in existing}
+    here = {part.name: part for part in asked}
+    found = [
+        *(f"it has no {kind} {name}" for name in here if name not in there),
+        *(f"it has a {kind} {name}" for name in there if name not in here),
+        *(f"{kind} {n} is another" for n, part in here.items() if there.get(n, part) != part),
+    ]
+    if not found and existing != asked:
+        return [f"its {kinds} have another order"]
+    return found
 
 
 def listed(texts: Iterable[str], between: str = ", ", most: int = SHOWN) -> str:

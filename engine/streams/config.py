@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 from engine.objects.definitions import Idle, StreamDefinition
@@ -119,21 +119,10 @@ class EngineConfig:
     timing: Timing = field(default=Timing(), metadata={"setting": False})
 
     def __post_init__(self) -> None:
-        for name in (
-            "epoch_s",
-            "epoch_rows",
-            "recent_bytes",
-            "pending_bytes",
-            "disk_bytes",
-            "lease_s",
-            "foreign_hold_s",
-            "capacity_cores",
-            "patience_s",
-            "leader_silence_s",
-            "keep_alive_s",
-        ):
-            if getattr(self, name) <= 0:
-                raise InvalidInputError(f"engine.{name} must be positive: {getattr(self, name)}")
+        for name in (each.name for each in fields(self)):
+            value = getattr(self, name)
+            if isinstance(value, int | float) and not isinstance(value, bool) and value <= 0:
+                raise InvalidInputError(f"engine.{name} must be positive: {value}")
 
 
 PENDING_BYTES: Final = 64 * 2**20

@@ -12,7 +12,6 @@ from typing import Final
 
 import trio
 
-from engine.streams.feed import Shares
 from engine.streams.parts import PART_BYTES
 from overlay.clients import CLIENTS
 from overlay.errors import BusyError
@@ -118,11 +117,11 @@ class Delivery:
 
     def shares(self, caller: Caller) -> Shares:
         """A feed's share, for that caller, of this peer's memory and time."""
-        return _Shares(self._turns, self._memory, _holder(caller))
+        return Shares(self._turns, self._memory, _holder(caller))
 
 
-class _Shares:
-    """The shares of one holder."""
+class Shares:
+    """A holder's share of this peer's sending and memory."""
 
     def __init__(self, turns: Turns, memory: Memory, holder: str) -> None:
         self._turns = turns
@@ -130,9 +129,11 @@ class _Shares:
         self._holder = holder
 
     def turn(self) -> AbstractAsyncContextManager[None]:
+        """Within the block the holder's next part is made."""
         return self._turns.turn(self._holder)
 
     def holding(self, size: int) -> AbstractContextManager[None]:
+        """Within the block a part of so many bytes is held for the holder."""
         return self._share.holding(size)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -12,6 +12,7 @@ import trio
 from msgspec import Struct
 
 from engine.objects.schema import BEGINNING, END, STIME
+from engine.streams.delivery import Shares
 from engine.streams.log import StreamLog
 from engine.streams.messages import Acknowledge, Tuples
 from engine.streams.parts import Part
@@ -163,16 +164,6 @@ class Outlet(Protocol):
     async def send(self, message: Struct, body: Buffer = b"") -> None: ...
 
     async def receive(self, kind: type[T]) -> tuple[T, bytes]: ...
-
-
-class Shares(Protocol):
-    """A reader's share of this peer's sending and memory; see `engine.streams.delivery`."""
-
-    def turn(self) -> AbstractAsyncContextManager[None]:
-        """Within the block the reader's next part is made."""
-
-    def holding(self, size: int) -> AbstractContextManager[None]:
-        """Within the block a part of so many bytes is held for the reader."""
 
 
 async def at_once(_after: int, _upto: int) -> None:

@@ -11,8 +11,8 @@ from engine.streams.acceptance import Writer
 from engine.streams.config import EngineConfig
 from engine.streams.disk_quota import DiskQuota
 from engine.streams.leader import Leader
+from engine.streams.load import Pacer
 from engine.streams.messages import Post, Posted
-from engine.streams.pacing import Pacer
 from engine.streams.stream_state import LogKey, StreamState
 from overlay.clock import MAX_AHEAD_S, MEND, Clock, shown
 from overlay.concurrency import until_one_ends

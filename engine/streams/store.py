@@ -21,14 +21,13 @@ from engine.streams.config import EngineConfig, SourceConfig, Timing
 from engine.streams.epochs import EpochFile
 from engine.streams.intake import Intake
 from engine.streams.leader import open_leader
-from engine.streams.leases import Lease
 from engine.streams.log import StreamLog
 from engine.streams.messages import StreamStatus
 from engine.streams.recent import SHARED_BYTES, SharedMemory
 from engine.streams.scanning import lost_in_words
 from engine.streams.sources import open_sources
 from engine.streams.stream_state import LogKey, Role, StoredStream, StreamState, entries_of
-from engine.streams.subscriptions import Subscriptions
+from engine.streams.subscriptions import Lease, Subscriptions
 from engine.streams.tending import Tending
 from overlay.clock import Clock
 from overlay.concurrency import Locks

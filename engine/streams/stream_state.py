@@ -14,9 +14,9 @@ from msgspec import Struct
 from engine.objects.definitions import LATE, REVISIONS, StreamDefinition, StreamEntry, base_of
 from engine.objects.schema import BEGINNING, END
 from engine.streams.leader import Leader
+from engine.streams.load import Rate
 from engine.streams.log import StreamLog
 from engine.streams.messages import StreamStatus
-from engine.streams.pacing import Rate
 from engine.streams.revisions.columns import revisions_entry
 from engine.streams.suffix import Suffix
 from overlay.concurrency import Bell, Watched

@@ -16,9 +16,8 @@ import trio
 from engine.objects.schema import BEGINNING, END
 from engine.streams.config import EngineConfig
 from engine.streams.epochs import JOB_BYTES, EpochDamagedError
-from engine.streams.load import LoadMeter
+from engine.streams.load import LoadMeter, Pacer, Rate
 from engine.streams.log import StreamLog
-from engine.streams.pacing import Pacer, Rate
 from engine.streams.recent import Epoch
 from engine.streams.retention import Hold
 from engine.tasks.execution import Editions, Executor, Result, TaskStatus

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.streams import leases
-from engine.streams.leases import Lease, Leases
+from engine.streams import subscriptions
+from engine.streams.subscriptions import Lease, Leases
 from overlay.errors import BusyError, DamagedError
 
 STREAM = "medusa://mit.edu/s"
@@ -41,7 +41,7 @@ def test_none_lasts_longer_than_one_that_is_renewed_now(tmp_path: Path, expires:
 
 
 def test_no_participant_takes_all_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "MAX_LEASES_PER_HOLDER", 2)
+    monkeypatch.setattr(subscriptions, "MAX_LEASES_PER_HOLDER", 2)
     state = Leases(tmp_path / "leases.json", 60.0)
     for name in ("a", "b"):
         state.renew(STREAM, name, "greedy.org", 0, now=0.0)

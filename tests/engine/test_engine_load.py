@@ -15,13 +15,13 @@ from engine.streams.load import (
     MEMORY_S,
     MOST_COST_NS,
     SMALL,
+    SMOOTHING_S,
     SPREAD_S,
     LoadMeter,
     LoadModel,
     Smoothed,
     metered,
 )
-from engine.streams.pacing import SMOOTHING_S
 
 
 def fed(

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from engine.objects.schema import BEGINNING
 from engine.replication.stored_query import StoredQuery, WrittenTerm
-from engine.streams.leases import Lease
+from engine.streams.subscriptions import Lease
 
 
 class StandBy(Struct, frozen=True):

@@ -15,9 +15,9 @@ from engine.replication.query_copy import QueryCopy
 from engine.replication.replicas.positions import needed, reached
 from engine.replication.replicas.watch import Lag
 from engine.replication.stored_query import StoredQuery
-from engine.streams.leases import Lease
 from engine.streams.log import StreamLog
 from engine.streams.retention import Hold
+from engine.streams.subscriptions import Lease
 from overlay.errors import NotFoundError
 
 JOIN_S: Final = 60.0

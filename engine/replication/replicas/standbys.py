@@ -30,9 +30,9 @@ from engine.replication.replicas.standby import GRACE_S, PRIMARY, Standby
 from engine.replication.replicas.watch import Ask, Detected, Doubt, Effect, TakeOver, Tick
 from engine.replication.stored_query import StoredQuery, written
 from engine.replication.term import HIGHEST_NUMBER, Term
-from engine.streams.leases import Lease
 from engine.streams.messages import Done
 from engine.streams.stream_state import Role, StreamState
+from engine.streams.subscriptions import Lease
 from overlay.errors import (
     BusyError,
     ConflictError,

@@ -2,6 +2,21 @@
 
 An epoch without revisions is empty and costs no job. Revised windows are read again, each whole,
 from the logs of the inputs. Those are held for as long as their tuples may be revised.
+
+What revisions of its input change in an output is sans IO, and vectorised. The output is computed
+for scenarios: tuples as they were before some revisions, and as they are after them. The difference
+between the results is the revision of the output. All scenarios go through one job; a field has the
+scenario's number.
+
+* A task without a window treats each tuple alone. So the deleted tuples of one position are one
+  scenario, the inserted ones another.
+* A window is computed as it was and as it becomes. Its revision at position p comes out at
+  max(p, e), where e is the window's last microsecond. A window that is still open at p comes out
+  unrevised, together with its revision.
+
+The position of a change depends on the inputs alone, and so does its content: the difference
+between the result with all revisions up to there and the result before. The cut into epochs does
+not matter.
 """
 
 from __future__ import annotations
@@ -9,8 +24,9 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,20 +35,22 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import trio
 
-from engine.objects.schema import BEGINNING, END, REVISED_STIME, SCENARIO, STIME
+from engine.objects.schema import (
+    BEGINNING,
+    END,
+    REVISED_STIME,
+    REVISION_KIND,
+    SCENARIO,
+    STIME,
+    Schema,
+)
+from engine.streams.corrections import Kind
 from engine.streams.log import StreamLog
-from engine.streams.revisions.columns import SIGN, signed
+from engine.streams.ordering import between
+from engine.streams.revisions.columns import SIGN, multiplied, net, signed, with_sign
 from engine.streams.revisions.resolving import read_rows
 from engine.tasks.execution import Result
 from engine.tasks.plan import AggregateStep, Task
-from engine.tasks.revisions.scenarios import (
-    POSITION,
-    Revised,
-    Scenarios,
-    apart,
-    contents,
-    revised_windows,
-)
 from engine.tasks.revisions.tasks import by_arrival, scenario_task
 from engine.tasks.runner import TaskRunner
 from engine.tasks.windows import Interval, whole_after
@@ -221,3 +239,160 @@ def _minus(boundary: int, span: int) -> int:
 
 def _plain(schema: pa.Schema) -> pa.Schema:
     return pa.schema([pa.field(each.name, each.type) for each in schema])
+
+
+POSITION = "position "
+"""The column with a revision's position; no field's name has a blank."""
+
+
+@dataclass
+class Scenarios:
+    """Cases, by their numbers.
+
+    Attributes:
+        comes: the position at which a case's result appears; None: it was there before.
+        goes: the position at which it disappears; None: it stays.
+        ends: the stime of its results; others are of windows that were cut. None: any.
+    """
+
+    comes: list[int | None] = field(default_factory=list)
+    goes: list[int | None] = field(default_factory=list)
+    ends: list[int | None] = field(default_factory=list)
+
+    def add(self, comes: int | None, goes: int | None, end: int | None = None) -> int:
+        self.comes.append(comes)
+        self.goes.append(goes)
+        self.ends.append(end)
+        return len(self.comes) - 1
+
+    def changes(self, results: Sequence[pa.Table], schema: Schema) -> pa.Table:
+        """The revisions to log, in canonical order.
+
+        Args:
+            results: the tuples of all cases, with their numbers. schema: of the log.
+        """
+        table = pa.concat_tables(results)
+        case = table.column(SCENARIO).combine_chunks()
+        ends = pa.array(self.ends, pa.int64()).take(case)
+        table = table.filter(pc.or_kleene(pc.is_null(ends), pc.equal(ends, table.column(STIME))))
+        case = table.column(SCENARIO).combine_chunks()
+        table = table.drop_columns([SCENARIO])
+        both: list[pa.Table] = []
+        for positions, sign in ((self.comes, 1), (self.goes, -1)):
+            at = pa.array(positions, pa.int64()).take(case)
+            placed = with_sign(table.append_column(POSITION, at), sign)
+            both.append(placed.filter(pc.is_valid(at)))
+        summed = net(both)
+        parts = [
+            _logged(multiplied(summed, -1), Kind.DELETION, schema),
+            _logged(multiplied(summed, 1), Kind.INSERTION, schema),
+        ]
+        found = pa.concat_tables(parts)
+        keys = [(name, "ascending") for name in found.column_names]
+        return found.take(pc.sort_indices(found, sort_keys=keys))
+
+
+def _logged(tuples: pa.Table, kind: Kind, schema: Schema) -> pa.Table:
+    columns = {
+        STIME: tuples.column(POSITION),
+        REVISED_STIME: tuples.column(STIME),
+        REVISION_KIND: pa.repeat(pa.scalar(str(kind)), tuples.num_rows),
+    }
+    shape = schema.derived
+    columns |= {n: tuples.column(n) for n in shape.names if n not in columns}
+    return pa.table(columns).cast(shape)
+
+
+def apart(revisions: pa.Table) -> tuple[Scenarios, pa.Table]:
+    """The cases of a task without a window, and their tuples.
+
+    Args:
+        revisions: signed, with POSITION.
+    """
+    cases = Scenarios()
+    positions = pc.unique(revisions.column(POSITION))
+    for position in positions.to_pylist():
+        cases.add(None, position)
+        cases.add(position, None)
+    number = pc.multiply(pc.index_in(revisions.column(POSITION), positions), 2)
+    number = pc.add(number.cast(pa.int64()), pc.greater(revisions.column(SIGN), 0).cast(pa.int64()))
+    tuples = revisions.drop_columns([SIGN, POSITION])
+    return cases, tuples.append_column(SCENARIO, number)
+
+
+@dataclass(frozen=True, slots=True)
+class Revised:
+    """A window (end - size, end], and the positions of its revisions, ascending."""
+
+    end: int
+    positions: tuple[int, ...]
+
+
+def revised_windows(
+    revisions: pa.Table, window: AggregateStep, after: int, upto: int
+) -> list[Revised]:
+    """The windows whose revision comes out in (after, upto], in order.
+
+    Args:
+        revisions: with POSITION; all up to `upto` that are about tuples of those windows.
+    """
+    times = revisions.column(STIME).combine_chunks()
+    at = revisions.column(POSITION).combine_chunks()
+    last = _last_window(times, window.advance_us)
+    found: list[pa.Table] = []
+    for back in range(-(-window.size_us // window.advance_us)):
+        end = pc.add(last, window.size_us - 1 - back * window.advance_us)
+        position = pc.max_element_wise(at, end)
+        due = pc.and_(pc.greater(position, after), pc.less_equal(position, upto))
+        table = pa.table({"end": end, POSITION: position})
+        found.append(table.filter(pc.and_(due, pc.greater_equal(end, times))))
+    pairs = pa.concat_tables(found).group_by(["end", POSITION]).aggregate([])
+    pairs = pairs.sort_by([("end", "ascending"), (POSITION, "ascending")])
+    by_end: dict[int, list[int]] = {}
+    for end, position in zip(*(column.to_pylist() for column in pairs.columns), strict=True):
+        by_end.setdefault(end, []).append(position)
+    return [Revised(end, tuple(positions)) for end, positions in by_end.items()]
+
+
+def _last_window(times: pa.Array, advance: int) -> pa.Array:
+    """The start of the last window that holds each time."""
+    quotient = pc.divide(times, advance)  # towards zero, where windows are aligned downwards
+    below = pc.and_(pc.less(times, 0), pc.not_equal(pc.multiply(quotient, advance), times))
+    return pc.multiply(pc.subtract(quotient, below.cast(pa.int64())), advance)
+
+
+def contents(
+    cases: Scenarios,
+    revised: Revised,
+    size_us: int,
+    tuples: pa.Table,
+    revisions: pa.Table,
+    *,
+    after: int,
+) -> Iterator[pa.Table]:
+    """A window before its first revision after `after`, and after each, as cases.
+
+    Args:
+        tuples: of the input, in order of stime, the window's among them.
+        revisions: signed, with POSITION, in order of stime.
+    """
+    end = revised.end
+    unrevised = between(tuples, end - size_us, end)
+    about = between(revisions, end - size_us, end)
+    position = pc.max_element_wise(about.column(POSITION), end)
+    about = about.drop_columns([POSITION])
+    for come, go in pairwise((None, *revised.positions, None)):
+        known = about.filter(pc.less_equal(position, after if come is None else come))
+        case = cases.add(come, go, end)
+        rows = _applied(unrevised, known)
+        yield rows.append_column(SCENARIO, pa.repeat(pa.scalar(case, pa.int64()), rows.num_rows))
+
+
+def _applied(tuples: pa.Table, revisions: pa.Table) -> pa.Table:
+    """The tuples as they are with these revisions of them, in no order."""
+    if not revisions.num_rows:
+        return tuples
+    times = revisions.column(STIME).unique()
+    touched = pc.is_in(tuples.column(STIME), times)
+    changed = net([with_sign(tuples.filter(touched), 1), revisions])
+    return pa.concat_tables([tuples.filter(pc.invert(touched)), multiplied(changed, 1)])

@@ -26,7 +26,7 @@ import trio
 
 from engine.objects.schema import BEGINNING, END
 from engine.streams.config import EngineConfig
-from engine.streams.pacing import Pacer
+from engine.streams.load import Pacer
 from engine.streams.stream_state import StreamState
 from engine.tasks.execution import Editions, Executor
 from engine.tasks.plan import Task

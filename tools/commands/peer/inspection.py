@@ -24,7 +24,7 @@ from engine.replication.moves.guest import AssignmentFiles
 from engine.replication.restored import FILE as RESTORED
 from engine.replication.stored_query import QueryFiles
 from engine.streams.inspecting import SeenJournal, SeenLog, see_streams
-from engine.streams.leases import Lease, Leases
+from engine.streams.subscriptions import Lease, Leases
 from overlay.errors import (
     ConflictError,
     DamagedError,
