@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import trio
-from engine_peers import DEADLINE_S, Place, rows
+from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, rows
 
 from engine.objects.query import Aggregate, AggregateFunction, Function, Query
 from engine.objects.schema import BEGINNING, END
@@ -79,7 +79,29 @@ class Sums(Reader):
         await self.end(client, source, stimes)
         assert self.rows == expected(range(stimes.stop))
 
+    async def finish_after_250(self, client: AsyncMedusaClient, source: str) -> None:
+        """Post one more after the 250 of `running`, the last: the sums are those of all."""
+        await client.post_event(source, rows([(300, 1)]), end=True)
+        await self.take(END)
+        assert self.rows == [*expected(range(250)), (399, 1)]
+
 
 async def post(client: AsyncMedusaClient, stream: str, stimes: range) -> None:
     await client.post_event(stream, rows((at, at) for at in stimes), boundary=stimes[-1])
     await client.flush()
+
+
+async def running(client: AsyncMedusaClient, place: Place) -> tuple[str, Sums]:
+    """A query of windows that has seen 250 tuples: its source, and a subscriber."""
+    source = await make_stream(client, place, "s")
+    await begin(client, windows(place, source))
+    sums = Sums(client, place.name("out"))
+    await sums.feed(client, source, range(250))
+    return source, sums
+
+
+async def owner_and_worker(town: Town) -> tuple[Place, Place, AsyncMedusaClient, str, Sums]:
+    """Two peers of one participant, and the query of `running` at the first, with a client."""
+    owner, worker = await town.siblings(2)
+    client = await town.client(owner)
+    return owner, worker, client, *await running(client, owner)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, rows, until
-from moving_tasks import Sums, expected, post, windows
+from moving_tasks import Sums, expected, owner_and_worker, post, windows
 
 from engine.objects.query import QueryStatus
 from engine.objects.schema import END
@@ -144,12 +144,7 @@ def _stop_at(monkeypatch: pytest.MonkeyPatch, step: str) -> tuple[trio.Event, tr
 
 @pytest.mark.town(patience_s=0.3)
 async def test_a_worker_that_never_comes_back_loses_nothing(town: Town) -> None:
-    one, two = await town.siblings(2)
-    client = await town.client(one)
-    source = await make_stream(client, one, "s")
-    await begin(client, windows(one, source))
-    sums = Sums(client, one.name("out"))
-    await sums.feed(client, source, range(250))
+    one, two, client, source, sums = await owner_and_worker(town)
     missed: list[PeerId] = []
     one.up.engine.mover.missed.add(lambda worker, _task: missed.append(worker))
     await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))

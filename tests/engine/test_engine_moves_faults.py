@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, rows, schema_of, until
-from moving_tasks import SIZE_US, Sums, expected, post, windows
+from moving_tasks import SIZE_US, Sums, expected, owner_and_worker, post, running, windows
 
 from engine.objects.definitions import StreamDefinition, StreamEntry
 from engine.objects.query import Filter, Query, QueryStatus
@@ -41,7 +41,6 @@ from overlay.errors import (
 )
 from overlay.identity import parse_peer_id
 from overlay.names import PeerId
-from tools.client.async_client import AsyncMedusaClient
 
 QUICK = Timing(tend_s=0.05, workers_s=0.05, confirm_s=0.05)
 pytestmark = [pytest.mark.town(timing=QUICK), pytest.mark.usefixtures("interpreted")]
@@ -74,15 +73,6 @@ def assignment(
     )
 
 
-async def running(client: AsyncMedusaClient, place: Place) -> tuple[str, Sums]:
-    """A query of windows that has seen 250 tuples."""
-    source = await make_stream(client, place, "s")
-    await begin(client, windows(place, source))
-    sums = Sums(client, place.name("out"))
-    await sums.feed(client, source, range(250))
-    return source, sums
-
-
 def welcome(place: Place) -> None:
     """It runs whatever anybody wants: what else is refused, is refused all the same."""
     place.up.engine.assignments.expect = lambda *_: None
@@ -112,9 +102,7 @@ async def test_nobody_stops_what_runs_here_for_another(town: Town) -> None:
         with pytest.raises(NotAuthorisedError):
             await assign(stranger, two, forged)
     assert [task.stored.owner for task in two.up.engine.assignments.all()] == [one.id]
-    await client.post_event(source, rows([(300, 1)]), end=True)
-    await sums.take(END)
-    assert sums.rows == [*expected(range(250)), (399, 1)]
+    await sums.finish_after_250(client, source)
 
 
 def replace_struct(request: Assignment, **changes: Any) -> Assignment:
@@ -178,9 +166,7 @@ async def test_a_call_that_is_left_leaves_a_task_that_works(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The owner loses patience while the worker opens logs, on a slow disk."""
-    one, two = await town.siblings(2)
-    client = await town.client(one)
-    source, sums = await running(client, one)
+    one, two, client, source, sums = await owner_and_worker(town)
     go_on = trio.Event()
     calls: list[str] = []
     original, assign = Assignments._follow_inputs, Assignments.assign
@@ -204,9 +190,7 @@ async def test_a_call_that_is_left_leaves_a_task_that_works(
 
         await until(lambda: len(calls) > 1, "the first call was left")
         go_on.set()
-    await client.post_event(source, rows([(300, 1)]), end=True)
-    await sums.take(END)
-    assert sums.rows == [*expected(range(250)), (399, 1)]
+    await sums.finish_after_250(client, source)
 
 
 async def test_inputs_are_shared_only_where_they_reach_back_far_enough(town: Town) -> None:
@@ -236,9 +220,7 @@ async def test_inputs_are_shared_only_where_they_reach_back_far_enough(town: Tow
 @pytest.mark.parametrize("boundary", [END, 10_000])
 async def test_an_output_is_never_ahead_of_its_inputs(town: Town, boundary: int) -> None:
     """A worker that says that there is nothing to come, or that it has come already."""
-    one, two = await town.siblings(2)
-    client = await town.client(one)
-    source, sums = await running(client, one)
+    one, two, client, source, sums = await owner_and_worker(town)
     await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
     (lying,) = two.up.engine.assignments.all()
     assert lying.copy is not None
@@ -317,9 +299,7 @@ async def test_who_only_prepares_gives_nothing_back(town: Town) -> None:
 
 
 async def test_deleting_a_query_whose_task_is_away(town: Town) -> None:
-    one, two = await town.siblings(2)
-    client = await town.client(one)
-    await running(client, one)
+    one, two, client, *_ = await owner_and_worker(town)
     await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
     await client.set_query_status(one.name("q/out"), QueryStatus.DELETED)
     await until(lambda: not two.up.engine.assignments.all())
@@ -336,9 +316,7 @@ async def test_a_query_stopped_at_the_moment_of_a_switch(
     town: Town, monkeypatch: pytest.MonkeyPatch, status: QueryStatus
 ) -> None:
     """The move has waited for the output to rest; that it rests now is not its doing."""
-    one, two = await town.siblings(2)
-    client = await town.client(one)
-    await running(client, one)
+    one, two, *_ = await owner_and_worker(town)
     mover = one.up.engine.mover
     original = Mover._prepare
 
@@ -417,13 +395,9 @@ async def test_a_fence_is_never_used_twice(town: Town) -> None:
 
 
 async def test_a_task_whose_output_has_ended_leaves_its_worker(town: Town) -> None:
-    one, two = await town.siblings(2)
-    client = await town.client(one)
-    source, sums = await running(client, one)
+    one, two, client, source, sums = await owner_and_worker(town)
     await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
-    await client.post_event(source, rows([(300, 1)]), end=True)
-    await sums.take(END)
-    assert sums.rows == [*expected(range(250)), (399, 1)]
+    await sums.finish_after_250(client, source)
     await until(lambda: not two.up.engine.assignments.all(), "released")
     assert placed(one).current.term.since == END
     assert [state.name for state in two.up.engine.store.all()] == []
@@ -464,9 +438,7 @@ async def test_a_worker_restarts_where_it_was_not_where_it_began(town: Town) -> 
 async def test_a_full_disk_at_the_worker_ends_no_peer(
     town: Town, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    one, two = await town.siblings(2)
-    client = await town.client(one)
-    source, sums = await running(client, one)
+    one, two, client, source, sums = await owner_and_worker(town)
     failed: list[str] = []
     original = getattr(Assignments, method)
 
@@ -481,9 +453,7 @@ async def test_a_full_disk_at_the_worker_ends_no_peer(
     if method == "release":
         await one.up.engine.mover.take_back(one.name("out"))
     await until(lambda: len(failed) == 3)
-    await client.post_event(source, rows([(300, 1)]), end=True)
-    await sums.take(END)
-    assert sums.rows == [*expected(range(250)), (399, 1)]
+    await sums.finish_after_250(client, source)
     await until(lambda: not two.up.engine.assignments.all())
 
 
@@ -510,9 +480,7 @@ async def test_a_query_that_a_crash_stopped_half_way_has_no_worker(town: Town) -
 async def test_a_worker_may_leave_an_owner_that_never_takes_its_task_back(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, two = await town.siblings(2)
-    client = await town.client(one)
-    source, sums = await running(client, one)
+    one, two, client, source, sums = await owner_and_worker(town)
     mover = one.up.engine.mover
     await mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
     monkeypatch.setattr(mover, "give_back", refuse_all)
@@ -524,9 +492,7 @@ async def test_a_worker_may_leave_an_owner_that_never_takes_its_task_back(
     with pytest.raises(NotAuthorisedError):
         await returning.give_back(one.name("out"))
     assert not guests.all()
-    await client.post_event(source, rows([(300, 1)]), end=True)
-    await sums.take(END)
-    assert sums.rows == [*expected(range(250)), (399, 1)]
+    await sums.finish_after_250(client, source)
 
 
 async def refuse_all(*_: Any) -> Any:
@@ -535,9 +501,7 @@ async def refuse_all(*_: Any) -> Any:
 
 async def test_inputs_that_nobody_counts_are_let_go(town: Town) -> None:
     """Between peers of one participant nothing is billed."""
-    one, two = await town.siblings(2)
-    client = await town.client(one)
-    source, sums = await running(client, one)
+    one, two, client, source, sums = await owner_and_worker(town)
     await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
     since = placed(one).current.term.since
     for start in range(250, 750, 100):
