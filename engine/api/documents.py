@@ -120,7 +120,7 @@ class QueryCalls:
                 raise ConflictError(f"{name} exists and differs ({how}): delete it first or rename")
             return Created((str(name), *existing.value.outputs))
         self._check_secondary(request.query)
-        inputs = await self._queries.inputs(request.query)
+        inputs = await self._queries.creation.inputs(request.query)
         await self._locator.check_history_range(request.query, inputs)
         entry = await self._queries.create(request.query)
         remarks = [

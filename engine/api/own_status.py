@@ -13,7 +13,8 @@ from engine.replication.directory import Directory
 from engine.replication.moves.assignments import Assignments
 from engine.replication.queries import QueryHost
 from engine.replication.query_copy import QueryCopy
-from engine.replication.replicas.primaries import Primaries, SecondaryState
+from engine.replication.replicas.primaries import Primaries
+from engine.replication.replicas.secondary_state import SecondaryState
 from engine.replication.replicas.standby import Standby
 from engine.replication.replicas.standbys import Standbys
 from engine.replication.status import ClientStatus, EventRecord, PeerStatus, ReplicaStatus

@@ -17,7 +17,7 @@ from engine.api.own_status import OwnStatus
 from engine.objects.readers import Readers
 from engine.replication.copies import Copies
 from engine.replication.status import PeerStatus, Snapshot, Status
-from engine.replication.versions.messages import MAX_STREAMS, AskVersions, Version, Versions
+from engine.replication.versions.choice import MAX_STREAMS, AskVersions, Version, Versions
 from engine.streams.store import StreamStore
 from engine.streams.stream_state import Role
 from overlay.encoding import encode

@@ -111,8 +111,7 @@ class Mending:
         except MedusaError:
             return False
         state.log.put_back(lost, found, None)
-        text = f"found the rows after boundary {lost.after} up to {lost.upto} of {state.name} again"
-        self._overlay.events.note("info", f"{text}: {lost.path} is whole")
+        self._overlay.events.note("info", f"found {_rows(state, lost)} again: {lost.path} is whole")
         return True
 
     async def _write(
@@ -121,10 +120,7 @@ class Mending:
         schema = state.log.schema
         found, writer = await write_anew(lost, epochs, schema, durable=self._durable)
         state.log.put_back(lost, found, writer)
-        text = (
-            f"fetched the rows after boundary {lost.after} up to {lost.upto} of {state.name} again"
-        )
-        self._overlay.events.note("info", text)
+        self._overlay.events.note("info", f"fetched {_rows(state, lost)} again")
 
     # -- peers that may have it ---------------------------------------------------------------
 
@@ -184,6 +180,10 @@ class Mending:
             ):
                 return log
         raise NotFoundError(f"{request.stream}: those rows are not here")
+
+
+def _rows(state: StreamState, lost: EpochFile) -> str:
+    return f"the rows after boundary {lost.after} up to {lost.upto} of {state.name}"
 
 
 def _copied(state: StreamState) -> str | None:

@@ -12,7 +12,7 @@ import trio
 from dht.catalog import Catalog
 from engine.objects.alteration import queries_differ
 from engine.objects.availability import Mode
-from engine.objects.definitions import QueryEntry, StreamEntry
+from engine.objects.definitions import QueryEntry
 from engine.objects.query import Query, QueryStatus
 from engine.objects.schema import END
 from engine.replication.announcements import Announcements
@@ -48,7 +48,7 @@ class QueryHost:
     Attributes:
         readers: decides which participants may read a stream.
         files: of the queries, also of those whose secondary this peer is.
-        announcements: publishes them. shop: makes copies of their tasks.
+        announcements: publishes them. creation: checks new ones. shop: makes copies of their tasks.
         changed: told of every placement of a task that counts: (task, before, now).
         deleted: told of every query that is deleted.
         vacated: returns once this peer stands by for no query of that name; raises if it has to.
@@ -68,7 +68,7 @@ class QueryHost:
         self._peer = shop.here
         self._clock = shop.overlay.clock
         self._store = shop.store
-        self._creation = Creation(shop.overlay, catalog, shop.store, shop.readers)
+        self.creation = Creation(shop.overlay, catalog, shop.store, shop.readers)
         self._directory = shop.directory
         self._followers = shop.followers
         self._executor = shop.executor
@@ -85,10 +85,6 @@ class QueryHost:
         self.unfit: dict[str, tuple[StoredQuery, str]] = {}
 
     # -- calls for clients ------------------------------------------------------------------
-
-    async def inputs(self, query: Query) -> Mapping[str, StreamEntry]:
-        """See `Creation.inputs`."""
-        return await self._creation.inputs(query)
 
     async def create(self, query: Query) -> QueryEntry:
         """Check the query, publish it and its outputs; it does not run yet.
@@ -112,7 +108,7 @@ class QueryHost:
             return running.stored.entry
 
     async def _create(self, query: Query) -> QueryEntry:
-        creation = await self._creation.plan(query)
+        creation = await self.creation.plan(query)
         outputs = creation.entry.outputs
         await self.vacated(query.name)
         for output in outputs:

@@ -24,7 +24,7 @@ from engine.objects.query import Filter, Query
 from engine.objects.schema import BEGINNING
 from engine.objects.view import Last, View
 from engine.replication.moves.messages import Deal
-from engine.replication.versions.messages import AskVersions, Versions
+from engine.replication.versions.choice import AskVersions, Versions
 from engine.replication.views.messages import Locate, Located
 from engine.streams.messages import Subscribe, Tuples
 from engine.streams.stream_state import LogKey, StoredStream

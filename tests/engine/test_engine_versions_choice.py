@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.replication.versions.choice import MISSED, Choice, Rank
-from engine.replication.versions.messages import Version
+from engine.replication.versions.choice import MISSED, Choice, Rank, Version
 from engine.streams.suffix import State
 
 KEEP_ALIVE = 0.1

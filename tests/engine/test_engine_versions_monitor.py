@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from engine.replication.versions.messages import MAX_STREAMS, AskVersions, Version, Versions
+from engine.replication.versions.choice import MAX_STREAMS, AskVersions, Version, Versions
 from engine.replication.versions.monitor import VersionMonitor
 from engine.streams.config import EngineConfig
 from engine.streams.stream_state import Role

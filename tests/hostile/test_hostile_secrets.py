@@ -47,7 +47,7 @@ from engine.replication.moves.messages import (
     Release,
 )
 from engine.replication.status import Status
-from engine.replication.versions.messages import AskVersions
+from engine.replication.versions.choice import AskVersions
 from engine.replication.views.messages import CreateView, Locate
 from engine.streams.messages import PostEvent, ReceiveEvents, Subscribe
 from overlay.connection import Connection

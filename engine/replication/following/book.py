@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Final
 
 import trio
@@ -12,6 +13,7 @@ from engine.replication.following.origin import FOR_QUERIES, Origin, Place, Reac
 from engine.streams.retention import Hold
 from engine.streams.store import StreamStore
 from engine.streams.stream_state import LogKey, Role, StreamState
+from overlay.concurrency import Job
 from overlay.errors import ConflictError, MedusaError
 from overlay.events import Events
 from overlay.killpoints import KillPoint, kill_point
@@ -221,8 +223,8 @@ class Followers:
             # posted tuples are never tentative
             Course(after, tentative=bool(state.entry.stream.query), listed=True),
         )
-        self._running[state.key] = run = _Run(follower, after, user, origin)
-        self._nursery.start_soon(run.drive)
+        self._running[state.key] = run = _Run(follower, after, {user: origin})
+        run.job.start(self._nursery, follower.run)
 
     async def leave(self, name: str, user: str) -> None:
         """Stop reading the stream for `user`; the last one to leave takes the follower down."""
@@ -250,8 +252,7 @@ class Followers:
     async def _take_down(self, key: LogKey) -> None:
         run = self._running.pop(key)
         self._needs.pop(key, None)
-        run.scope.cancel()
-        await run.ended.wait()
+        await run.job.stop()
         state = self._store.get(*key)
         if state is not None and not state.variant:
             self.left.tell(state)
@@ -270,8 +271,9 @@ class Followers:
                 await self._store.drop(key)
 
 
+@dataclass(frozen=True)
 class _Run:
-    """The task of a follower.
+    """A follower at work.
 
     Attributes:
         after: the boundary that a new log begins at.
@@ -279,12 +281,10 @@ class _Run:
             user leaves, the next one's: an origin may serve one user alone.
     """
 
-    def __init__(self, follower: Follower, after: int, user: str, origin: Origin) -> None:
-        self.follower = follower
-        self.after = after
-        self.origins = {user: origin}
-        self.scope = trio.CancelScope()
-        self.ended = trio.Event()
+    follower: Follower
+    after: int
+    origins: dict[str, Origin]
+    job: Job = field(default_factory=Job)
 
     def take_from(self, user: str, origin: Origin) -> None:
         """Set where a user wants the stream from."""
@@ -297,10 +297,3 @@ class _Run:
         self.origins.pop(user, None)
         if first == user and self.origins:
             self.follower.read_from(next(iter(self.origins.values())))
-
-    async def drive(self) -> None:
-        try:
-            with self.scope:
-                await self.follower.run()
-        finally:
-            self.ended.set()

@@ -34,8 +34,6 @@ from overlay.killpoints import KillPoint, kill_point
 from overlay.listeners import Listeners
 from overlay.names import PeerId
 
-__all__ = ["Primaries", "SecondaryState"]
-
 RECRUIT_S: Final = 10.0
 """The longest wait for a peer that is asked to stand by, seconds: it opens logs."""
 

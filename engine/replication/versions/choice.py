@@ -1,4 +1,4 @@
-"""Chooses the version of a stream that is read. Sans IO.
+"""The keep-alive with a stream's producers, and the choice of the version that is read. Sans IO.
 
 The order of preference is Borealis' (TODS 2008, section 4.4), with one change: there a producer
 that corrects earlier tuples has no time for new ones, so one that is still failing is better. Here
@@ -12,10 +12,42 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from msgspec import Struct
+
 from engine.objects.schema import BEGINNING
-from engine.replication.versions.messages import Version
 from engine.streams.suffix import State
 from overlay.names import NO_PEER, PeerId
+
+MAX_STREAMS: Final = 256
+"""Streams in one question; a peer that reads more asks several, one after the other."""
+
+
+class AskVersions(Struct, frozen=True):
+    """Asks a producer for the state of these streams."""
+
+    streams: tuple[str, ...]
+
+
+class Version(Struct, frozen=True):
+    """One producer's rendition of a stream.
+
+    Attributes:
+        boundary: of its stable tuples, microseconds. reaches: the same with tentative ones.
+        number: changes with the versions of the stream's inputs.
+    """
+
+    stream: str
+    state: State
+    boundary: int
+    reaches: int
+    number: int
+
+
+class Versions(Struct, frozen=True):
+    """The answer to `AskVersions`, without streams that the peer does not produce."""
+
+    versions: tuple[Version, ...] = ()
+
 
 MISSED: Final = 3
 """Keep-alives that a producer may miss, one after the other (Borealis)."""

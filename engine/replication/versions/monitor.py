@@ -7,8 +7,7 @@ import trio
 
 from engine.replication.directory import Directory
 from engine.replication.following.book import Followers
-from engine.replication.versions.choice import Choice
-from engine.replication.versions.messages import MAX_STREAMS, AskVersions, Versions
+from engine.replication.versions.choice import MAX_STREAMS, AskVersions, Choice, Versions
 from engine.streams.config import EngineConfig
 from engine.streams.store import StreamStore
 from engine.streams.stream_state import Role

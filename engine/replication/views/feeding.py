@@ -21,6 +21,7 @@ from engine.streams.config import Timing
 from engine.streams.retention import Hold
 from engine.streams.store import StreamStore
 from engine.streams.stream_state import Role, StreamState
+from overlay.concurrency import Job
 from overlay.errors import ConflictError, MedusaError
 from overlay.events import Events
 from overlay.killpoints import KillPoint, kill_point
@@ -93,8 +94,7 @@ class Feeding:
         self._source: StreamState | None = None
         self._reason = ""
         self._timing = timing
-        self._scope = trio.CancelScope()
-        self._at_rest = trio.Event()
+        self._job = Job()
 
     async def open(self) -> StreamState:
         """Open the stream that it shows; later tuples are kept for it from now on.
@@ -110,25 +110,23 @@ class Feeding:
         self._source = source
         return source
 
-    async def run(self) -> None:
+    def start(self, nursery: trio.Nursery) -> None:
         """Fill the view until it has ended; a failed copy is tried again."""
-        try:
-            with self._scope:
-                while self.state.log.boundary < END:
-                    try:
-                        await self._copy(self._source or await self.open())
-                    except MedusaError as error:
-                        self._note(error)
-                        await trio.sleep(self._timing.view_again_s)
-                        self._source = None
-                await self._leave()
-        finally:
-            self._at_rest.set()
+        self._job.start(nursery, self._fill)
+
+    async def _fill(self) -> None:
+        while self.state.log.boundary < END:
+            try:
+                await self._copy(self._source or await self.open())
+            except MedusaError as error:
+                self._note(error)
+                await trio.sleep(self._timing.view_again_s)
+                self._source = None
+        await self._leave()
 
     async def stop(self) -> None:
         """Stop reading the stream; on return it is done."""
-        self._scope.cancel()
-        await self._at_rest.wait()
+        await self._job.stop()
         await self._leave()
 
     async def _leave(self) -> None:
@@ -184,7 +182,7 @@ class Feedings:
         feeding = Feeding(state, self._followers, self._events, self._store.timing)
         await feeding.open()
         self._feedings[state.name] = feeding
-        self._nursery.start_soon(feeding.run)
+        feeding.start(self._nursery)
 
     async def drop(self, view: str) -> None:
         """Stop filling a view, and drop its log, if it has one."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -33,6 +34,7 @@ MAX_VIEWS: Final = 256
 written a second time, epoch by epoch."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class Views:
     """The views that this peer keeps: created, deleted, and resumed after a restart.
 
@@ -40,29 +42,17 @@ class Views:
         queries: they may read the views. feedings: fills them.
     """
 
-    def __init__(
-        self,
-        *,
-        overlay: Overlay,
-        catalog: Catalog,
-        announcements: Announcements,
-        readers: Readers,
-        queries: QueryHost,
-        locator: Locator,
-        feedings: Feedings,
-    ) -> None:
-        self._identity = overlay.identity
-        self._events = overlay.events
-        self._catalog = catalog
-        self._announcements = announcements
-        self._readers = readers
-        self._queries = queries
-        self._locator = locator
-        self._feedings = feedings
-        self._changing = trio.Lock()
+    overlay: Overlay
+    catalog: Catalog
+    announcements: Announcements
+    readers: Readers
+    queries: QueryHost
+    locator: Locator
+    feedings: Feedings
+    _changing: trio.Lock = field(init=False, default_factory=trio.Lock)
 
     def all(self) -> list[StreamState]:
-        return self._feedings.views()
+        return self.feedings.views()
 
     async def create(self, asked: View) -> View:
         """Make a view, and publish it; gives it with its interval.
@@ -86,12 +76,12 @@ class Views:
                     "one, or ask another peer"
                 )
             source = await self._source(asked)
-            found = await self._locator.locate(asked.stream, asked.shows, fixed=asked.is_fixed)
+            found = await self.locator.locate(asked.stream, asked.shows, fixed=asked.is_fixed)
             view = msgspec.structs.replace(asked, after=found.after, until=found.until)
-            await self._feedings.make_way(view.name)
+            await self.feedings.make_way(view.name)
             entry = self._entry_of(view, source)
             try:
-                await self._feedings.keep(entry)
+                await self.feedings.keep(entry)
                 await self._publish(entry)
             except BaseException:
                 with trio.CancelScope(shield=True):
@@ -116,21 +106,21 @@ class Views:
 
     def _read_by(self, name: str) -> list[str]:
         """The queries, and the views that are still filled, that read a view here."""
-        queries = [entry.query.name for entry in self._queries.consumers(name)]
-        return queries + self._feedings.readers(name)
+        queries = [entry.query.name for entry in self.queries.consumers(name)]
+        return queries + self.feedings.readers(name)
 
     async def resume(self) -> None:
         """Go on with the views of the last run. A view that cannot go on stands still."""
         for state in self.all():
             try:
-                await self._feedings.open(state)
+                await self.feedings.open(state)
                 await self._publish(state.entry)  # a crash may have come before; again is no change
             except MedusaError as error:
-                self._events.note(
+                self.overlay.events.note(
                     "error", f"stands still with {state.name} until a restart: {error}"
                 )
         known = {state.name for state in self.all()}
-        for published in self._catalog.own(VIEW):
+        for published in self.catalog.own(VIEW):
             if str(published.name) not in known:
                 await self._withdraw(str(published.name))
 
@@ -140,7 +130,7 @@ class Views:
         Raises:
             ConflictError: something else has that name.
         """
-        found = await find(self._catalog, STREAM, ObjectName.parse(asked.name))
+        found = await find(self.catalog, STREAM, ObjectName.parse(asked.name))
         if found is None:
             return None
         view = found.value.stream.view
@@ -158,12 +148,12 @@ class Views:
             InvalidInputError: it is ordered otherwise.
         """
         name = ObjectName.parse(view.stream)
-        found = await find(self._catalog, STREAM, name)
+        found = await find(self.catalog, STREAM, name)
         if found is None:
             raise NotFoundError(
                 f"{view.name} is to show {view.stream}, which is not in the catalog"
             )
-        self._readers.check(found.value.stream, self._identity.participant)
+        self.readers.check(found.value.stream, self.overlay.identity.participant)
         check_order(view, found.value.schema)
         return found.value
 
@@ -173,7 +163,7 @@ class Views:
             name=view.name,
             schema=source.stream.schema,
             history_us=0,
-            leader=self._identity.peer_id.hex(),
+            leader=self.overlay.identity.peer_id.hex(),
             query=source.stream.query,
             view=view,
             label=source.stream.policies,
@@ -184,15 +174,15 @@ class Views:
     @kill_point(KillPoint.VIEW_PUBLISH)
     async def _publish(self, entry: StreamEntry) -> None:
         assert entry.stream.view is not None, "a view's stream says what it shows"
-        await self._announcements.announce(entry, Term(entry.stream.name))
-        await self._catalog.publish(VIEW, ObjectName.parse(entry.stream.name), entry.stream.view)
+        await self.announcements.announce(entry, Term(entry.stream.name))
+        await self.catalog.publish(VIEW, ObjectName.parse(entry.stream.name), entry.stream.view)
 
     @kill_point(KillPoint.VIEW_REMOVE)
     async def _remove(self, view: View) -> None:
-        await self._feedings.drop(view.name)
+        await self.feedings.drop(view.name)
         await self._withdraw(view.name)
 
     async def _withdraw(self, name: str) -> None:
-        await self._announcements.withdraw(name)
+        await self.announcements.withdraw(name)
         with suppress(NotFoundError, UnavailableError):
-            await self._catalog.withdraw(VIEW, ObjectName.parse(name))
+            await self.catalog.withdraw(VIEW, ObjectName.parse(name))
