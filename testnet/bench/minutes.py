@@ -21,6 +21,7 @@ import trio
 from engine.objects.definitions import StreamDefinition
 from engine.objects.query import Aggregate, AggregateFunction, Function, Query
 from engine.objects.schema import Field, FieldType, Schema
+from testnet.kit.answers import tuples_in
 
 MINUTE_US: Final = 60_000_000
 ROWS: Final = 600_000
@@ -139,9 +140,7 @@ def answers_of(rows: pa.Table) -> list[Answer]:
 
 def answers_in(received: pa.Table) -> list[Answer]:
     """The rows of the query's output as answers, in their order."""
-    columns = [received.column(name) for name in ("src_ip", "conns", "ports", "bytes")]
-    starts = received.column("window_start").cast(pa.int64())
-    return list(zip(*(column.to_pylist() for column in (starts, *columns)), strict=True))
+    return tuples_in(received, ("window_start", "src_ip", "conns", "ports", "bytes"))
 
 
 class Act(Enum):

@@ -27,7 +27,6 @@ from testnet.ha.figures import Cost
 from testnet.kit.cast import all_at_once, cpu_seconds, publish
 from testnet.kit.peers import CONFIG, Federation, Peer
 from tools.client.async_client import AsyncMedusaClient, open_medusa
-from tools.home.folder import Home
 
 TRIES: Final = 5
 """Tries of a request: a busy peer answers late."""
@@ -73,6 +72,7 @@ class Cast:
     """The peers of one run.
 
     Attributes:
+        source: A, for posting. client: the client's peer.
         primaries: B, C, D, E. standbys: the peers of the secondaries.
     """
 
@@ -81,31 +81,21 @@ class Cast:
         self._federation.config = CHAIN_CONFIG
         self.primaries: dict[str, Peer] = {}
         self.standbys: list[Peer] = []
-        self._source: Peer
-        self._client: Peer
+        self.source: Peer
+        self.client: Peer
 
     @property
     def all(self) -> tuple[Peer, ...]:
-        return (self._source, self._client, *self.primaries.values(), *self.standbys)
-
-    @property
-    def source_home(self) -> Home:
-        """The home of A, for posting."""
-        return self._source.home
-
-    @property
-    def client_home(self) -> Home:
-        """The home of the client's peer."""
-        return self._client.home
+        return (self.source, self.client, *self.primaries.values(), *self.standbys)
 
     async def enter(self, report: Callable[[str], None]) -> None:
         """Start all peers, and wait until they know each other."""
         federation = self._federation
-        self._source = await federation.found(SOURCE_OWNER)
-        self._client = await federation.admit(CLIENT_OWNER)
+        self.source = await federation.found(SOURCE_OWNER)
+        self.client = await federation.admit(CLIENT_OWNER)
         first = await federation.admit(CHAIN_OWNER)
         await first.ready()
-        await self._client.ready()
+        await self.client.ready()
         made: dict[str, Peer] = {SERVERS[0]: first}
         names = (*SERVERS[1:], *(f"S{number + 1}" for number in range(STANDBYS)))
 
@@ -120,7 +110,7 @@ class Cast:
 
     async def define(self, variant: Variant) -> None:
         """Publish the source and a query on each server, and start all."""
-        await publish(self._source, (SCHEMA,), (SOURCE,))
+        await publish(self.source, (SCHEMA,), (SOURCE,))
         for number, (server, peer) in enumerate(self.primaries.items()):
             standby = self.standbys[number % len(self.standbys)]
             work = query(server, variant.availability(standby.id))

@@ -27,6 +27,7 @@ from engine.objects.query import (
 from engine.objects.schema import Field, FieldType, Schema
 from overlay.errors import InvalidInputError
 from overlay.events import wall_clock
+from testnet.kit.answers import tuples_in
 from testnet.kit.traffic import Sensor
 from tools.client.async_client import AsyncMedusaClient
 
@@ -156,9 +157,7 @@ def _box(server: str, source: str, to: str) -> Box:
 
 def answers_in(table: pa.Table) -> list[Answer]:
     """The rows of an epoch of E's output."""
-    starts = table.column(COLUMNS[0]).cast(pa.int64()).to_pylist()
-    others = [table.column(name).to_pylist() for name in COLUMNS[1:]]
-    return list(zip(starts, *others, strict=True))
+    return tuples_in(table, COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)

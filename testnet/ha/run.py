@@ -86,8 +86,8 @@ class Play:
             await self._cast.define(self._run.variant)
             stage.detail = self._run.variant.label
         async with (
-            open_medusa(self._cast.source_home.folder) as poster,
-            open_medusa(self._cast.client_home.folder) as client,
+            open_medusa(self._cast.source.home.folder) as poster,
+            open_medusa(self._cast.client.home.folder) as client,
             trio.open_nursery() as nursery,
         ):
             sensor = source_sensor(poster, self._run.posted)

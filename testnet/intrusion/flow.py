@@ -25,7 +25,7 @@ from overlay.errors import (
 from testnet.connections.query import COLUMNS, Answers, Row, source_stream
 from testnet.connections.traces import Trace, merge
 from testnet.intrusion.board import Board, Posting
-from testnet.kit.answers import Fold, Received
+from testnet.kit.answers import Fold, Received, tuples_in
 from testnet.kit.cast import until_status
 from testnet.kit.patience import while_moving
 from testnet.kit.peers import Federation, Peer
@@ -181,10 +181,7 @@ async def _post(
 
 def rows_of(table: pa.Table, answer: str) -> list[Row]:
     """The rows of an answer as in the CSV; window_start in whole seconds."""
-    window, *rest = COLUMNS[answer]
-    starts = table.column(window).cast(pa.int64()).to_pylist()
-    others = [table.column(name).to_pylist() for name in rest]
-    return [(start // 1_000_000, *row) for start, *row in zip(starts, *others, strict=True)]
+    return [(start // 1_000_000, *row) for start, *row in tuples_in(table, COLUMNS[answer])]
 
 
 def _stands(board: Board) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -88,6 +88,13 @@ def _faults(received: Sequence[Received]) -> list[str]:
 def _longest_pause(received: Sequence[Received], since: float) -> float:
     times = [since, *(epoch.at for epoch in received if epoch.at > since)]
     return max((later - earlier for earlier, later in itertools.pairwise(times)), default=0.0)
+
+
+def tuples_in(table: pa.Table, columns: Sequence[str]) -> list[Any]:
+    """The rows of a part of an output, as tuples of these columns; times in microseconds."""
+    found = (table.column(name) for name in columns)
+    plain = (each.cast(pa.int64()) if pa.types.is_timestamp(each.type) else each for each in found)
+    return list(zip(*(each.to_pylist() for each in plain), strict=True))
 
 
 Row = TypeVar("Row")

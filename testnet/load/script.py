@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from engine.objects.definitions import StreamDefinition
 from testnet.connections.query import HISTORY_US, Row, source_schema
+from testnet.kit.answers import tuples_in
 from testnet.kit.peers import CONFIG
 
 WINDOW_S: Final = 60
@@ -104,13 +105,8 @@ class Watch:
 
     def rows_of(self, table: pa.Table) -> list[Row]:
         """An epoch of the answer as (window's start in seconds, address, number)."""
-        starts = table.column("window_start").cast(pa.int64()).to_pylist()
-        keys = table.column(_AGGREGATES[self.kind][1]).to_pylist()
-        counts = table.column("n").to_pylist()
-        return [
-            (start // 1_000_000, key, count)
-            for start, key, count in zip(starts, keys, counts, strict=True)
-        ]
+        columns = ("window_start", _AGGREGATES[self.kind][1], "n")
+        return [(start // 1_000_000, *row) for start, *row in tuples_in(table, columns)]
 
 
 _THRESHOLDS: Final = {Kind.BUSY: 100, Kind.SCAN: 10, Kind.SWEEP: 12, Kind.TARGET: 30}

@@ -18,6 +18,7 @@ from engine.objects.definitions import StreamDefinition
 from engine.objects.query import Box, Filter, Query, Union
 from engine.objects.schema import Field, FieldType, Schema
 from engine.replication.status import Snapshot
+from testnet.kit.answers import tuples_in
 from testnet.kit.cast import publish, until_status
 from testnet.kit.peers import CONFIG, Federation, Peer
 from testnet.kit.traffic import Sensor
@@ -101,8 +102,7 @@ Row = tuple[int, int]
 
 def rows_in(table: pa.Table) -> list[Row]:
     """The readings in a part of an output."""
-    columns = (table.column(name).to_pylist() for name in ("sensor", "number"))
-    return list(zip(*columns, strict=True))
+    return tuples_in(table, ("sensor", "number"))
 
 
 def readings_table(sensor: int, at_us: list[int], numbers: list[int]) -> pa.Table:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Final
 
@@ -40,7 +38,6 @@ from testnet.simulation.history import Covered, History, Invited, PeerView, Reac
 from testnet.simulation.views import books_of, covered, producers_of, reached, view_of
 from testnet.simulation.world import SimulatedPeer, World
 from testnet.virtual.hosts import inside
-from tools.client.async_client import AsyncMedusaClient
 from tools.daemon.peer import Peer
 from tools.market.settler import Settler
 
@@ -101,31 +98,13 @@ class SimulatedBed:
     """
 
     def __init__(self, world: World, history: History) -> None:
-        self.world = world
+        self.world, self.rng, self.peers = world, world.rng, world.peers
+        self.now, self.note, self.client = world.now, world.note, world.client
         self._history = history
         self._down: dict[str, Fault] = {}
         self._cuts: Counter[tuple[str, str]] = Counter()
         self._noises: list[Noise] = []
         self._calm = world.network.links.default
-
-    @property
-    def rng(self) -> random.Random:
-        return self.world.rng
-
-    @property
-    def peers(self) -> Mapping[str, SimulatedPeer]:
-        return self.world.peers
-
-    def now(self) -> float:
-        return self.world.now()
-
-    def note(self, kind: str, text: str, peer: str = "") -> None:
-        self.world.note(kind, text, peer)
-
-    def client(
-        self, name: str, *, producer: str | None = None, patience_s: float = 60.0
-    ) -> AbstractAsyncContextManager[AsyncMedusaClient]:
-        return self.world.client(name, producer=producer, patience_s=patience_s)
 
     # -- faults ------------------------------------------------------------------------------------
 
