@@ -1,9 +1,13 @@
-"""What a peer notes: bounded by kind, with the fields of its context, faults with an id."""
+"""What a peer notes: bounded by kind, with the fields of its context, faults with an id. Every
+event says first what its peer does, in a verb; read from the code of all that note any."""
 
 from __future__ import annotations
 
+import ast
 import logging
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
 import pytest
 import trio
@@ -111,3 +115,169 @@ def test_a_life_lived_again_gives_the_same_ids() -> None:
 @pytest.mark.parametrize("label", ["", "A", "a b", "a\n", "x" * (MAX_CAUSE + 1), "é", "a-b"])
 def test_a_strangers_cause_that_is_no_id_is_none(label: str) -> None:
     assert checked_cause(label) == ""
+
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("overlay", "dht", "contracts", "engine", "tools")
+
+_VERBS = """
+accepted admitted altered asks became believes cannot could cut dated deleted did differs
+disbelieved disbelieves disconnected does doubts dropped ended failed fetched finds follows found
+gave gives goes got hears invited keeps left let listens lost misses modified moved needs pays
+proposed publishes read reads refused refuses renewed reopened replaced restored resumed revoked
+runs saw sells sends set stands started stopped stops takes took waits withdrew
+"""
+VERBS = frozenset(_VERBS.split())
+
+MADE_ELSEWHERE = {
+    ("overlay/exchange.py", "change.text"),  # of a `Change`
+    ("contracts/delivery.py", "text"),  # of `Book._news`
+    ("tools/market/settler.py", "text"),  # of a `Note`
+    ("tools/market/trader.py", "text"),  # of a `Note`
+}
+"""Where the text of an event comes from a place that is read as well."""
+
+MAKERS = {"contracts/book.py": "_news"}
+"""Functions that return such texts, beside those that are followed from where an event is noted."""
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Code:
+    """A module; where the texts of its events come from."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = path.relative_to(ROOT).as_posix()
+        self.tree = ast.parse(path.read_text())
+        self.parents = {
+            child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)
+        }
+        self._functions: dict[str, list[_Function]] = {}
+        for node in self.parents:
+            if isinstance(node, _Function):
+                self._functions.setdefault(node.name, []).append(node)
+
+    def functions(self, name: str) -> list[_Function]:
+        return self._functions.get(name, [])
+
+    def around(self, node: ast.AST) -> _Function | None:
+        found = self.parents.get(node)
+        while found is not None and not isinstance(found, _Function):
+            found = self.parents.get(found)
+        return found
+
+    def texts(self) -> Iterator[ast.expr]:
+        """Of every event that is noted or made here."""
+        for node in self.parents:
+            if not isinstance(node, ast.Call):
+                continue
+            match node.func:
+                case ast.Attribute(value, "note") if ast.unparse(value).endswith("events"):
+                    yield node.args[1]
+                case ast.Attribute(value, "fault") if ast.unparse(value).endswith("events"):
+                    yield node.args[0]
+                case ast.Name("Note"):
+                    yield node.args[1]
+                case ast.Name("Change") if self.name.startswith("overlay/"):
+                    yield node.args[0]
+                case _:
+                    pass
+        for function in self.functions(MAKERS.get(self.name, "")):
+            yield from _returned(function)
+
+
+@cache
+def codes() -> tuple[Code, ...]:
+    return tuple(Code(path) for name in FOLDERS for path in sorted((ROOT / name).rglob("*.py")))
+
+
+def _returned(function: _Function) -> list[ast.expr]:
+    found = [n.value for n in ast.walk(function) if isinstance(n, ast.Return) and n.value]
+    return [value for value in found if ast.unparse(value) != "''"]  # nothing to tell
+
+
+def _assigned(function: _Function, name: str) -> list[ast.expr]:
+    return [
+        node.value
+        for node in ast.walk(function)
+        if isinstance(node, ast.Assign) and any(ast.unparse(to) == name for to in node.targets)
+    ]
+
+
+def _given(code: Code, function: _Function, name: str) -> list[ast.expr]:
+    """The expressions that callers in the same module pass to a function for that argument."""
+    names = [each.arg for each in function.args.args if each.arg != "self"]
+    if name not in names:
+        return []
+    return [
+        node.args[names.index(name)]
+        for node in code.parents
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).removeprefix("self.") == function.name
+    ]
+
+
+def beginnings(code: Code, text: ast.expr) -> Iterator[str]:
+    """The words that a text may begin with; the source of the expression if that is unknown."""
+    sources: list[ast.expr] = []
+    match text:
+        case ast.Constant(str() as words) if words.split():
+            yield words.split()[0].rstrip(":")
+            return
+        case ast.JoinedStr([ast.FormattedValue(value), *_]):
+            sources = [value]
+        case ast.JoinedStr([first, *_]):
+            sources = [first]
+        case ast.IfExp(_, one, other):
+            sources = [one, other]
+        case ast.Name(name):
+            function = code.around(text)
+            if function is not None:
+                sources = _assigned(function, name) or _given(code, function, name)
+        case ast.Subscript(ast.Name(name)):
+            sources = [
+                value
+                for node in code.tree.body
+                if isinstance(node, ast.AnnAssign)
+                and ast.unparse(node.target) == name
+                and isinstance(node.value, ast.Dict)
+                for value in node.value.values
+            ]
+        case ast.Call(ast.Name(name) | ast.Attribute(attr=name)):
+            yield from _of_call(code, name, text)
+            return
+        case _:
+            pass
+    if not sources:
+        yield ast.unparse(text)
+    for source in sources:
+        yield from beginnings(code, source)
+
+
+def _of_call(code: Code, name: str, text: ast.expr) -> Iterator[str]:
+    for place in (code, *codes()):
+        functions = place.functions(name)
+        if functions:
+            for value in (value for each in functions for value in _returned(each)):
+                yield from beginnings(place, value)
+            return
+    yield ast.unparse(text)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_event_begins_with_a_verb(folder: str) -> None:
+    others = [
+        f"{code.name}:{text.lineno}: {first}"
+        for code in codes()
+        if code.name.startswith(f"{folder}/")
+        for text in code.texts()
+        for first in beginnings(code, text)
+        if first not in VERBS and (code.name, first) not in MADE_ELSEWHERE
+    ]
+    assert others == []
+
+
+def test_the_events_of_all_code_are_found() -> None:
+    assert sum(1 for code in codes() for _ in code.texts()) > 150
+    used = {first for code in codes() for text in code.texts() for first in beginnings(code, text)}
+    assert used >= VERBS, sorted(VERBS - used)

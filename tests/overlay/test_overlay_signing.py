@@ -1,4 +1,5 @@
-"""Signatures, the one decoder, secrets on disk, and events."""
+"""Signatures, the one decoder, secrets on disk; and what is a name: the answer is always one, or
+the one error."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from overlay.encoding import decode, encode
 from overlay.errors import (
     DecodeError,
+    InvalidInputError,
     NotAuthorisedError,
     NotFoundError,
     StorageError,
@@ -20,6 +22,7 @@ from overlay.errors import (
 )
 from overlay.events import Events
 from overlay.files import read_secret, write_atomically, write_secret
+from overlay.names import MAX_NAME, ObjectName, check_participant
 from overlay.signing import Signed, sign, verify
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
@@ -91,3 +94,62 @@ def test_events_are_bounded_counted_and_printable() -> None:
     first, second = events.recent()
     assert (first.text, first.at, first.times) == ("a?[2Jb", 7.0, 1)
     assert (second.text, second.times) == ("again", 3)
+
+
+labels = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True)
+participants = st.lists(labels, min_size=1, max_size=4).map(".".join)
+segments = st.from_regex(r"[A-Za-z0-9._-]{1,12}", fullmatch=True).filter(
+    lambda s: s not in {".", ".."}
+)
+
+
+@given(participants, st.lists(segments, min_size=1, max_size=6))
+def test_a_name_survives_writing_and_reading(participant: str, path: list[str]) -> None:
+    name = ObjectName(participant, "/".join(path))
+    assert ObjectName.parse(str(name)) == name
+
+
+@given(st.text(max_size=300) | st.text(max_size=40).map(lambda s: "medusa://mit.edu/" + s))
+def test_any_text_is_a_name_or_the_one_error(text: str) -> None:
+    try:
+        name = ObjectName.parse(text)
+    except InvalidInputError:
+        return
+    assert str(name) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("http://mit.edu/a", "medusa://participant/path"),
+        ("medusa://mit.edu", "path segment"),
+        ("medusa://mit.edu/", "path segment"),
+        ("medusa://mit.edu/a//b", "path segment"),
+        ("medusa://mit.edu/a/../b", "'..'"),
+        ("medusa://mit.edu/.", "'.'"),
+        ("medusa://mit.edu/a b", "'a b'"),
+        ("medusa://MIT.edu/a", "'MIT'"),
+        ("medusa:///a", "0 characters"),
+        ("medusa://mit..edu/a", "''"),
+        ("medusa://mit.edu/" + "a" * MAX_NAME, "at most 256"),
+        ("medusa://mit.edu/a\n", "path segment"),
+    ],
+)
+def test_what_is_wrong_is_said(text: str, reason: str) -> None:
+    with pytest.raises(InvalidInputError, match=reason.replace(".", r"\.")):
+        ObjectName.parse(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "-a", "a-", "a_b", "a.", ".a", "a" * 65, "mit.edu\n", "\u00e9cole.fr", "a/b"]
+)
+def test_no_participant(text: str) -> None:
+    with pytest.raises(InvalidInputError, match="participant name"):
+        check_participant(text)
+
+
+def test_children() -> None:
+    name = ObjectName.parse("medusa://mit.edu/conn")
+    assert str(name.child("late")) == "medusa://mit.edu/conn/late"
+    with pytest.raises(InvalidInputError):
+        name.child("..")
