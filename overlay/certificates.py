@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 from cryptography import x509
@@ -35,6 +36,10 @@ ROOT_DAYS: Final = 3652
 
 PEER_DAYS: Final = 365
 """Validity of a peer's certificate, days: after a year the root signs again."""
+
+CHECKED: Final = 1024
+"""Certificates whose signature and form are remembered as right: one is shown again and again, in
+statements and in handshakes, and is the same whenever its bytes are."""
 
 BACKDATED: Final = timedelta(hours=1)
 """Certificates begin this long before they are made, because peers' clocks differ."""
@@ -157,6 +162,7 @@ def make_peer_certificate(
     return builder.sign(root_key, None)
 
 
+@lru_cache(maxsize=CHECKED)
 def check_root(certificate: x509.Certificate) -> str:
     """The participant of a root certificate. The caller checks the dates.
 
@@ -186,6 +192,7 @@ def check_certificate(
     return name
 
 
+@lru_cache(maxsize=CHECKED)
 def check_issued(certificate: x509.Certificate, root: x509.Certificate) -> PeerName:
     """`check_certificate` without the dates.
 
