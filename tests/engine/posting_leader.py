@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 
 import trio
-from engine_streams_data import body
-from stream_leaders import NOW, P, home_in
+from engine_streams_data import NOW, P, body, home_in
 
 from engine.streams.config import SourceConfig
 from engine.streams.leader import Leader

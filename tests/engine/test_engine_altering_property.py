@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
-from engine_streams_data import body
+from engine_streams_data import CONFIG, NOW, Replica, body
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
-from stream_replicas import CONFIG, NOW, Replica
 
 from engine.objects.definitions import StreamDefinition
 from engine.streams.acceptance import Writer

@@ -7,7 +7,7 @@ import pytest
 import trio
 from deadline import DEADLINE_S
 from engine_peers import rows, schema_of
-from killed_leaders import PARTICIPANT, QUIET_S, STREAM, stable_leader
+from killed_peers import PARTICIPANT, QUIET_S, STREAM, stable_leader
 from msgspec import structs
 from revised_streams import changes_of, deletions
 

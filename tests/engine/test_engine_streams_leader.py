@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_streams_data import Row, all_rows, body
-from stream_leaders import NOW, P, home_in
+from engine_streams_data import NOW, P, Row, all_rows, body, home_in
 
 from engine.objects.schema import END
 from engine.streams import waiting

@@ -6,10 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from engine_streams_data import Row, all_rows, body
+from engine_streams_data import CONFIG, NOW, Replica, Row, all_rows, body
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from stream_replicas import CONFIG, NOW, Replica
 
 from engine.objects.definitions import Idle
 from engine.objects.schema import BEGINNING
