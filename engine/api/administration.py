@@ -7,6 +7,7 @@ call, and hands it on if another one keeps the object.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
@@ -34,6 +35,7 @@ LISTED = 16
 """Participants named in a remark; the others are counted."""
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Administration:
     """The objects under our participant's name, and the peers that keep them.
 
@@ -41,20 +43,11 @@ class Administration:
         overlay, catalog: find those peers and objects.
     """
 
-    def __init__(
-        self,
-        *,
-        overlay: Overlay,
-        catalog: Catalog,
-        store: StreamStore,
-        leaders: Leaders,
-        queries: QueryHost,
-    ) -> None:
-        self.overlay = overlay
-        self.catalog = catalog
-        self._store = store
-        self._leaders = leaders
-        self._queries = queries
+    overlay: Overlay
+    catalog: Catalog
+    store: StreamStore
+    leaders: Leaders
+    queries: QueryHost
 
     def own_name(self, text: str) -> ObjectName:
         name = ObjectName.parse(text)
@@ -101,7 +94,7 @@ class Administration:
         """Carry out a call about a stream: by `here` if this peer is its leader, else there.
         A call of another peer is not handed on once more: outdated records would make a circle."""
         stream = str(name)
-        keeper, state = self._leaders.get(stream), self._store.get(stream)
+        keeper, state = self.leaders.get(stream), self.store.get(stream)
         at_leader = (
             keeper.is_leader if keeper is not None else state is not None and state.is_at_leader
         )
@@ -109,7 +102,7 @@ class Administration:
             return await here()
         entry = (await lookup(self.catalog, STREAM, name)).value
         if entry.stream.k_safety:
-            connection = await self._leaders.connect(stream)
+            connection = await self.leaders.connect(stream)
         else:
             leader = parse_peer_id(entry.stream.leader)
             if leader == self.overlay.identity.peer_id:
@@ -135,7 +128,7 @@ class Administration:
         entry: QueryEntry = (await lookup(self.catalog, QUERY, name)).value
         try:
             peer = parse_peer_id(entry.peer)
-            if peer == self.overlay.identity.peer_id or self._queries.occupied(str(name)):
+            if peer == self.overlay.identity.peer_id or self.queries.occupied(str(name)):
                 return await here()
             return await self.route(peer, method, request, response)
         except NotFoundError as error:  # its new peer may not have told the catalog yet

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
 
 import msgspec
@@ -42,46 +43,46 @@ from overlay.names import ObjectName
 from overlay.rpc import Caller
 
 
+@dataclass(frozen=True, eq=False)
 class SchemaCalls:
     """Calls that define schemas; `register` puts them on the peer's service."""
 
-    def __init__(self, ours: Administration, schemas: SchemaFiles) -> None:
-        self._ours = ours
-        self._schemas = schemas
-        self._defining = Locks()
+    ours: Administration
+    schemas: SchemaFiles
+    _defining: Locks = field(default_factory=Locks, init=False)
 
     def register(self) -> None:
-        service = self._ours.overlay.service
+        service = self.ours.overlay.service
         ours = partial(service.unary, clients=True, own=True)
         ours("create_schema", CreateSchema, self.create_schema)
         ours("delete_schema", DeleteSchema, self.delete_schema)
 
     async def create_schema(self, caller: Caller, request: CreateSchema, _: bytes) -> Created:
         schema = request.schema
-        name = self._ours.own_name(schema.name)
+        name = self.ours.own_name(schema.name)
         check_schema(schema)
         async with self._defining.of(f"schema {name}"):
-            existing = await find(self._ours.catalog, SCHEMA, name)
+            existing = await find(self.ours.catalog, SCHEMA, name)
             if existing is None:
-                await self._ours.catalog.publish(SCHEMA, name, schema)
-                self._schemas.save(schema)
+                await self.ours.catalog.publish(SCHEMA, name, schema)
+                self.schemas.save(schema)
             elif existing.value != schema:
                 how = schemas_differ(existing.value, schema)
                 raise ConflictError(f"{name} exists and differs ({how}): use another name")
         return Created((schema.name,))
 
     async def delete_schema(self, caller: Caller, request: DeleteSchema, _: bytes) -> Done:
-        name, overlay = self._ours.own_name(request.schema), self._ours.overlay
-        publisher = (await lookup(self._ours.catalog, SCHEMA, name)).publisher
+        name, overlay = self.ours.own_name(request.schema), self.ours.overlay
+        publisher = (await lookup(self.ours.catalog, SCHEMA, name)).publisher
         if caller.peer_id is None and publisher != overlay.identity.peer_id:
-            return await self._ours.route(publisher, "delete_schema", request, Done)
+            return await self.ours.route(publisher, "delete_schema", request, Done)
         async with self._defining.of(f"schema {name}"):
             if users := await self._streams_of(request.schema):
                 raise ConflictError(
                     f"{name} is the schema of {listed(sorted(users))}: delete that first"
                 )
-            await trio.to_thread.run_sync(self._schemas.remove, request.schema)
-            await self._ours.catalog.withdraw(SCHEMA, name)
+            await trio.to_thread.run_sync(self.schemas.remove, request.schema)
+            await self.ours.catalog.withdraw(SCHEMA, name)
             overlay.events.note("info", f"deleted {name}")
         return Done()
 
@@ -91,9 +92,9 @@ class SchemaCalls:
         Raises:
             UnavailableError: a peer of ours that may keep such a stream cannot be asked.
         """
-        own = self._ours.overlay.identity.participant
-        listing = await self._ours.catalog.names()
-        siblings = {peer.hex() for peer in self._ours.overlay.living_siblings()}
+        own = self.ours.overlay.identity.participant
+        listing = await self.ours.catalog.names()
+        siblings = {peer.hex() for peer in self.ours.overlay.living_siblings()}
         if silent := sorted(siblings.intersection(listing.unreachable)):
             raise UnavailableError(
                 f"{schema}: peer {silent[0][:8]} cannot be asked whether a stream of its has it"
@@ -102,36 +103,27 @@ class SchemaCalls:
         for text in listing.names.get(STREAM.label, ()):
             name = ObjectName.parse(text)
             if name.participant == own and base_of(text) == text:
-                entry = await find(self._ours.catalog, STREAM, name)
+                entry = await find(self.ours.catalog, STREAM, name)
                 if entry is not None and entry.value.stream.schema == schema:
                     found.append(text)
         return found
 
 
+@dataclass(frozen=True, eq=False)
 class StreamCalls:
     """Calls that define source streams; `register` puts them on the peer's service."""
 
-    def __init__(
-        self,
-        ours: Administration,
-        *,
-        store: StreamStore,
-        leaders: Leaders,
-        announcements: Announcements,
-        sources: Sources,
-        modifier: Modifier,
-    ) -> None:
-        self._ours = ours
-        self._store = store
-        self._leaders = leaders
-        self._announcements = announcements
-        self._sources = sources
-        self._modifier = modifier
-        self._defining = Locks()
+    ours: Administration
+    store: StreamStore
+    leaders: Leaders
+    announcements: Announcements
+    sources: Sources
+    modifier: Modifier
+    _defining: Locks = field(default_factory=Locks, init=False)
 
     def register(self) -> None:
-        self._leaders.register()
-        service = self._ours.overlay.service
+        self.leaders.register()
+        service = self.ours.overlay.service
         ours = partial(service.unary, clients=True, own=True)
         ours("create_stream", CreateStream, self.create_stream)
         ours("alter_stream", AlterStream, self.alter_stream)
@@ -140,7 +132,7 @@ class StreamCalls:
 
     async def create_stream(self, caller: Caller, request: CreateStream, _: bytes) -> Created:
         stream = request.stream
-        name = self._ours.own_name(stream.name)
+        name = self.ours.own_name(stream.name)
         check_stream(stream)
         check_not_late(stream.name)
         if stream.query:
@@ -149,19 +141,19 @@ class StreamCalls:
             raise InvalidInputError(f"{name}: a view is created as a view")
         if stream.edition:
             raise InvalidInputError(f"{name}: a new stream has no edition yet")
-        here = self._ours.overlay.identity.peer_id
+        here = self.ours.overlay.identity.peer_id
         leader = parse_peer_id(stream.leader) if stream.leader else here
-        self._ours.check_sibling(f"{name}: its leader", leader)
+        self.ours.check_sibling(f"{name}: its leader", leader)
         if leader == here:
             async with self._defining.of(f"stream {name}"):
                 await self._host(name, stream)
         else:
-            await self._ours.route(leader, "create_stream", request, Created)
-        return Created((stream.name,), self._ours.strangers(stream.name, stream))
+            await self.ours.route(leader, "create_stream", request, Created)
+        return Created((stream.name,), self.ours.strangers(stream.name, stream))
 
     async def _host(self, name: ObjectName, stream: StreamDefinition) -> None:
-        catalog, here = self._ours.catalog, self._ours.overlay.identity.peer_id.hex()
-        state = self._store.get(str(name))
+        catalog, here = self.ours.catalog, self.ours.overlay.identity.peer_id.hex()
+        state = self.store.get(str(name))
         if state is not None and state.role is Role.SOURCE:  # the catalog may know an older edition
             _check_same(state.entry.stream, stream)
             await self._lead(state.entry)  # a crash may have cut its creation short
@@ -184,48 +176,48 @@ class StreamCalls:
             MedusaError: it asks for replicas, and there are none; see `Leaders.found`.
         """
         if entry.stream.k_safety:
-            await self._leaders.found(entry)
+            await self.leaders.found(entry)
             return
-        state = await self._store.keep(entry, Role.SOURCE)
+        state = await self.store.keep(entry, Role.SOURCE)
         if (state.entry, state.role) != (entry, Role.SOURCE):
             raise ConflictError(f"{state.name} is kept here as another {state.role} stream already")
         for announced in entries_of(entry):
-            await self._announcements.announce(announced, Term(announced.stream.name))
+            await self.announcements.announce(announced, Term(announced.stream.name))
 
     async def alter_stream(self, caller: Caller, request: AlterStream, _: bytes) -> Done:
-        name = self._ours.own_name(request.stream)
+        name = self.ours.own_name(request.stream)
         check_not_late(request.stream)
 
         async def alter() -> Done:
-            await self._sources.alter(request.stream, request.alteration)
+            await self.sources.alter(request.stream, request.alteration)
             return Done()
 
         async def alter_output() -> Done:
             query = entry.stream.query
-            await self._modifier.alter(query, request.stream, request.alteration)
+            await self.modifier.alter(query, request.stream, request.alteration)
             return Done()
 
-        state = self._store.serving(request.stream)
-        entry = state.entry if state else (await lookup(self._ours.catalog, STREAM, name)).value
+        state = self.store.serving(request.stream)
+        entry = state.entry if state else (await lookup(self.ours.catalog, STREAM, name)).value
         if entry.stream.view is not None:
             altered(entry.stream, request.alteration)  # raises, and says why
         if entry.stream.query:
-            query = self._ours.own_name(entry.stream.query)
-            await self._ours.at_its_peer(query, "alter_stream", request, Done, alter_output)
+            query = self.ours.own_name(entry.stream.query)
+            await self.ours.at_its_peer(query, "alter_stream", request, Done, alter_output)
         else:
-            await self._ours.at_its_leader(
+            await self.ours.at_its_leader(
                 caller, name, "alter_stream", request, alter, response=Done
             )
-        return Done(self._ours.strangers(request.stream, request.alteration))
+        return Done(self.ours.strangers(request.stream, request.alteration))
 
     async def delete_stream(self, caller: Caller, request: DeleteStream, _: bytes) -> Done:
         name = await self._own_source(request.stream, "deleted")
 
         async def delete() -> Done:
-            await self._sources.delete(request.stream)
+            await self.sources.delete(request.stream)
             return Done()
 
-        return await self._ours.at_its_leader(
+        return await self.ours.at_its_leader(
             caller, name, "delete_stream", request, delete, response=Done
         )
 
@@ -233,18 +225,18 @@ class StreamCalls:
         name = await self._own_source(request.stream, "reopened")
 
         async def reopen() -> Reopened:
-            return Reopened(await self._sources.reopen(request.stream))
+            return Reopened(await self.sources.reopen(request.stream))
 
-        return await self._ours.at_its_leader(
+        return await self.ours.at_its_leader(
             caller, name, "reopen_stream", request, reopen, response=Reopened
         )
 
     async def _own_source(self, stream: str, what: str) -> ObjectName:
         """The name of a source stream of ours; others are refused. Raises: InvalidInputError."""
-        name = self._ours.own_name(stream)
+        name = self.ours.own_name(stream)
         check_not_late(stream)
-        state = self._store.serving(stream)
-        entry = state.entry if state else (await lookup(self._ours.catalog, STREAM, name)).value
+        state = self.store.serving(stream)
+        entry = state.entry if state else (await lookup(self.ours.catalog, STREAM, name)).value
         if entry.stream.view is not None:
             raise InvalidInputError(f"{stream} is a view: `medusa view delete {stream}`")
         if entry.stream.query:

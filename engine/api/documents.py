@@ -7,7 +7,7 @@ participant is asked.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from engine.api.administration import Administration
@@ -43,144 +43,128 @@ from overlay.node import Overlay
 from overlay.rpc import MAX_STRUCT_BYTES, Caller
 
 
+@dataclass(frozen=True, eq=False)
 class ViewCalls:
     """The handlers; `register` puts them on the peer's service."""
 
-    def __init__(
-        self,
-        ours: Administration,
-        store: StreamStore,
-        views: Views,
-        locator: Locator,
-        readers: Readers,
-    ) -> None:
-        self._ours = ours
-        self._store = store
-        self._views = views
-        self._locator = locator
-        self._readers = readers
+    ours: Administration
+    store: StreamStore
+    views: Views
+    locator: Locator
+    readers: Readers
 
     def register(self) -> None:
-        service = self._ours.overlay.service
+        service = self.ours.overlay.service
         service.unary("create_view", CreateView, self.create_view, clients=True, own=True)
         service.unary("delete_view", DeleteView, self.delete_view, clients=True, own=True)
         service.unary("locate", Locate, self.locate)
 
     async def create_view(self, caller: Caller, request: CreateView, _: bytes) -> View:
-        self._ours.own_name(request.view.name)
-        return await self._views.create(request.view)
+        self.ours.own_name(request.view.name)
+        return await self.views.create(request.view)
 
     async def delete_view(self, caller: Caller, request: DeleteView, _: bytes) -> Done:
-        name = self._ours.own_name(request.name)
-        state = self._store.get(request.name)
+        name = self.ours.own_name(request.name)
+        state = self.store.get(request.name)
         here = state is not None and state.role is Role.VIEW
         if here or caller.peer_id is not None:  # else outdated records would make a circle
-            await self._views.delete(request.name)
+            await self.views.delete(request.name)
             return Done()
-        published = await lookup(self._ours.catalog, VIEW, name)
-        if published.publisher == self._ours.overlay.identity.peer_id:
+        published = await lookup(self.ours.catalog, VIEW, name)
+        if published.publisher == self.ours.overlay.identity.peer_id:
             raise NotFoundError(f"{name} is not kept by this peer any more")
-        return await self._ours.route(published.publisher, "delete_view", request, Done)
+        return await self.ours.route(published.publisher, "delete_view", request, Done)
 
     async def locate(self, caller: Caller, request: Locate, _: bytes) -> Located:
         """Locate a part of a stream of ours for another peer that may read it."""
-        state = self._store.serving(request.stream)
+        state = self.store.serving(request.stream)
         if state is None or state.role is Role.ASSIGNED:
             raise NotFoundError(f"{request.stream} is not produced by this peer")
-        self._readers.check(state.entry.stream, caller.participant)
-        return await self._locator.locate_here(
+        self.readers.check(state.entry.stream, caller.participant)
+        return await self.locator.locate_here(
             state, request.shows, caller.participant, fixed=request.fixed
         )
 
 
+@dataclass(frozen=True, eq=False)
 class QueryCalls:
     """Calls that create, start, stop and modify queries; `Administration` finds the peer."""
 
-    def __init__(
-        self, ours: Administration, queries: QueryHost, locator: Locator, modifier: Modifier
-    ) -> None:
-        self._ours = ours
-        self._queries = queries
-        self._locator = locator
-        self._modifier = modifier
+    ours: Administration
+    queries: QueryHost
+    locator: Locator
+    modifier: Modifier
 
     def register(self) -> None:
-        service = self._ours.overlay.service
+        service = self.ours.overlay.service
         ours = partial(service.unary, clients=True, own=True)
         ours("set_query_status", SetQueryStatus, self.set_query_status)
         ours("create_query", CreateQuery, self.create_query, limit=MAX_STRUCT_BYTES)
         ours("modify_query", ModifyQuery, self.modify_query, limit=MAX_STRUCT_BYTES)
 
     async def create_query(self, caller: Caller, request: CreateQuery, _: bytes) -> Created:
-        name = self._ours.own_name(request.query.name)
-        existing = await find(self._ours.catalog, QUERY, name)
+        name = self.ours.own_name(request.query.name)
+        existing = await find(self.ours.catalog, QUERY, name)
         if existing is not None:
             if existing.value.query != request.query:
                 how = queries_differ(existing.value.query, request.query)
                 raise ConflictError(f"{name} exists and differs ({how}): delete it first or rename")
             return Created((str(name), *existing.value.outputs))
         self._check_secondary(request.query)
-        inputs = await self._queries.creation.inputs(request.query)
-        await self._locator.check_history_range(request.query, inputs)
-        entry = await self._queries.create(request.query)
+        inputs = await self.queries.creation.inputs(request.query)
+        await self.locator.check_history_range(request.query, inputs)
+        entry = await self.queries.create(request.query)
         remarks = [
             remark
             for stream, readers in request.query.readers
-            for remark in self._ours.strangers(stream, Alteration(readers=readers))
+            for remark in self.ours.strangers(stream, Alteration(readers=readers))
         ]
         return Created((str(name), *entry.outputs), tuple(remarks))
 
     async def set_query_status(
         self, caller: Caller, request: SetQueryStatus, _: bytes
     ) -> QueryStatusSet:
-        name = self._ours.own_name(request.query)
+        name = self.ours.own_name(request.query)
         if request.status is QueryStatus.SETUP:
             raise InvalidInputError("a query is SETUP only before it first runs")
 
         async def set_status() -> QueryStatusSet:
-            await self._queries.set_status(str(name), request.status)
+            await self.queries.set_status(str(name), request.status)
             runs = request.status is QueryStatus.RUNNING
-            return QueryStatusSet(await self._queries.trouble() if runs else "")
+            return QueryStatusSet(await self.queries.trouble() if runs else "")
 
-        return await self._ours.at_its_peer(
+        return await self.ours.at_its_peer(
             name, "set_query_status", request, QueryStatusSet, set_status
         )
 
     async def modify_query(self, caller: Caller, request: ModifyQuery, _: bytes) -> Modified:
-        name = self._ours.own_name(request.query)
+        name = self.ours.own_name(request.query)
 
         async def modify() -> Modified:
-            return await self._modifier.modify(request)
+            return await self.modifier.modify(request)
 
-        return await self._ours.at_its_peer(name, "modify_query", request, Modified, modify)
+        return await self.ours.at_its_peer(name, "modify_query", request, Modified, modify)
 
     def _check_secondary(self, query: Query) -> None:
         """Refuse a requested secondary that cannot be it. Raises: InvalidInputError."""
         asked = query.availability.secondary
-        check_secondary(query, self._ours.overlay.identity.peer_id.hex())
+        check_secondary(query, self.ours.overlay.identity.peer_id.hex())
         if asked:
-            self._ours.check_sibling(f"query {query.name}: its secondary", parse_peer_id(asked))
+            self.ours.check_sibling(f"query {query.name}: its secondary", parse_peer_id(asked))
 
 
+@dataclass(frozen=True, eq=False)
 class DocumentCalls:
     """The call that creates everything in an XML document; `register` puts it on the service."""
 
-    def __init__(
-        self,
-        overlay: Overlay,
-        schemas: SchemaCalls,
-        streams: StreamCalls,
-        queries: QueryCalls,
-        views: ViewCalls,
-    ) -> None:
-        self._overlay = overlay
-        self._schemas = schemas
-        self._streams = streams
-        self._queries = queries
-        self._views = views
+    overlay: Overlay
+    schemas: SchemaCalls
+    streams: StreamCalls
+    queries: QueryCalls
+    views: ViewCalls
 
     def register(self) -> None:
-        self._overlay.service.unary(
+        self.overlay.service.unary(
             "create_query_xml",
             CreateXml,
             self.create_query_xml,
@@ -191,24 +175,24 @@ class DocumentCalls:
 
     async def create_query_xml(self, caller: Caller, request: CreateXml, body: bytes) -> Created:
         """Create everything in a document, schemas first, so that streams and queries find them."""
-        overlay = self._overlay
+        overlay = self.overlay
         own = overlay.identity.participant
         document = await overlay.threads.run(own, partial(_read, request, f"medusa://{own}/"))
         names: list[str] = []
         remarks: list[str] = []
         for schema in document.schemas:
-            names += (await self._schemas.create_schema(caller, CreateSchema(schema), body)).names
+            names += (await self.schemas.create_schema(caller, CreateSchema(schema), body)).names
         for stream in document.streams:
-            created = await self._streams.create_stream(caller, CreateStream(stream), body)
+            created = await self.streams.create_stream(caller, CreateStream(stream), body)
             names += created.names
             remarks += created.remarks
         read, made = map(_created, document.views_by_streams())
-        names += [(await self._views.create_view(caller, each, body)).name for each in read]
+        names += [(await self.views.create_view(caller, each, body)).name for each in read]
         for query in document.queries:
-            created = await self._queries.create_query(caller, CreateQuery(query), body)
+            created = await self.queries.create_query(caller, CreateQuery(query), body)
             names += created.names
             remarks += created.remarks
-        names += [(await self._views.create_view(caller, each, body)).name for each in made]
+        names += [(await self.views.create_view(caller, each, body)).name for each in made]
         if not names:
             raise InvalidInputError("the document defines no schema, stream, query or view")
         return Created(tuple(names), tuple(remarks))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -27,16 +28,16 @@ LOOK_UP_S: Final = 2.0
 """How long a listing waits for that, seconds: a person is waiting."""
 
 
+@dataclass(frozen=True, eq=False)
 class ListingCalls:
     """Calls that tell which objects there are; `register` puts them on the peer's service."""
 
-    def __init__(self, overlay: Overlay, catalog: Catalog, queries: QueryHost) -> None:
-        self._overlay = overlay
-        self._catalog = catalog
-        self._queries = queries
+    overlay: Overlay
+    catalog: Catalog
+    queries: QueryHost
 
     def register(self) -> None:
-        service = self._overlay.service
+        service = self.overlay.service
         # Each asks every peer: only our own clients may cause that.
         service.unary("lookup_object", LookupObject, self.lookup_object, clients=True, peers=False)
         service.unary("list_objects", ListObjects, self.list_objects, clients=True, peers=False)
@@ -45,7 +46,7 @@ class ListingCalls:
         self, _caller: Caller, request: LookupObject, _: bytes
     ) -> ObjectDescription:
         name = ObjectName.parse(request.name)
-        catalog = self._catalog
+        catalog = self.catalog
         entries: dict[str, str] = {}
         private: list[str] = []
 
@@ -74,29 +75,29 @@ class ListingCalls:
         if not entries and not private:
             raise NotFoundError(f"nothing is known under {name}")
         tasks: list[TaskStatus] = []
-        if QUERY.label in entries and name.participant == self._overlay.identity.participant:
+        if QUERY.label in entries and name.participant == self.overlay.identity.participant:
             tasks = [task for task in await self._tasks_of_ours() if task.query == str(name)]
         return ObjectDescription(str(name), entries, tuple(tasks), tuple(private))
 
     async def list_objects(self, _caller: Caller, _request: ListObjects, _: bytes) -> Objects:
-        listing = await self._catalog.names()
+        listing = await self.catalog.names()
         availability = await self._availability(listing.names.get(QUERY.label, ()))
         failing = {task.query: task.reason for task in await self._tasks_of_ours() if task.reason}
         return Objects(listing.names, listing.unreachable, availability, failing)
 
     async def _tasks_of_ours(self) -> list[TaskStatus]:
         """The tasks of all queries of our participant whose peers answer."""
-        found = list(self._queries.task_status())
+        found = list(self.queries.task_status())
 
         async def ask(peer: PeerId) -> None:
             with suppress(MedusaError):
-                connection = await self._overlay.connect(peer)
+                connection = await self.overlay.connect(peer)
                 said = await connection.call("peer_status", Status(), PeerStatus)
                 found.extend(task for task in said.tasks if not task.owner)
 
         with trio.move_on_after(ASK_PEER_S):
             async with trio.open_nursery() as nursery:
-                for peer in self._overlay.living_siblings():
+                for peer in self.overlay.living_siblings():
                     nursery.start_soon(ask, peer)
         return found
 
@@ -105,7 +106,7 @@ class ListingCalls:
 
         async def look_up(name: str) -> None:
             with suppress(MedusaError):
-                published = await find(self._catalog, QUERY, ObjectName.parse(name))
+                published = await find(self.catalog, QUERY, ObjectName.parse(name))
                 if published and published.value.query.availability.mode is not Mode.NONE:
                     found[name] = published.value.query.availability
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import trio
 
 from engine.objects.readers import Readers
@@ -34,29 +36,19 @@ from overlay.node import Overlay
 from overlay.rpc import MAX_STRUCT_BYTES, Caller, Duplex
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class MovingCalls:
     """Calls between the owner and the workers of a task, and a client's `move_task`."""
 
-    def __init__(
-        self,
-        *,
-        overlay: Overlay,
-        queries: QueryHost,
-        readers: Readers,
-        delivery: Delivery,
-        mover: Mover,
-        assignments: Assignments,
-    ) -> None:
-        self._overlay = overlay
-        self._queries = queries
-        self._readers = readers
-        self._delivery = delivery
-        self._mover = mover
-        self._assignments = assignments
-        self._participant = overlay.identity.participant
+    overlay: Overlay
+    queries: QueryHost
+    readers: Readers
+    delivery: Delivery
+    mover: Mover
+    assignments: Assignments
 
     def register(self) -> None:
-        service = self._overlay.service
+        service = self.overlay.service
         service.unary("task.assign", Assignment, self.assign, limit=MAX_STRUCT_BYTES)
         service.unary("task.activate", Activate, self.activate)
         service.unary("task.release", Release, self.release)
@@ -72,50 +64,52 @@ class MovingCalls:
 
     @kill_point(KillPoint.MOVE_ASSIGN)
     async def assign(self, caller: Caller, request: Assignment, _: bytes) -> Progress:
-        return await self._assignments.assign(_peer(caller), caller.participant, request)
+        return await self.assignments.assign(_peer(caller), caller.participant, request)
 
     @kill_point(KillPoint.MOVE_ACTIVATE)
     async def activate(self, caller: Caller, request: Activate, _: bytes) -> Done:
-        await self._assignments.activate(_peer(caller), request)
+        await self.assignments.activate(_peer(caller), request)
         return Done()
 
     @kill_point(KillPoint.MOVE_RELEASE)
     async def release(self, caller: Caller, request: Release, _: bytes) -> Released:
-        return await self._assignments.release(_peer(caller), request)
+        return await self.assignments.release(_peer(caller), request)
 
     # -- asked of the owner -------------------------------------------------------------------
 
     async def confirm(self, caller: Caller, request: Confirm, _: bytes) -> Confirmed:
         await trio.lowlevel.checkpoint()
-        return self._mover.confirm(_peer(caller), request)
+        return self.mover.confirm(_peer(caller), request)
 
     async def pass_on(self, caller: Caller, request: PassOn, _: bytes) -> MoveRecord:
-        return await self._mover.pass_on(_peer(caller), request)
+        return await self.mover.pass_on(_peer(caller), request)
 
     async def give_back(self, caller: Caller, request: GiveBackTask, _: bytes) -> MoveRecord:
-        return await self._mover.give_back(_peer(caller), request)
+        return await self.mover.give_back(_peer(caller), request)
 
     @kill_point(KillPoint.MOVE_READ_INPUT)
     async def read_input(self, caller: Caller, request: ReadInput, duplex: Duplex) -> None:
         """Send the suffix of an input that the owner keeps for itself, up to its present end."""
-        placed = self._mover.worker_of(request.task, request.term_number, _peer(caller))
-        stored, _ = self._queries.find(request.task)
-        check_worker(placed.task, stored.network, caller.participant, self._readers)
+        placed = self.mover.worker_of(request.task, request.term_number, _peer(caller))
+        stored, _ = self.queries.find(request.task)
+        check_worker(placed.task, stored.network, caller.participant, self.readers)
         state = placed.inputs.get(request.stream)
         if state is None:
             raise NotFoundError(f"{request.stream} is no input of {request.task}")
         log, until = state.log, state.log.boundary
 
-        shares = self._delivery.shares(caller)
+        shares = self.delivery.shares(caller)
         await Feed(Cursor(log, request.after), until, shares=shares).serve(duplex)
 
     # -- asked by a client --------------------------------------------------------------------
 
     async def move_task(self, caller: Caller, request: MoveTask, _: bytes) -> MoveRecord:
-        if caller.participant != self._participant:
-            raise NotAuthorisedError(f"only clients of {self._participant} move its tasks")
-        to, here = parse_optional_peer_id(request.to), self._overlay.identity.peer_id
-        return await self._mover.move(request.task, to, Deal(giver=here.hex()))
+        if caller.participant != self.overlay.identity.participant:
+            raise NotAuthorisedError(
+                f"only clients of {self.overlay.identity.participant} move its tasks"
+            )
+        to, here = parse_optional_peer_id(request.to), self.overlay.identity.peer_id
+        return await self.mover.move(request.task, to, Deal(giver=here.hex()))
 
 
 def _peer(caller: Caller) -> PeerId:

@@ -51,65 +51,55 @@ class OwnTasks:
         return replica_status(self.queries, self.primaries, self.standbys)
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class OwnStatus:
     """The status of this peer; `now` asks its parts."""
 
-    def __init__(
-        self,
-        *,
-        overlay: Overlay,
-        clients: Clients,
-        store: StreamStore,
-        directory: Directory,
-        tasks: OwnTasks,
-        capacity_cores: float,
-        started_at: float,
-    ) -> None:
-        self._overlay = overlay
-        self._clients = clients
-        self._store = store
-        self._directory = directory
-        self._tasks = tasks
-        self._capacity_cores = capacity_cores
-        self._started_at = started_at
+    overlay: Overlay
+    clients: Clients
+    store: StreamStore
+    directory: Directory
+    tasks: OwnTasks
+    capacity_cores: float
+    started_at: float
 
     def now(self) -> PeerStatus:
-        identity = self._overlay.identity
-        tasks = self._tasks.status()
-        host, port = self._overlay.address
-        streams, datagrams = self._overlay.transport.traffic, self._overlay.datagrams.counters
+        identity = self.overlay.identity
+        tasks = self.tasks.status()
+        host, port = self.overlay.address
+        streams, datagrams = self.overlay.transport.traffic, self.overlay.datagrams.counters
         return PeerStatus(
             participant=identity.participant,
             peer=identity.peer_id.hex(),
             address=f"{host}:{port}",
             state="running",
-            spark=self._tasks.executor.state,
-            uptime_s=trio.current_time() - self._started_at,
+            spark=self.tasks.executor.state,
+            uptime_s=trio.current_time() - self.started_at,
             load=sum(task.load for task in tasks if not task.worker),
-            capacity=self._capacity_cores,
+            capacity=self.capacity_cores,
             memory_bytes=resident_bytes(),
-            streams=tuple(self._stream_status(each) for each in self._store.status()),
+            streams=tuple(self._stream_status(each) for each in self.store.status()),
             tasks=tasks,
             events=tuple(
                 EventRecord(event.at, event.level, event.text, event.times, event.cause)
-                for event in self._overlay.events.recent()[-SHOWN_EVENTS:]
+                for event in self.overlay.events.recent()[-SHOWN_EVENTS:]
             ),
             links=tuple(
                 connection.remote.peer_id.hex()
-                for connection in self._overlay.transport.connections()
+                for connection in self.overlay.transport.connections()
             ),
             sent_bytes=streams.sent + datagrams.sent_bytes,
             received_bytes=streams.received + datagrams.received_bytes,
-            replicas=self._tasks.replicas(),
-            clients=tuple(map(_client_status, self._clients.connected())),
-            warnings=self._overlay.warnings(),
+            replicas=self.tasks.replicas(),
+            clients=tuple(map(_client_status, self.clients.connected())),
+            warnings=self.overlay.warnings(),
         )
 
     def _stream_status(self, status: StreamStatus) -> StreamStatus:
         """The store's status, with the producer, which the store does not know."""
         if status.role != Role.MIRROR:
             return status
-        producer = self._directory.read_from(status.name)
+        producer = self.directory.read_from(status.name)
         return msgspec.structs.replace(status, producer=(producer or b"").hex())
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 import trio
@@ -29,26 +30,19 @@ from overlay.node import Overlay
 from overlay.rpc import MAX_STRUCT_BYTES, Caller, Duplex
 
 
+@dataclass(frozen=True, eq=False)
 class ReplicaCalls:
     """Calls between the primary and the secondary of a query."""
 
-    def __init__(
-        self,
-        overlay: Overlay,
-        queries: QueryHost,
-        primaries: Primaries,
-        standbys: Standbys,
-        mending: Mending,
-    ) -> None:
-        self._overlay = overlay
-        self._queries = queries
-        self._primaries = primaries
-        self._standbys = standbys
-        self._mending = mending
+    overlay: Overlay
+    queries: QueryHost
+    primaries: Primaries
+    standbys: Standbys
+    mending: Mending
 
     def register(self) -> None:
-        self._mending.register()
-        service = self._overlay.service
+        self.mending.register()
+        service = self.overlay.service
         long = partial(service.unary, own=True, limit=MAX_STRUCT_BYTES)
         long("replica.stand_by", StandBy, self.stand_by)
         long("replica.keep_up", KeepUp, self.keep_up)
@@ -61,27 +55,27 @@ class ReplicaCalls:
     # -- asked of a secondary -------------------------------------------------------------------
 
     async def stand_by(self, caller: Caller, request: StandBy, _: bytes) -> KeptUp:
-        return await self._standbys.stand_by(_peer(caller), caller.participant, request)
+        return await self.standbys.stand_by(_peer(caller), caller.participant, request)
 
     async def keep_up(self, caller: Caller, request: KeepUp, _: bytes) -> KeptUp:
-        return await self._standbys.keep_up(_peer(caller), request)
+        return await self.standbys.keep_up(_peer(caller), request)
 
     async def dismiss(self, caller: Caller, request: Dismiss, _: bytes) -> Dismissed:
-        return await self._standbys.dismiss(_peer(caller), caller.participant, request)
+        return await self.standbys.dismiss(_peer(caller), caller.participant, request)
 
     # -- asked of a primary -----------------------------------------------------------------------
 
     async def incumbent(self, caller: Caller, request: Incumbent, _: bytes) -> Done:
         await trio.lowlevel.checkpoint()
-        self._primaries.incumbent(_peer(caller), request.query, request.term_number)
+        self.primaries.incumbent(_peer(caller), request.query, request.term_number)
         return Done()
 
     async def read(self, caller: Caller, request: ReadReplica, duplex: Duplex) -> None:
         """Send a stream of the query to its secondary: to a passive standby a checkpoint at a time,
         to an active one up to the present boundary."""
-        primaries = self._primaries
+        primaries = self.primaries
         log = primaries.replicated(_peer(caller), request.query, request.stream)
-        availability = self._queries.get(request.query).stored.availability
+        availability = self.queries.get(request.query).stored.availability
         passive = availability.mode is Mode.PASSIVE_STANDBY
         every_s = availability.checkpoint_s if passive else None
         if passive and request.after > BEGINNING:

@@ -7,6 +7,7 @@ own peer table. It shortens long answers, so that short answers stay whole.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -117,25 +118,18 @@ ASK_PEER_S: Final = 1.0
 """The longest wait for one peer's answer, seconds: a screen is drawn once a second."""
 
 
+@dataclass(frozen=True, eq=False)
 class StatusCalls:
     """Calls for the status of peers, and of the streams that they produce."""
 
-    def __init__(
-        self,
-        overlay: Overlay,
-        own: OwnStatus,
-        copies: Copies,
-        store: StreamStore,
-        readers: Readers,
-    ) -> None:
-        self._overlay = overlay
-        self._own = own
-        self._copies = copies
-        self._store = store
-        self._readers = readers
+    overlay: Overlay
+    own: OwnStatus
+    copies: Copies
+    store: StreamStore
+    readers: Readers
 
     def register(self) -> None:
-        service = self._overlay.service
+        service = self.overlay.service
         # It asks every peer: only our own clients may cause that.
         service.unary("status", Status, self.status, clients=True, peers=False)
         service.unary("peer_status", Status, self.peer_status)
@@ -145,15 +139,15 @@ class StatusCalls:
         peers: dict[PeerId, PeerStatus] = {}
 
         async def ask(peer: PeerId) -> None:
-            if peer == self._overlay.identity.peer_id:
-                peers[peer] = self._own.now()
+            if peer == self.overlay.identity.peer_id:
+                peers[peer] = self.own.now()
                 return
             try:
                 with trio.fail_after(ASK_PEER_S):
-                    connection = await self._overlay.connect(peer)
+                    connection = await self.overlay.connect(peer)
                     said = await connection.call("peer_status", Status(), PeerStatus)
                 who = connection.remote.participant
-                known, own = self._known(peer, who), who == self._overlay.identity.participant
+                known, own = self._known(peer, who), who == self.overlay.identity.participant
                 peers[peer] = heard(said, known, own=own)
             except DecodeError:
                 peers[peer] = msgspec.structs.replace(self._known(peer), state=NONSENSE)
@@ -163,11 +157,11 @@ class StatusCalls:
         if request.federation:
             await self._of_all_peers(ask)
         else:
-            await ask(self._overlay.identity.peer_id)
+            await ask(self.overlay.identity.peer_id)
         return Snapshot(
-            self._overlay.clock(),
-            self._overlay.identity.peer_id.hex(),
-            self._overlay.membership.name,
+            self.overlay.clock(),
+            self.overlay.identity.peer_id.hex(),
+            self.overlay.membership.name,
             fitted(
                 [
                     msgspec.structs.replace(peer, health=self._health(peer_id))
@@ -176,13 +170,13 @@ class StatusCalls:
                     )
                 ]
             ),
-            self._overlay.membership.federation,
+            self.overlay.membership.federation,
         )
 
     async def peer_status(self, caller: Caller, _request: Status, _: bytes) -> PeerStatus:
         """Load and streams are for all members; events are for our own participant."""
-        status = self._own.now()
-        if caller.participant != self._overlay.identity.participant:
+        status = self.own.now()
+        if caller.participant != self.overlay.identity.participant:
             who = caller.participant
             status = for_members(status, partial(self._may_read, who), partial(self._may_know, who))
         return cut(status, SNAPSHOT_BYTES)
@@ -193,34 +187,34 @@ class StatusCalls:
             raise InvalidInputError(f"more than {MAX_STREAMS} streams in one question")
         found: list[Version] = []
         for stream in request.streams:
-            state = self._copies.rendition(stream)
+            state = self.copies.rendition(stream)
             if state is None:
                 continue
-            if self._readers.may_read(state.entry.stream, caller.participant):
-                suffix, number = state.suffix, self._copies.version(state)
+            if self.readers.may_read(state.entry.stream, caller.participant):
+                suffix, number = state.suffix, self.copies.version(state)
                 version = Version(stream, suffix.state, state.log.boundary, suffix.visible, number)
                 found.append(version)
         return Versions(tuple(found))
 
     def _may_read(self, participant: str, stream: str) -> bool:
-        state = self._copies.rendition(stream) or self._store.get(stream)
-        return state is not None and self._readers.may_read(state.entry.stream, participant)
+        state = self.copies.rendition(stream) or self.store.get(stream)
+        return state is not None and self.readers.may_read(state.entry.stream, participant)
 
     def _may_know(self, participant: str, query: str) -> bool:
-        network = self._copies.network(query)
-        return network is not None and self._readers.may_know(query, network.policies, participant)
+        network = self.copies.network(query)
+        return network is not None and self.readers.may_know(query, network.policies, participant)
 
     async def _of_all_peers(self, ask: Callable[[PeerId], Awaitable[None]]) -> None:
         async with trio.open_nursery() as nursery:
-            for record in self._overlay.peers.all():
+            for record in self.overlay.peers.all():
                 nursery.start_soon(ask, record.peer_id)
 
     def _health(self, peer: PeerId) -> str:
-        return self._overlay.gossip.health(peer).value
+        return self.overlay.gossip.health(peer).value
 
     def _known(self, peer: PeerId, participant: str = "") -> PeerStatus:
         """The status of a silent peer, by the peer table. participant: from its connection."""
-        record = self._overlay.peers.get(peer)
+        record = self.overlay.peers.get(peer)
         host, port = record.addresses[0] if record and record.addresses else ("?", 0)
         participant = participant or (record.participant if record else "?")
         return PeerStatus(participant, peer.hex(), f"{host}:{port}", "unreachable")
