@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,6 +30,15 @@ from testnet.simulation.simulate import StalledError, run_simulation
 from testnet.simulation.world import PeerFailedError, World
 
 HERE = Path(__file__).parent
+
+
+def in_a_world(test: Callable[[World], Awaitable[None]]) -> Callable[[], None]:
+    """The test runs in a world of its own, in its virtual time."""
+
+    def simulated() -> None:
+        simulate(test)
+
+    return simulated
 
 
 def test_a_query_over_a_bad_network_gives_the_exact_answer() -> None:
@@ -83,37 +93,32 @@ def test_with_fsync_a_disk_that_forgets_what_was_not_synced_loses_nothing() -> N
         assert outcome.error is None, outcome.error
 
 
-def test_a_killed_peer_leaves_nothing_in_order() -> None:
+@in_a_world
+async def test_a_killed_peer_leaves_nothing_in_order(world: World) -> None:
     """What a dying task does in its `finally` must not reach its next life."""
-
-    async def main(world: World) -> None:
-        await world.start_all()
-        peer = world.peers["b.edu/0"]
-        assert peer.home.is_locked()
-        before = peer.folder
-        await world.crash("b.edu/0")
-        await trio.sleep(5)
-        assert not (before / "run.json").exists()  # the dying task tidied up, in its own folder
-        assert (peer.home.folder / "run.json").exists()  # as after kill -9
-        assert not peer.home.is_locked()
-
-    simulate(main)
+    await world.start_all()
+    peer = world.peers["b.edu/0"]
+    assert peer.home.is_locked()
+    before = peer.folder
+    await world.crash("b.edu/0")
+    await trio.sleep(5)
+    assert not (before / "run.json").exists()  # the dying task tidied up, in its own folder
+    assert (peer.home.folder / "run.json").exists()  # as after kill -9
+    assert not peer.home.is_locked()
 
 
-def test_a_peer_may_be_killed_while_it_starts() -> None:
-    async def main(world: World) -> None:
-        await world.start("a.edu/0")
-        for wait_s in (0.0, 1e-4, 1e-3, 5e-3):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(_start_in_vain, world, "b.edu/0")
-                await trio.sleep(wait_s)
-                if world.peers["b.edu/0"].life is None:
-                    await trio.sleep(1e-9)
-                await world.crash("b.edu/0")
-        await world.start("b.edu/0")
-        assert world.peers["b.edu/0"].up
-
-    simulate(main)
+@in_a_world
+async def test_a_peer_may_be_killed_while_it_starts(world: World) -> None:
+    await world.start("a.edu/0")
+    for wait_s in (0.0, 1e-4, 1e-3, 5e-3):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_start_in_vain, world, "b.edu/0")
+            await trio.sleep(wait_s)
+            if world.peers["b.edu/0"].life is None:
+                await trio.sleep(1e-9)
+            await world.crash("b.edu/0")
+    await world.start("b.edu/0")
+    assert world.peers["b.edu/0"].up
 
 
 async def _start_in_vain(world: World, name: str) -> None:
@@ -121,22 +126,20 @@ async def _start_in_vain(world: World, name: str) -> None:
         await world.start(name)
 
 
-def test_a_partition_stops_and_its_end_lets_go_on() -> None:
-    async def main(world: World) -> None:
-        await world.start_all()
-        await define(world)
-        source, query = (world.peers[name].host for name in ("a.edu/0", "b.edu/0"))
-        async with work(world, 50) as found:
-            await trio.sleep(3)
-            world.network.links.cut(source, query)
-            await trio.sleep(2)
-            stood = _boundary(world)
-            await trio.sleep(20)
-            assert _boundary(world) == stood
-            world.network.links.heal(source, query)
-        assert found == right_answer(50)
-
-    simulate(main)
+@in_a_world
+async def test_a_partition_stops_and_its_end_lets_go_on(world: World) -> None:
+    await world.start_all()
+    await define(world)
+    source, query = (world.peers[name].host for name in ("a.edu/0", "b.edu/0"))
+    async with work(world, 50) as found:
+        await trio.sleep(3)
+        world.network.links.cut(source, query)
+        await trio.sleep(2)
+        stood = _boundary(world)
+        await trio.sleep(20)
+        assert _boundary(world) == stood
+        world.network.links.heal(source, query)
+    assert found == right_answer(50)
 
 
 def _boundary(world: World) -> int:
@@ -147,23 +150,23 @@ def _boundary(world: World) -> int:
     return kept.log.boundary
 
 
-def test_each_peer_has_a_clock_of_its_own_and_the_answer_does_not_depend_on_it() -> None:
-    async def main(world: World) -> None:
-        await world.start_all()
-        start = wall_clock()
-        world.set_clock("a.edu/0", offset_s=2.0, drift=0.01)
-        world.set_clock("b.edu/0", offset_s=-2.0, drift=-0.01)
-        await define(world)
-        async with work(world, 50) as found:
-            pass
-        assert found == right_answer(50)
-        clocks = [world.network.machine(peer.host).clock for peer in world.peers.values()]
-        ahead, behind = (clock.wall(world.now()) - wall_clock() for clock in clocks[:2])
-        passed = wall_clock() - start
-        assert ahead == pytest.approx(2.0 + 0.01 * passed, abs=0.1)
-        assert behind == pytest.approx(-2.0 - 0.01 * passed, abs=0.1)
-
-    simulate(main)
+@in_a_world
+async def test_each_peer_has_a_clock_of_its_own_and_the_answer_does_not_depend_on_it(
+    world: World,
+) -> None:
+    await world.start_all()
+    start = wall_clock()
+    world.set_clock("a.edu/0", offset_s=2.0, drift=0.01)
+    world.set_clock("b.edu/0", offset_s=-2.0, drift=-0.01)
+    await define(world)
+    async with work(world, 50) as found:
+        pass
+    assert found == right_answer(50)
+    clocks = [world.network.machine(peer.host).clock for peer in world.peers.values()]
+    ahead, behind = (clock.wall(world.now()) - wall_clock() for clock in clocks[:2])
+    passed = wall_clock() - start
+    assert ahead == pytest.approx(2.0 + 0.01 * passed, abs=0.1)
+    assert behind == pytest.approx(-2.0 - 0.01 * passed, abs=0.1)
 
 
 @pytest.mark.process
@@ -223,28 +226,26 @@ def test_a_peer_that_fails_by_itself_fails_the_run() -> None:
     assert any("failed" in line for line in outcome.trace)
 
 
-def test_posts_of_a_client_whose_peer_dies_are_neither_lost_nor_doubled() -> None:
-    async def main(world: World) -> None:
-        world.network.links.default = BAD_WEATHER
-        await world.start_all()
-        await define(world)
+@in_a_world
+async def test_posts_of_a_client_whose_peer_dies_are_neither_lost_nor_doubled(world: World) -> None:
+    world.network.links.default = BAD_WEATHER
+    await world.start_all()
+    await define(world)
 
-        connected = trio.Event()
+    connected = trio.Event()
 
-        async def post() -> None:
-            async with world.client("c.edu/0", patience_s=300.0) as client:
-                connected.set()
-                await send(client, 40)
+    async def post() -> None:
+        async with world.client("c.edu/0", patience_s=300.0) as client:
+            connected.set()
+            await send(client, 40)
 
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(post)
-            await connected.wait()  # its first try is not repeated: a peer may not run at all
-            for _ in range(3):
-                await trio.sleep(1.5)
-                await world.crash("c.edu/0")
-                await world.restart("c.edu/0")
-        async with work(world, 0) as found:
-            pass
-        assert found == right_answer(40)
-
-    simulate(main)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(post)
+        await connected.wait()  # its first try is not repeated: a peer may not run at all
+        for _ in range(3):
+            await trio.sleep(1.5)
+            await world.crash("c.edu/0")
+            await world.restart("c.edu/0")
+    async with work(world, 0) as found:
+        pass
+    assert found == right_answer(40)
