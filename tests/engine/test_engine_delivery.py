@@ -1,8 +1,10 @@
-"""Turns among subscribers: everybody's, however many one participant has, and within the memory."""
+"""Subscribers: everybody has its turn, however many one participant has, and within the memory;
+named ones are waited for, over restarts, and not without bound."""
 
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import trio
@@ -10,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
+from engine.streams import subscriptions
 from engine.streams.delivery import MAX_OF_PARTICIPANT, MAX_OF_PEER, TURNS, Delivery, Turns
 from engine.streams.parts import PART_BYTES
+from engine.streams.subscriptions import Lease, Leases
 from overlay.clients import CLIENTS
-from overlay.errors import BusyError
+from overlay.errors import BusyError, DamagedError
 from overlay.memory import Memory
 from overlay.rpc import Caller
 
@@ -158,3 +162,51 @@ def test_subscriptions_of_a_peer_and_of_a_participant_are_limited() -> None:
     subscribe(Caller("utah.edu", b"u" * 20))
     opened[0].__exit__(None, None, None)
     subscribe(peers[0])
+
+
+STREAM = "medusa://mit.edu/s"
+
+
+def test_a_lease_survives_a_restart(tmp_path: Path) -> None:
+    first = Leases(tmp_path / "leases.json", 60.0)
+    first.renew(STREAM, "utah.edu x", "utah.edu", 17, now=1000.0)
+    first.save()
+    (lease,) = Leases(tmp_path / "leases.json", 60.0).of(STREAM)
+    assert (lease.subscriber, lease.boundary, lease.expires) == ("utah.edu x", 17, 1060.0)
+
+
+def test_a_lease_runs_out_unless_it_is_renewed(tmp_path: Path) -> None:
+    state = Leases(tmp_path / "leases.json", 60.0)
+    state.renew(STREAM, "a", "mit.edu", 1, now=0.0)
+    state.renew(STREAM, "b", "mit.edu", 1, now=0.0)
+    state.renew(STREAM, "b", "mit.edu", 2, now=30.0)
+    assert [lease.subscriber for lease in state.expire(60.0)] == ["a"]
+    assert [lease.subscriber for lease in state.of(STREAM)] == ["b"]
+
+
+@pytest.mark.parametrize("expires", [1e9, float("inf"), float("nan")])
+def test_none_lasts_longer_than_one_that_is_renewed_now(tmp_path: Path, expires: float) -> None:
+    """Granted by a clock that was ahead, or by another peer that says so."""
+    state = Leases(tmp_path / "leases.json", 60.0)
+    state.take(Lease(STREAM, "a", "mit.edu", 1, expires))
+    assert state.expire(100.0) == []
+    assert [lease.expires for lease in state.of(STREAM)] == [160.0]
+    assert [lease.subscriber for lease in state.expire(160.0)] == ["a"]
+
+
+def test_no_participant_takes_all_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscriptions, "MAX_LEASES_PER_HOLDER", 2)
+    state = Leases(tmp_path / "leases.json", 60.0)
+    for name in ("a", "b"):
+        state.renew(STREAM, name, "greedy.org", 0, now=0.0)
+    with pytest.raises(BusyError, match=r"greedy\.org"):
+        state.renew(STREAM, "c", "greedy.org", 0, now=0.0)
+    state.renew(STREAM, "a", "greedy.org", 5, now=1.0)
+    state.renew(STREAM, "c", "modest.org", 0, now=0.0)
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "leases.json"
+    path.write_text("[{")
+    with pytest.raises(DamagedError, match=r"leases\.json"):
+        Leases(path, 60.0)

@@ -1,7 +1,8 @@
-"""What a client is told when tentative tuples turn out to be wrong."""
+"""What a client is told when tentative tuples turn out to be wrong, and rows that are repeated."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from engine.objects.schema import BEGINNING, STIME
 from engine.streams import corrections
 from engine.streams.corrections import Change, Corrections, Kind, corrector, difference
+from engine.streams.ordering import repeated
 from engine.streams.recent import Epoch
 
 SCHEMA = pa.schema(
@@ -205,3 +207,18 @@ def test_however_the_flows_interleave_the_client_ends_with_the_stable_tuples(
     assert boundary == 60
     assert undos == dones
     assert how is Corrections.UNDO or not undos
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(-3, 4))))
+def test_rows_are_repeated_as_often_as_is_said(rows: list[tuple[int, int]]) -> None:
+    table = pa.table({"value": pa.array([value for value, _ in rows], pa.int64())})
+    times = pa.chunked_array([pa.array([times for _, times in rows], pa.int64())])
+    expected = [value for value, times in rows for _ in range(times)]
+    assert repeated(table, times).column("value").to_pylist() == expected
+
+
+def test_one_row_a_million_times_takes_no_loop() -> None:
+    began = time.process_time()
+    table = repeated(pa.table({"value": [7]}), pa.chunked_array([[10**6]]))
+    assert table.num_rows == 10**6
+    assert time.process_time() - began < 1.0

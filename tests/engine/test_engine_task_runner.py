@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 import trio
-from engine_interpreted import interpret
 from engine_peers import DEADLINE_S, Town, begin, make_stream, open_town, rows, to_the_end, until
 
 from engine.objects.query import Filter, Query, Union
 from engine.objects.schema import END
 from engine.tasks.runner import TaskRunner
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 
 async def test_a_job_takes_no_more_bytes_than_fit_in_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A query that is started late has all that was posted before it: some epochs at a time."""
-    interpret(monkeypatch)
     reached: list[int] = []
     compute = TaskRunner._compute
 
@@ -47,10 +47,7 @@ async def test_a_job_takes_no_more_bytes_than_fit_in_the_memory(
     assert 3 <= len(reached) <= 6
 
 
-async def test_a_task_that_waits_says_for_which_input_and_how_long(
-    town: Town, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    interpret(monkeypatch)
+async def test_a_task_that_waits_says_for_which_input_and_how_long(town: Town) -> None:
     mit, client = await town.founder()
     ahead = await make_stream(client, mit, "ahead")
     behind = await make_stream(client, mit, "behind")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from engine_interpreted import interpret
 from engine_peers import Town, begin, make_stream, received, rows, to_the_end, until
 from leaders_town import QUIET_S, new_leader, replicas_of
 from viewed_streams import caught_up, post
@@ -20,10 +19,7 @@ QUICK = Timing(tend_s=0.02, view_again_s=0.05)
 pytestmark = pytest.mark.town(timing=QUICK)
 
 
-async def test_views_of_views_and_of_what_is_deleted(
-    town: Town, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    interpret(monkeypatch)
+async def test_views_of_views_and_of_what_is_deleted(town: Town, interpreted: None) -> None:
     mit, utah = await town.settle_all("mit.edu", "utah.edu")
     client, other = await town.clients(mit, utah)
     stream = await make_stream(client, mit, "s")
