@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -76,8 +77,11 @@ def _rows(result: Result) -> Iterator[tuple[str, str, str]]:
     low, high = result.min_price / MICROS, result.price / MICROS
     yield "price range", f"{low:.3f}-{high:.3f}", f"{width}, {result.prices}"
     yield "excess at first", f"{result.excess_initial:,.0f}", "units above capacity"
-    left = result.excess_final / result.excess_initial if result.excess_initial else 0.0
-    yield "excess left", f"{result.excess_final:,.0f}", f"{left:.2%}, {result.nodes_over:,} nodes"
+    yield (
+        "excess left",
+        f"{result.excess_final:,.0f}",
+        f"{_left(result):.2f}%, {result.nodes_over:,} nodes",
+    )
     yield "unused", f"{result.unused_capacity:,.0f}", f"units, {result.nodes_under:,} nodes"
     per = f"{result.moves_per_excess:.2f} per task of excess; {result.recalls:,} went home"
     yield "moves", f"{result.moves:,}", f"{per}, {result.failed:,} failed"
@@ -137,13 +141,12 @@ def render_results(results: list[Result]) -> RenderableType:
     for heading in _HEADINGS:
         table.add_column(heading, justify="right", no_wrap=True)
     for result in results:
-        left = result.excess_final / result.excess_initial if result.excess_initial else 0.0
         table.add_row(
             f"{result.load:.0%}",
             str(result.range_tasks),
             str(result.contracts),
             str(result.seed),
-            Text(f"{left:.2%}", "green" if not result.nodes_over else "yellow"),
+            Text(f"{_left(result):.2f}%", "green" if not result.nodes_over else "yellow"),
             f"{result.nodes_over:,}",
             f"{result.unused_capacity / (result.nodes * result.capacity):.2%}",
             f"{result.moves_per_excess:.2f}",
@@ -241,7 +244,7 @@ def draw_sweep(results: list[Result], path: Path) -> None:
     for colour, width in zip(_LINES, sorted({r.range_tasks for r in results}), strict=False):
         of_width = [result for result in results if result.range_tasks == width]
         label = _width(width)
-        for axes, figure_of in ((excess, _left), (moves, _moves)):
+        for axes, figure_of in ((excess, _left), (moves, attrgetter("moves_per_excess"))):
             points = _means(of_width, figure_of)
             axes.plot(*zip(*points, strict=True), "o-", color=colour, label=label, ms=4)
     excess.set_ylabel("excess left (% of initial)")
@@ -264,11 +267,8 @@ def _width(range_tasks: int) -> str:
 
 
 def _left(result: Result) -> float:
+    """Percent of the initial excess."""
     return 100 * result.excess_final / result.excess_initial if result.excess_initial else 0.0
-
-
-def _moves(result: Result) -> float:
-    return result.moves_per_excess
 
 
 def _means(results: list[Result], of: Callable[[Result], float]) -> list[tuple[int, float]]:

@@ -122,29 +122,14 @@ def draw(results: list[Result], path: Path) -> None:
 def _draw_times(axes: Axes, results: list[Result]) -> None:
     nodes = [result.nodes for result in results]
     expected = [result.predicted for result in results]
-    for colour, label, median, p99, predicted in (
-        (
-            _GREY,
-            "first suspicion",
-            [result.suspect_median_s for result in results],
-            [result.suspect_p99_s for result in results],
-            [each.suspect_median_s for each in expected],
-        ),
-        (
-            _BLUE,
-            "first declared dead",
-            [result.detect_median_s for result in results],
-            [result.detect_p99_s for result in results],
-            [each.detect_median_s for each in expected],
-        ),
-        (
-            _RED,
-            "known to everybody",
-            [result.disseminate_median_s for result in results],
-            [result.disseminate_p99_s for result in results],
-            [each.detect_median_s + each.spread_s for each in expected],
-        ),
+    spread = [each.detect_median_s + each.spread_s for each in expected]
+    for colour, label, figure, predicted in (
+        (_GREY, "first suspicion", "suspect", [each.suspect_median_s for each in expected]),
+        (_BLUE, "first declared dead", "detect", [each.detect_median_s for each in expected]),
+        (_RED, "known to everybody", "disseminate", spread),
     ):
+        median = [getattr(result, f"{figure}_median_s") for result in results]
+        p99 = [getattr(result, f"{figure}_p99_s") for result in results]
         points = [(n, m, p) for n, m, p in zip(nodes, median, p99, strict=True) if m and p]
         if not points:
             continue

@@ -198,14 +198,12 @@ def _hash(author: PeerId, domain: str, payload: bytes) -> bytes:
     return blake2b(domain.encode() + payload, digest_size=SIGNATURE_BYTES, key=author).digest()
 
 
+@dataclass(slots=True)
 class Traffic:
     """Traffic of all peers so far. sent: bytes, envelopes included; over connections too."""
 
-    __slots__ = ("datagrams", "sent")
-
-    def __init__(self) -> None:
-        self.sent = 0
-        self.datagrams = 0
+    sent: int = 0
+    datagrams: int = 0
 
 
 class World(Nodes[Detector, Event]):

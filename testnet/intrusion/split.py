@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import itemgetter
 from typing import Final
 
 import msgspec
@@ -30,6 +32,9 @@ BEHIND_S: Final = 30.0
 """after the split. The rest is then posted at once."""
 
 LOOK_S: Final = 0.5
+
+WINDOW_AND_GROUP: Final = itemgetter(0, 1)
+"""The key of an answer within a window."""
 
 CAPACITY_CORES: Final = 0.1
 """Capacity of the query's owner, if load is traded: less than its tasks need."""
@@ -192,7 +197,8 @@ async def run_intrusion_split(options: Options, split: Split, board: Board) -> S
         configs={name: f"{CONFIG}\n{text}" for name, text in configs.items()},
     )
     told: dict[str, Fold[Row]] = {
-        name: Fold(Corrections.REVISIONS, _reader(name), _window_and_group) for name in COLUMNS
+        name: Fold(Corrections.REVISIONS, partial(rows_of, answer=name), WINDOW_AND_GROUP)
+        for name in COLUMNS
     }
     async with open_links(netns=split.netns) as links:
         splitter = Splitter(split, links, told)
@@ -218,15 +224,6 @@ async def run_intrusion_split(options: Options, split: Split, board: Board) -> S
         faults=faults,
         history=tuple(splitter.log),
     )
-
-
-def _reader(answer: str) -> Callable[[object], list[Row]]:
-    return lambda table: rows_of(table, answer)
-
-
-def _window_and_group(row: Row) -> tuple[object, ...]:
-    """The key of an answer within a window."""
-    return row[:2]
 
 
 async def _differences(owner: Peer, partners: list[Peer]) -> tuple[list[str], int]:

@@ -190,14 +190,14 @@ async def open_screen(
     stages: Stages,
     console: Console,
     frame: Callable[[], RenderableType],
-    last: Callable[[], RenderableType],
+    last: Callable[[], RenderableType] | None = None,
     frame_s: float = FRAME_S,
     *,
     before: Callable[[], str] = lambda: "",
     after: Callable[[], str] = lambda: "",
 ) -> AsyncIterator[None]:
-    """Draw frames during the block, and leave `last` on the screen. Without a terminal, print a
-    line for each stage.
+    """Draw frames during the block, and leave `last` (or the last frame) on the screen. Without a
+    terminal, print a line for each stage.
 
     Args:
         before, after: see `Stages.print_each`.
@@ -221,4 +221,4 @@ async def open_screen(
                 yield
             finally:
                 nursery.cancel_scope.cancel()
-        live.update(last(), refresh=True)
+        live.update((last or frame)(), refresh=True)

@@ -51,10 +51,10 @@ def partition(as_json: bool, **given: object) -> None:
     with 1 when a check fails, with 2 when the run failed.
     """
     # late: --help and a mistyped option do not need it
-    from testnet.kit.stages import Stages
+    from testnet.kit.stages import Stages, open_screen
     from testnet.partition.figures import Options
     from testnet.partition.run import STAGES, run_partition
-    from testnet.partition.screen import open_screen, render_result
+    from testnet.partition.screen import render_result
 
     options = msgspec.convert(given, Options)
     if options.replica and options.chain < 2:
@@ -63,7 +63,7 @@ def partition(as_json: bool, **given: object) -> None:
     stages = Stages(STAGES)
     run_scenario(
         partial(run_partition, options, stages),
-        open_screen(stages, console),
+        open_screen(stages, console, partial(stages.render, "partition")),
         console,
         as_json=as_json,
         render=render_result,

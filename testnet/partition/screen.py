@@ -1,33 +1,22 @@
-"""The demonstration's output for people: a live screen on a terminal, else a line for each stage;
-the figures, and the picture."""
+"""The demonstration's output for people: the figures beside the original's, and the picture."""
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from engine.streams.corrections import Kind
-from testnet.kit import stages as screen
 from testnet.kit.checks import add_places, render_checks
 from testnet.kit.picture import new_figure, save
-from testnet.kit.stages import Stages
 from testnet.partition.figures import Observations, PartitionResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-
-def open_screen(stages: Stages, console: Console) -> AbstractAsyncContextManager[None]:
-    """Show the stages during the block."""
-    frame = partial(stages.render, "partition")
-    return screen.open_screen(stages, console, frame, frame)
 
 
 GOLDEN: Final = (

@@ -125,7 +125,7 @@ class SimulatedPeer:
     """One peer of the federation, whether or not it runs.
 
     Attributes:
-        name: "mit.edu/0". host: its IP. id: hex.
+        name: "mit.edu/0". host: its IP. id: hex. folder: of its present life.
         lives: number of its starts.
     """
 
@@ -135,7 +135,7 @@ class SimulatedPeer:
         self.host = host
         self.lives = 0
         self.life: _Life | None = None
-        self._folder = folder
+        self.folder = folder
         self._link = folder.parent / "home"
         self._point_to(folder)
         self.id = Identity.load(self.home.folder).peer_id.hex()
@@ -144,11 +144,6 @@ class SimulatedPeer:
     def home(self) -> Home:
         """Its home, at the same path in all its lives."""
         return Home(self._link)
-
-    @property
-    def folder(self) -> Path:
-        """The folder of its present life."""
-        return self._folder
 
     @property
     def peer(self) -> Peer | None:
@@ -162,15 +157,15 @@ class SimulatedPeer:
     def leave_behind(self, disk: Disk, *, power: bool) -> None:
         """Keep the present disk for its next life; tasks of the old life write elsewhere from now
         on."""
-        copy = self._folder.with_name(str(int(self._folder.name) + 1))
-        disk.snapshot(self._folder, copy, power=power)
+        copy = self.folder.with_name(str(int(self.folder.name) + 1))
+        disk.snapshot(self.folder, copy, power=power)
         self._point_to(copy)
 
     def _point_to(self, folder: Path) -> None:
         aside = self._link.with_name("home.next")
         aside.symlink_to(folder.name)
         aside.replace(self._link)
-        self._folder = folder
+        self.folder = folder
 
 
 @dataclass(frozen=True)
