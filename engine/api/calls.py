@@ -3,7 +3,7 @@ from __future__ import annotations
 from engine.api.administration import Administration
 from engine.api.definitions import SchemaCalls, StreamCalls
 from engine.api.documents import DocumentCalls, QueryCalls, ViewCalls
-from engine.api.flow import FlowCalls, FlowParts
+from engine.api.flow import FlowCalls
 from engine.api.listing import ListingCalls
 from engine.api.moving import MovingCalls
 from engine.api.own_status import OwnStatus, OwnTasks
@@ -17,16 +17,14 @@ def register_calls(engine: Engine, clients: Clients) -> None:
     """Put the calls of a peer's engine on its service. clients: the peer's status names them."""
     _register_administration(engine)
     FlowCalls(
-        FlowParts(
-            overlay=engine.overlay,
-            store=engine.store,
-            subscriptions=engine.subscriptions,
-            delivery=engine.delivery,
-            readers=engine.readers,
-            directory=engine.directory,
-            copies=engine.copies,
-            leaders=engine.leaders,
-        )
+        overlay=engine.overlay,
+        store=engine.store,
+        subscriptions=engine.subscriptions,
+        delivery=engine.delivery,
+        readers=engine.readers,
+        directory=engine.directory,
+        copies=engine.copies,
+        leaders=engine.leaders,
     ).register()
     MovingCalls(
         overlay=engine.overlay,

@@ -69,9 +69,10 @@ COMPUTED_BESIDE: Final = frozenset({Role.ASSIGNED, Role.STANDBY})
 """Roles of a stream that this peer only computes too; its owner, or primary, may have more."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class FlowParts:
-    """The parts of a peer through which tuples flow in and out."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FlowCalls:
+    """The handlers, over the parts through which tuples flow; `register` puts them on the peer's
+    service."""
 
     overlay: Overlay
     store: StreamStore
@@ -82,15 +83,8 @@ class FlowParts:
     copies: Copies
     leaders: Leaders
 
-
-class FlowCalls:
-    """The handlers; `register` puts them on the peer's service."""
-
-    def __init__(self, parts: FlowParts) -> None:
-        self._parts = parts
-
     def register(self) -> None:
-        service = self._parts.overlay.service
+        service = self.overlay.service
         service.streaming(
             "post_event", PostEvent, self.post_event, clients=True, takes=(Post,), sends=(Posted,)
         )
@@ -108,7 +102,7 @@ class FlowCalls:
         _check_label("producer", request.producer)
         entry = await self._entry(caller, request.stream)
         self._check_writer(caller, entry)
-        store = self._parts.store
+        store = self.store
         if entry.stream.k_safety:
             await self._post_replicated(caller, request, duplex)
             return
@@ -128,10 +122,10 @@ class FlowCalls:
             await duplex.send(await store.intake.post(state, writer, post, body))
 
     async def _post_replicated(self, caller: Caller, request: PostEvent, duplex: Duplex) -> None:
-        leaders = self._parts.leaders
+        leaders = self.leaders
         keeper = leaders.get(request.stream)
         if keeper is not None and keeper.is_leader:
-            await take_posts(keeper, self._parts.store, _writer(caller, request), duplex)
+            await take_posts(keeper, self.store, _writer(caller, request), duplex)
         elif caller.peer_id is not None:
             raise UnavailableError(f"{request.stream}: this peer is not its leader now; ask again")
         else:
@@ -142,14 +136,13 @@ class FlowCalls:
         if request.subscriber:
             _check_label("subscriber", request.subscriber)
         await self._check_reader(caller, request.stream)
-        with self._parts.delivery.subscription(caller):
+        with self.delivery.subscription(caller):
             await self._subscribe(caller, request, duplex)
 
     async def _subscribe(self, caller: Caller, request: Subscribe, duplex: Duplex) -> None:
-        parts = self._parts
-        state = parts.store.serving(request.stream)
+        state = self.store.serving(request.stream)
         if state is None and caller.peer_id is not None:
-            state = parts.copies.rendition(request.stream)
+            state = self.copies.rendition(request.stream)
         if state is None or (caller.peer_id is None and _begins_later(state, request.after)):
             await self._relay(caller, request, duplex)
             return
@@ -163,13 +156,13 @@ class FlowCalls:
         self._check_current(caller, state, request)
         after = _literal(state, request.after, caller)
         if after < state.log.start:
-            why = parts.subscriptions.why(state.name, request.subscriber, caller.participant)
+            why = self.subscriptions.why(state.name, request.subscriber, caller.participant)
             raise too_old(state.name, state.log.start, after, why)
         if request.subscriber and after == END:
-            parts.subscriptions.check_known(state.name, request.subscriber, caller.participant)
+            self.subscriptions.check_known(state.name, request.subscriber, caller.participant)
         keep = after if request.keep is None else min(after, request.keep)
         keep = max(keep, state.log.start)  # a hold on dropped tuples would keep all later ones
-        holding = parts.subscriptions.hold(state, request.subscriber, caller.participant, keep)
+        holding = self.subscriptions.hold(state, request.subscriber, caller.participant, keep)
 
         async def released(_: int, upto: int) -> None:
             await state.released(upto)
@@ -180,7 +173,7 @@ class FlowCalls:
             raise NotRetainedError(f"{state.name}: you are waited for no longer: {reader.why}")
 
         cursor = cursor_for(state, after, request.tentative, whole=caller.peer_id is not None)
-        shares = parts.delivery.shares(caller)
+        shares = self.delivery.shares(caller)
         async with holding as reader:
             feed = Feed(cursor, END, released, reader.acknowledge, reader.boundary, shares)
             with _over_for_now(state.name):
@@ -191,12 +184,12 @@ class FlowCalls:
     ) -> tuple[Tuples, Buffer]:
         """Answer one pull: tuples after the caller's boundary, as far as one message holds them."""
         await self._check_reader(caller, request.stream)
-        with self._parts.delivery.subscription(caller):
+        with self.delivery.subscription(caller):
             return await self._pull(caller, request)
 
     async def _pull(self, caller: Caller, request: ReceiveEvents) -> tuple[Tuples, Buffer]:
         timeout_s = min(max(0.0, request.timeout_s), MAX_PULL_S)
-        state = self._parts.store.serving(request.stream)
+        state = self.store.serving(request.stream)
         if state is None or (caller.peer_id is None and _begins_later(state, request.after)):
             producer = await self._producer(caller, request.stream, oldest=True)
             with _over_for_now(request.stream):
@@ -215,7 +208,7 @@ class FlowCalls:
                 while state.log.boundary <= after < END:
                     await state.log.wait_beyond(after)
                     after = _literal(state, after, caller)
-            self._parts.readers.check(state.entry.stream, caller.participant)
+            self.readers.check(state.entry.stream, caller.participant)
             if state.log.boundary > after:
                 part = await state.log.part(after)
                 if part.upto is None:
@@ -235,15 +228,15 @@ class FlowCalls:
     ) -> None:
         if boundary == END:
             who = reader_in_words(subscriber, caller.participant)
-            keeper = self._parts.leaders.get(state.name) if state.variant == REPLICATED else None
+            keeper = self.leaders.get(state.name) if state.variant == REPLICATED else None
             if keeper is not None:
                 await changing.tell_end(keeper, who)
             else:
-                await self._parts.store.note_end_read(state, who)
+                await self.store.note_end_read(state, who)
 
     async def _relay(self, caller: Caller, request: Subscribe, near: Duplex) -> None:
         """Relay from the present producer; older tuples, from the one with most history."""
-        number = self._parts.directory.number(request.stream)
+        number = self.directory.number(request.stream)
         request = msgspec.structs.replace(request, term_number=max(number, request.term_number))
         if request.after > BEGINNING:
             with suppress(NotRetainedError, NotFoundError):
@@ -258,7 +251,7 @@ class FlowCalls:
 
     async def _producer(self, caller: Caller, stream: str, *, oldest: bool = False) -> Connection:
         self._check_relays(caller, stream)
-        return await self._parts.directory.connect(stream, oldest=oldest)
+        return await self.directory.connect(stream, oldest=oldest)
 
     def _check_relays(self, caller: Caller, stream: str) -> None:
         """This peer relays a call for its own clients only. If it relayed calls of peers, two peers
@@ -269,23 +262,23 @@ class FlowCalls:
         """
         if caller.peer_id is None:
             return
-        if self._parts.copies.may_come_to_produce(stream):
+        if self.copies.may_come_to_produce(stream):
             raise UnavailableError(f"{stream} is not produced by this peer yet")
         raise NotFoundError(f"{stream} is not produced by this peer any more")
 
     async def _entry(self, caller: Caller, stream: str) -> StreamEntry:
-        state = self._parts.copies.rendition(stream) or self._parts.store.get(stream)
+        state = self.copies.rendition(stream) or self.store.get(stream)
         if state is not None:
             return state.entry
-        keeper = self._parts.leaders.get(stream)
+        keeper = self.leaders.get(stream)
         if keeper is not None:
             return keeper.entries[stream]
         self._check_relays(caller, stream)
-        return await self._parts.directory.entry(stream)
+        return await self.directory.entry(stream)
 
     def _check_current(self, caller: Caller, state: StreamState, request: Subscribe) -> None:
         """Refuse a reader that knows a later term of the stream. Raises: NotFoundError."""
-        directory = self._parts.directory
+        directory = self.directory
         if request.term_number <= directory.number(request.stream) or caller.peer_id is None:
             return
         if caller.participant == ObjectName.parse(request.stream).participant:
@@ -302,7 +295,7 @@ class FlowCalls:
         """Waits that end a subscription which begins now: another peer computes the stream, or the
         caller may not read it any more."""
         moved_away, altered = state.moved_away.value, state.altered.value
-        readers = self._parts.readers
+        readers = self.readers
 
         async def until_moved() -> None:
             await state.moved_away.changed_from(moved_away)
@@ -323,14 +316,14 @@ class FlowCalls:
 
     async def _check_reader(self, caller: Caller, stream: str) -> None:
         entry = await self._entry(caller, stream)
-        self._parts.readers.check(entry.stream, caller.participant)
+        self.readers.check(entry.stream, caller.participant)
 
     def _check_writer(self, caller: Caller, entry: StreamEntry) -> None:
         stream, may_post = entry.stream, may_write(entry.stream, caller.participant)
         refusal = NotAuthorisedError(
             f"{caller.participant} may not post to {stream.name}; {stream.owner} names its writers"
         )
-        if not may_post and not self._parts.readers.may_read(stream, caller.participant):
+        if not may_post and not self.readers.may_read(stream, caller.participant):
             raise refusal  # nor learn what it is
         if stream.view is not None:
             raise InvalidInputError(f"{stream.name} is a view: post to {stream.view.stream}")

@@ -14,7 +14,7 @@
     </borealis>
 
 Ports are in the order listed. Names are relative to the participant. An `<output>` is compared with
-the stream that the query makes. `engine/language/xml/views.py` has views. These attributes are
+the stream that the query makes. Views are as in `medusa.py`. These attributes are
 ours: `time` (Borealis: each window names the field that is in order); `key` (Borealis: the `anchor`
 of a box); `ha` and those with it (`engine/language/xml/medusa.py`; Borealis: the command line
 of its nodes); `readers` and `declassify`, which mean the same as in the other dialect.
@@ -28,9 +28,15 @@ from typing import Final
 from engine.language.check import check_query
 from engine.language.labels import Readers
 from engine.language.xml.boxes import read_box
-from engine.language.xml.medusa import Qualify, made_query, members, read_schema
+from engine.language.xml.medusa import (
+    VIEW_TAG,
+    Qualify,
+    made_query,
+    members,
+    read_schema,
+    read_view,
+)
 from engine.language.xml.tree import Node
-from engine.language.xml.views import TAG, read_view
 from engine.objects.definitions import ANY, StreamDefinition, check_stream
 from engine.objects.query import Box, Query, streams_written
 from engine.objects.schema import Schema
@@ -60,11 +66,11 @@ def read_borealis(
         (node, _read_query(node, qualify, _readers(outputs))) for node in _tagged(root, "query")
     ]
     streams = [_read_input(node, qualify, schemas) for node in _tagged(root, "input")]
-    views = [read_view(node, qualify) for node in _tagged(root, TAG)]
+    views = [read_view(node, qualify) for node in _tagged(root, VIEW_TAG)]
     for child in root.children:
-        if child.tag not in {"schema", "input", "output", "query", TAG}:
+        if child.tag not in {"schema", "input", "output", "query", VIEW_TAG}:
             raise child.error(
-                f"only <input>, <output>, <schema>, <query> and <{TAG}> are supported here"
+                f"only <input>, <output>, <schema>, <query> and <{VIEW_TAG}> are supported here"
             )
     shown: dict[str, list[str]] = {}
     for view in views:

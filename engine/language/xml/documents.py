@@ -2,11 +2,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.language.xml import views as xml_views
+from engine.language.xml import medusa
 from engine.language.xml.borealis import read_borealis
-from engine.language.xml.medusa import Qualify, read_query, read_schema, read_stream
+from engine.language.xml.medusa import Qualify, read_query, read_schema, read_stream, read_view
 from engine.language.xml.tree import Node, parse_xml
-from engine.language.xml.views import read_view
 from engine.objects.definitions import StreamDefinition
 from engine.objects.query import Query, streams_written
 from engine.objects.schema import Schema
@@ -79,7 +78,7 @@ def _read_medusa(
                 streams.append(read_stream(node, qualify))
             case "query":
                 queries.append(read_query(node, qualify))
-            case xml_views.TAG:
+            case medusa.VIEW_TAG:
                 views.append(read_view(node, qualify))
             case _:
                 raise node.error(
