@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from engine.objects.schema import BEGINNING, STIME
 from engine.streams.corrections import Change, Corrections, Kind
-from engine.tasks.tentative.fork import ALPHA
+from engine.tasks.fork import ALPHA
 from testnet.kit.answers import Fold
 from testnet.partition.cast import Row, expected, rows_in
 

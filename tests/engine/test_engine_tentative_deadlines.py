@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.objects.schema import END
-from engine.tasks.tentative.fork import AHEAD, ALPHA, GRACE, Deadlines
+from engine.tasks.fork import AHEAD, ALPHA, GRACE, Deadlines
 
 X = 2.0
 LIVE = 0.5

@@ -28,8 +28,8 @@ from engine.streams.journal import Journal
 from engine.streams.recent import Epoch
 from engine.streams.source import Source
 from engine.streams.stream_state import StreamState
+from engine.tasks.fork import Fork
 from engine.tasks.plan import Task
-from engine.tasks.tentative.fork import Fork
 from engine.tasks.windows import Interval, needs
 from overlay.events import wall_clock
 from testnet.simulation.faults import Cheat, Crash, Drift, Fault, Forge, Partition

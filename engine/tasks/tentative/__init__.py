@@ -1,1 +1,0 @@
-"""Results within the bound when inputs are missing: the tentative suffix, and its corrections."""
