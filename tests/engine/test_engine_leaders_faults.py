@@ -134,8 +134,7 @@ async def test_posts_go_as_fast_as_a_slow_replica_and_none_is_lost(
 
 
 async def test_a_member_that_lost_a_part_of_its_journal_does_not_become_home(
-    town: Town,
-    places: list[Place],
+    town: Town, places: list[Place]
 ) -> None:
     """As a loss of power leaves it, without `engine.fsync`: the old leader has it all."""
     first = places[0]

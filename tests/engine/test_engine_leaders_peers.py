@@ -129,8 +129,7 @@ async def test_a_client_whose_peer_dies_posts_through_another(
 
 
 async def test_late_tuples_and_clock_boundaries_are_the_same_at_the_next_home(
-    town: Town,
-    places: list[Place],
+    town: Town, places: list[Place]
 ) -> None:
     client = await town.client(places[2])
     stream = await make_stream(client, places[0], "s", k_safety=1, leader=places[0].id)
@@ -224,8 +223,7 @@ def read(state: StreamState) -> list[tuple[int, int]]:
 
 
 async def test_a_witness_that_reads_the_stream_can_become_its_replica_and_its_home(
-    town: Town,
-    places: list[Place],
+    town: Town, places: list[Place]
 ) -> None:
     """A witness follows the stream for its own query, apart from its state as a voter."""
     first = places[0]
@@ -271,8 +269,7 @@ async def test_who_reads_at_a_home_reads_on_when_another_takes_over(
 
 
 async def test_who_reads_at_a_home_that_could_do_nothing_reads_on_when_another_takes_over(
-    town: Town,
-    places: list[Place],
+    town: Town, places: list[Place]
 ) -> None:
     """It was cut off from its replicas and gave up, before anybody succeeded it."""
     client = await town.client(places[0])

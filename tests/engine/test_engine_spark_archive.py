@@ -114,9 +114,7 @@ def test_classes_that_others_could_have_written_are_not_loaded(
 
 
 def test_another_users_folder_is_left_alone(
-    archive: ClassArchive,
-    find: Callable[[], ClassArchive | None],
-    monkeypatch: pytest.MonkeyPatch,
+    archive: ClassArchive, find: Callable[[], ClassArchive | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive.path.touch()
     ours = os.geteuid()
