@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from deadline import DEADLINE_S
 from engine_peers import Place, Town, begin, make_stream, rows, until
 from tools_market_town import (
     CHEAP,
@@ -23,6 +22,7 @@ from tools_market_town import (
     four_tasks,
     market,
     revoked,
+    say,
     settle,
     settle_two,
     settler,
@@ -63,14 +63,6 @@ from tools.market.settler import PASSED, SETTLE, Passed
 from tools.market.trader import TELL, Tell
 
 pytestmark = pytest.mark.town(timing=SHORT)
-
-
-async def say(
-    one: Place, to: Place, method: str, request: msgspec.Struct, answer: Any = Done
-) -> Any:
-    """What one peer says to another, as itself."""
-    connection = await one.up.engine.overlay.connect(bytes.fromhex(to.id))
-    return await connection.call(method, request, answer, timeout_s=DEADLINE_S)
 
 
 @dataclass

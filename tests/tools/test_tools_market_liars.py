@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from deadline import DEADLINE_S
 from engine_peers import Place, Town, until
 from hostile_partner import Bookkeeper, refusal
 from tools_market_town import (
@@ -29,6 +28,7 @@ from tools_market_town import (
     notes,
     one_working_at,
     proposed,
+    say,
     settle,
     settler,
     stays,
@@ -50,7 +50,6 @@ from contracts.receipts import (
     make_receipt,
 )
 from contracts.receipts import propose as bill
-from engine.streams.messages import Done
 from overlay.clock import MILLIS
 from overlay.encoding import encode
 from overlay.errors import MedusaError, NotAuthorisedError
@@ -361,14 +360,6 @@ async def test_an_altered_contract_binds_nobody(town: Town, loads: Loads) -> Non
     answer = await say(utah, mit, DELIVER, Deliver((swapped,)), Delivered)
     assert answer.reasons == ("",)
     assert len(binding(mit)) == 1
-
-
-async def say(
-    one: Place, to: Place, method: str, request: msgspec.Struct, answer: type = Done
-) -> msgspec.Struct:
-    """What one peer says to another, as itself."""
-    connection = await one.up.engine.overlay.connect(bytes.fromhex(to.id))
-    return await connection.call(method, request, answer, timeout_s=DEADLINE_S)
 
 
 async def offer(town: Trade, number: int) -> None:

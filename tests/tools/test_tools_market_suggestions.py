@@ -9,6 +9,7 @@ import pytest
 import trio
 from engine_peers import DEADLINE_S, Place, Row, Town, begin, make_stream, pairs_of, rows, until
 from msgspec.structs import replace
+from tools_market_streams import copy_of
 from tools_market_town import (
     SHORT,
     SHORT_WAITS,
@@ -28,7 +29,7 @@ from contracts.balances import Balance
 from contracts.config import MarketTiming
 from contracts.documents import contract_id
 from contracts.terms import ContentTerms, SuggestedTerms, Terms
-from engine.objects.query import Filter, Map, Query
+from engine.objects.query import Map, Query
 from engine.replication.moves.messages import Deal
 from tools.client.async_client import AsyncMedusaClient
 
@@ -38,12 +39,6 @@ pytestmark = pytest.mark.town(timing=SHORT)
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     set_up(monkeypatch)
-
-
-def copy_of(place: Place, source: str, path: str) -> Query:
-    """All of it again."""
-    box = Filter("all", source, (place.name(path),), ("value >= 0",))
-    return Query(place.name("q/" + path), (box,))
 
 
 async def run(client: AsyncMedusaClient, query: Query) -> None:

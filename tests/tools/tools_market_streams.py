@@ -13,8 +13,6 @@ from engine.objects.query import Filter, Query
 from tools.client.async_client import AsyncMedusaClient
 
 EACH = 7
-
-
 """Micros a tuple."""
 
 

@@ -27,6 +27,7 @@ from contracts.market.config import MarketConfig
 from contracts.terms import LoadTerms, Menu
 from engine.objects.query import Aggregate, AggregateFunction, Function, Query
 from engine.streams.config import Timing
+from engine.streams.messages import Done
 from engine.tasks.execution import TaskStatus
 from engine.tasks.runner import TaskRunner
 from overlay.events import wall_clock
@@ -356,3 +357,11 @@ async def stays(condition: Callable[[], bool], seconds: float = 0.6) -> None:
         while True:
             assert condition()
             await trio.sleep(0.01)
+
+
+async def say(
+    one: Place, to: Place, method: str, request: msgspec.Struct, answer: Any = Done
+) -> Any:
+    """What one peer says to another, as itself."""
+    connection = await one.up.engine.overlay.connect(bytes.fromhex(to.id))
+    return await connection.call(method, request, answer, timeout_s=DEADLINE_S)

@@ -14,12 +14,8 @@ from tools.client.async_client import AsyncMedusaClient
 
 MANUAL = Path(__file__).parents[2] / "docs" / "queries.md"
 
-
 THREE = 1_521_903_600
-
-
 """2018-03-24T15:00:00Z, seconds since 1970."""
-
 
 MINUTE_S = 60
 
