@@ -267,9 +267,10 @@ class Directory:
         if not peers:
             # the caller knows that there is such a stream: it is changing hands
             raise UnavailableError(f"nobody produces {stream} at the moment")
-        peers.sort(key=self._seems_dead)  # stable; a dead one is still tried, the last
         preferred = NO_PEER if oldest else self._preferred.get(stream, NO_PEER)
-        peers.sort(key=lambda peer: peer != preferred)
+        health = self._overlay.gossip.health
+        # stable; a dead one is still tried, the last
+        peers.sort(key=lambda peer: (peer != preferred, health(peer).gone))
         failed: list[str] = []
         for peer in peers:
             try:
@@ -294,9 +295,6 @@ class Directory:
             await self._wait_for(stream, self.learn)
         else:
             await self.learn(stream)
-
-    def _seems_dead(self, peer: PeerId) -> bool:
-        return self._overlay.gossip.health(peer).gone
 
 
 def _rendition(stream: str, published: Published[Producer]) -> Rendition:

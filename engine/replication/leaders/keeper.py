@@ -388,17 +388,14 @@ class Keeper:
             except DamagedError as error:
                 text = "another member is to be its leader, as soon as one can"
                 self.around.events.note("error", f"gives up {self.name}: {error}; {text}")
-                await self._find_damaged()
+                with trio.CancelScope(shield=True):  # it stops all shipping, this task too
+                    await self.step(self.election.found_damaged)
             except MedusaError as error:
                 self.around.events.note(
                     "warning", f"could not ship {self.name} to {peer[:8]}: {error}"
                 )
         if self._ships.get(peer) is scope:
             await self.try_feed(Lost(peer, number))
-
-    async def _find_damaged(self) -> None:
-        with trio.CancelScope(shield=True):  # it stops all shipping, this task too
-            await self.step(self.election.found_damaged)
 
     def _announce_soon(self) -> None:
         term = self.election.ballot.term

@@ -175,13 +175,9 @@ class Leaders:
 
     async def _tell_voters(self, keeper: Keeper) -> None:
         found = Found(keeper.entry, keeper.election.ballot.voters)
-
-        async def tell(peer: str) -> None:
+        for peer in found.voters[1:]:
             connection = await self._overlay.connect(parse_peer_id(peer))
             await connection.call(FOUND, found, Done, timeout_s=FOUND_S)
-
-        for peer in found.voters[1:]:
-            await tell(peer)
 
     async def _start(self, stored: StoredBallot) -> Keeper:
         keeper = Keeper(self._around, stored)

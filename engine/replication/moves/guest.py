@@ -33,6 +33,9 @@ from overlay.killpoints import KillPoint, kill_point
 from overlay.names import PeerId
 from overlay.node import Overlay
 
+CALL_S: Final = 10.0
+"""The longest wait for the owner, seconds."""
+
 
 class StoredAssignment(Struct, frozen=True):
     """An assignment on disk.
@@ -136,10 +139,6 @@ class Guest:
         if self.copy is not None:
             self.copy.ready = False
         self.work.cancel()
-
-
-CALL_S: Final = 10.0
-"""The longest wait for the owner, seconds."""
 
 
 async def ask_owner(overlay: Overlay, directory: Directory, stored: StoredAssignment) -> Confirmed:

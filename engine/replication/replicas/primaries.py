@@ -24,7 +24,7 @@ from engine.replication.query_copy import QueryCopy
 from engine.replication.replicas import secondary_state as upkeep
 from engine.replication.replicas.messages import KeepUp, KeptUp, StandBy
 from engine.replication.replicas.secondary_state import SecondaryState
-from engine.replication.replicas.succession import FormerMembers, Succession, ask, dismiss
+from engine.replication.replicas.succession import Succession, ask, dismiss
 from engine.replication.stored_query import StoredQuery
 from engine.replication.term import Term
 from engine.streams.log import StreamLog
@@ -56,8 +56,7 @@ class Primaries:
         self._nursery = shop.nursery
         self._timing = shop.config.timing
         self._secondary_states: dict[str, SecondaryState] = {}
-        self._former_members = FormerMembers(queries)
-        self._succession = Succession(queries, self._former_members)
+        self._succession = Succession(queries)
         self._succession.stepped_down.add(self._forget)
         self.refused: Listeners[[QueryCopy]] = Listeners()
         queries.deleted.add(self._deleted)
@@ -106,7 +105,7 @@ class Primaries:
     # -- for changes of a query; the caller holds `SecondaryState.talking` --
 
     async def reach(self, running: QueryCopy, *, alone: bool) -> dict[str, int]:
-        """How far former members have given out its streams; see `FormerMembers.settle`.
+        """How far former members have given out its streams; see `Succession.settle`.
 
         Raises:
             UnavailableError: it may be another peer's, or its secondary cannot be reached.
@@ -114,9 +113,9 @@ class Primaries:
         term = running.stored.term
         if self._succession.is_over(running):
             raise UnavailableError(f"{running.name} is changing hands; try again")
-        if term.secondary and not self._lives(term.secondary):
+        if term.secondary and not self._succession.lives(term.secondary):
             raise UnavailableError(f"{running.name}: its secondary is being replaced; try again")
-        given = await self._former_members.settle(running, alone=alone)
+        given = await self._succession.settle(running, alone=alone)
         if term.secondary:
             await self._keep_up(running, self.secondary_state(running.name))
         return given
@@ -176,7 +175,7 @@ class Primaries:
         term = running.stored.term
         if self._succession.is_over(running):
             await self._succession.give_way(running)
-        elif term.secondary and self._lives(term.secondary):
+        elif term.secondary and self._succession.lives(term.secondary):
             await self._keep_up(running, secondary_state)
         elif trio.current_time() > running.taken_over_at + self._timing.settle_s:
             await self._recruit(running, secondary_state)
@@ -184,15 +183,12 @@ class Primaries:
             upkeep.let_go_upstream(running, secondary_state, self._followers)
             self._release(running, secondary_state)
 
-    def _lives(self, peer: PeerId) -> bool:
-        return not self._overlay.gossip.health(peer).gone
-
     async def _recruit(self, running: QueryCopy, secondary_state: SecondaryState) -> None:
         """Find a secondary. Until there is one, consumers do not wait for it."""
         secondary_state.reset()
         if running.stored.term.secondary:
             running.parted_at = trio.current_time()
-            self._former_members.part_from(running, running.stored.term.secondary)
+            self._succession.part_from(running, running.stored.term.secondary)
         upkeep.open_gates(running)
         upkeep.hold_no_more(running)
         asked = running.stored.availability.secondary
@@ -201,7 +197,7 @@ class Primaries:
             secondary_state.reset()
             term = msgspec.structs.replace(running.stored.term, members=(candidate,))
             # Until it is known to be the secondary.
-            self._former_members.part_from(running, candidate)
+            self._succession.part_from(running, candidate)
             try:
                 agreed = await self._stand_by(running, secondary_state, term)
             except MedusaError:  # whatever the reason: the next one

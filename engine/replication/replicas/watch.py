@@ -14,6 +14,9 @@ from typing import Final
 from engine.streams.config import Timing
 from overlay.gossip.events import Health
 
+MAX_PASSED: Final = 512
+"""Boundaries whose time is remembered: more than the keep-ups of a long bound."""
+
 DOUBT_S: Final = 1.5
 """Silence of a primary after which the failure detector looks at it, seconds: three messages."""
 
@@ -125,10 +128,6 @@ class Watch:
             self._asked_at = now
             effects.append(Ask())
         return effects
-
-
-MAX_PASSED: Final = 512
-"""Boundaries whose time is remembered: more than the keep-ups of a long bound."""
 
 
 class Lag:

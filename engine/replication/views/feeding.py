@@ -5,6 +5,7 @@ The copy's boundary is the whole state: a restart goes on from it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -147,31 +148,29 @@ class Feeding:
         self._reason = str(error)
 
 
+@dataclass(frozen=True)
 class Feedings:
     """Fills the views of one peer."""
 
-    def __init__(
-        self, store: StreamStore, followers: Followers, events: Events, nursery: trio.Nursery
-    ) -> None:
-        self._store = store
-        self._followers = followers
-        self._events = events
-        self._nursery = nursery
-        self._feedings: dict[str, Feeding] = {}
+    store: StreamStore
+    followers: Followers
+    events: Events
+    nursery: trio.Nursery
+    _feedings: dict[str, Feeding] = field(init=False, default_factory=dict)
 
     def views(self) -> list[StreamState]:
         """The logs of the views."""
-        return [state for state in self._store.all() if state.role is Role.VIEW]
+        return [state for state in self.store.all() if state.role is Role.VIEW]
 
     async def make_way(self, view: str) -> None:
         """Make way for a view of that name. Raises: ConflictError: something else has that name."""
-        await self._followers.make_way(view)
-        if (state := self._store.get(view)) is not None:
+        await self.followers.make_way(view)
+        if (state := self.store.get(view)) is not None:
             raise ConflictError(f"{view} is kept here as a {state.role} stream already")
 
     async def keep(self, entry: StreamEntry) -> None:
         """Make the log of a view, and fill it."""
-        await self.open(await self._store.keep(entry, Role.VIEW))
+        await self.open(await self.store.keep(entry, Role.VIEW))
 
     @kill_point(KillPoint.VIEW_OPEN)
     async def open(self, state: StreamState) -> None:
@@ -179,18 +178,18 @@ class Feedings:
         set_up(state)
         if state.log.boundary == END:
             return
-        feeding = Feeding(state, self._followers, self._events, self._store.timing)
+        feeding = Feeding(state, self.followers, self.events, self.store.timing)
         await feeding.open()
         self._feedings[state.name] = feeding
-        feeding.start(self._nursery)
+        feeding.start(self.nursery)
 
     async def drop(self, view: str) -> None:
         """Stop filling a view, and drop its log, if it has one."""
         feeding = self._feedings.pop(view, None)
         if feeding is not None:
             await feeding.stop()
-        if (state := self._store.get(view)) is not None:
-            await self._followers.part_with(state)
+        if (state := self.store.get(view)) is not None:
+            await self.followers.part_with(state)
 
     def readers(self, stream: str) -> list[str]:
         """The views of a stream that are still filled."""
