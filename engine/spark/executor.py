@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
-from pyspark.sql import SparkSession
 
 from engine.spark.config import SparkConfig
-from engine.spark.program import Program
-from engine.spark.session import Spark, SparkLostError
 from engine.tasks.execution import Executor, Result
 from engine.tasks.plan import Task
 from engine.tasks.windows import Interval
 from overlay.errors import MedusaError
 from overlay.events import Events
+
+if TYPE_CHECKING:  # a peer that computes nothing does not wait for PySpark, nor keep it in memory
+    from pyspark.sql import SparkSession
+
+    from engine.spark.program import Program
+    from engine.spark.session import Spark
 
 __all__ = ["Executor", "SparkExecutor", "open_executor"]
 
@@ -30,13 +33,17 @@ JOBS_AT_ONCE = 8
 class SparkExecutor:
     """Runs jobs on the one Spark of this peer.
 
+    Args:
+        make: makes that Spark, in a worker thread, before the first job: it imports PySpark.
+
     Attributes:
         state: off, starting, running, lost or failed, for the monitor.
         trouble: why it could not start the last time, and the remedy; else empty.
     """
 
-    def __init__(self, spark: Spark, events: Events) -> None:
-        self._spark = spark
+    def __init__(self, make: Callable[[], Spark], events: Events) -> None:
+        self._make = make
+        self._spark: Spark | None = None
         self._events = events
         self._starting = trio.Lock()
         self._threads = trio.CapacityLimiter(JOBS_AT_ONCE)
@@ -50,13 +57,13 @@ class SparkExecutor:
         try:
             await self._ensure_running()
             for task in tasks:
-                await self.run(Program(task).rehearse)
+                await self.run(self.compile(task).rehearse)
         except MedusaError as error:
             self._events.note("error", f"cannot compute yet: {self.trouble or error}")
 
     def compile(self, task: Task) -> SparkComputation:
         """Make a task ready to run, epoch by epoch."""
-        return SparkComputation(self, Program(task))
+        return SparkComputation(self, task)
 
     async def run(self, job: Callable[[SparkSession], T]) -> T:
         """Run `job` in a worker thread.
@@ -64,10 +71,12 @@ class SparkExecutor:
         Raises:
             SparkLostError: the JVM died meanwhile; the next call starts another.
         """
-        await self._ensure_running()
+        spark = await self._ensure_running()
+        from engine.spark.session import SparkLostError  # imported by now: it was made
+
         try:
             return await trio.to_thread.run_sync(
-                self._spark.run, job, limiter=self._threads, abandon_on_cancel=True
+                spark.run, job, limiter=self._threads, abandon_on_cancel=True
             )
         except SparkLostError:
             if self.state == "running":
@@ -75,10 +84,12 @@ class SparkExecutor:
                 self._events.note("warning", "lost Spark's JVM; starting another")
             raise
 
-    async def _ensure_running(self) -> None:
+    async def _ensure_running(self) -> Spark:
         async with self._starting:
+            if self._spark is None:
+                self._spark = await trio.to_thread.run_sync(self._make)
             if self.state == "running":
-                return
+                return self._spark
             start = self._spark.start if self.state == "off" else self._spark.restart
             self.state = "starting"
             try:
@@ -91,26 +102,39 @@ class SparkExecutor:
                 raise
             self.state, self.trouble = "running", ""
             self._events.note("info", "started Spark")
+            return self._spark
 
     def stop(self) -> None:
         """Stop the JVM (blocking, a second or two)."""
-        if self.state != "off":
+        if self._spark is not None:
             self._spark.stop()
 
 
 class SparkComputation:
     """One task as a Spark job; see `engine.tasks.execution.Computation`."""
 
-    def __init__(self, executor: SparkExecutor, program: Program) -> None:
+    def __init__(self, executor: SparkExecutor, task: Task) -> None:
         self._executor = executor
-        self._program = program
+        self._task = task
+        self._program: Program | None = None
 
     async def run(
         self, files: Mapping[str, Sequence[Path]], after: int, upto: int, interval: Interval
     ) -> Result:
         return await self._executor.run(
-            lambda session: self._program.run(session, files, after, upto, interval)
+            lambda session: self._compiled().run(session, files, after, upto, interval)
         )
+
+    def rehearse(self, session: SparkSession) -> None:
+        """Compute the task over blank tuples; blocking."""
+        self._compiled().rehearse(session)
+
+    def _compiled(self) -> Program:
+        from engine.spark.program import Program  # in a worker thread: this takes a while
+
+        if self._program is None:
+            self._program = Program(self._task)
+        return self._program
 
 
 @asynccontextmanager
@@ -118,7 +142,13 @@ async def open_executor(
     config: SparkConfig, logs: Path, events: Events
 ) -> AsyncIterator[SparkExecutor]:
     """Open an executor; when the block ends its JVM, if there was one, has ended."""
-    executor = SparkExecutor(Spark(config, logs), events)
+
+    def make() -> Spark:
+        from engine.spark.session import Spark
+
+        return Spark(config, logs)
+
+    executor = SparkExecutor(make, events)
     try:
         yield executor
     finally:

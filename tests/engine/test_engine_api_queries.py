@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.town(timing=Timing(tend_s=0.02))]
 
 @pytest.fixture(autouse=True)
 def _peers_share_spark(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.spark.executor.Spark", lambda *_: LentSpark(spark))
+    monkeypatch.setattr("engine.spark.session.Spark", lambda *_: LentSpark(spark))
 
 
 def odd(place: Place, name: str, source: str, output: str) -> Query:

@@ -34,7 +34,7 @@ PER_POST = 40
 
 @pytest.fixture(autouse=True)
 def _peers_share_spark(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.spark.executor.Spark", lambda *_: LentSpark(spark))
+    monkeypatch.setattr("engine.spark.session.Spark", lambda *_: LentSpark(spark))
 
 
 def tuples(stimes: range) -> pa.Table:

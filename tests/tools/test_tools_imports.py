@@ -1,0 +1,66 @@
+"""A command, and a peer, starts without what only some of their work needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HELP = """
+import sys
+from {module} import main
+sys.argv = ["{command}", "--help"]
+try:
+    main()
+except SystemExit:
+    pass
+print("imported:", *sys.modules)
+"""
+
+RUN = """
+import os, signal, sys
+from tools.commands.peer import peer_command
+
+def ready(as_json, result, text):
+    print("imported:", *sys.modules)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+peer_command.say = ready
+sys.argv = ["medusa-peer", "run", "--listen", "127.0.0.1:0", "--home", sys.argv[1]]
+peer_command.main()
+"""
+
+
+def imported(program: str, *arguments: str) -> set[str]:
+    """The packages that a program has imported by when it says so."""
+    printed = subprocess.run(
+        [sys.executable, "-c", program, *arguments], check=True, capture_output=True, text=True
+    ).stdout
+    return {name.partition(".")[0] for name in printed.partition("imported:")[2].split()}
+
+
+@pytest.mark.parametrize(
+    ("command", "module"),
+    [
+        ("medusa", "tools.commands.medusa.medusa_command"),
+        ("medusa-peer", "tools.commands.peer.peer_command"),
+    ],
+)
+def test_help_imports_nothing_large(command: str, module: str) -> None:
+    large = {"pyspark", "py4j", "pyarrow", "numpy", "pandas", "matplotlib", "rich", "kademlia"}
+    found = imported(HELP.format(module=module, command=command))
+    assert "click" in found
+    assert found & (large | {"duckdb", "sqlglot", "trio", "cryptography"}) == set()
+
+
+@pytest.mark.process
+def test_a_peer_that_has_run_no_query_has_no_pyspark(tmp_path: Path) -> None:
+    home = str(tmp_path / "home")
+    founding = ["init", "--participant", "mit.edu", "--found", "t", "--home", home]
+    peer = Path(sys.executable).with_name("medusa-peer")
+    subprocess.run([peer, *founding], check=True, capture_output=True)
+    found = imported(RUN, home)
+    assert "pyarrow" in found
+    assert found & {"pyspark", "py4j", "pandas", "matplotlib", "duckdb", "rich"} == set()
