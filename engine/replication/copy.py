@@ -18,7 +18,7 @@ from engine.objects.schema import BEGINNING, END
 from engine.replication.directory import Directory
 from engine.replication.following.book import Followers
 from engine.replication.following.follower import Course, Follower
-from engine.replication.following.origin import Place
+from engine.replication.following.origin import LEASE_S, Place
 from engine.replication.moves.placements import Placement, Placements, at_owner
 from engine.replication.term import OWNERS_WORD, Term
 from engine.streams.config import EngineConfig
@@ -134,6 +134,8 @@ class Copy:
         self._reach = shop.followers.reach
         self._clock = shop.overlay.clock
         self._bill = Hold("bill", user or task.name)
+        self._at_worker = Hold("worker", task.name)
+        self._consumed: int | None = None
         self._scope: trio.CancelScope | None = None
         self._at_rest = trio.Event()
         self._at_rest.set()
@@ -258,6 +260,26 @@ class Copy:
         if self.behind_since is None or self.state.moved_at > self.behind_since:
             self.behind_since = now
         return now - self.behind_since
+
+    def hold_for_consumers(self, consumed: int, participant: str = "") -> None:
+        """Keep the output for the consumers that read it at the worker: if this peer takes the task
+        back, or its secondary takes over, they go on there.
+
+        Args:
+            consumed: the boundary that all of them have reached, microseconds.
+            participant: the worker's, if it is another one.
+        """
+        self._consumed = min(consumed, self.boundary)
+        self.state.log.hold(self._at_worker, self._consumed, holder=participant)
+
+    def keep_for_consumers(self) -> None:
+        """Begin to keep the output for consumers that go to a worker or, if the task is here again,
+        go on until they have come back."""
+        if self.current.term.holder:
+            self.hold_for_consumers(self.state.log.needed(frozenset()))
+        elif self._consumed is not None:
+            expires = trio.current_time() + LEASE_S
+            self.state.log.hold(self._at_worker, self._consumed, expires)
 
     def hold_for_bill(self, boundary: int | None) -> None:
         """Keep the input tuples after this boundary until they are billed; None: no more."""

@@ -305,6 +305,7 @@ class QueryHost:
         stored = running.stored.placed(placed.name, placements)
         self.write(running, written_placements=stored.written_placements)
         placed.placements = placements
+        placed.keep_for_consumers()
         self.changed.tell(placed.name, before, placement)
 
     @kill_point(KillPoint.QUERY_WRITE)

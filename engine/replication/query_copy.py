@@ -137,6 +137,8 @@ class QueryCopy:
         ]
         for copy in self.tasks:
             copy.runner.hold()
+            if copy.current.term.holder and copy.state.role is Role.DERIVED:
+                copy.hold_for_consumers(copy.state.log.start)  # until the worker says more
 
     def entries(self, stored: StoredQuery, plan: Iterable[Task]) -> list[StreamEntry]:
         """The catalog's entries of the outputs, with this peer as their leader."""

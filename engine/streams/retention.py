@@ -27,6 +27,7 @@ Kind = Literal[
     "subscriber",
     "task",
     "view",
+    "worker",
 ]
 
 

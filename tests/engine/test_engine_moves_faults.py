@@ -26,9 +26,11 @@ from engine.replication.moves.messages import (
     MoveRecord,
     PassOn,
     Progress,
+    Release,
 )
 from engine.replication.moves.mover import Mover
 from engine.streams.config import Timing
+from engine.streams.retention import Hold
 from engine.streams.stream_state import StreamState
 from overlay.errors import (
     BusyError,
@@ -530,3 +532,35 @@ async def test_a_placement_of_the_future_is_refused_and_never_made_after(town: T
     assert record.term_number <= home.wall() * 1000
     await post(poster, source, range(520))
     await until(lambda: placed.current.term.holder == worker.peer_id)
+
+
+async def test_consumers_at_the_worker_find_what_they_need_at_the_owner(town: Town) -> None:
+    one, two, client, source, sums = await owner_and_worker(town)
+    name, mover = one.name("out"), one.up.engine.mover
+    log = one.state("out").log
+    await mover.move(name, two.peer_id, Deal(giver=one.id))
+    await sums.feed(client, source, range(250, 380))
+    there = two.up.engine.assignments.of_task(name).copy
+    assert there is not None
+    consumer = Hold("subscriber", "slow")
+    there.state.log.hold(consumer, 379)
+    await sums.feed(client, source, range(380, 520))
+    await until(lambda: log.needed(frozenset()) == 379, "the worker tells its owner")
+    await mover.take_back(name)
+    await sums.feed(client, source, range(520, 640))
+    assert log.needed(frozenset()) == 379
+
+
+@pytest.mark.town(patience_s=DEADLINE_S)
+async def test_a_task_that_another_owner_released_meanwhile_comes_home(town: Town) -> None:
+    """As after a takeover that is taken back: the owner between has released the worker."""
+    one, two, client, source, sums = await owner_and_worker(town)
+    name, mover = one.name("out"), one.up.engine.mover
+    record = await mover.move(name, two.peer_id, Deal(giver=one.id))
+    await sums.feed(client, source, range(250, 380))
+    _, placed = one.up.engine.queries.find(name)
+    await until(lambda: not mover.teller.untold(placed), "the worker has heard of it")
+    await two.up.engine.assignments.release(one.peer_id, Release(name, record.term_number))
+    one.up.engine.overlay.clock.set.tell()  # the query has a later term
+    await until(lambda: not placed.current.term.holder, "the owner takes it home")
+    await sums.finish(client, source, range(380, 520))

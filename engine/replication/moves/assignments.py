@@ -158,10 +158,9 @@ class Assignments:
 
     async def _settle(self, assigned: Guest) -> None:
         """End an assignment that another term replaces: the owner knows how much of it was used."""
-        stored = assigned.stored
         answer = Confirmed(PlacementStatus.RELEASED)
         with suppress(MedusaError):
-            answer = await self._ask(stored)
+            answer = await self._ask(assigned)
         await self._end(assigned, answer.until, answer.since)
 
     async def _start(self, assigned: Guest, resumed: bool) -> None:
@@ -337,7 +336,7 @@ class Assignments:
         stored, known_s = assigned.stored, trio.current_time() - assigned.known_at
         try:
             try:
-                answer = await self._ask(stored)
+                answer = await self._ask(assigned)
             except MedusaError:
                 # in a partition a task goes on; one that was never ours waits a while for its owner
                 if stored.since is None and known_s > ORPHAN_S:
@@ -349,8 +348,8 @@ class Assignments:
                 "warning", f"could not confirm {stored.assignment.task}: {error}"
             )
 
-    async def _ask(self, stored: StoredAssignment) -> Confirmed:
-        return await ask_owner(self._overlay, self._shop.directory, stored)
+    async def _ask(self, assigned: Guest) -> Confirmed:
+        return await ask_owner(self._overlay, self._shop.directory, assigned)
 
     async def _act_on(self, stored: StoredAssignment, answer: Confirmed) -> None:
         if answer.status is PlacementStatus.RELEASED:

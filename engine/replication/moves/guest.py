@@ -112,6 +112,11 @@ class Guest:
         reason = self.reason or copy.runner.reason
         return Progress(copy.boundary, copy.runner.input_bytes, copy.ready, reason)
 
+    @property
+    def consumed(self) -> int | None:
+        """The boundary that all consumers of its output here have reached; None: not open yet."""
+        return None if self.copy is None else self.copy.state.log.needed(frozenset())
+
     def count(self, after: int, upto: int) -> int:
         """See `Copy.count`."""
         if self.copy is None:
@@ -141,28 +146,30 @@ class Guest:
         self.work.cancel()
 
 
-async def ask_owner(overlay: Overlay, directory: Directory, stored: StoredAssignment) -> Confirmed:
-    """Ask the owner for the placement of a task. If the owner is away, its successor is asked: the
-    peer with a higher term, in the catalog, under the name of its participant.
+async def ask_owner(overlay: Overlay, directory: Directory, assigned: Guest) -> Confirmed:
+    """Ask the owner for the placement of a task, and tell it how far its consumers here are. If the
+    owner is away, its successor is asked: the peer with a higher term, in the catalog, under the
+    name of its participant.
 
     Raises:
         MedusaError: neither can be reached.
     """
-    owner = stored.owner_id
+    stored = assigned.stored
+    owner, confirm = stored.owner_id, Confirm(*stored.key, assigned.consumed)
     try:
-        return await _ask(overlay, owner, stored)
+        return await _ask(overlay, owner, confirm)
     except UnavailableError:
         successor = await directory.successor(stored.assignment.task, owner)
         if successor is None:
             raise
         if successor == overlay.identity.peer_id:  # which computes it as its own
             return Confirmed(PlacementStatus.RELEASED)
-        return await _ask(overlay, successor, stored)
+        return await _ask(overlay, successor, confirm)
 
 
-async def _ask(overlay: Overlay, owner: PeerId, stored: StoredAssignment) -> Confirmed:
+async def _ask(overlay: Overlay, owner: PeerId, confirm: Confirm) -> Confirmed:
     connection = await overlay.connect(owner)
-    return await connection.call("task.confirm", Confirm(*stored.key), Confirmed, timeout_s=CALL_S)
+    return await connection.call("task.confirm", confirm, Confirmed, timeout_s=CALL_S)
 
 
 class AssignmentFiles:

@@ -113,10 +113,16 @@ class Released(Struct, frozen=True):
 
 
 class Confirm(Struct, frozen=True, rename={"term_number": "fence"}):
-    """Asks the owner whether this peer is the task's worker."""
+    """Asks the owner whether this peer is the task's worker.
+
+    Attributes:
+        consumed: the boundary of the output that all consumers at this peer have reached,
+            microseconds; None: unknown.
+    """
 
     task: str
     term_number: int
+    consumed: int | None = None
 
 
 class PlacementStatus(StrEnum):

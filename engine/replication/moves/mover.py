@@ -30,7 +30,6 @@ import msgspec
 import trio
 from msgspec.structs import replace
 
-from engine.objects.definitions import AlteredOutput
 from engine.objects.schema import END
 from engine.replication.copy import Copy
 from engine.replication.moves.checks import check_worker
@@ -98,7 +97,8 @@ class Mover:
         self._nursery = shop.nursery
         self._here = shop.here
         self._preparing: dict[tuple[str, PeerId], int] = {}
-        self.teller = Notifier(shop.overlay, self._altered, self._timing.worker_call_s)
+        self.teller = Notifier(shop.overlay, self._stored, self._timing.worker_call_s)
+        self.teller.gone.add(self._fetch)
         self.records: deque[MoveRecord] = deque(maxlen=KEPT_RECORDS)
         self.may_pass_on: Decision[[Placement], None] = Decision(_only_siblings)
         self.missed: Listeners[[PeerId, str]] = Listeners()
@@ -182,7 +182,18 @@ class Mover:
             _, placed = self._queries.find(request.task)
         except NotFoundError:
             return Confirmed(PlacementStatus.RELEASED)
-        return status_of(placed.placements, worker, request.term_number)
+        answer = status_of(placed.placements, worker, request.term_number)
+        if answer.status is PlacementStatus.ACTIVE and request.consumed is not None:
+            placed.hold_for_consumers(request.consumed, self._stranger(worker))
+        return answer
+
+    def _stranger(self, worker: PeerId) -> str:
+        """The worker's participant, if it is another one."""
+        with suppress(UnavailableError):
+            participant = self.participant_of(worker)
+            if participant != self._overlay.identity.participant:
+                return participant
+        return ""
 
     def worker_of(self, task: str, term_number: int, peer: PeerId) -> Copy:
         """The task, if that peer works on it or prepares to.
@@ -194,11 +205,16 @@ class Mover:
             raise NotAuthorisedError(f"{task}: you are not its worker")
         return self._queries.find(task)[1]
 
-    def _altered(self, placed: Copy) -> dict[str, AlteredOutput]:
+    def _stored(self, placed: Copy) -> StoredQuery | None:
         try:
-            return self._queries.find(placed.name)[0].entry.altered
+            return self._queries.find(placed.name)[0]
         except NotFoundError:  # deleted meanwhile
-            return {}
+            return None
+
+    def _fetch(self, placed: Copy) -> None:
+        """Take a task back whose worker does not run it."""
+        if placed.running:
+            self._nursery.start_soon(self._take_home, placed, "is not run")
 
     async def _move(
         self, task: str, to: PeerId, deal: Deal, *, payee: PeerId, owed: Deal
@@ -366,13 +382,14 @@ class Mover:
                 await self._send_subscribers(placed)
 
     async def _miss(self, placed: Copy) -> None:
+        self.missed.tell(placed.current.term.holder, placed.name)
+        await self._take_home(placed, "stands still")
+
+    async def _take_home(self, placed: Copy, why: str) -> None:
         worker = placed.current.term.holder
         self._overlay.events.note(
-            "warning",
-            f"takes {placed.name} home: it stands still at {worker.hex()[:8]}",
-            task=placed.name,
+            "warning", f"takes {placed.name} home: it {why} at {worker.hex()[:8]}", task=placed.name
         )
-        self.missed.tell(worker, placed.name)
         with suppress(MedusaError):
             await self.take_back(placed.name)
 

@@ -11,33 +11,41 @@ from engine.objects.schema import BEGINNING
 from engine.replication.copy import Copy
 from engine.replication.moves.messages import Activate, Release, Released
 from engine.replication.moves.placements import Placement
+from engine.replication.stored_query import StoredQuery
 from engine.streams.messages import Done
-from overlay.errors import MedusaError, UnavailableError
+from overlay.errors import MedusaError, NotFoundError, UnavailableError
 from overlay.killpoints import KillPoint, kill_point
+from overlay.listeners import Listeners
 from overlay.node import Overlay
 
 AGAIN_S: Final = 0.1
 """Between two tries to tell a worker that is waited for, seconds."""
 
 
-Altered: TypeAlias = dict[str, AlteredOutput]
-
-News: TypeAlias = tuple[str, int, tuple[tuple[str, AlteredOutput], ...] | None]
-"""The news for a worker: task, term, and the alterations of its output; None: it is released."""
+News: TypeAlias = tuple[str, int, int, tuple[tuple[str, AlteredOutput], ...] | None]
+"""The news for a worker: task, the placement's term, the query's term, and the alterations of the
+output; None: it is released. After a later term of the query it is told again: the owner of a term
+between may have released it."""
 
 
 class Notifier:
     """Tells workers of their placements: once each, and again until they have heard it.
 
     Args:
-        altered: gives the alterations of the outputs of a task's query.
+        stored: gives the query of a task; None: it is deleted.
         call_s: see `Timing.worker_call_s`.
+
+    Attributes:
+        gone: told of a task that its worker does not run any more.
     """
 
-    def __init__(self, overlay: Overlay, altered: Callable[[Copy], Altered], call_s: float) -> None:
+    def __init__(
+        self, overlay: Overlay, stored: Callable[[Copy], StoredQuery | None], call_s: float
+    ) -> None:
         self._overlay = overlay
         self._call_s = call_s
-        self._altered = altered
+        self._stored = stored
+        self.gone: Listeners[[Copy]] = Listeners()
         self._told: set[News] = set()
         self._telling: set[str] = set()
 
@@ -58,7 +66,12 @@ class Notifier:
             for placement in self.untold(placed):
                 with suppress(MedusaError):
                     news = self._news(placed, placement)
-                    reached = await self._tell_one(placed, placement)
+                    try:
+                        reached = await self._tell_one(placed, placement)
+                    except NotFoundError:
+                        if placement is placed.current:
+                            self.gone.tell(placed)
+                        raise
                     placed.given = max(placed.given, reached)
                     self._told.add(news)
         finally:
@@ -92,9 +105,10 @@ class Notifier:
         return [each for each, peer in named if peers.get(peer) and not gossip.health(peer).gone]
 
     def _news(self, placed: Copy, placement: Placement) -> News:
-        works = placement.until is None
-        altered = tuple(sorted(self._altered(placed).items())) if works else None
-        return placed.name, placement.term.number, altered
+        stored, works = self._stored(placed), placement.until is None
+        altered = tuple(sorted(_altered(stored).items())) if works else None
+        query_term = stored.term.number if stored is not None and works else 0
+        return placed.name, placement.term.number, query_term, altered
 
     @kill_point(KillPoint.MOVE_TELL_PRODUCER)
     async def _tell_one(self, placed: Copy, placement: Placement) -> int:
@@ -102,10 +116,17 @@ class Notifier:
         connection = await self._overlay.connect(placement.term.holder)
         if placement.until is None:
             activate = Activate(
-                placed.name, placement.term.number, placement.term.since, self._altered(placed)
+                placed.name,
+                placement.term.number,
+                placement.term.since,
+                _altered(self._stored(placed)),
             )
             await connection.call("task.activate", activate, Done, timeout_s=self._call_s)
             return BEGINNING
         release = Release(placed.name, placement.term.number, placement.until, placement.term.since)
         answer = await connection.call("task.release", release, Released, timeout_s=self._call_s)
         return answer.reached
+
+
+def _altered(stored: StoredQuery | None) -> dict[str, AlteredOutput]:
+    return {} if stored is None else stored.entry.altered
