@@ -44,6 +44,7 @@ from overlay.errors import (
     MedusaError,
     NotAuthorisedError,
     NotFoundError,
+    UnavailableError,
     UntrustedError,
 )
 from overlay.files import storing
@@ -232,11 +233,21 @@ class Catalog:
             NotFoundError: the peers that should have it say that there is none.
             NotAuthorisedError: it is not for our participant.
             UnavailableError: too few peers answer, and it is not remembered here; or no reachable
-                peer has its body.
+                peer has its body; or it is not found, and `is_in_doubt`.
             UntrustedError: all answers had another body than the record's.
             DecodeError: its publisher published something else than this kind.
         """
         return await self._published(kind, await self._finder.newest(kind.under(name)))
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether this peer may miss objects that there are, because most other clocks contradict
+        its own."""
+        return self._finder.is_in_doubt
+
+    def absent(self, text: str) -> NotFoundError | UnavailableError:
+        """The error for an object that is not found. text: for people."""
+        return self._finder.absent(text)
 
     async def lookup_all(self, kind: Kind[T], name: ObjectName) -> list[Published[T]]:
         """All objects of a `many` kind under that name, at most one for each publisher; or [].

@@ -10,6 +10,7 @@ from dht.directory import Directory
 from dht.local_peer import LocalPeer
 from dht.records import Record, Subject, newer, verify_record
 from dht.store import RecordStore
+from overlay.clock import MEND
 from overlay.errors import (
     MedusaError,
     NotFoundError,
@@ -117,14 +118,25 @@ class Finder:
         """
         Raises:
             NotFoundError: there is no record. WithdrawnError: the object was withdrawn.
-            UnavailableError: as `records`.
+            UnavailableError: as `records`, and in place of NotFoundError if `is_in_doubt`.
         """
         records = await self.records(subject)
         if not records:
-            raise NotFoundError(f"{subject}: not found")
+            raise self.absent(f"{subject}: not found")
         if records[0].body is None:
             raise WithdrawnError(f"{subject}: its owner has deleted it")
         return records[0]
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether records that others believe may count as expired, or of the future, here."""
+        return self._local.clock_is_contradicted()
+
+    def absent(self, text: str) -> NotFoundError | UnavailableError:
+        """The error for something that has no record."""
+        if self.is_in_doubt:
+            return UnavailableError(f"{text}, but most other clocks contradict ours: {MEND}")
+        return NotFoundError(text)
 
     def remembered(self, subject: Subject) -> list[Record]:
         """The stored records of a subject, expired ones too."""

@@ -60,7 +60,7 @@ class LocalPeer:
         publisher_of: the participant of a peer id, if that is a member now.
         fetch_body, fetch_names: the two RPCs, to the peer with that id.
         exclusion: why this peer is cut off from the others, which refuse it; else "".
-        clock: seconds since the epoch.
+        clock: seconds since the epoch. clock_is_contradicted: most others' clocks differ from it.
         returning: while it is open, calls a function whenever a peer is back that seemed dead, or
             our clock is set: peers on the other side have not heard us meanwhile.
         rng: for jitter and for the order of greetings; no secret depends on it.
@@ -78,6 +78,7 @@ class LocalPeer:
     events: Events
     exclusion: Callable[[], str] = str
     clock: Callable[[], float] = wall_clock
+    clock_is_contradicted: Callable[[], bool] = bool
     rng: Random = field(default_factory=SystemRandom)
     returning: Callable[[Callable[[], None]], AbstractContextManager[None]] = lambda _: (
         nullcontext()
@@ -167,6 +168,7 @@ def local_peer_of(overlay: Overlay, rng: Random | None = None) -> LocalPeer:
         events=overlay.events,
         exclusion=overlay.exclusion,
         clock=overlay.clock,
+        clock_is_contradicted=lambda: overlay.clock.is_contradicted,
         rng=rng or SystemRandom(),
         returning=returning,
     )

@@ -162,6 +162,12 @@ class Clock:
             return _most(others, ours)
         return self._leap is None and steady - self._believed_at >= self._timing.clock_hold_s
 
+    @property
+    def is_contradicted(self) -> bool:
+        """Whether most of the participants that were heard lately have another time."""
+        others = self._others_say(self._steady())
+        return bool(others) and not _most(others, self())
+
     def _is_believed(self, leap: _Mark, ours: float, steady: float) -> bool:
         others = self._others_say(steady)
         if _most(others, leap.at(steady)):

@@ -16,7 +16,7 @@ from engine.objects.catalog_records import PRODUCER, QUERY, SCHEMA, STREAM, VIEW
 from engine.replication.queries import QueryHost
 from engine.replication.status import PeerStatus, Status
 from engine.tasks.execution import TaskStatus
-from overlay.errors import MedusaError, NotAuthorisedError, NotFoundError, UntrustedError
+from overlay.errors import MedusaError, NotAuthorisedError, UnavailableError, UntrustedError
 from overlay.names import ObjectName, PeerId
 from overlay.node import Overlay
 from overlay.rpc import Caller
@@ -58,6 +58,10 @@ class ListingCalls:
             except NotAuthorisedError:
                 private.append(kind.label)
                 return None
+            except UnavailableError:
+                if not catalog.is_in_doubt:
+                    raise
+                return None
             if published is None:
                 return None
             entries[kind.label] = msgspec.json.encode(published.value).decode()
@@ -73,11 +77,14 @@ class ListingCalls:
             if stream.stream.view is not None:
                 entries[VIEW.label] = msgspec.json.encode(stream.stream.view).decode()
         if not entries and not private:
-            raise NotFoundError(f"nothing is known under {name}")
-        tasks: list[TaskStatus] = []
-        if QUERY.label in entries and name.participant == self.overlay.identity.participant:
-            tasks = [task for task in await self._tasks_of_ours() if task.query == str(name)]
-        return ObjectDescription(str(name), entries, tuple(tasks), tuple(private))
+            raise catalog.absent(f"nothing is known under {name}")
+        tasks = await self._tasks_of(name) if QUERY.label in entries else ()
+        return ObjectDescription(str(name), entries, tasks, tuple(private))
+
+    async def _tasks_of(self, query: ObjectName) -> tuple[TaskStatus, ...]:
+        if query.participant != self.overlay.identity.participant:
+            return ()
+        return tuple(task for task in await self._tasks_of_ours() if task.query == str(query))
 
     async def list_objects(self, _caller: Caller, _request: ListObjects, _: bytes) -> Objects:
         listing = await self.catalog.names()

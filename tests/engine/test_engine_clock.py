@@ -34,7 +34,7 @@ from engine.replication.term import HIGHEST_NUMBER, Term
 from overlay.clock import AGREE_S, shown
 from overlay.config import OverlayTiming
 from overlay.encoding import encode
-from overlay.errors import InvalidInputError
+from overlay.errors import InvalidInputError, UnavailableError
 from overlay.names import ObjectName
 from tools.client.async_client import AsyncMedusaClient
 
@@ -146,10 +146,15 @@ async def test_a_peer_that_starts_with_a_wrong_clock_is_told_by_the_others(town:
     mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
     async with mit.client() as client:
         await own_something(mit, client)
+    await make_stream(await town.client(utah), utah, "there")
     await town.stop(mit)
     mit.clock_off_s = -50 * MINUTE
     await town.start(mit)
     await until(lambda: any("its peers" in text for text in mit.errors()))
+    async with mit.client(patience_s=0.5) as doubtful:  # it does not say that there is none
+        with pytest.raises(UnavailableError, match="other clocks contradict ours.*set it"):
+            await doubtful.lookup_object(utah.name("there"))
+        assert (await doubtful.lookup_object(mit.name("s"))).entries
     (error,) = (text for text in mit.errors() if "its peers" in text)
     assert shown(mit.wall())[:13] in error
     assert shown(utah.wall())[:13] in error
