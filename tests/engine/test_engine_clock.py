@@ -152,7 +152,7 @@ async def test_a_peer_that_starts_with_a_wrong_clock_is_told_by_the_others(town:
     await town.start(mit)
     await until(lambda: any("its peers" in text for text in mit.errors()))
     async with mit.client(patience_s=0.5) as doubtful:  # it does not say that there is none
-        with pytest.raises(UnavailableError, match="other clocks contradict ours.*set it"):
+        with pytest.raises(UnavailableError, match=r"other clocks contradict ours.*set it"):
             await doubtful.lookup_object(utah.name("there"))
         assert (await doubtful.lookup_object(mit.name("s"))).entries
     (error,) = (text for text in mit.errors() if "its peers" in text)
