@@ -40,6 +40,10 @@ ANCHOR_S: Final = 60.0
 FRESH_S: Final = 300.0
 """Seconds for which the last time told by another participant counts: some exchanges."""
 
+MEETING_S: Final = 5.0
+"""How long a peer whose clock was set takes to meet the others again, seconds: some rounds of
+gossip."""
+
 AGREE_S: Final = 60.0
 """Seconds by which clocks that agree may differ: the error allowed for the time in a datagram."""
 
@@ -110,6 +114,7 @@ class Clock:
         self._steady = steady
         self._mark = _Mark(wall(), steady())
         self._believed_at = self._mark.steady
+        self._followed_at = float("-inf")
         self._leap: _Mark | None = None
         self._others: dict[str, _Mark] = {}
         self._told_at = float("-inf")
@@ -164,9 +169,13 @@ class Clock:
 
     @property
     def is_contradicted(self) -> bool:
-        """Whether most of the participants that were heard lately have another time."""
-        others = self._others_say(self._steady())
-        return bool(others) and not _most(others, self())
+        """Whether most of the participants that were heard lately have another time, or had until
+        now: for `MEETING_S` after it was set, peers are met again that were refused meanwhile."""
+        steady = self._steady()
+        others = self._others_say(steady)
+        return steady - self._followed_at < MEETING_S or (
+            bool(others) and not _most(others, self())
+        )
 
     def _is_believed(self, leap: _Mark, ours: float, steady: float) -> bool:
         others = self._others_say(steady)
@@ -181,7 +190,8 @@ class Clock:
         return sorted(mark.at(steady) for mark in self._others.values())
 
     def _follow(self, wall: float, steady: float) -> None:
-        self._mark, self._leap, self._believed_at = _Mark(wall, steady), None, steady
+        self._mark, self._leap = _Mark(wall, steady), None
+        self._believed_at = self._followed_at = steady
         self._events.note("warning", f"believes this machine's clock: it is {shown(wall)}")
         self.set.tell()
 
