@@ -34,7 +34,7 @@ from engine.replication.moves.messages import MoveRecord
 from engine.replication.status import EventRecord, PeerStatus, Snapshot
 from engine.streams.corrections import Kind
 from engine.streams.messages import StreamStatus
-from engine.tasks.execution import TaskStatus
+from engine.tasks.status import TaskStatus
 from overlay.errors import (
     BrokenError,
     BusyError,

@@ -15,7 +15,7 @@ from engine.objects.availability import Availability, Mode
 from engine.objects.catalog_records import PRODUCER, QUERY, SCHEMA, STREAM, VIEW, Definition, find
 from engine.replication.queries import QueryHost
 from engine.replication.status import PeerStatus, Status
-from engine.tasks.execution import TaskStatus
+from engine.tasks.status import TaskStatus
 from overlay.errors import MedusaError, NotAuthorisedError, UnavailableError, UntrustedError
 from overlay.names import ObjectName, PeerId
 from overlay.node import Overlay

@@ -12,7 +12,7 @@ from engine.objects.availability import Availability, AvailabilityRequest
 from engine.objects.definitions import StreamDefinition
 from engine.objects.query import Query, QueryStatus
 from engine.objects.schema import Schema
-from engine.tasks.execution import TaskStatus
+from engine.tasks.status import TaskStatus
 
 
 class CreateSchema(Struct, frozen=True):

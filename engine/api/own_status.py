@@ -22,7 +22,8 @@ from engine.replication.term import Term
 from engine.streams.messages import StreamStatus
 from engine.streams.store import StreamStore
 from engine.streams.stream_state import Role
-from engine.tasks.execution import Executor, TaskStatus
+from engine.tasks.execution import Executor
+from engine.tasks.status import TaskStatus
 from overlay.addresses import shown
 from overlay.client_tokens import in_words
 from overlay.clients import Clients, Session

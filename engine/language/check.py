@@ -14,7 +14,6 @@ import msgspec
 from engine.language.classes import check_availability
 from engine.language.history_range import check_history_range
 from engine.language.operators import aggregate_type, nullable
-from engine.language.parse_expression import parse_expression, parse_predicate
 from engine.language.steps import (
     AggregateStep,
     Expression,
@@ -188,7 +187,10 @@ def type_box(
 
 
 class _Input:
-    """The input stream of a box, for its expressions."""
+    """The input stream of a box, for its expressions.
+
+    The parser is imported with the first expression: clients and idle peers start without sqlglot.
+    """
 
     def __init__(self, schema: Schema, nodes: Mapping[str, int] | None) -> None:
         self.schema = schema
@@ -197,9 +199,13 @@ class _Input:
         self._nodes = nodes
 
     def expression(self, text: str) -> Expression:
+        from engine.language.parse_expression import parse_expression  # see above
+
         return parse_expression(text, self._types, self._nodes)
 
     def predicate(self, text: str) -> Expression:
+        from engine.language.parse_expression import parse_predicate  # see above
+
         return parse_predicate(text, self._types, self._nodes)
 
     def may_be_null(self, name: str) -> bool:

@@ -25,10 +25,11 @@ from engine.streams.config import EngineConfig
 from engine.streams.retention import Hold
 from engine.streams.store import StreamStore
 from engine.streams.stream_state import StreamState
-from engine.tasks.execution import Executor, TaskStatus
+from engine.tasks.execution import Executor
 from engine.tasks.fork import Fork
 from engine.tasks.plan import Task
 from engine.tasks.revisions.runner import runner_of
+from engine.tasks.status import TaskStatus
 from engine.tasks.windows import needed_after
 from overlay.concurrency import until_one_ends
 from overlay.errors import ClosedError, NotRetainedError

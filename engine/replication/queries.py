@@ -23,8 +23,8 @@ from engine.replication.query_creation import Creation
 from engine.replication.stored_query import QueryFiles, StoredQuery, written
 from engine.replication.term import HIGHEST_NUMBER, Term
 from engine.streams.stream_state import LogKey
-from engine.tasks.execution import TaskStatus
 from engine.tasks.plan import Task
+from engine.tasks.status import TaskStatus
 from overlay.errors import (
     ConflictError,
     MedusaError,

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from engine.objects.availability import Mode, Recovery
 from engine.streams.messages import StreamStatus
-from engine.tasks.execution import TaskStatus
+from engine.tasks.status import TaskStatus
 
 
 class ReplicaStatus(Struct, frozen=True, rename={"term_number": "fence"}):

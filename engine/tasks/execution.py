@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 import pyarrow as pa
-from msgspec import Struct
 
 from engine.tasks.plan import Task
 from engine.tasks.windows import Interval
@@ -91,34 +90,3 @@ class Editions:
         self._compiled = [each for each in self._compiled if each[0].steps in current]
         self._compiled.append((edition, computation))
         return computation
-
-
-class TaskStatus(Struct, frozen=True):
-    """The status of a task: a partition of a query's work, with one output stream.
-
-    Attributes:
-        epoch_ms: the last epoch job's duration. load: CPU seconds per second, smoothed.
-        rate: output rows per second, smoothed.
-        state: running, waiting, starting (its executor), stopped, failing (see reason) or away.
-        input_rate: rows per second that it reads, smoothed.
-        cost_ns: CPU nanoseconds per input row at that rate; 0: not known yet.
-        worker: id (hex) of the peer that runs it for us. owner: of the peer that we run it for.
-        waits_for: the input furthest behind, if it waits. waits_s: how long, seconds.
-    """
-
-    name: str
-    query: str
-    inputs: tuple[str, ...]
-    boundary: int
-    epochs: int
-    epoch_ms: float
-    load: float
-    rate: float
-    state: str
-    reason: str = ""
-    input_rate: float = 0.0
-    cost_ns: int = 0
-    worker: str = ""
-    owner: str = ""
-    waits_for: str = ""
-    waits_s: float = 0.0

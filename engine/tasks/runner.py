@@ -20,8 +20,9 @@ from engine.streams.load import LoadMeter, Pacer, Rate
 from engine.streams.log import StreamLog
 from engine.streams.recent import Epoch
 from engine.streams.retention import Hold
-from engine.tasks.execution import Editions, Executor, Result, TaskStatus
+from engine.tasks.execution import Editions, Executor, Result
 from engine.tasks.plan import Task
+from engine.tasks.status import TaskStatus
 from engine.tasks.windows import Interval, needed_after, needs, whole_after
 from overlay.concurrency import Watched
 from overlay.errors import InternalError, MedusaError, NotRetainedError

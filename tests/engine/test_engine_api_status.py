@@ -10,7 +10,7 @@ from engine.api.messages import ListObjects, LookupObject, ObjectDescription, Ob
 from engine.api.status import SNAPSHOT_BYTES, cut, fitted
 from engine.replication.status import EventRecord, PeerStatus, Snapshot, Status
 from engine.streams.messages import StreamStatus
-from engine.tasks.execution import TaskStatus
+from engine.tasks.status import TaskStatus
 from overlay.encoding import encode
 from overlay.errors import NotAuthorisedError
 from overlay.rpc import MAX_STRUCT_BYTES

@@ -15,7 +15,7 @@ from engine.objects.query import Filter, Query
 from engine.objects.view import Last, View
 from engine.replication.moves.messages import Deal
 from engine.streams.messages import Subscribe, Tuples
-from engine.tasks.execution import TaskStatus
+from engine.tasks.status import TaskStatus
 from overlay.errors import BrokenError, NotAuthorisedError
 from overlay.rpc import Duplex
 from tools.client.async_client import AsyncMedusaClient, Subscription

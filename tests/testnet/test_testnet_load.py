@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from engine.language.check import check_query
 from engine.language.xml.documents import read_document
 from engine.replication.status import PeerStatus, Snapshot
-from engine.tasks.execution import TaskStatus
 from engine.tasks.plan import plan
+from engine.tasks.status import TaskStatus
 from overlay.errors import BrokenError, InternalError
 from testnet.connections import query as oracle
 from testnet.connections.conn import ARROW, conn_schema

@@ -11,7 +11,7 @@ from contracts.contract import Contract
 from engine.replication.status import PeerStatus, Snapshot
 from engine.streams.messages import StreamStatus
 from engine.streams.stream_state import Role
-from engine.tasks.execution import TaskStatus
+from engine.tasks.status import TaskStatus
 from overlay.events import wall_clock
 from overlay.identity import Root
 from overlay.membership import Membership

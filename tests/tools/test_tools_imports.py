@@ -56,11 +56,18 @@ def test_help_imports_nothing_large(command: str, module: str) -> None:
 
 
 @pytest.mark.process
-def test_a_peer_that_has_run_no_query_has_no_pyspark(tmp_path: Path) -> None:
+def test_a_peer_that_has_run_no_query_has_no_pyspark_and_no_sqlglot(tmp_path: Path) -> None:
     home = str(tmp_path / "home")
     founding = ["init", "--participant", "mit.edu", "--found", "t", "--home", home]
     peer = Path(sys.executable).with_name("medusa-peer")
     subprocess.run([peer, *founding], check=True, capture_output=True)
     found = imported(RUN, home)
     assert "pyarrow" in found
-    assert found & {"pyspark", "py4j", "pandas", "matplotlib", "duckdb", "rich"} == set()
+    large = {"pyspark", "py4j", "pandas", "matplotlib", "duckdb", "rich", "sqlglot"}
+    assert found & large == set()
+
+
+def test_a_client_imports_no_parser_of_expressions() -> None:
+    found = imported('import sys, medusa; print("imported:", *sys.modules)')
+    assert "pyarrow" in found
+    assert found & {"pyspark", "sqlglot", "kademlia", "pandas", "rich"} == set()

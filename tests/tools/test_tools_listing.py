@@ -19,7 +19,7 @@ from engine.objects.definitions import Policy, StreamDefinition, StreamEntry
 from engine.objects.schema import Schema
 from engine.replication.status import PeerStatus, Snapshot
 from engine.streams.config import Timing
-from engine.tasks.execution import TaskStatus
+from engine.tasks.status import TaskStatus
 from tools.commands import command_line
 from tools.commands.medusa.listing import StreamLine
 from tools.commands.medusa.listing_screen import readers_in_words, stream_details

@@ -20,7 +20,7 @@ from engine.objects.availability import Mode, Recovery
 from engine.objects.schema import BEGINNING, END
 from engine.replication.status import EventRecord, PeerStatus, ReplicaStatus, Snapshot
 from engine.streams.messages import StreamStatus
-from engine.tasks.execution import TaskStatus
+from engine.tasks.status import TaskStatus
 from overlay.errors import UnavailableError
 from tools.client.times import show_duration, show_time
 from tools.commands.command_line import json_text

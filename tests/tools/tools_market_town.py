@@ -28,8 +28,8 @@ from contracts.terms import LoadTerms, Menu
 from engine.objects.query import Aggregate, AggregateFunction, Function, Query
 from engine.streams.config import Timing
 from engine.streams.messages import Done
-from engine.tasks.execution import TaskStatus
 from engine.tasks.runner import TaskRunner
+from engine.tasks.status import TaskStatus
 from overlay.events import wall_clock
 from overlay.identity import Root
 from tools.client.async_client import AsyncMedusaClient

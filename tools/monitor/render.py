@@ -10,7 +10,7 @@ from rich.text import Text
 
 from engine.replication.status import PeerStatus, Snapshot
 from engine.streams.messages import StreamStatus
-from engine.tasks.execution import TaskStatus
+from engine.tasks.status import TaskStatus
 from overlay.plain import plain
 from tools.client.times import show_clock, show_duration, show_time
 from tools.home.messages import MarketStatus

@@ -39,8 +39,8 @@ from engine.replication.moves.placements import Placement
 from engine.replication.term import Term
 from engine.streams.store import OUTPUT
 from engine.streams.stream_state import LogKey, Role, StreamState
-from engine.tasks.execution import TaskStatus
 from engine.tasks.plan import Task
+from engine.tasks.status import TaskStatus
 from engine.tasks.windows import needed_after
 from overlay.concurrency import Locks
 from overlay.errors import (

@@ -15,7 +15,7 @@ from engine.objects.definitions import QueryEntry
 from engine.objects.query import QueryStatus
 from engine.objects.view import View
 from engine.replication.moves.messages import MoveRecord
-from engine.tasks.execution import TaskStatus
+from engine.tasks.status import TaskStatus
 from overlay.errors import InvalidInputError, NotFoundError
 from tools.client.async_client import AsyncMedusaClient
 from tools.client.at_prompt import ask, warnings_of

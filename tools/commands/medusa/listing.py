@@ -14,7 +14,7 @@ from engine.objects.definitions import QueryEntry, StreamEntry, base_of
 from engine.objects.query import streams_read, streams_written
 from engine.replication.status import PeerStatus, Snapshot
 from engine.streams.messages import StreamStatus
-from engine.tasks.execution import TaskStatus
+from engine.tasks.status import TaskStatus
 from overlay.errors import DecodeError, NotFoundError, UnavailableError
 from overlay.names import ObjectName
 from tools.client.async_client import AsyncMedusaClient
