@@ -135,7 +135,9 @@ class Finder:
     def absent(self, text: str) -> NotFoundError | UnavailableError:
         """The error for something that has no record."""
         if self.is_in_doubt:
-            return UnavailableError(f"{text}, but most other clocks contradict ours: {MEND}")
+            return UnavailableError(
+                f"{text}, but most other clocks contradict ours, or did until now: {MEND}"
+            )
         return NotFoundError(text)
 
     def remembered(self, subject: Subject) -> list[Record]:

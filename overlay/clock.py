@@ -151,11 +151,10 @@ class Clock:
             return
         steady = self._steady()
         self._others[participant] = _Mark(theirs, steady)
-        ours, others = self(), self._others_say(steady)
-        differing = [each for each in others if abs(each - ours) > AGREE_S]
-        if 2 * len(differing) > len(others) and steady - self._told_at >= TELL_S:
+        differing = self._differing(steady)
+        if differing and steady - self._told_at >= TELL_S:
             self._told_at = steady
-            self._note_contradiction(ours, differing)
+            self._note_contradiction(self(), differing)
 
     @property
     def is_confirmed(self) -> bool:
@@ -169,13 +168,16 @@ class Clock:
 
     @property
     def is_contradicted(self) -> bool:
-        """Whether most of the participants that were heard lately have another time, or had until
-        now: for `MEETING_S` after it was set, peers are met again that were refused meanwhile."""
+        """Whether most of the participants that were heard lately have another time. It stays true
+        for `MEETING_S` after the clock was set, because until then the peers refused each other."""
         steady = self._steady()
-        others = self._others_say(steady)
-        return steady - self._followed_at < MEETING_S or (
-            bool(others) and not _most(others, self())
-        )
+        return steady - self._followed_at < MEETING_S or bool(self._differing(steady))
+
+    def _differing(self, steady: float) -> list[float]:
+        """The times of the other participants that differ from ours, if most of them do."""
+        ours, others = self(), self._others_say(steady)
+        differing = [each for each in others if abs(each - ours) > AGREE_S]
+        return differing if 2 * len(differing) > len(others) else []
 
     def _is_believed(self, leap: _Mark, ours: float, steady: float) -> bool:
         others = self._others_say(steady)

@@ -85,12 +85,12 @@ class Copy:
             is computed; None: results wait.
         placements: see above. moving: held while they are being changed.
         ready: `catch_up` is done.
-        tried: the number of the last move, which may have failed: no two workers get the same.
+        tried: the number of the last move, also of a failed one: no two workers get one number.
         load, rate, cost_ns: cores it takes here, or would take; rows per second it reads; CPU
             nanoseconds a row, as last measured here.
         behind_since: since when the worker has not computed epochs that our inputs allow, on trio's
             clock, seconds; None: it is not behind.
-        given: the greatest boundary of former workers at release, which consumers may know.
+        given: the highest boundary that a released worker reported; consumers may have read so far.
     """
 
     def __init__(

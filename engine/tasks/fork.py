@@ -7,7 +7,7 @@ The task does not know of it, and is never undone.
 `Deadlines`, sans IO, has the moment from which a task may not wait for a missing input. It is the
 Delay of Delay, Process and Correct (Balazinska et al., TODS 2008, section 5): tuples are kept
 back for most of the user's bound, in case the missing input still comes. Then results are made
-without it. Only stable tuples are delayed: tentative ones have waited at an earlier task. So a
+without it. Only stable tuples wait so long: tentative ones have waited at an earlier task. So a
 failure that is shorter than the bound shows nowhere, however long the chain of tasks behind it.
 """
 

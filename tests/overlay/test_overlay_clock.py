@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.clock import AGREE_S, ANCHOR_S, FRESH_S, MAX_STEP_S, Clock, shown
+from overlay.clock import AGREE_S, ANCHOR_S, FRESH_S, MAX_STEP_S, MEETING_S, Clock, shown
 from overlay.config import OverlayTiming
 from overlay.events import Events
 
@@ -194,3 +194,25 @@ def test_whatever_happens_the_peer_goes_by_its_count_or_by_its_machine(
         machine.pass_time(seconds)
         near = (abs(machine.wrong_s - each) <= 3 * MAX_STEP_S for each in (before, off))
         assert any(near)
+
+
+def test_a_clock_is_contradicted_by_most_others_and_for_a_while_after_it_was_set(
+    machine: Machine,
+) -> None:
+    def others(*wrong_s: float) -> None:
+        for number, off in enumerate(wrong_s):
+            machine.clock.hear(f"p{number}", machine.true + off)
+
+    assert not machine.clock.is_contradicted  # nobody else was heard
+    others(0.0, 3600.0)
+    assert not machine.clock.is_contradicted, "one of two is not most"
+    assert machine.errors() == []
+    others(0.0, 3600.0, 3600.0)
+    assert machine.clock.is_contradicted
+    assert len(machine.errors()) == 1
+    machine.off = 3600.0
+    machine.pass_time(1)
+    assert machine.followed == 1
+    assert machine.clock.is_contradicted, "it has not met the others again"
+    machine.pass_time(MEETING_S)
+    assert not machine.clock.is_contradicted

@@ -43,7 +43,7 @@ class Assignment(Struct, frozen=True, rename={"term_number": "fence", "editions"
             reads, and those it was asked to keep: from them the worker plans the task itself.
         editions: former editions of the query that may still have to be computed.
         after: the boundary that the output goes on from, microseconds.
-        readers: declared readers of the query's streams, from before the query.
+        readers: the readers that were declared for the query's streams before it was created.
         altered: the alterations of its outputs.
         load, rate: cores that it took and rows per second that it read where it ran before.
     """

@@ -3,19 +3,20 @@
 The steps, each with the effect of a crash after it:
 
 1. assign: the new worker gets the task's definition and a boundary, and begins there while the old
-   one still works. A crash of the owner: the assignment is forgotten; the worker asks whether it is
-   needed, and drops it. A crash of the worker: it goes on with it, or the move is given up after
-   `Timing.prepare_s`.
-2. wait until its output has reached ours: it has the inputs' suffix, and its windows are open.
-3. pause the output; write the placement down, which decides. Before it nothing has happened; after
-   it, a restart of the owner follows the new worker.
-4. go on: our output follows the new worker's from the boundary where it stood. The catalog names
-   the new worker, and subscribers from elsewhere are sent to it.
-5. activate the new worker, release the old one: repeated until they have heard it.
+   one still works. If the owner crashes, it forgets the assignment; the worker asks whether it is
+   needed, and drops the task. If the worker crashes, it prepares on after its restart, or the owner
+   gives the move up after `Timing.prepare_s`.
+2. wait until the worker's output has reached the owner's boundary. By then the worker has the
+   suffix of the inputs, and has computed the open windows.
+3. pause the output; ask `agree`, which may stop the move; write the placement down, which decides.
+   Before that nothing has happened; after it, a restart of the owner follows the new worker.
+4. go on: the owner's output follows the new worker's from the boundary where it stood. At the same
+   time the catalog names the new worker, subscribers from elsewhere are sent to it, and the workers
+   are told: the new one is activated, the old one released, again until they have heard it.
 
-Whichever peer dies at whichever step, the output log is ours, the task goes on at its boundary, and
-all workers compute the same: nothing is lost and nothing comes twice. The inputs stay here as well,
-as far back as the boundary needs, so a task can always be taken back.
+The owner has the output log, and all workers compute the same. So a crash of any peer at any step
+loses nothing, and repeats nothing. The inputs stay at the owner as well, as far back as the
+boundary needs, so a task can always be taken back.
 """
 
 from __future__ import annotations
@@ -122,6 +123,8 @@ class Mover:
                 changed.
             MedusaError: the worker's reason for a refusal.
         """
+        if to in {NO_PEER, self._here}:
+            return await self.take_back(task)
         return await self._move(task, to, deal, payee=to, owed=deal)
 
     async def pass_on(self, worker: PeerId, request: PassOn) -> MoveRecord:
@@ -219,7 +222,6 @@ class Mover:
     async def _move(
         self, task: str, to: PeerId, deal: Deal, *, payee: PeerId, owed: Deal
     ) -> MoveRecord:
-        to = NO_PEER if to == self._here else to
         stored, placed = self._queries.find(task)
         self._check_movable(placed, to)
         if to:

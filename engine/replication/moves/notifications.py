@@ -24,8 +24,8 @@ AGAIN_S: Final = 0.1
 
 News: TypeAlias = tuple[str, int, int, tuple[tuple[str, AlteredOutput], ...] | None]
 """The news for a worker: task, the placement's term, the query's term, and the alterations of the
-output; None: it is released. After a later term of the query it is told again: the owner of a term
-between may have released it."""
+output; None: the worker is released. After the query gets a later term, the owner tells the worker
+again: a peer that owned the query in between may have released it."""
 
 
 class Notifier:
@@ -78,8 +78,8 @@ class Notifier:
             self._telling.discard(placed.name)
 
     async def until_told(self, placed: Copy) -> None:
-        """Return once no former worker can still take itself for the task's worker, so that
-        `Copy.given` is complete.
+        """Return once the last two workers know whether they still are, as far as they live: then
+        `Copy.given` has what the former one gave.
 
         Raises:
             UnavailableError: one lives and has not heard it yet.

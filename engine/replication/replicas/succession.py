@@ -50,7 +50,8 @@ async def ask(
     """Ask a peer that stands by, or has taken over, for its state.
 
     Raises:
-        MedusaError: it cannot be reached, does neither, or its answer makes no sense.
+        MedusaError: the peer cannot be reached, neither stands by nor has taken over, or answers
+            nonsense.
     """
     connection = await overlay.connect(peer)
     answer = await connection.call(method, message, KeptUp, timeout_s=timeout_s)
@@ -120,8 +121,8 @@ class Succession:
             self._overlay.events.note("warning", f"could not go on with {stored.name}: {error}")
 
     async def give_way(self, running: QueryCopy) -> None:
-        """Leave the query to the holder of the later term, unless that one is gone as well, or is
-        this peer: of a time before its clock was set back (ADR 17)."""
+        """Leave the query to the holder of the later term, unless that holder is gone, or this peer
+        made the later term itself, before its clock was set back (ADR 17)."""
         peer = await self._successor(running.stored)
         answer = await self._asked(running.stored, peer)
         if not self.is_over(running) or not self.is_ours(running):  # by now
@@ -180,7 +181,8 @@ class Succession:
         return None
 
     async def _successor(self, stored: StoredQuery) -> PeerId:
-        """The peer with the query if we have it not: as published, or else its secondary."""
+        """The peer that has the query if this peer has not: the one in the catalog, or else the
+        secondary."""
         with suppress(MedusaError):
             for output in stored.entry.outputs:
                 await self._directory.learn(output)
