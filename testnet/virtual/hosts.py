@@ -10,10 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from testnet.virtual.sockets import SimulatedSocket
+from typing import Final, Protocol
 
 EPOCH_S: Final = 1_767_225_600.0
 """The true wall clocks' reading when a simulation starts: 2026-01-01, UTC."""
@@ -53,6 +50,13 @@ class Machine:
     ports: Iterator[int] = field(default_factory=lambda: iter(range(32_768, 2**31)))
 
 
+class Mortal(Protocol):
+    """An open resource of a process, lost when it is killed."""
+
+    def die(self, *, power: bool) -> None:
+        """Its process is killed. power: and its machine loses power."""
+
+
 @dataclass(eq=False)
 class Process:
     """One run of a program on a machine. A dead process has no sockets and gets no new ones.
@@ -66,7 +70,7 @@ class Process:
     name: str
     alive: bool = True
     disk_s: float = 0.0
-    sockets: dict[int, SimulatedSocket] = field(default_factory=dict)
+    sockets: dict[int, Mortal] = field(default_factory=dict)
 
 
 _running: ContextVar[Process | None] = ContextVar("process", default=None)

@@ -8,20 +8,34 @@ from __future__ import annotations
 
 import errno
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import trio
 
-from testnet.virtual.links import MOST_RETRANSMIT_S, RETRANSMIT_S
-
-if TYPE_CHECKING:
-    from testnet.virtual.network import Network
+from testnet.virtual.clock import VirtualTime
+from testnet.virtual.links import MOST_RETRANSMIT_S, RETRANSMIT_S, Links
 
 WINDOW_BYTES: Final = 256 * 2**10
 """Bytes of one direction sent and not yet read; beyond it the sender waits."""
 
 FIN: Final = b""
 """The end of a direction: a segment without data."""
+
+
+class Carrier(Protocol):
+    """Carries segments between machines, depending on the weather."""
+
+    time: VirtualTime
+    links: Links
+
+    def is_up(self, ip: str) -> bool:
+        """Whether that machine has power."""
+
+    def delivered(self, kind: str, source: str, target: str, length: int) -> None:
+        """Note that a packet has arrived."""
+
+    def send_reset(self, source: Endpoint, target: Endpoint) -> None:
+        """Send a reset, which is not repeated if it is lost."""
 
 
 class Endpoint:
@@ -34,7 +48,7 @@ class Endpoint:
         closed: the program closed it, or died; or its machine lost power.
     """
 
-    def __init__(self, network: Network, ip: str, port: int) -> None:
+    def __init__(self, network: Carrier, ip: str, port: int) -> None:
         self.network = network
         self.ip, self.port = ip, port
         self.other: Endpoint = self  # until there is another side
