@@ -129,14 +129,16 @@ class Finder:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether records that others believe may count as expired, or of the future, here."""
-        return self._local.clock_is_contradicted()
+        """Whether records that others believe may have expired, or lie in the future, by our
+        clock."""
+        return self._local.clock_is_doubtful()
 
     def absent(self, text: str) -> NotFoundError | UnavailableError:
         """The error for something that has no record."""
         if self.is_in_doubt:
             return UnavailableError(
-                f"{text}, but most other clocks contradict ours, or did until now: {MEND}"
+                f"{text}, but most other clocks contradict ours, did until now, or are not heard yet: "
+                f"{MEND}"
             )
         return NotFoundError(text)
 

@@ -60,7 +60,8 @@ class LocalPeer:
         publisher_of: the participant of a peer id, if that is a member now.
         fetch_body, fetch_names: the two RPCs, to the peer with that id.
         exclusion: why this peer is cut off from the others, which refuse it; else "".
-        clock: seconds since the epoch. clock_is_contradicted: most others' clocks differ from it.
+        clock: seconds since the epoch. clock_is_doubtful: most others' clocks differ from it, or
+            this peer has only just begun, and no other participant has told its own.
         returning: while it is open, calls a function whenever a peer is back that seemed dead, or
             our clock is set: peers on the other side have not heard us meanwhile.
         rng: for jitter and for the order of greetings; no secret depends on it.
@@ -78,7 +79,7 @@ class LocalPeer:
     events: Events
     exclusion: Callable[[], str] = str
     clock: Callable[[], float] = wall_clock
-    clock_is_contradicted: Callable[[], bool] = bool
+    clock_is_doubtful: Callable[[], bool] = bool
     rng: Random = field(default_factory=SystemRandom)
     returning: Callable[[Callable[[], None]], AbstractContextManager[None]] = lambda _: (
         nullcontext()
@@ -122,6 +123,7 @@ class _PeerContacts:
 
 def local_peer_of(overlay: Overlay, rng: Random | None = None) -> LocalPeer:
     """The parts of a running overlay."""
+    own = overlay.identity
 
     def publisher_of(peer_id: PeerId) -> Publisher:
         record = overlay.peers.get(peer_id)
@@ -140,6 +142,11 @@ def local_peer_of(overlay: Overlay, rng: Random | None = None) -> LocalPeer:
         connection = await overlay.connect(peer_id)
         return await connection.call(NAMES, NamesRequest(), Names, timeout_s=NAMES_S)
 
+    def clock_is_doubtful() -> bool:
+        clock = overlay.clock
+        members = overlay.membership.participants()
+        return clock.is_contradicted or (clock.is_unheard and members != (own.participant,))
+
     @contextmanager
     def returning(heed: Callable[[], None]) -> Iterator[None]:
         dead: set[PeerId] = set()
@@ -154,7 +161,6 @@ def local_peer_of(overlay: Overlay, rng: Random | None = None) -> LocalPeer:
         with overlay.gossip.changed.listening(changed), overlay.clock.set.listening(heed):
             yield
 
-    own = overlay.identity
     return LocalPeer(
         federation=overlay.membership.federation,
         participant=own.participant,
@@ -168,7 +174,7 @@ def local_peer_of(overlay: Overlay, rng: Random | None = None) -> LocalPeer:
         events=overlay.events,
         exclusion=overlay.exclusion,
         clock=overlay.clock,
-        clock_is_contradicted=lambda: overlay.clock.is_contradicted,
+        clock_is_doubtful=clock_is_doubtful,
         rng=rng or SystemRandom(),
         returning=returning,
     )
