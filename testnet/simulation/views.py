@@ -200,7 +200,7 @@ def covered(
 def reached(peer: Peer, name: str, life: int, look: int, now: float) -> Iterator[Reached]:
     """The running tasks of a peer that have a bound."""
     engine = peer.engine
-    placed = [(task.name, task.fork) for task in engine.queries.tasks()]
+    placed = [(task.name, task.fork) for task in engine.queries.tasks() if task.running]
     assigned = [  # a task that the peer takes over meanwhile is in both lists
         (f"{each.user} for {each.stored.owner[:8]}", each.copy.fork)
         for each in engine.assignments.all()
