@@ -136,7 +136,7 @@ class Copying:
         self._wanted: dict[Pointer, Record] = {}
         self._more = Bell()
 
-    def heed(self, record: Record) -> None:
+    def note(self, record: Record) -> None:
         """Fetch the body of a newly stored record later, if another peer of our participant
         published it."""
         body = record.body

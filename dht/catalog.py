@@ -142,7 +142,7 @@ class Catalog:
         self.tell_again = self._publishing.tell_again
         self._guards = Guards(local.participant)
         copying = Copying(local.participant, local.peer_id, bodies, self._sources)
-        store.taken.add(copying.heed)
+        store.taken.add(copying.note)
         self.keep_copies = copying.run
 
     def guard(self, kind: Kind[T], may_have: Callable[[T, str], bool]) -> None:

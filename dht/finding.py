@@ -137,8 +137,8 @@ class Finder:
         """The error for something that has no record."""
         if self.is_in_doubt:
             return UnavailableError(
-                f"{text}, but most other clocks contradict ours, did until now, or are not heard yet: "
-                f"{MEND}"
+                f"{text}, but most other clocks contradict ours, did until now, or are not heard "
+                f"yet: {MEND}"
             )
         return NotFoundError(text)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random, SystemRandom  # noqa: TID251 -- this is the driver that passes one in
 from typing import Final
 
@@ -123,7 +124,6 @@ class _PeerContacts:
 
 def local_peer_of(overlay: Overlay, rng: Random | None = None) -> LocalPeer:
     """The parts of a running overlay."""
-    own = overlay.identity
 
     def publisher_of(peer_id: PeerId) -> Publisher:
         record = overlay.peers.get(peer_id)
@@ -142,13 +142,8 @@ def local_peer_of(overlay: Overlay, rng: Random | None = None) -> LocalPeer:
         connection = await overlay.connect(peer_id)
         return await connection.call(NAMES, NamesRequest(), Names, timeout_s=NAMES_S)
 
-    def clock_is_doubtful() -> bool:
-        clock = overlay.clock
-        members = overlay.membership.participants()
-        return clock.is_contradicted or (clock.is_unheard and members != (own.participant,))
-
     @contextmanager
-    def returning(heed: Callable[[], None]) -> Iterator[None]:
+    def returning(listener: Callable[[], None]) -> Iterator[None]:
         dead: set[PeerId] = set()
 
         def changed(peer_id: PeerId, health: Health) -> None:
@@ -156,11 +151,12 @@ def local_peer_of(overlay: Overlay, rng: Random | None = None) -> LocalPeer:
                 dead.add(peer_id)
             elif health is Health.ALIVE and peer_id in dead:
                 dead.discard(peer_id)
-                heed()
+                listener()
 
-        with overlay.gossip.changed.listening(changed), overlay.clock.set.listening(heed):
+        with overlay.gossip.changed.listening(changed), overlay.clock.set.listening(listener):
             yield
 
+    own = overlay.identity
     return LocalPeer(
         federation=overlay.membership.federation,
         participant=own.participant,
@@ -174,7 +170,12 @@ def local_peer_of(overlay: Overlay, rng: Random | None = None) -> LocalPeer:
         events=overlay.events,
         exclusion=overlay.exclusion,
         clock=overlay.clock,
-        clock_is_doubtful=clock_is_doubtful,
+        clock_is_doubtful=partial(_clock_is_doubtful, overlay),
         rng=rng or SystemRandom(),
         returning=returning,
     )
+
+
+def _clock_is_doubtful(overlay: Overlay) -> bool:
+    clock, alone = overlay.clock, (overlay.identity.participant,)
+    return clock.is_contradicted or (clock.is_unheard and overlay.membership.participants() != alone)

@@ -97,16 +97,16 @@ class Digests:
         return Digest(int(1000 * load), int(1000 * self._config.capacity_cores), self._versions())
 
     def _versions(self) -> tuple[Version, ...]:
-        fenced = [
+        versions = [
             Version(key_of(task.name), running.stored.term.number, 0)
             for running in self._queries.all()
             if running.stored.availability.mode is not Mode.NONE
             for task in running.tasks
         ]
-        if len(fenced) <= MAX_VERSIONS:
-            return tuple(fenced)
-        fenced.sort(key=lambda version: version.number, reverse=True)
-        newest, others = fenced[:NEWEST], fenced[NEWEST:]
+        if len(versions) <= MAX_VERSIONS:
+            return tuple(versions)
+        versions.sort(key=lambda version: version.number, reverse=True)
+        newest, others = versions[:NEWEST], versions[NEWEST:]
         count = MAX_VERSIONS - NEWEST
         self._next = (self._next + count) % len(others)
         return (*newest, *[*others[self._next :], *others[: self._next]][:count])

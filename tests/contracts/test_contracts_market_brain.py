@@ -1,5 +1,5 @@
 """A Brain takes offered tasks or refuses them, by its load and the price; with too much load it
-offers tasks to partners and heeds their answers; it sends tasks back to their owners, and
+offers tasks to partners and follows their answers; it sends tasks back to their owners, and
 recalls its own."""
 
 import math

@@ -74,7 +74,7 @@ def logged(place: Place, path: str, variant: str = "") -> pa.Table:
 
 
 class Told:
-    """A stream as a client knows it that heeds every change."""
+    """A stream as a client knows it that follows every change."""
 
     def __init__(self) -> None:
         self.tuples: Counter[tuple[object, ...]] = Counter()

@@ -1,4 +1,4 @@
-"""What a client that heeds corrections has for good, and from where on."""
+"""What a client that follows corrections has for good, and from where on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`medusa monitor` on a terminal: keys are heeded, and the terminal is left as it was."""
+"""`medusa monitor` on a terminal: keys work, and the terminal is left as it was."""
 
 from __future__ import annotations
 

@@ -73,8 +73,8 @@ class CorrectedSubscription(Following[Change]):
         await until_one_ends(super()._follow, beside.run_on, partial(self._revise, beside))
 
     def _items(self, epoch: Epoch, *, tentative: bool) -> list[tuple[Change, int]]:
-        heed = self._corrector.tentative if tentative else self._corrector.stable
-        return self._numbered(heed(epoch))
+        correct = self._corrector.tentative if tentative else self._corrector.stable
+        return self._numbered(correct(epoch))
 
     def _numbered(self, changes: Sequence[Change]) -> list[tuple[Change, int]]:
         """Changes, each with the boundary that both the stream and its revisions have reached."""
