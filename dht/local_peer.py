@@ -178,4 +178,6 @@ def local_peer_of(overlay: Overlay, rng: Random | None = None) -> LocalPeer:
 
 def _clock_is_doubtful(overlay: Overlay) -> bool:
     clock, alone = overlay.clock, (overlay.identity.participant,)
-    return clock.is_contradicted or (clock.is_unheard and overlay.membership.participants() != alone)
+    return clock.is_contradicted or (
+        clock.is_unheard and overlay.membership.participants() != alone
+    )
