@@ -241,8 +241,8 @@ class Catalog:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether this peer may miss objects that there are, because its clock may be wrong: most
-        others contradict it, or none has been heard since the start."""
+        """Whether this peer may miss objects that there are, because most other clocks contradict
+        its own."""
         return self._finder.is_in_doubt
 
     def absent(self, text: str) -> NotFoundError | UnavailableError:

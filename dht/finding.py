@@ -99,7 +99,7 @@ class Finder:
 
         async with trio.open_nursery() as nursery:
             for peer in local.contacts.known():
-                if self._is_of_ours(peer):
+                if local.contacts.participant_of(peer) == local.participant:
                     nursery.start_soon(ask, peer)
         if silent:
             raise UnavailableError(
@@ -107,12 +107,6 @@ class Finder:
                 f"now: {', '.join(sorted(silent))}"
             )
         return not found
-
-    def _is_of_ours(self, peer: PeerId) -> bool:
-        try:
-            return self._local.publisher_of(peer).participant == self._local.participant
-        except MedusaError:  # an expired or revoked peer belongs to no participant
-            return False
 
     async def newest(self, subject: Subject) -> Record:
         """
@@ -129,16 +123,14 @@ class Finder:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether records that others believe may have expired, or lie in the future, by our
-        clock."""
-        return self._local.clock_is_doubtful()
+        """Whether records that others believe may count as expired, or of the future, here."""
+        return self._local.clock_is_contradicted()
 
     def absent(self, text: str) -> NotFoundError | UnavailableError:
         """The error for something that has no record."""
         if self.is_in_doubt:
             return UnavailableError(
-                f"{text}, but most other clocks contradict ours, did until now, or are not heard "
-                f"yet: {MEND}"
+                f"{text}, but most other clocks contradict ours, or did until now: {MEND}"
             )
         return NotFoundError(text)
 

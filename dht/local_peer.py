@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 from random import Random, SystemRandom  # noqa: TID251 -- this is the driver that passes one in
 from typing import Final
 
@@ -61,8 +60,7 @@ class LocalPeer:
         publisher_of: the participant of a peer id, if that is a member now.
         fetch_body, fetch_names: the two RPCs, to the peer with that id.
         exclusion: why this peer is cut off from the others, which refuse it; else "".
-        clock: seconds since the epoch. clock_is_doubtful: most others' clocks differ from it, or
-            this peer has only just begun, and no other participant has told its own.
+        clock: seconds since the epoch. clock_is_contradicted: most others' clocks differ from it.
         returning: while it is open, calls a function whenever a peer is back that seemed dead, or
             our clock is set: peers on the other side have not heard us meanwhile.
         rng: for jitter and for the order of greetings; no secret depends on it.
@@ -80,7 +78,7 @@ class LocalPeer:
     events: Events
     exclusion: Callable[[], str] = str
     clock: Callable[[], float] = wall_clock
-    clock_is_doubtful: Callable[[], bool] = bool
+    clock_is_contradicted: Callable[[], bool] = bool
     rng: Random = field(default_factory=SystemRandom)
     returning: Callable[[Callable[[], None]], AbstractContextManager[None]] = lambda _: (
         nullcontext()
@@ -103,8 +101,9 @@ class _PeerContacts:
     overlay: Overlay
 
     def known(self) -> Iterable[PeerId]:
-        own = self.overlay.identity.peer_id
-        return [record.peer_id for record in self.overlay.peers.all() if record.peer_id != own]
+        own, peers = self.overlay.identity.peer_id, self.overlay.peers
+        present = [record.peer_id for record in peers.all() if record.peer_id != own]
+        return [*present, *peers.of_future()]
 
     def address_of(self, peer_id: PeerId) -> Address | None:
         if self.overlay.gossip.health(peer_id).gone:
@@ -114,7 +113,9 @@ class _PeerContacts:
 
     def participant_of(self, peer_id: PeerId) -> str:
         record = self.overlay.peers.get(peer_id)
-        return "" if record is None else record.participant
+        if record is None:
+            return self.overlay.peers.of_future().get(peer_id, "")
+        return record.participant
 
     def are_expected(self) -> bool:
         # a participant that another one admitted has a sponsor, even before it has met anybody
@@ -170,14 +171,7 @@ def local_peer_of(overlay: Overlay, rng: Random | None = None) -> LocalPeer:
         events=overlay.events,
         exclusion=overlay.exclusion,
         clock=overlay.clock,
-        clock_is_doubtful=partial(_clock_is_doubtful, overlay),
+        clock_is_contradicted=lambda: overlay.clock.is_contradicted,
         rng=rng or SystemRandom(),
         returning=returning,
-    )
-
-
-def _clock_is_doubtful(overlay: Overlay) -> bool:
-    clock, alone = overlay.clock, (overlay.identity.participant,)
-    return clock.is_contradicted or (
-        clock.is_unheard and overlay.membership.participants() != alone
     )

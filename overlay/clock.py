@@ -41,8 +41,8 @@ FRESH_S: Final = 300.0
 """Seconds for which the last time told by another participant counts: some exchanges."""
 
 MEETING_S: Final = 5.0
-"""How long a peer that begins, or whose clock was set, takes to meet the others, seconds: some
-rounds of gossip."""
+"""How long a peer whose clock was set takes to meet the others again, seconds: some rounds of
+gossip."""
 
 AGREE_S: Final = 60.0
 """Seconds by which clocks that agree may differ: the error allowed for the time in a datagram."""
@@ -113,7 +113,7 @@ class Clock:
         self._wall = wall
         self._steady = steady
         self._mark = _Mark(wall(), steady())
-        self._began_at = self._believed_at = self._mark.steady
+        self._believed_at = self._mark.steady
         self._followed_at = float("-inf")
         self._leap: _Mark | None = None
         self._others: dict[str, _Mark] = {}
@@ -172,13 +172,6 @@ class Clock:
         for `MEETING_S` after the clock was set, because until then the peers refused each other."""
         steady = self._steady()
         return steady - self._followed_at < MEETING_S or bool(self._differing(steady))
-
-    @property
-    def is_unheard(self) -> bool:
-        """Whether no other participant has told its time yet, and the peer has begun only just:
-        less than `MEETING_S` ago."""
-        steady = self._steady()
-        return steady - self._began_at < MEETING_S and not self._others_say(steady)
 
     def _differing(self, steady: float) -> list[float]:
         """The times of the other participants that differ from ours, if most of them do."""

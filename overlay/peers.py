@@ -128,6 +128,7 @@ class PeerTable:
         self._membership = membership
         self._records: dict[PeerId, PeerRecord] = {}
         self._by_address: dict[Address, PeerId] = {}
+        self._of_future: dict[PeerId, PeerName] = {}
 
     @property
     def federation(self) -> str:
@@ -194,6 +195,12 @@ class PeerTable:
     def all(self) -> tuple[PeerRecord, ...]:
         """The records of all known peers, this one and dead ones included."""
         return tuple(record for record in self._records.values() if self._stands(record))
+
+    def of_future(self) -> dict[PeerId, str]:
+        """The participants of the other peers whose records were dropped because they lie in the
+        future: if our clock is behind, those peers may run."""
+        names = self._of_future.items()
+        return {peer: name.participant for peer, name in names if self._membership.stands(name)}
 
     def addresses_of(self, peer_id: PeerId) -> tuple[Address, ...]:
         """The addresses of that peer; () if it is unknown."""
@@ -267,6 +274,7 @@ class PeerTable:
         if not all(_can_be_announced(address) for address in body.addresses):
             raise DecodeError(f"{name}: an address is not an IP with a port")
         if not 0 <= body.incarnation <= latest_number(now, MICROS):
+            self._note_of_future(name)
             raise DecodeError(
                 f"{name}: its incarnation lies in the future; check its clock, or ours"
             )
@@ -307,6 +315,12 @@ class PeerTable:
             believable = now < record.expires and record.incarnation <= latest
             if record.peer_id != own and not (believable and self._stands(record)):
                 self._forget(record)
+                if record.incarnation > latest:
+                    self._note_of_future(record.name)
+
+    def _note_of_future(self, name: PeerName) -> None:
+        if name.peer_id != self.identity.peer_id and len(self._of_future) < MAX_PEERS:
+            self._of_future[name.peer_id] = name
 
     def _forget(self, record: PeerRecord) -> None:
         self._forget_addresses(record)
@@ -323,6 +337,7 @@ class PeerTable:
         if (old := self._records.get(record.peer_id)) is not None:
             self._forget_addresses(old)
         self._records[record.peer_id] = record
+        self._of_future.pop(record.peer_id, None)
         for address in record.addresses:
             self._by_address[address] = record.peer_id
 

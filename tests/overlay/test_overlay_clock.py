@@ -216,13 +216,3 @@ def test_a_clock_is_contradicted_by_most_others_and_for_a_while_after_it_was_set
     assert machine.clock.is_contradicted, "it has not met the others again"
     machine.pass_time(MEETING_S)
     assert not machine.clock.is_contradicted
-
-
-def test_a_clock_is_unheard_until_another_participant_tells_its_own_and_not_for_long(
-    machine: Machine,
-) -> None:
-    assert machine.clock.is_unheard
-    machine.clock.hear("utah.edu", machine.true)
-    assert not machine.clock.is_unheard
-    machine.pass_time(FRESH_S + 1)
-    assert not machine.clock.is_unheard, "it has begun long ago"

@@ -115,6 +115,23 @@ def test_records_taken_while_our_clock_was_ahead_give_way_to_those_of_now() -> N
     assert peers.addresses_of(TWO.peer_id) == (HERE,)
 
 
+def test_who_is_of_the_future_may_run_all_the_same(tmp_path: Path) -> None:
+    later = record_of(TWO, THERE, NOW + 3600)
+    before = table()
+    before.merge([later.data, record_of(STRANGER).data], NOW + 3600)
+    assert before.of_future() == {}
+    before.save(tmp_path)
+    behind = table()  # it starts again with a clock that is an hour behind
+    behind.load(tmp_path, NOW)
+    assert behind.all() == ()
+    assert behind.of_future() == {TWO.peer_id: "utah.edu"}
+    own = record_of(ONE, HERE, NOW + 3600)
+    behind.merge([own.data], NOW)
+    assert behind.of_future() == {TWO.peer_id: "utah.edu"}
+    behind.merge([later.data], NOW + 3600)  # the clock is set
+    assert behind.of_future() == {}
+
+
 def test_once_our_clock_is_set_we_announce_ourselves_as_of_now() -> None:
     peers, others = table(), table(TWO)
     first = peers.announce([HERE], NOW)
