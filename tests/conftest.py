@@ -31,6 +31,7 @@ from trio.abc import Clock, Instrument
 from trio.testing import MockClock
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
 
 if TYPE_CHECKING:
     from engine_peers import Town
@@ -69,10 +70,16 @@ LOOK_S = 0.1
 
 
 class Groups(LoadFileScheduling):  # type: ignore[misc]
-    """Gives the tests of a group to one process."""
+    """Gives the tests of a group to one process. The groups that start processes come first in the
+    queue: `AT_ONCE` of the workers begin there, the others at its end."""
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        if self.nodes.index(node) >= AT_ONCE:
+            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        super()._assign_work_unit(node)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Groups | None:
@@ -104,16 +111,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places[group_of(item.nodeid)])
 
 
-def in_order(turns: dict[str, int]) -> Iterator[str]:
-    """Those that start processes, the longest first, in turn with the others."""
+def in_order(turns: dict[str, int]) -> list[str]:
+    """Those that start processes, the longest first; then the others, those of peers last."""
 
     def rank(group: str) -> int:
         return next((rank for rank, part in enumerate(LONGEST) if part in group), len(LONGEST))
 
-    starting = sorted((group for group in turns if turns[group] == PROCESSES), key=rank)
-    others = sorted((group for group in turns if turns[group] != PROCESSES), key=turns.__getitem__)
-    for pair in itertools.zip_longest(starting, others):
-        yield from filter(None, pair)
+    return sorted(turns, key=lambda group: (ORDER.index(turns[group]), rank(group)))
 
 
 def on_virtual_time(
@@ -125,6 +129,7 @@ def on_virtual_time(
 
 
 PROCESSES, PEERS, COMPUTES = range(3)
+ORDER = PROCESSES, COMPUTES, PEERS
 
 
 def turn_of(item: pytest.Item) -> int:
