@@ -6,18 +6,24 @@ Property tests try the same examples in every run, so that a change is judged by
 `make test` runs the tests in more processes than there are cores (pytest-xdist): most tests wait.
 The tests of one file run in one process. All tests that share a Spark are one group as well, and
 all that share the besieged federation. At most two tests with processes of their own run at a time:
-real peers that start all at once keep two cores so busy that they take each other for dead. The
-longest groups begin first, so that no process has much left when the others have ended.
+real peers that start all at once keep two cores so busy that they take each other for dead. So two
+of the processes begin with those tests, the longest first, and the others with the rest.
+
+Temporary files lie in memory, where the machine has room for them: peers sync what they write, and
+a disk would make the tests wait.
 """
 
 from __future__ import annotations
 
 import fcntl
+import gc
 import inspect
 import itertools
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -40,6 +46,13 @@ if TYPE_CHECKING:
 # compiled, and tests start hundreds.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+MEMORY = Path("/dev/shm")
+ROOM_BYTES = 2 * 2**30
+"""The temporary files of a run take a tenth of that."""
+has_room = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM_BYTES
+if has_room and "TMPDIR" not in os.environ:
+    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 # A shell has what it runs in the background ignore Ctrl-C, and so would all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -109,6 +122,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         turns[group] = min(turns.get(group, COMPUTES), turn)
     places = {group: place for place, group in enumerate(in_order(turns))}
     items.sort(key=lambda item: places[group_of(item.nodeid)])
+
+
+def pytest_collection_finish() -> None:
+    """What was imported is never garbage: do not look through it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def in_order(turns: dict[str, int]) -> list[str]:

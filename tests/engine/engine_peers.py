@@ -34,6 +34,10 @@ from tools.home.config import Config, load_config
 from tools.home.folder import Home
 
 PATIENCE_S = 10.0
+
+LOOK_S, LONGER, LONGEST_S = 0.005, 1.2, 0.04
+"""The first pause between two looks at a state, by how much each is longer, and the longest."""
+
 T = TypeVar("T")
 
 LOOPBACK: Address = ("127.0.0.1", 0)
@@ -73,9 +77,11 @@ def pairs_of(table: pa.Table) -> list[Row]:
 
 async def until(condition: Callable[[], bool | Awaitable[bool]], what: str = "") -> None:
     """Poll a state that nothing announces, or that a peer is asked for, with a deadline."""
+    pause_s = LOOK_S
     with trio.move_on_after(DEADLINE_S):
-        while not await _holds(condition()):  # noqa: ASYNC110 - what is waited for tells nobody
-            await trio.sleep(0.005)
+        while not await _holds(condition()):
+            await trio.sleep(pause_s)
+            pause_s = min(LONGER * pause_s, LONGEST_S)
         return
     raise AssertionError(f"it never became true: {what or condition}")
 
