@@ -79,7 +79,8 @@ class SparkExecutor:
                 spark.run, job, limiter=self._threads, abandon_on_cancel=True
             )
         except SparkLostError:
-            if self.state == "running":
+            # the error of a job of the JVM before may come when the next one runs
+            if self.state == "running" and not spark.alive:
                 self.state = "lost"
                 self._events.note("warning", "lost Spark's JVM; starting another")
             raise

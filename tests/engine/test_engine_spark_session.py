@@ -14,8 +14,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from engine.spark.config import SparkConfig
+from engine.spark.executor import SparkExecutor
 from engine.spark.session import Spark, SparkLostError
 from overlay.errors import BusyError, InternalError, InvalidInputError, UnavailableError
+from overlay.events import Events
 
 pytestmark = pytest.mark.spark
 
@@ -93,6 +95,20 @@ def test_killed_in_mid_job_it_is_noticed_and_restarted(
     assert capfd.readouterr() == ("", "")
 
 
+async def test_a_late_error_of_the_jvm_before_says_nothing_of_the_next(spark: Spark) -> None:
+    events = Events()
+    executor = SparkExecutor(lambda: spark, events)
+    assert await executor.run(total) == 4950
+
+    def late(_session: SparkSession) -> None:
+        raise SparkLostError("the one before died")
+
+    with pytest.raises(SparkLostError):
+        await executor.run(late)
+    assert executor.state == "running"
+    assert not [event for event in events.recent() if "lost" in event.text]
+
+
 def test_stopping_ends_a_job_under_way(spark: Spark) -> None:
     with ThreadPoolExecutor(1) as pool:
         job = pool.submit(spark.run, endless)
@@ -133,6 +149,7 @@ PEER = """
 import sys
 from pathlib import Path
 from engine.spark.config import SparkConfig
+from engine.spark.executor import SparkExecutor
 from engine.spark.session import Spark
 spark = Spark(SparkConfig(), Path(sys.argv[1]))
 spark.start()

@@ -46,15 +46,16 @@ class Notifier:
         self._call_s = call_s
         self._stored = stored
         self.gone: Listeners[[Copy]] = Listeners()
-        self._told: set[News] = set()
+        self._told: dict[str, set[News]] = {}
         self._telling: set[str] = set()
 
     def untold(self, placed: Copy) -> list[Placement]:
         """The placements, of the last two, whose worker has not heard the news."""
+        told = self._told.get(placed.name, set())
         return [
             placement
             for placement in placed.placements[-2:]
-            if placement.term.holder and self._news(placed, placement) not in self._told
+            if placement.term.holder and self._news(placed, placement) not in told
         ]
 
     async def tell(self, placed: Copy) -> None:
@@ -73,7 +74,9 @@ class Notifier:
                             self.gone.tell(placed)
                         raise
                     placed.given = max(placed.given, reached)
-                    self._told.add(news)
+                    latest = {self._news(placed, each) for each in placed.placements[-2:]}
+                    told = self._told.get(placed.name, set()) | {news}
+                    self._told[placed.name] = told & latest
         finally:
             self._telling.discard(placed.name)
 
