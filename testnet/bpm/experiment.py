@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from msgspec import Struct
 from testnet.bpm.graph import MOST_NODES, Kind, contract_graph, least_moves, skewed
 from testnet.bpm.tasks import TASK_LOAD
 from testnet.bpm.world import Market, World
+from testnet.virtual.garbage import collected_at_the_end
 
 ROUND_S: Final = 7.0
 """A round, seconds: the first Medusa looked at its offers every 7 of its monitoring periods of 1 s.
@@ -374,17 +374,12 @@ def run(options: Options, watch: Callable[[Progress], None] = lambda progress: N
         InternalError: a Brain made an impossible request.
     """
     began, process = time.perf_counter(), psutil.Process()
-    gc.collect()
     memory = process.memory_info().rss
-    experiment = Experiment(options, watch)
-    # millions of objects live to the end, so the collector need not scan them
-    gc.freeze()
-    try:
+    with collected_at_the_end():
+        experiment = Experiment(options, watch)
         result = experiment.settled()
         changes = experiment.change()
         taken = process.memory_info().rss - memory
-    finally:
-        gc.unfreeze()
     return msgspec.structs.replace(
         result,
         changes=changes,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import random
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ import psutil
 from testnet.detection.figures import Figures, Options, Result
 from testnet.detection.predictions import Predicted, predict
 from testnet.detection.world import World
+from testnet.virtual.garbage import collected_at_the_end
 
 WARM_PERIODS: Final = 2
 """Probe periods before anything is measured: all have probed, and been probed."""
@@ -116,20 +116,14 @@ def run(options: Options, watch: Watch = lambda progress: None) -> Result:
         watch: called every half a virtual second.
     """
     began, process = time.process_time(), psutil.Process()
-    gc.collect()
     memory, grown = process.memory_info().rss, 0
     predicted = predict(options.nodes, options.config)
     figures, left = Figures(), options.crashes
     for number in range(options.worlds):
         count = -(-left // (options.worlds - number))
         left -= count
-        world_run = _Run(options, number, predicted, watch)
-        # millions of objects live to the end, so the collector need not scan them
-        gc.freeze()
-        try:
-            world_run.go(count, figures)
+        with collected_at_the_end():
+            _Run(options, number, predicted, watch).go(count, figures)
             grown = max(grown, process.memory_info().rss - memory)
-        finally:
-            gc.unfreeze()
     took = time.process_time() - began
     return figures.result(options, predicted, seconds=took, memory=grown)

@@ -20,7 +20,6 @@ altered signature, or one under another key or purpose, is not among the remembe
 
 from __future__ import annotations
 
-import gc
 import itertools
 import os
 import random
@@ -42,6 +41,7 @@ from trio._core import _run
 from overlay import signing
 from testnet.simulation.disk import Disk, folder_patches
 from testnet.virtual.clock import VirtualTime
+from testnet.virtual.garbage import collected_at_the_end
 from testnet.virtual.hosts import EPOCH_S, running_process
 
 MOST_REMEMBERED: Final = 20_000
@@ -113,7 +113,7 @@ def deterministic(seed: int, virtual: VirtualTime, disk: Disk) -> Iterator[None]
             *_scheduler(random.Random(f"{seed} scheduler")),
         ):
             stack.enter_context(patch)
-        stack.enter_context(_collected_at_the_end())
+        stack.enter_context(collected_at_the_end())
         yield
 
 
@@ -282,16 +282,3 @@ def _cancellation() -> list[Any]:
 
 def _age(task: _run.Task) -> int:
     return task._counter
-
-
-@contextmanager
-def _collected_at_the_end() -> Iterator[None]:
-    """Collect garbage only at the end: finalizers would otherwise run at times that depend on
-    earlier imports."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -1,0 +1,23 @@
+"""When a simulation collects garbage."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def collected_at_the_end() -> Iterator[None]:
+    """Collect no garbage within the block.
+
+    Finalizers would run at times that depend on earlier imports; and of millions of objects that
+    live to the end, each collection would look through all.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
