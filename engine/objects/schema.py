@@ -10,12 +10,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from enum import StrEnum
-from typing import Final
+from functools import cache
+from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
 from msgspec import Struct
 
 from overlay.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # late below: most commands see no tuples, and start without it
 
 STIME: Final = "stime"
 SEQ: Final = "seq"
@@ -57,20 +60,24 @@ class FieldType(StrEnum):
 
     @property
     def arrow(self) -> pa.DataType:
-        return _ARROW[self]
+        return _arrow_types()[self]
 
 
-_ARROW: Final[dict[FieldType, pa.DataType]] = {
-    FieldType.BOOL: pa.bool_(),
-    FieldType.BYTE: pa.int8(),
-    FieldType.SHORT: pa.int16(),
-    FieldType.INT: pa.int32(),
-    FieldType.LONG: pa.int64(),
-    FieldType.SINGLE: pa.float32(),
-    FieldType.DOUBLE: pa.float64(),
-    FieldType.STRING: pa.string(),
-    FieldType.TIMESTAMP: pa.timestamp("us", tz="UTC"),
-}
+@cache
+def _arrow_types() -> dict[FieldType, pa.DataType]:
+    import pyarrow as pa
+
+    return {
+        FieldType.BOOL: pa.bool_(),
+        FieldType.BYTE: pa.int8(),
+        FieldType.SHORT: pa.int16(),
+        FieldType.INT: pa.int32(),
+        FieldType.LONG: pa.int64(),
+        FieldType.SINGLE: pa.float32(),
+        FieldType.DOUBLE: pa.float64(),
+        FieldType.STRING: pa.string(),
+        FieldType.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    }
 
 
 class Field(Struct, frozen=True):
@@ -109,16 +116,22 @@ class Schema(Struct, frozen=True):
     @property
     def payload(self) -> pa.Schema:
         """The fields alone, as a client posts them."""
+        import pyarrow as pa
+
         return pa.schema([pa.field(f.name, f.type.arrow, f.nullable) for f in self.fields])
 
     @property
     def derived(self) -> pa.Schema:
         """`stime` and the fields: the log of a task's output."""
+        import pyarrow as pa
+
         return self.payload.insert(0, pa.field(STIME, pa.int64(), nullable=False))
 
     @property
     def source(self) -> pa.Schema:
         """`stime`, `seq` and the fields: the log of a source stream."""
+        import pyarrow as pa
+
         return self.derived.insert(1, pa.field(SEQ, pa.int64(), nullable=False))
 
 

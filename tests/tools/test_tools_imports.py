@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-HELP = """
+COMMAND = """
 import sys
 from {module} import main
-sys.argv = ["{command}", "--help"]
+sys.argv = [{command!r}, *sys.argv[1:]]
 try:
     main()
 except SystemExit:
@@ -50,9 +50,29 @@ def imported(program: str, *arguments: str) -> set[str]:
 )
 def test_help_imports_nothing_large(command: str, module: str) -> None:
     large = {"pyspark", "py4j", "pyarrow", "numpy", "pandas", "matplotlib", "rich", "kademlia"}
-    found = imported(HELP.format(module=module, command=command))
+    found = imported(COMMAND.format(module=module, command=command), "--help")
     assert "click" in found
     assert found & (large | {"duckdb", "sqlglot", "trio", "cryptography"}) == set()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("stream", "list"),
+        ("stream", "list", "--json"),
+        ("status",),
+        ("query", "start", "medusa://mit.edu/q"),
+        ("lookup", "medusa://mit.edu/s"),
+    ],
+)
+def test_a_command_that_sees_no_tuples_imports_no_arrow(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    program = COMMAND.format(module="tools.commands.medusa.medusa_command", command="medusa")
+    found = imported(program, *command, "--home", str(tmp_path))
+    assert "trio" in found, "it has called its peer"
+    large = {"pyspark", "sqlglot", "duckdb", "pandas", "kademlia"}
+    assert found & (large | {"pyarrow", "numpy", "defusedxml", "rich"}) == set()
 
 
 @pytest.mark.process

@@ -10,15 +10,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
 import trio
 
+from engine.objects.definitions import StreamEntry
 from engine.objects.schema import BEGINNING
+from engine.streams.assembling import Assembler
+from engine.streams.messages import ReceiveEvents, Tuples
 from engine.streams.revisions.columns import request_schema
 from tools.client.arguments import checked
+from tools.client.asking import CALL_S
 from tools.client.calls import ClientCalls
 from tools.client.corrected_subscription import Change, CorrectedSubscription, Corrections
 from tools.client.dialling import Endpoint, dial_to, given_token
-from tools.client.link import Dial, Link, open_background
+from tools.client.link import Dial, Link, open_background, open_link
 from tools.client.portal import Portal, in_trio
 from tools.client.posting import Poster
 from tools.client.subscription import Epoch, Source, Subscription
@@ -174,6 +179,39 @@ class AsyncMedusaClient(ClientCalls):
             self._nursery.start_soon(poster.run)
         return self._posters[stream]
 
+    @in_trio
+    async def receive_events(
+        self, stream: str, after: int = BEGINNING, timeout_s: float = 0.0
+    ) -> Epoch | None:
+        """Pull the tuples after a boundary: whole tuples up to a later boundary, or None if none
+        come.
+
+        Args:
+            after: the boundary reached so far, microseconds; the epoch's `upto` is the next one.
+            timeout_s: how long to wait for tuples, seconds.
+
+        Raises:
+            NotFoundError: there is no such stream.
+            NotRetainedError: the tuples after the boundary are no longer kept.
+
+        Example:
+            >>> epoch = await medusa.receive_events("medusa://mit.edu/conns", timeout_s=10)
+            >>> epoch.table.column_names
+            ['stime', 'seq', 'ts', 'src_ip', 'dst_port']
+        """
+        schema = await self._arrow_schema(stream)
+        connection = await self._link.connection()
+        message, body = await connection.call_with_body(
+            "receive_events",
+            ReceiveEvents(stream, after, timeout_s),
+            Tuples,
+            timeout_s=timeout_s + CALL_S,
+        )
+        return None if message.upto is None else Assembler(schema, after).add(message, body)
+
+    async def _arrow_schema(self, stream: str) -> pa.Schema:
+        return arrow_schema(await self.stream_entry(stream))
+
     @checked
     def subscribe(self, stream: str, after: int = BEGINNING, subscriber: str = "") -> Subscription:
         """Subscribe to the epochs of a stream whose tuples have stime > after, until it ends.
@@ -246,6 +284,12 @@ class AsyncMedusaClient(ClientCalls):
             self.portal.soon(self._nursery.start_soon, subscription.run)
 
 
+def arrow_schema(entry: StreamEntry) -> pa.Schema:
+    """The Arrow schema of a subscription to the stream: source streams have arrival numbers as
+    well."""
+    return entry.schema.derived if entry.stream.query else entry.schema.source
+
+
 @checked
 @asynccontextmanager
 async def open_medusa(
@@ -301,11 +345,8 @@ async def open_client_over(
     """Open a client over the connections that `dial` makes, under trio. portal: set if its calls
     come from another event loop."""
     async with open_background() as nursery:
-        link = Link(dial)
-        nursery.start_soon(link.run)
-        await link.connection()  # an error of the first connection is raised at once
         yield AsyncMedusaClient(
-            link,
+            await open_link(dial, nursery),
             nursery,
             producer=producer or secrets.token_hex(8),
             patience_s=patience_s,

@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from engine.replication.status import Snapshot
 from overlay.errors import NotAuthorisedError
-from tools.client.async_client import AsyncMedusaClient, Endpoint, dial_to, open_medusa
+from tools.client.calls import ClientCalls, open_calls
+from tools.client.dialling import Endpoint, dial_to
 from tools.client.interrupt import run_interruptible
 from tools.home.folder import Home
 
@@ -23,22 +24,22 @@ DAEMON_S: Final = 5.0
 """Seconds: a healthy daemon on this machine answers at once."""
 
 
-def ask(home: str | None, question: Callable[[AsyncMedusaClient], Awaitable[T]]) -> T:
+def ask(home: str | None, question: Callable[[ClientCalls], Awaitable[T]]) -> T:
     """Ask the peer in `home` one question."""
 
     async def main() -> T:
-        async with open_medusa(home, patience_s=PATIENCE_S) as client:
+        async with open_calls(home, patience_s=PATIENCE_S) as client:
             return await question(client)
 
     return run_interruptible(main)
 
 
-def ask_daemon(home: Home, question: Callable[[AsyncMedusaClient], Awaitable[T]]) -> T:
+def ask_daemon(home: Home, question: Callable[[ClientCalls], Awaitable[T]]) -> T:
     """Ask the daemon of this home one question, with the owner's token, even if the environment has
     a token for other peers."""
 
     async def main() -> T:
-        async with open_medusa(endpoint=Endpoint.of(home), patience_s=DAEMON_S) as client:
+        async with open_calls(None, endpoint=Endpoint.of(home), patience_s=DAEMON_S) as client:
             return await question(client)
 
     return run_interruptible(main)
@@ -56,7 +57,7 @@ def call_daemon(
     return run_interruptible(main)
 
 
-async def warnings_of(client: AsyncMedusaClient) -> tuple[str, ...]:
+async def warnings_of(client: ClientCalls) -> tuple[str, ...]:
     """The faults that people must mend at that peer; () if the token's scope hides them."""
     try:
         return own_warnings(await client.status(federation=False))

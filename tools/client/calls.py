@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
-import pyarrow as pa
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 from engine.api.messages import (
     AlterStream,
@@ -20,25 +19,27 @@ from engine.api.messages import (
 )
 from engine.objects.alteration import Alteration
 from engine.objects.definitions import StreamDefinition, StreamEntry
-from engine.objects.schema import BEGINNING, END, Schema
+from engine.objects.schema import END, Schema
 from engine.objects.view import View
 from engine.replication.status import Snapshot, Status
 from engine.replication.views.messages import CreateView, DeleteView
-from engine.streams.assembling import Assembler
-from engine.streams.messages import Done, ReceiveEvents, Subscribe, Tuples
-from engine.streams.recent import Epoch
+from engine.streams.messages import Done, Subscribe, Tuples
 from overlay.errors import NotFoundError, UnavailableError
 from overlay.rpc import EndOfCall
-from tools.client.asking import CALL_S
+from tools.client.dialling import Endpoint, dial_to, given_token
 from tools.client.entries import entry_of
-from tools.client.link import Patience
+from tools.client.link import Patience, open_background, open_link
 from tools.client.portal import in_trio
 from tools.client.query_calls import QueryCalls
 from tools.home.messages import ADMIT, MARKET_STATUS, Admit, Admitted, AskMarket, MarketStatus
 
 
 class ClientCalls(QueryCalls):
-    """The client's calls about schemas, streams and views, the catalog's names, and the peer."""
+    """The client's calls about schemas, streams and views, the catalog's names, and the peer.
+
+    Most commands make no others. This module imports no Arrow, so that they start quickly; calls
+    that carry tuples are `AsyncMedusaClient`'s.
+    """
 
     @in_trio
     async def create_schema(self, schema: Schema) -> None:
@@ -292,41 +293,19 @@ class ClientCalls(QueryCalls):
             except UnavailableError as error:
                 await patience.bear(error)
 
-    @in_trio
-    async def receive_events(
-        self, stream: str, after: int = BEGINNING, timeout_s: float = 0.0
-    ) -> Epoch | None:
-        """Pull the tuples after a boundary: whole tuples up to a later boundary, or None if none
-        come.
 
-        Args:
-            after: the boundary reached so far, microseconds; the epoch's `upto` is the next one.
-            timeout_s: how long to wait for tuples, seconds.
+@asynccontextmanager
+async def open_calls(
+    home: str | None, *, endpoint: Endpoint | None = None, patience_s: float
+) -> AsyncIterator[ClientCalls]:
+    """`open_medusa`, under trio, for a command that neither posts nor subscribes: importing what
+    those calls need would double its time.
 
-        Raises:
-            NotFoundError: there is no such stream.
-            NotRetainedError: the tuples after the boundary are no longer kept.
-
-        Example:
-            >>> epoch = await medusa.receive_events("medusa://mit.edu/conns", timeout_s=10)
-            >>> epoch.table.column_names
-            ['stime', 'seq', 'ts', 'src_ip', 'dst_port']
-        """
-        schema = await self._arrow_schema(stream)
-        connection = await self._link.connection()
-        message, body = await connection.call_with_body(
-            "receive_events",
-            ReceiveEvents(stream, after, timeout_s),
-            Tuples,
-            timeout_s=timeout_s + CALL_S,
-        )
-        return None if message.upto is None else Assembler(schema, after).add(message, body)
-
-    async def _arrow_schema(self, stream: str) -> pa.Schema:
-        return arrow_schema(await self.stream_entry(stream))
-
-
-def arrow_schema(entry: StreamEntry) -> pa.Schema:
-    """The Arrow schema of a subscription to the stream: source streams have arrival numbers as
-    well."""
-    return entry.schema.derived if entry.stream.query else entry.schema.source
+    Raises:
+        UnavailableError: the peer does not run.
+        MedusaError: the peer refuses the client.
+    """
+    dial = dial_to(home, endpoint, token=given_token())
+    async with open_background() as nursery:
+        link = await open_link(dial, nursery)
+        yield ClientCalls(link, patience_s=patience_s, portal=None)

@@ -113,6 +113,18 @@ class Link:
         self._tries.set(self._tries.value + 1)
 
 
+async def open_link(dial: Dial, nursery: trio.Nursery) -> Link:
+    """A connection that lasts as long as the nursery.
+
+    Raises:
+        MedusaError: the first try failed.
+    """
+    link = Link(dial)
+    nursery.start_soon(link.run)
+    await link.connection()
+    return link
+
+
 async def call(
     link: Link,
     method: str,

@@ -49,11 +49,11 @@ def _listed(home: str | None) -> Mapping[str, tuple[str, ...]]:
     import trio  # late: only when the shell asks
 
     from overlay.errors import MedusaError
-    from tools.client.async_client import open_medusa
+    from tools.client.calls import open_calls
 
     async def ask() -> Mapping[str, tuple[str, ...]]:
         with trio.move_on_after(ANSWER_S):
-            async with open_medusa(home, patience_s=ANSWER_S) as client:
+            async with open_calls(home, patience_s=ANSWER_S) as client:
                 return (await client.list_objects()).names
         return {}
 

@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.live import Live
 
 from overlay.errors import MedusaError, UnavailableError
-from tools.client.async_client import AsyncMedusaClient, open_medusa
 from tools.client.at_prompt import ask
+from tools.client.calls import ClientCalls, open_calls
 from tools.client.interrupt import run_interruptible
 from tools.monitor.keys import one_by_one, pressed_keys
 from tools.monitor.render import render
@@ -26,7 +26,7 @@ PATIENCE_S: Final = 2.0
 """Seconds until the screen says that its peer is gone; it goes on trying."""
 
 
-async def look(client: AsyncMedusaClient) -> Seen:
+async def look(client: ClientCalls) -> Seen:
     """Ask the peer for all data of a screen."""
     return Seen(await client.status(), await client.market_status())
 
@@ -53,7 +53,7 @@ def watch(home: str | None, interval_s: float) -> None:
     terminal = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
 
     async def main() -> None:
-        async with open_medusa(home, patience_s=PATIENCE_S) as client:
+        async with open_calls(home, patience_s=PATIENCE_S) as client:
             console = Console()
             with (
                 one_by_one(terminal) if terminal is not None else nullcontext(),
@@ -70,7 +70,7 @@ class Monitor:
     """The last answer of a peer and the user's view, drawn whenever one of them changes."""
 
     def __init__(
-        self, client: AsyncMedusaClient, live: Live, console: Console, interval_s: float
+        self, client: ClientCalls, live: Live, console: Console, interval_s: float
     ) -> None:
         self._client = client
         self._live = live

@@ -10,9 +10,6 @@ from xml.sax import SAXException, SAXParseException  # the parser itself is defu
 from xml.sax.handler import ContentHandler
 from xml.sax.xmlreader import AttributesImpl, Locator
 
-from defusedxml import DefusedXmlException
-from defusedxml.sax import make_parser
-
 from overlay.errors import InvalidInputError
 
 MAX_TEXT: Final = 2**20
@@ -71,6 +68,9 @@ def parse_xml(text: str) -> Node:
         InvalidInputError: too long, not well-formed, with a DTD, entities or text between elements;
             names line and reason.
     """
+    from defusedxml import DefusedXmlException  # late: most commands read no XML
+    from defusedxml.sax import make_parser
+
     if len(text) > MAX_TEXT:
         raise InvalidInputError(
             f"line 1: the document has {len(text)} characters, at most {MAX_TEXT} are allowed"

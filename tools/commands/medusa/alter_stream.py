@@ -10,8 +10,8 @@ from engine.language.xml.medusa import max_ahead, members
 from engine.objects.alteration import Alteration
 from engine.objects.definitions import Idle
 from overlay.errors import InvalidInputError
-from tools.client.async_client import AsyncMedusaClient
 from tools.client.at_prompt import ask
+from tools.client.calls import ClientCalls
 from tools.commands.command_line import warn
 
 
@@ -56,7 +56,7 @@ def read(given: Mapping[str, str]) -> Alteration:
 
 
 def alter(home: str | None, name: str, alteration: Alteration) -> None:
-    async def change(client: AsyncMedusaClient) -> None:
+    async def change(client: ClientCalls) -> None:
         await client.alter_stream(name, alteration)
         for remark in client.remarks:
             warn(remark)

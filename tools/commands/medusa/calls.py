@@ -17,8 +17,8 @@ from engine.objects.view import View
 from engine.replication.moves.messages import MoveRecord
 from engine.tasks.status import TaskStatus
 from overlay.errors import InvalidInputError, NotFoundError
-from tools.client.async_client import AsyncMedusaClient
 from tools.client.at_prompt import ask, warnings_of
+from tools.client.calls import ClientCalls
 from tools.client.entries import entry_of, hidden
 from tools.commands.command_line import read_text, warn
 from tools.commands.medusa.travel import history_in_words, view_in_words
@@ -30,11 +30,11 @@ LOOK_S: Final = 0.5
 """Seconds between checks whether Spark has started, which takes many seconds."""
 
 
-def ask_and_warn(home: str | None, question: Callable[[AsyncMedusaClient], Awaitable[T]]) -> T:
+def ask_and_warn(home: str | None, question: Callable[[ClientCalls], Awaitable[T]]) -> T:
     """Ask the peer in `home` one question, and write the peer's faults to standard error: while the
     others refuse the peer, a list looks as if there were no other peers."""
 
-    async def both(client: AsyncMedusaClient) -> T:
+    async def both(client: ClientCalls) -> T:
         answer = await question(client)
         for warning in await warnings_of(client):
             warn(warning)
@@ -54,7 +54,7 @@ def create(
     """
     text = read_text(file)
 
-    async def define(client: AsyncMedusaClient) -> tuple[str, ...]:
+    async def define(client: ClientCalls) -> tuple[str, ...]:
         request = availability
         if request is not None and request.secondary:
             secondary = await _sibling(client, request.secondary)
@@ -74,14 +74,14 @@ def set_query_status(home: str | None, name: str, status: QueryStatus) -> str:
     """Why a started query computes nothing yet, and the mend; or "". Waits until its engine has
     started or failed."""
 
-    async def change(client: AsyncMedusaClient) -> str:
+    async def change(client: ClientCalls) -> str:
         trouble = await client.set_query_status(name, status)
         return trouble or (await _outcome(client, name) if status is QueryStatus.RUNNING else "")
 
     return ask(home, change)
 
 
-async def _outcome(client: AsyncMedusaClient, query: str) -> str:
+async def _outcome(client: ClientCalls, query: str) -> str:
     """Why a started query does not run, or "", once Spark has started or failed."""
     waits = False
     while True:
@@ -140,7 +140,7 @@ def move_task(home: str | None, stream: str, to: str) -> MoveRecord:
         NotFoundError: no such peer. InvalidInputError: several.
     """
 
-    async def move(client: AsyncMedusaClient) -> MoveRecord:
+    async def move(client: ClientCalls) -> MoveRecord:
         if to == "home":
             return await client.move_task(stream)
         return await client.move_task(stream, await _sibling(client, to))
@@ -148,7 +148,7 @@ def move_task(home: str | None, stream: str, to: str) -> MoveRecord:
     return ask(home, move)
 
 
-async def _sibling(client: AsyncMedusaClient, beginning: str) -> str:
+async def _sibling(client: ClientCalls, beginning: str) -> str:
     """The one peer of our own whose id begins with that text.
 
     Raises:

@@ -17,8 +17,8 @@ from engine.streams.messages import StreamStatus
 from engine.tasks.status import TaskStatus
 from overlay.errors import DecodeError, NotFoundError, UnavailableError
 from overlay.names import ObjectName
-from tools.client.async_client import AsyncMedusaClient
 from tools.client.at_prompt import ask
+from tools.client.calls import ClientCalls
 from tools.client.entries import entry_of
 from tools.commands.medusa.calls import ask_and_warn
 
@@ -84,7 +84,7 @@ def streams(home: str | None) -> list[StreamLine]:
     """The streams of the participants that answer, by name, without streams of late tuples and of
     revisions."""
 
-    async def look(client: AsyncMedusaClient) -> list[StreamLine]:
+    async def look(client: ClientCalls) -> list[StreamLine]:
         listed = (await client.list_objects()).names.get("stream", ())
         names = [name for name in listed if base_of(name) == name]
         told = _kept((await client.status()).peers)
@@ -109,7 +109,7 @@ def stream(home: str | None, name: str) -> StreamLine:
 def queries(home: str | None) -> list[QueryLine]:
     """All queries of the participants that answer, by name."""
 
-    async def look(client: AsyncMedusaClient) -> list[QueryLine]:
+    async def look(client: ClientCalls) -> list[QueryLine]:
         objects = await client.list_objects()
         told = _run((await client.status()).peers)
         names = objects.names.get("query", ())
@@ -151,7 +151,7 @@ def _one(
 ) -> Line:
     """The line of an object that must be of that kind."""
 
-    async def look(client: AsyncMedusaClient) -> Line:
+    async def look(client: ClientCalls) -> Line:
         found = await client.lookup_object(name)
         if kind not in found.private:
             entry_of(found, kind, entry)
@@ -161,7 +161,7 @@ def _one(
 
 
 async def _each(
-    client: AsyncMedusaClient,
+    client: ClientCalls,
     names: Iterable[str],
     line: Callable[[str, ObjectDescription | str], Line],
 ) -> list[Line]:
@@ -178,7 +178,7 @@ async def _each(
     return [found[name] for name in sorted(found)]
 
 
-async def _described(client: AsyncMedusaClient, name: str) -> ObjectDescription | str:
+async def _described(client: ClientCalls, name: str) -> ObjectDescription | str:
     """The catalog's entry, or the reason that there is none. A listed name may be gone by now."""
     try:
         return await client.lookup_object(name)

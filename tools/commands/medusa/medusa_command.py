@@ -74,13 +74,14 @@ def list_peers(home: str | None, as_json: bool) -> None:
     """List the known peers, and their states."""
     from tools.client.at_prompt import own_warnings
     from tools.commands.medusa import listing
-    from tools.commands.medusa.listing_screen import peers_table
-    from tools.commands.plain_tables import show
 
     seen = listing.snapshot(home)
     if as_json:
         say_json(seen.peers)
     else:
+        from tools.commands.medusa.listing_screen import peers_table
+        from tools.commands.plain_tables import show
+
         show(peers_table(seen))
     for warning in own_warnings(seen):
         warn(warning)
@@ -96,13 +97,14 @@ for each in (schema, stream, query, view, peer, post, subscribe):
 def status(home: str | None, as_json: bool) -> None:
     """Show the state of your peer, its errors, and absent peers."""
     from tools.commands.medusa import listing
-    from tools.commands.medusa.listing_screen import status_details
-    from tools.commands.plain_tables import show
 
     seen = listing.snapshot(home)
     if as_json:
         say_json(seen)
     else:
+        from tools.commands.medusa.listing_screen import status_details
+        from tools.commands.plain_tables import show
+
         show(status_details(seen))
 
 

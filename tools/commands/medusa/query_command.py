@@ -122,13 +122,14 @@ query.add_command(copy_query)
 def list_queries(home: str | None, as_json: bool) -> None:
     """List the queries of every participant that answers, and their states."""
     from tools.commands.medusa import listing
-    from tools.commands.medusa.listing_screen import queries_table
-    from tools.commands.plain_tables import show
 
     found = listing.queries(home)
     if as_json:
         say_json(found)
     elif found:
+        from tools.commands.medusa.listing_screen import queries_table
+        from tools.commands.plain_tables import show
+
         show(queries_table(found))
     else:
         say(False, None, "no query is defined yet")
@@ -141,11 +142,12 @@ def list_queries(home: str | None, as_json: bool) -> None:
 def show_query(name: str, home: str | None, as_json: bool) -> None:
     """Show query NAME: its boxes, its peers, and its state."""
     from tools.commands.medusa import listing
-    from tools.commands.medusa.listing_screen import query_details
-    from tools.commands.plain_tables import show
 
     found = listing.query(home, name)
     if as_json:
         say_json(found)
     else:
+        from tools.commands.medusa.listing_screen import query_details
+        from tools.commands.plain_tables import show
+
         show(query_details(found))

@@ -85,13 +85,14 @@ def list_streams(home: str | None, as_json: bool) -> None:
     `medusa list` also has the streams of late tuples and of revisions.
     """
     from tools.commands.medusa import listing
-    from tools.commands.medusa.listing_screen import streams_table
-    from tools.commands.plain_tables import show
 
     found = listing.streams(home)
     if as_json:
         say_json(found)
     elif found:
+        from tools.commands.medusa.listing_screen import streams_table
+        from tools.commands.plain_tables import show
+
         show(streams_table(found))
     else:
         say(False, None, "no stream is defined yet")
@@ -104,13 +105,14 @@ def list_streams(home: str | None, as_json: bool) -> None:
 def show_stream(name: str, home: str | None, as_json: bool) -> None:
     """Show STREAM: its schema, its readers and writers, its boundary."""
     from tools.commands.medusa import listing
-    from tools.commands.medusa.listing_screen import stream_details
-    from tools.commands.plain_tables import show
 
     found = listing.stream(home, name)
     if as_json:
         say_json(found)
     else:
+        from tools.commands.medusa.listing_screen import stream_details
+        from tools.commands.plain_tables import show
+
         show(stream_details(found))
 
 

@@ -13,8 +13,8 @@ from engine.streams.stream_state import Role
 from overlay.errors import MedusaError
 from overlay.membership import Membership
 from overlay.names import SCHEME
-from tools.client.async_client import AsyncMedusaClient
 from tools.client.at_prompt import ask_daemon
+from tools.client.calls import ClientCalls
 from tools.commands.peer.contract_terms import in_short
 from tools.home.folder import Home
 from tools.home.messages import MarketStatus
@@ -38,7 +38,7 @@ def ask(home: Home) -> Running:
     if not home.is_locked():
         return Running(None, None)
 
-    async def status(client: AsyncMedusaClient) -> Running:
+    async def status(client: ClientCalls) -> Running:
         return Running(await client.status(), await client.market_status())
 
     try:

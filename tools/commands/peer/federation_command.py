@@ -140,7 +140,7 @@ def join(token: str, home: str | None, as_json: bool) -> None:
 @json_option
 def members(home: str | None, as_json: bool) -> None:
     """Show the members of the federation, invited and former ones, and the policy of admission."""
-    from tools.commands.peer import admission, members_screen
+    from tools.commands.peer import admission
     from tools.home.folder import Home
 
     place = Home.locate(home)
@@ -148,6 +148,8 @@ def members(home: str | None, as_json: bool) -> None:
     if as_json:
         say_json(roll)
     else:
+        from tools.commands.peer import members_screen
+
         members_screen.show(roll)
     for warning in admission.warnings(place):
         warn(warning)

@@ -11,8 +11,8 @@ from rich.table import Table
 from overlay.client_tokens import OWNER, ClientToken, Scope, in_words
 from overlay.errors import InvalidInputError, MedusaError
 from overlay.identity import Identity
-from tools.client.async_client import AsyncMedusaClient
 from tools.client.at_prompt import ask_daemon
+from tools.client.calls import ClientCalls
 from tools.client.times import show_clock
 from tools.commands.peer.contract_terms import parse_duration
 from tools.commands.plain_tables import lines_table
@@ -157,7 +157,7 @@ def _connected(home: Home) -> Counter[str] | None:
     if not home.is_locked():
         return None
 
-    async def clients(client: AsyncMedusaClient) -> Counter[str]:
+    async def clients(client: ClientCalls) -> Counter[str]:
         (peer,) = (await client.status(federation=False)).peers
         counts = Counter(client.token for client in peer.clients)
         counts[OWNER] -= 1
