@@ -2,7 +2,8 @@
 
 Its kill points are armed before it imports anything else. A test gives an `Order` for one of them
 with `arm`: a file in the peer's home, looked for at every kill point, and removed before the peer
-dies, so that it lives when it is started again.
+dies, so that it lives when it is started again. It has the intervals of the environment, see
+`peer_intervals`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import msgspec
+import peer_intervals
 
 from overlay import killpoints
 from overlay.killpoints import KillPoint, When
@@ -95,6 +97,7 @@ def main() -> None:
     if arguments[:1] == ["run"]:
         home = Path(arguments[arguments.index("--home") + 1])
         killpoints.arm(Crasher(home, die).reach)
+    peer_intervals.set_intervals()
     from tools.commands.peer.peer_command import main as medusa_peer
 
     medusa_peer()

@@ -25,6 +25,7 @@ from engine_peers import begin, rows, schema_of
 from kill_sweeps import MODIFYING, Role
 from killed_peers import let_crash
 from modified_queries import Answer, Edition, answers, change, sieve_and_sums
+from peer_intervals import INTERVALS, intervals
 
 from engine.language.modification import BoxChange, modified_query
 from engine.objects.availability import Availability, Mode, Recovery
@@ -40,6 +41,8 @@ POST_S = 0.2
 ROWS = 37
 """In a post; a window holds 100, or other numbers."""
 LOOK_S = 0.05
+HASTY = intervals(engine={"timing": {"sure_s": 4.0, "parted_s": 5.0, "settle_s": 0.5}})
+"""Once a peer was killed, nothing is modified for `parted_s`, which is more than `sure_s`."""
 
 
 @dataclass
@@ -213,6 +216,7 @@ async def survives(*steps: tuple[Role, Order]) -> None:
 async def test_killed_where_it_is_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Around the steps that count, without Spark; the others, and Spark, are in the campaign."""
     let_crash(tmp_path, monkeypatch, interpreting=True)
+    monkeypatch.setenv(INTERVALS, HASTY)
     await survives(
         ("primary", Order(KillPoint.QUERY_WRITE, "after")),
         ("primary", Order(KillPoint.PRIMARY_TELL, "after")),

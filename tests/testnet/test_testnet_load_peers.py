@@ -58,13 +58,13 @@ async def test_a_small_cast_is_answered_exactly(
             traces = generate(5, 4, rows=20_000)
             for place, theirs in zip(cast_of, (traces[:2], traces[2:]), strict=True):
                 await cast.enter(place)
-                await cast.perform(place, theirs, 300.0)
+                await cast.perform(place, theirs, 1_200.0)
             observer = Observer(cast.clients, board)
             nursery.start_soon(observer.run)
             with trio.fail_after(DEADLINE_S):
                 while board.answers < 50 or sum_of_loads(board) == 0.0:
                     await observer.next_look()
-            cast.players["mit.edu"][0].speed = 100.0
+            cast.players["mit.edu"][0].speed = 400.0
             with trio.fail_after(DEADLINE_S):
                 await cast.finish()
             nursery.cancel_scope.cancel()

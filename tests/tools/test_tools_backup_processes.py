@@ -15,6 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import crashing_peer
+import peer_intervals
 import pyarrow as pa
 import pytest
 from deadline import DEADLINE_S
@@ -26,6 +28,9 @@ from tools.client.blocking import MedusaClient
 
 STREAM = "medusa://mit.edu/s"
 PEER = (sys.executable, "-m", "tools.commands.peer.peer_command")
+TIMED = (sys.executable, crashing_peer.__file__)
+ALONE = peer_intervals.intervals(engine={"timing": {"restored_ask_s": 1.0}})
+"""Of a federation that has one peer: no other will answer, or call."""
 
 
 def command(home: Path, *arguments: str) -> dict[str, Any]:
@@ -39,8 +44,9 @@ def command(home: Path, *arguments: str) -> dict[str, Any]:
 @contextmanager
 def running(home: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Its peer, in a process; killed in the end."""
-    arguments = [*PEER, "run", "--listen", "127.0.0.1:0", "--home", str(home), "--json"]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE) as process:
+    arguments = [*TIMED, "run", "--listen", "127.0.0.1:0", "--home", str(home), "--json"]
+    environment = {**os.environ, peer_intervals.INTERVALS: ALONE}
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, env=environment) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline(), "it is up"

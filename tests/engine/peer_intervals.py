@@ -1,0 +1,45 @@
+"""Intervals that medusa.toml does not have: a test says them in the environment of its peers, which
+are `crashing_peer` or `interpreting_peer`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+
+INTERVALS: Final = "MEDUSA_TEST_INTERVALS"
+"""In the environment: what `intervals` gives."""
+
+
+def intervals(**sections: object) -> str:
+    """For the environment of a peer.
+
+    Args:
+        sections: by the name of a section of the settings, which of its fields are to be replaced
+            by what: `engine={"timing": {"tend_s": 0.1}}`.
+    """
+    return msgspec.json.encode(sections).decode()
+
+
+def set_intervals() -> None:
+    """Those of the environment, in the settings that are read from now on."""
+    sections = msgspec.json.decode(os.environ.get(INTERVALS, "{}"))
+    if not sections:
+        return
+    from tools.home import config
+
+    load = config.load_config
+    config.load_config = lambda *args, **options: _replaced(load(*args, **options), sections)
+
+
+def _replaced(settings: Any, fields: dict[str, Any]) -> Any:
+    """A frozen dataclass, which may have others as its fields."""
+    return replace(
+        settings,
+        **{
+            name: _replaced(getattr(settings, name), value) if isinstance(value, dict) else value
+            for name, value in fields.items()
+        },
+    )
