@@ -1,6 +1,5 @@
 """`medusa-peer` whose tasks the reference interpreter computes: it starts no JVM, which takes ten
-times the CPU time of a peer. It may be armed, and has other intervals, as
-`crashing_peer`."""
+times the CPU time of a peer. It may be armed, and has other intervals, as `crashing_peer`."""
 
 from __future__ import annotations
 
@@ -18,19 +17,12 @@ from overlay.events import Events
 ROW_S: Final = "MEDUSA_TEST_ROW_S"
 """In the environment: the CPU seconds that each row is said to have taken."""
 
-SMOOTHING_S: Final = "MEDUSA_TEST_SMOOTHING_S"
-"""In the environment: the time constant of the rates, in place of `engine.streams.load`'s."""
-
 
 def main() -> None:
     # In place of the module that imports PySpark.
     name = "engine.spark.executor"
     sys.modules[name] = ModuleType(name)
     sys.modules[name].open_executor = open_executor  # type: ignore[attr-defined]
-    if SMOOTHING_S in os.environ:
-        from engine.streams import load
-
-        load.SMOOTHING_S = float(os.environ[SMOOTHING_S])
     crashing_peer.main()
 
 

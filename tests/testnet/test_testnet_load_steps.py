@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from interpreting_peer import ROW_S, SMOOTHING_S
+from interpreting_peer import ROW_S
 from killed_peers import let_crash
 from peer_intervals import INTERVALS, intervals
 
@@ -22,10 +22,9 @@ async def test_who_has_too_much_sheds(tmp_path: Path, monkeypatch: pytest.Monkey
     where Spark's is measured."""
     let_crash(tmp_path, monkeypatch, interpreting=True)
     monkeypatch.setenv(ROW_S, "5.5e-5")
-    monkeypatch.setenv(SMOOTHING_S, "5")
     hasty = {"confirm_s": 1.0, "market": {"retry_s": 2.0}}
     monkeypatch.setenv(INTERVALS, intervals(contracts=hasty))
-    await short_form(replace(SHORT, warm_s=9.0, rounds=0, hold_s=5.0), mean_s=4.0)
+    await short_form(replace(SHORT, warm_s=15.0, rounds=0, hold_s=5.0), mean_s=4.0)
 
 
 @pytest.mark.soak
