@@ -26,8 +26,8 @@ java:
 demo: setup  ## start a federation, run the intrusion query, kill a peer, check the answers
 	@$(BIN)/medusa-testnet intrusion --speed 60 --kills 1
 
-test: setup  ## every test but the long campaigns; six at a time, of which most wait
-	@$(BIN)/python -m pytest -q -n 6 $(PARALLEL)
+test: setup  ## every test but the long campaigns; three a core at a time, of which most wait
+	@$(BIN)/python -m pytest -q -n auto $(PARALLEL)
 
 test-quick: setup  ## what only computes, in two minutes
 	@$(BIN)/python -m pytest -q -n 2 $(PARALLEL) -m quick

@@ -30,6 +30,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 import trio
 from hypothesis import settings
@@ -81,6 +82,10 @@ AT_ONCE = 2
 """Tests with processes of their own."""
 LOOK_S = 0.1
 
+MOST = 8
+"""Processes of a run, each of half a gigabyte."""
+LOOK_AT_CORES_S = 1.0
+
 
 class Groups(LoadFileScheduling):  # type: ignore[misc]
     """Gives the tests of a group to one process. The groups that start processes come first in the
@@ -93,6 +98,14 @@ class Groups(LoadFileScheduling):  # type: ignore[misc]
         if self.nodes.index(node) >= AT_ONCE:
             self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
         super()._assign_work_unit(node)
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """How many processes `-n auto` means: three a core, less those cores that other programs use. A
+    peer that stands still for long is taken for dead."""
+    cores = os.cpu_count() or 1
+    others = psutil.cpu_percent(LOOK_AT_CORES_S) / 100 * cores
+    return max(min(3 * cores, MOST) - round(others), AT_ONCE)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Groups | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 
 import msgspec
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import Town, begin, make_stream, rows, until
+from engine_peers import Town, begin, make_stream, open_town, rows, until
 from hostile_gossip import accuse_for_ever
 from moving_tasks import Sums, expected, windows
 
@@ -21,19 +22,39 @@ ACCUSED_S = 4.0
 """Twenty probe intervals of the `local` preset, and as long as its longest suspicion."""
 
 
+ATTEMPTS = 5
+"""A machine that does other things stands still for so long that peers lose each other."""
+
+
 async def test_nobody_takes_over_from_a_primary_that_two_others_call_dead(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interpret(monkeypatch)
-    died: list[bytes] = []
+    died: set[bytes] = set()
     become = Members.become
 
     def listened(members: Members, peer: bytes, member: Member, health: Health, now: float) -> bool:
         if health is Health.DEAD:
-            died.append(peer)
+            died.add(peer)
         return become(members, peer, member, health, now)
 
     monkeypatch.setattr(Members, "become", listened)
+    for attempt in range(ATTEMPTS):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        died.clear()
+        async with open_town(folder) as town:
+            victim, took_over = await accused(town)
+            if not died - {victim}:  # else peers died of whom nobody said so
+                assert not died
+                assert not took_over
+                return
+    raise AssertionError("the machine stood still in every attempt")
+
+
+async def accused(town: Town) -> tuple[bytes, bool]:
+    """A primary, whom two liars have called dead all the time that it computed, and whether its
+    secondary took over. The answer is exact in any case."""
     mit = await town.settle("mit.edu")
     other = await town.settle("mit.edu", sibling=True)
     utah = await town.settle("utah.edu")
@@ -61,6 +82,5 @@ async def test_nobody_takes_over_from_a_primary_that_two_others_call_dead(
         assert counters.suspected > 3, "they were heard"
         await client.post_event(source, None, end=True)
         await sums.take(END)
-    assert victim not in died
-    assert all(running.name != query.name for running in other.up.engine.queries.all())
     assert sums.rows == expected(range(int(ACCUSED_S * 100)))
+    return victim, any(running.name == query.name for running in other.up.engine.queries.all())

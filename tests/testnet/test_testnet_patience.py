@@ -9,6 +9,7 @@ import time
 
 import pytest
 import trio
+from deadline import DEADLINE_S
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -82,24 +83,28 @@ def burn(count: int) -> list[subprocess.Popen[bytes]]:
     return [subprocess.Popen(program) for _ in range(count)]
 
 
-def test_what_our_own_processes_use_is_our_time() -> None:
+def test_what_our_own_processes_use_is_our_time(monkeypatch: pytest.MonkeyPatch) -> None:
     burners = burn(2 * (os.cpu_count() or 1))
+    ours, others, deadline = 0.0, 1.0, time.monotonic() + DEADLINE_S
     try:
-        machine = MachineTime()
-        time.sleep(1.0)
-        ours = machine.share()
-        # the same processes, taken for others'
-        monkeypatched = pytest.MonkeyPatch()
-        with monkeypatched.context() as patch:
-            patch.setattr(MachineTime, "_our_times", staticmethod(dict))
-            machine = MachineTime()
-            time.sleep(1.0)
-            others = machine.share()
+        while others >= ours:  # other processes may leave next to nothing to them
+            assert time.monotonic() < deadline
+            ours = measured()
+            with monkeypatch.context() as patch:  # the same processes, taken for others'
+                patch.setattr(MachineTime, "_our_times", staticmethod(dict))
+                others = measured()
     finally:
         for each in burners:
             each.kill()
             each.wait()
     assert MIN_SHARE <= others < ours <= 1.0
+
+
+def measured() -> float:
+    """The share of a second."""
+    machine = MachineTime()
+    time.sleep(1.0)
+    return machine.share()
 
 
 async def test_times_are_looked_at_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -177,11 +177,11 @@ async def test_one_that_offers_our_own_task_back(
         offer = Offer(number, contract, TERMS.max_price, (item,))
         await trader(utah)._send(mit.id, offer)
         await until(lambda n=number: any(_answers(m, n) for _, m in said))
-        (answer,) = [m for _, m in said if _answers(m, number)]
-        assert answer.accepted == ()
-    reasons = [m.reason for _, m in said if isinstance(m, Answer) and m.reason]
-    assert len(reasons) == 2
-    assert "this peer's own" in reasons[0]
+    # on a slow machine an answer may be said again
+    refusals = {m.number: m for _, m in said if isinstance(m, Answer) and m.reason}
+    own, _ = refusals.values()
+    assert "this peer's own" in own.reason
+    assert not any(m.accepted for _, m in said if isinstance(m, Answer))
     await work.post(80)
     work.check()
 
