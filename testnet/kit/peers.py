@@ -30,6 +30,9 @@ from overlay.errors import DeadlineError, InvalidInputError, MedusaError, Unavai
 from overlay.listeners import Listeners
 from testnet.kit.patience import STILL_S, while_moving
 from tools.client.async_client import open_medusa
+from tools.commands.peer.admission import invite
+from tools.commands.peer.founding import make_peer, make_sibling
+from tools.commands.peer.joining import join
 from tools.home.addresses import format_address
 from tools.home.folder import Home, Running
 
@@ -234,7 +237,7 @@ class Federation:
 
     async def found(self, participant: str, *, name: str = "testnet") -> Peer:
         """Make the first participant's peer and start it."""
-        peer = await self._make(participant, "--found", name)
+        peer = await self._make(participant, name)
         await peer.start()
         self.reports.tell(f"{participant} starts")
         await peer.ready()
@@ -243,22 +246,18 @@ class Federation:
     async def admit(self, participant: str) -> Peer:
         """Make a further participant's peer, admitted by the founder, and start it."""
         peer = await self._make(participant)
-        sponsor = self.peers[0]
-        root = str(peer.home.root_certificate)
-        invited = await run_command(
-            *("invite", participant, "--root", root, "--home", str(sponsor.home.folder)),
-            log=sponsor.log,
-        )
-        token = invited.split()[-1]
-        await run_command("join", token, "--home", str(peer.home.folder), log=peer.log)
+        sponsor, root = self.peers[0], peer.home.root_certificate
+        invited = await trio.to_thread.run_sync(invite, sponsor.home, participant, root)
+        assert invited.token is not None, "the founder alone admits"
+        await trio.to_thread.run_sync(join, peer.home, invited.token)
         self.reports.tell(f"{participant} is admitted")
         await peer.start()
         return peer
 
-    async def _make(self, participant: str, *more: str) -> Peer:
-        folder = self.folder / participant
-        await run_command("init", "--participant", participant, "--home", str(folder), *more)
-        return await self.add(participant, Home(folder))
+    async def _make(self, participant: str, found: str | None = None) -> Peer:
+        home = Home(self.folder / participant)
+        await trio.to_thread.run_sync(make_peer, home, participant, found)
+        return await self.add(participant, home)
 
     async def admit_sibling(self, of: Peer, name: str = "") -> Peer:
         """Make another peer of the participant of a running one, start it, and wait for it.
@@ -267,7 +266,7 @@ class Federation:
             name: its own name; by default its participant's with a number.
         """
         home = Home(self.folder / (name or f"{of.participant}-{len(self.peers)}"))
-        await run_command("init", "--root", str(of.home.folder), "--home", str(home.folder))
+        await trio.to_thread.run_sync(make_sibling, home, of.home)
         peer = await self.add(of.participant, home)
         await peer.start()
         await peer.ready()
