@@ -90,6 +90,15 @@ async def _holds(found: bool | Awaitable[bool]) -> bool:
     return await found if isinstance(found, Awaitable) else found
 
 
+async def next_rows(subscription: Subscription) -> pa.Table:
+    """The rows of the next epoch that has any."""
+    with trio.fail_after(DEADLINE_S):
+        async for epoch in subscription:
+            if epoch.table.num_rows:
+                return epoch.table
+    raise AssertionError("it ended")
+
+
 async def received(subscription: Subscription, rows_wanted: int) -> list[Row]:
     """The next rows of a subscription, however they are cut into epochs."""
     found: list[Row] = []

@@ -10,6 +10,7 @@ from engine_peers import (
     Town,
     begin,
     make_stream,
+    next_rows,
     pairs_of,
     received,
     rows,
@@ -124,7 +125,7 @@ async def test_peers_that_restart_go_on_where_they_were(town: Town) -> None:
     await begin(other, counting(utah, "q", source, utah.name("out")))
     reader = client.subscribe(utah.name("out"), subscriber="me")
     await pass_time(client, mit, source, range(20))
-    assert len((await anext(reader)).table) > 0
+    assert len(await next_rows(reader)) > 0
     await town.restart(utah)
     await pass_time(client, mit, source, range(20, 40))
     await town.restart(mit)
@@ -175,4 +176,4 @@ async def test_a_task_that_fails_says_why_and_goes_on(
     assert await received(reader, 5) == odd_rows(range(10))
     await until(lambda: tasks()[0].state == "waiting")
     assert tasks()[0].reason == ""
-    assert pairs_of((await anext(client.subscribe(mit.name("out"), after=8))).table) == [(9, 9)]
+    assert pairs_of(await next_rows(client.subscribe(mit.name("out"), after=8))) == [(9, 9)]

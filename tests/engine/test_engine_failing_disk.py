@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_peers import rows, schema_of, to_the_end
+from engine_peers import next_rows, rows, schema_of, to_the_end
 from failing_peer import FILE, NAMES, READS, SYNCS, WRITES, Order, fail, possible
 
 from engine.objects.definitions import StreamDefinition
@@ -85,7 +85,7 @@ async def test_a_disk_that_takes_nothing(tmp_path: Path, order: Order, fsync: bo
         await client.flush()
         accepted += range(10)
         async with client.subscribe(STREAM) as reader:
-            assert (await anext(reader)).table.num_rows == 10
+            assert (await next_rows(reader)).num_rows == 10
         await failing(peer, order)
         refusals = 0
         for number in range(10, 12):
@@ -106,7 +106,7 @@ async def test_a_disk_that_takes_nothing(tmp_path: Path, order: Order, fsync: bo
         with pytest.raises(MedusaError):
             await client.create_stream(StreamDefinition(f"{STREAM}2", schema_of("mit.edu").name))
         async with client.subscribe(STREAM) as reader:
-            assert (await anext(reader)).table.num_rows >= 10
+            assert (await next_rows(reader)).num_rows >= 10
         with trio.fail_after(DEADLINE_S):
             while str(peer.home.folder) not in await said(client):  # noqa: ASYNC110 - as above
                 await trio.sleep(0.1)

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import trio
 from engine_peers import (
-    DEADLINE_S,
     Place,
     Town,
     make_stream,
+    next_rows,
     received,
     rows,
     schema_of,
@@ -113,8 +113,7 @@ async def test_what_is_beside_a_stream_that_is_revised_goes_along(
         await client.flush()
         revisions = f"{stream}/revisions"
         reading = client.subscribe(revisions, subscriber="me")
-        with trio.fail_after(DEADLINE_S):
-            assert changes_of((await anext(reading)).table)[0][1:] == ("DELETION", 5, 1)
+        assert changes_of(await next_rows(reading))[0][1:] == ("DELETION", 5, 1)
         with pytest.raises(
             ConflictError, match=f"{revisions} is read, end that first: subscriber me"
         ):
