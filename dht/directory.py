@@ -100,13 +100,15 @@ class Contacts(Protocol):
     addresses; none comes from another node's answer."""
 
     def known(self) -> Iterable[PeerId]:
-        """Peer ids of all other peers, dead ones too."""
+        """Peer ids of all other peers: dead ones too, and those whose saved records lie in the
+        future."""
         ...
 
     def address_of(self, peer_id: PeerId) -> Address | None: ...
 
     def participant_of(self, peer_id: PeerId) -> str:
-        """The participant of a peer, by its certificate; "" if the peer is unknown."""
+        """The participant of a peer, by its certificate; "" if the peer is unknown, or its
+        certificate has expired."""
         ...
 
     def are_expected(self) -> bool:

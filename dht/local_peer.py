@@ -103,7 +103,7 @@ class _PeerContacts:
     def known(self) -> Iterable[PeerId]:
         own, peers = self.overlay.identity.peer_id, self.overlay.peers
         present = [record.peer_id for record in peers.all() if record.peer_id != own]
-        return [*present, *peers.of_future()]
+        return [*present, *peers.missed()]
 
     def address_of(self, peer_id: PeerId) -> Address | None:
         if self.overlay.gossip.health(peer_id).gone:
@@ -112,10 +112,7 @@ class _PeerContacts:
         return addresses[0] if addresses else None
 
     def participant_of(self, peer_id: PeerId) -> str:
-        record = self.overlay.peers.get(peer_id)
-        if record is None:
-            return self.overlay.peers.of_future().get(peer_id, "")
-        return record.participant
+        return self.overlay.peers.participant_of(peer_id, self.overlay.clock())
 
     def are_expected(self) -> bool:
         # a participant that another one admitted has a sponsor, even before it has met anybody

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -128,7 +129,7 @@ class PeerTable:
         self._membership = membership
         self._records: dict[PeerId, PeerRecord] = {}
         self._by_address: dict[Address, PeerId] = {}
-        self._of_future: dict[PeerId, PeerName] = {}
+        self._of_future: dict[PeerId, PeerRecord] = {}
 
     @property
     def federation(self) -> str:
@@ -196,11 +197,22 @@ class PeerTable:
         """The records of all known peers, this one and dead ones included."""
         return tuple(record for record in self._records.values() if self._stands(record))
 
-    def of_future(self) -> dict[PeerId, str]:
-        """The participants of the other peers whose records were dropped because they lie in the
-        future: if our clock is behind, those peers may run."""
-        names = self._of_future.items()
-        return {peer: name.participant for peer, name in names if self._membership.stands(name)}
+    def missed(self) -> list[PeerId]:
+        """The peers whose saved records were refused because they lie in the future. If our clock
+        is behind, those peers may run."""
+        return [
+            peer
+            for peer, record in self._of_future.items()
+            if peer not in self._records and self._stands(record)
+        ]
+
+    def participant_of(self, peer_id: PeerId, now: float) -> str:
+        """The participant of a peer of this table, or of a missed one, until its certificate
+        expires; "" of any other. now: seconds since the epoch."""
+        record = self._records.get(peer_id) or self._of_future.get(peer_id)
+        if record is None or record.expires <= now or not self._stands(record):
+            return ""
+        return record.participant
 
     def addresses_of(self, peer_id: PeerId) -> tuple[Address, ...]:
         """The addresses of that peer; () if it is unknown."""
@@ -227,9 +239,10 @@ class PeerTable:
         )
 
     def saved(self) -> bytes:
-        """The content of the file: all records, dead peers' included, so that a restart has peers
-        to dial."""
-        return encode([record.data for record in self._records.values()])
+        """The content of the file: all records, those of dead and of missed peers as well, so that
+        a restart has peers to dial."""
+        records = self._of_future | self._records
+        return encode([record.data for record in records.values()])
 
     def save(self, folder: Path) -> None:
         """
@@ -249,7 +262,19 @@ class PeerTable:
             records = load_packed(folder / FILE, list[bytes], mend=mend, limit=MAX_FILE)
         except NotFoundError:
             return []
-        return self.merge(records, now)
+        changes = self.merge(records, now)
+        refused = filter(None, (self._open_of_future(data, now) for data in records))
+        self._of_future = {record.peer_id: record for record in refused}
+        return changes
+
+    def _open_of_future(self, data: bytes, now: float) -> PeerRecord | None:
+        """The record, if it is good at its own time, and that is later than now."""
+        with suppress(MedusaError):
+            body = decode(_envelope(data).payload, _Body, limit=MAX_RECORD, what="peer record")
+            made_at = body.incarnation / MICROS
+            if made_at > now and (record := self._open(data, made_at)).name != self.identity.name:
+                return record
+        return None
 
     def _sign(
         self, addresses: tuple[Address, ...], incarnation: int, version: int = 0
@@ -262,7 +287,7 @@ class PeerTable:
         return record
 
     def _open(self, data: bytes, now: float) -> PeerRecord:
-        envelope = decode(data, Signed, limit=MAX_RECORD, what="peer record")
+        envelope = _envelope(data)
         body = decode(envelope.payload, _Body, limit=MAX_RECORD, what="peer record")
         if body.federation != self.federation:
             raise UntrustedError(f"it is of another federation, {body.federation[:32]!a}")
@@ -274,7 +299,6 @@ class PeerTable:
         if not all(_can_be_announced(address) for address in body.addresses):
             raise DecodeError(f"{name}: an address is not an IP with a port")
         if not 0 <= body.incarnation <= latest_number(now, MICROS):
-            self._note_of_future(name)
             raise DecodeError(
                 f"{name}: its incarnation lies in the future; check its clock, or ours"
             )
@@ -315,12 +339,6 @@ class PeerTable:
             believable = now < record.expires and record.incarnation <= latest
             if record.peer_id != own and not (believable and self._stands(record)):
                 self._forget(record)
-                if record.incarnation > latest:
-                    self._note_of_future(record.name)
-
-    def _note_of_future(self, name: PeerName) -> None:
-        if name.peer_id != self.identity.peer_id and len(self._of_future) < MAX_PEERS:
-            self._of_future[name.peer_id] = name
 
     def _forget(self, record: PeerRecord) -> None:
         self._forget_addresses(record)
@@ -337,7 +355,6 @@ class PeerTable:
         if (old := self._records.get(record.peer_id)) is not None:
             self._forget_addresses(old)
         self._records[record.peer_id] = record
-        self._of_future.pop(record.peer_id, None)
         for address in record.addresses:
             self._by_address[address] = record.peer_id
 
@@ -348,6 +365,10 @@ class PeerTable:
 
     def _stands(self, record: PeerRecord) -> bool:
         return self._membership.stands(record.name)
+
+
+def _envelope(data: bytes) -> Signed:
+    return decode(data, Signed, limit=MAX_RECORD, what="peer record")
 
 
 def _can_be_announced(address: Address) -> bool:

@@ -50,8 +50,11 @@ sys.dont_write_bytecode = False
 
 MEMORY = Path("/dev/shm")
 ROOM_BYTES = 2 * 2**30
-"""The temporary files of a run take a tenth of that."""
-has_room = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM_BYTES
+"""The least free memory: the temporary files of a run take a tenth of it."""
+has_room = (
+    MEMORY.is_dir()
+    and min(shutil.disk_usage(MEMORY).free, psutil.virtual_memory().available) > ROOM_BYTES
+)
 if has_room and "TMPDIR" not in os.environ:
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
@@ -101,11 +104,11 @@ class Groups(LoadFileScheduling):  # type: ignore[misc]
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """How many processes `-n auto` means: three a core, less those cores that other programs use. A
-    peer that stands still for long is taken for dead."""
+    """How many processes `-n auto` means: three for each core, at most `MOST`, and one less for
+    each core that other programs use, because a peer that gets no time is taken for dead."""
     cores = os.cpu_count() or 1
-    others = psutil.cpu_percent(LOOK_AT_CORES_S) / 100 * cores
-    return max(min(3 * cores, MOST) - round(others), AT_ONCE)
+    used = round(psutil.cpu_percent(LOOK_AT_CORES_S) / 100 * cores)
+    return max(min(3 * cores - used, MOST), AT_ONCE)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Groups | None:
@@ -144,12 +147,14 @@ def pytest_collection_finish() -> None:
 
 
 def in_order(turns: dict[str, int]) -> list[str]:
-    """Those that start processes, the longest first; then the others, those of peers last."""
+    """The queue of `Groups`: those that start processes, the longest first; then, for the workers
+    that begin at the end, those that only compute and those of peers, the longest last."""
 
-    def rank(group: str) -> int:
-        return next((rank for rank, part in enumerate(LONGEST) if part in group), len(LONGEST))
+    def place(group: str) -> tuple[int, ...]:
+        rank = next((rank for rank, part in enumerate(LONGEST) if part in group), len(LONGEST))
+        return (0, rank) if turns[group] == PROCESSES else (1, -turns[group], -rank)
 
-    return sorted(turns, key=lambda group: (ORDER.index(turns[group]), rank(group)))
+    return sorted(turns, key=place)
 
 
 def on_virtual_time(
@@ -161,7 +166,6 @@ def on_virtual_time(
 
 
 PROCESSES, PEERS, COMPUTES = range(3)
-ORDER = PROCESSES, COMPUTES, PEERS
 
 
 def turn_of(item: pytest.Item) -> int:

@@ -79,7 +79,7 @@ class SparkExecutor:
                 spark.run, job, limiter=self._threads, abandon_on_cancel=True
             )
         except SparkLostError:
-            # the error of a job of the JVM before may come when the next one runs
+            # a job of the previous JVM may fail only after the next JVM has started
             if self.state == "running" and not spark.alive:
                 self.state = "lost"
                 self._events.note("warning", "lost Spark's JVM; starting another")

@@ -15,7 +15,7 @@ from msgspec import Struct
 from testnet.bpm.graph import MOST_NODES, Kind, contract_graph, least_moves, skewed
 from testnet.bpm.tasks import TASK_LOAD
 from testnet.bpm.world import Market, World
-from testnet.virtual.garbage import collected_at_the_end
+from testnet.virtual.garbage import without_collection
 
 ROUND_S: Final = 7.0
 """A round, seconds: the first Medusa looked at its offers every 7 of its monitoring periods of 1 s.
@@ -375,7 +375,7 @@ def run(options: Options, watch: Callable[[Progress], None] = lambda progress: N
     """
     began, process = time.perf_counter(), psutil.Process()
     memory = process.memory_info().rss
-    with collected_at_the_end():
+    with without_collection():
         experiment = Experiment(options, watch)
         result = experiment.settled()
         changes = experiment.change()

@@ -13,7 +13,7 @@ import psutil
 from testnet.detection.figures import Figures, Options, Result
 from testnet.detection.predictions import Predicted, predict
 from testnet.detection.world import World
-from testnet.virtual.garbage import collected_at_the_end
+from testnet.virtual.garbage import without_collection
 
 WARM_PERIODS: Final = 2
 """Probe periods before anything is measured: all have probed, and been probed."""
@@ -122,7 +122,7 @@ def run(options: Options, watch: Watch = lambda progress: None) -> Result:
     for number in range(options.worlds):
         count = -(-left // (options.worlds - number))
         left -= count
-        with collected_at_the_end():
+        with without_collection():
             _Run(options, number, predicted, watch).go(count, figures)
             grown = max(grown, process.memory_info().rss - memory)
     took = time.process_time() - began

@@ -41,7 +41,7 @@ from trio._core import _run
 from overlay import signing
 from testnet.simulation.disk import Disk, folder_patches
 from testnet.virtual.clock import VirtualTime
-from testnet.virtual.garbage import collected_at_the_end
+from testnet.virtual.garbage import without_collection
 from testnet.virtual.hosts import EPOCH_S, running_process
 
 MOST_REMEMBERED: Final = 20_000
@@ -113,7 +113,7 @@ def deterministic(seed: int, virtual: VirtualTime, disk: Disk) -> Iterator[None]
             *_scheduler(random.Random(f"{seed} scheduler")),
         ):
             stack.enter_context(patch)
-        stack.enter_context(collected_at_the_end())
+        stack.enter_context(without_collection())
         yield
 
 

@@ -1,4 +1,4 @@
-"""When a simulation collects garbage."""
+"""Simulations without the garbage collector."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def collected_at_the_end() -> Iterator[None]:
+def without_collection() -> Iterator[None]:
     """Collect no garbage within the block.
 
     Finalizers would run at times that depend on earlier imports; and of millions of objects that

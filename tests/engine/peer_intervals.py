@@ -1,5 +1,5 @@
-"""Intervals that medusa.toml does not have: a test says them in the environment of its peers, which
-are `crashing_peer` or `interpreting_peer`."""
+"""Sets intervals that medusa.toml lacks, by a variable of the environment, in peers that run
+`crashing_peer` or `interpreting_peer`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def intervals(**sections: object) -> str:
     """For the environment of a peer.
 
     Args:
-        sections: by the name of a section of the settings, which of its fields are to be replaced
-            by what: `engine={"timing": {"tend_s": 0.1}}`.
+        sections: for each section of the settings, the fields to replace and their new values:
+            `engine={"timing": {"tend_s": 0.1}}`.
     """
     return msgspec.json.encode(sections).decode()
 
 
 def set_intervals() -> None:
-    """Those of the environment, in the settings that are read from now on."""
+    """Let `load_config` apply the intervals of the environment."""
     sections = msgspec.json.decode(os.environ.get(INTERVALS, "{}"))
     if not sections:
         return

@@ -23,7 +23,7 @@ ACCUSED_S = 4.0
 
 
 ATTEMPTS = 5
-"""A machine that does other things stands still for so long that peers lose each other."""
+"""How often the scenario is tried, if a busy machine makes peers lose each other."""
 
 
 async def test_nobody_takes_over_from_a_primary_that_two_others_call_dead(
@@ -45,7 +45,7 @@ async def test_nobody_takes_over_from_a_primary_that_two_others_call_dead(
         died.clear()
         async with open_town(folder) as town:
             victim, took_over = await accused(town)
-            if not died - {victim}:  # else peers died of whom nobody said so
+            if not died - {victim}:  # else a peer died that nobody accused
                 assert not died
                 assert not took_over
                 return

@@ -42,7 +42,7 @@ ROWS = 37
 """In a post; a window holds 100, or other numbers."""
 LOOK_S = 0.05
 HASTY = intervals(engine={"timing": {"sure_s": 4.0, "parted_s": 5.0, "settle_s": 0.5}})
-"""Once a peer was killed, nothing is modified for `parted_s`, which is more than `sure_s`."""
+"""Short intervals: after a kill the test waits for `parted_s`, which must exceed `sure_s`."""
 
 
 @dataclass

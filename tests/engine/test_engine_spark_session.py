@@ -149,7 +149,6 @@ PEER = """
 import sys
 from pathlib import Path
 from engine.spark.config import SparkConfig
-from engine.spark.executor import SparkExecutor
 from engine.spark.session import Spark
 spark = Spark(SparkConfig(), Path(sys.argv[1]))
 spark.start()

@@ -28,8 +28,8 @@ ANSWER_S: Final = 2.0
 """How long a call may take that waits for nothing, seconds."""
 
 ALONE_S: Final = 30.0
-"""The same of a call that was late and is made again: a machine that does other things is slow, and
-what hangs is never answered."""
+"""The same for the second try of a late call: a busy machine is slow; a call that hangs is never
+answered."""
 
 LOOK_S: Final = 1.0
 """How long a call is looked at that may wait for longer, seconds."""

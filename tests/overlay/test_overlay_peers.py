@@ -115,21 +115,32 @@ def test_records_taken_while_our_clock_was_ahead_give_way_to_those_of_now() -> N
     assert peers.addresses_of(TWO.peer_id) == (HERE,)
 
 
-def test_who_is_of_the_future_may_run_all_the_same(tmp_path: Path) -> None:
-    later = record_of(TWO, THERE, NOW + 3600)
+@pytest.mark.parametrize("behind_s", [3600, 7 * 3600])
+def test_saved_records_that_lie_in_the_future_are_of_peers_that_may_run(
+    tmp_path: Path, behind_s: int
+) -> None:
+    two, membership = Identity.issue(UTAH, NOW + behind_s), members()
+    good = record_of(two, THERE, NOW + behind_s)
     before = table()
-    before.merge([later.data, record_of(STRANGER).data], NOW + 3600)
-    assert before.of_future() == {}
+    before.announce([HERE], NOW + behind_s)
+    before.merge([good.data, record_of(STRANGER).data], NOW + behind_s)
+    assert before.missed() == []
     before.save(tmp_path)
-    behind = table()  # it starts again with a clock that is an hour behind
+    behind = table(membership=membership)
+    for _ in range(2):  # it starts, and starts again
+        behind.load(tmp_path, NOW)
+        assert behind.all() == ()
+        assert behind.missed() == [two.peer_id]
+        assert behind.participant_of(two.peer_id, NOW) == "utah.edu"
+        assert behind.participant_of(two.peer_id, NOW + 400 * 86400) == ""
+        assert behind.participant_of(STRANGER.peer_id, NOW) == ""
+        behind.save(tmp_path)
+    behind.merge([good.data], NOW + behind_s)  # the clock is set
+    assert behind.missed() == []
+    assert behind.participant_of(two.peer_id, NOW + behind_s) == "utah.edu"
     behind.load(tmp_path, NOW)
-    assert behind.all() == ()
-    assert behind.of_future() == {TWO.peer_id: "utah.edu"}
-    own = record_of(ONE, HERE, NOW + 3600)
-    behind.merge([own.data], NOW)
-    assert behind.of_future() == {TWO.peer_id: "utah.edu"}
-    behind.merge([later.data], NOW + 3600)  # the clock is set
-    assert behind.of_future() == {}
+    membership.revoke(MIT, "utah.edu", now=NOW)
+    assert behind.missed() == []
 
 
 def test_once_our_clock_is_set_we_announce_ourselves_as_of_now() -> None:

@@ -87,7 +87,7 @@ def test_what_our_own_processes_use_is_our_time(monkeypatch: pytest.MonkeyPatch)
     burners = burn(2 * (os.cpu_count() or 1))
     ours, others, deadline = 0.0, 1.0, time.monotonic() + DEADLINE_S
     try:
-        while others >= ours:  # other processes may leave next to nothing to them
+        while others >= ours:  # other programs may leave the burners almost no time
             assert time.monotonic() < deadline
             ours = measured()
             with monkeypatch.context() as patch:  # the same processes, taken for others'
@@ -101,7 +101,7 @@ def test_what_our_own_processes_use_is_our_time(monkeypatch: pytest.MonkeyPatch)
 
 
 def measured() -> float:
-    """The share of a second."""
+    """`MachineTime.share`, over one second."""
     machine = MachineTime()
     time.sleep(1.0)
     return machine.share()

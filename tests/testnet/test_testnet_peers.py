@@ -1,6 +1,6 @@
 """Peers as processes: started, waited for, stopped and killed, whatever happens meanwhile.
 
-A stand-in for `medusa-peer` keeps the contract of its commands and nothing else.
+A stand-in for `medusa-peer run` keeps the contract of that command and nothing else.
 """
 
 from __future__ import annotations
@@ -21,15 +21,8 @@ STAND_IN = """#!{python}
 import os, pathlib, signal, subprocess, sys
 sys.path.insert(0, {root!r})
 command, *rest = sys.argv[1:]
-options = dict(zip(rest[::2], rest[1::2])) if command in ("init", "run") else {{}}
-if command == "init":
-    home = pathlib.Path(options["--home"]); home.mkdir(parents=True)
-    (home / "medusa.toml").touch(); (home / "root.crt").touch()
-elif command == "invite":
-    print("hand this to", rest[0]); print("token-of-" + rest[0])
-elif command == "join":
-    assert rest[0].startswith("token-of-"), rest
-elif command == "run":
+if command == "run":
+    options = dict(zip(rest[::2], rest[1::2]))
     from tools.home.folder import Home, Running
     home = Home(pathlib.Path(options["--home"]))
     mode = (home.folder / "mode").read_text() if (home.folder / "mode").exists() else ""

@@ -37,8 +37,8 @@ from tools.home.messages import ADMIT, MARKET_STATUS, Admit, Admitted, AskMarket
 class ClientCalls(QueryCalls):
     """The client's calls about schemas, streams and views, the catalog's names, and the peer.
 
-    Most commands make no others. This module imports no Arrow, so that they start quickly; calls
-    that carry tuples are `AsyncMedusaClient`'s.
+    Most commands need only these calls. This module imports no Arrow, so that they start quickly;
+    the calls that carry tuples are `AsyncMedusaClient`'s.
     """
 
     @in_trio
@@ -298,8 +298,8 @@ class ClientCalls(QueryCalls):
 async def open_calls(
     home: str | None, *, endpoint: Endpoint | None = None, patience_s: float
 ) -> AsyncIterator[ClientCalls]:
-    """`open_medusa`, under trio, for a command that neither posts nor subscribes: importing what
-    those calls need would double its time.
+    """`open_medusa`, under trio, for a command that neither posts nor subscribes: the modules that
+    do import Arrow, which would double the command's time.
 
     Raises:
         UnavailableError: the peer does not run.

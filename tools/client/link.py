@@ -114,7 +114,7 @@ class Link:
 
 
 async def open_link(dial: Dial, nursery: trio.Nursery) -> Link:
-    """A connection that lasts as long as the nursery.
+    """Start a link in the nursery, and return it once its first connection is made.
 
     Raises:
         MedusaError: the first try failed.
