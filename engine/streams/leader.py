@@ -320,14 +320,20 @@ class Leader:
         self._source, self._late = source, late
 
     def _tell(self) -> None:
-        if self._source.ready > self.log.boundary:
+        if self._has_ready:
             self._ready.set(self._source.ready)
         self._grown.set(self._source.position)
 
+    @property
+    def _has_ready(self) -> bool:
+        late = self._late.ready > self.late_log.boundary  # also after the stream's end
+        return late or self._source.ready > self.log.boundary
+
     async def wait_ready(self) -> None:
-        """Returns once a post has moved the boundary beyond the log's: `advance` has work."""
+        """Returns once `advance` has work: a post has moved the boundary beyond the log's, or has
+        brought late tuples."""
         await trio.lowlevel.checkpoint()
-        await self._ready.until(lambda _: self._source.ready > self.log.boundary)
+        await self._ready.until(lambda _: self._has_ready)
 
     async def advance(self, now: float, *, may_leap: bool = True) -> bool:
         """Move ready tuples into the logs, in several epochs if they are many; gives whether there

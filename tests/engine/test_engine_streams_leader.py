@@ -35,6 +35,21 @@ async def test_posts_reach_the_log_and_late_ones_theirs(tmp_path: Path) -> None:
         assert (leader.boundary, leader.pending_bytes) == (END, 0)
 
 
+async def test_late_tuples_come_into_their_log_after_the_stream_has_ended(tmp_path: Path) -> None:
+    async with home_in(tmp_path) as leader:
+        await leader.post(P, 1, body([(10, 1)]), end=True, now=NOW)
+        assert await leader.advance(NOW)
+        with trio.move_on_after(0.05) as idle:
+            await leader.wait_ready()
+        assert idle.cancelled_caught, "nothing waits"
+        await leader.post(P, 2, body([(20, 2)]), now=NOW + 1)
+        with trio.fail_after(DEADLINE_S):
+            await leader.wait_ready()
+        assert await leader.advance(NOW + 1)
+        assert [value for _, value in all_rows(leader.late_log)] == [2]
+        assert not await leader.advance(NOW + 1)
+
+
 async def test_many_producers_at_once_lose_nothing(tmp_path: Path) -> None:
     async with (
         home_in(tmp_path, SourceConfig(slack_us=10**6)) as leader,
