@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from engine_peers import until
 
 from overlay.errors import DeadlineError, UnavailableError
 from testnet.kit import peers
@@ -131,7 +132,7 @@ async def test_what_a_peer_started_ends_with_it() -> None:
         await peer.ready()
         (child,) = peer.children("sleep")
         await peer.kill_9()
-    assert not is_running(child)
+    await until(lambda: not is_running(child), "the kernel ends it")
 
 
 async def test_restart_listens_where_it_did() -> None:
