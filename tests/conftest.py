@@ -147,12 +147,12 @@ def pytest_collection_finish() -> None:
 
 
 def in_order(turns: dict[str, int]) -> list[str]:
-    """The queue of `Groups`: those that start processes, the longest first; then, for the workers
-    that begin at the end, those that only compute and those of peers, the longest last."""
+    """The queue of `Groups`: those that start processes, then those that only compute, then those
+    of peers, which the workers that begin at the end take first. The longest come first in each."""
 
-    def place(group: str) -> tuple[int, ...]:
+    def place(group: str) -> tuple[int, int]:
         rank = next((rank for rank, part in enumerate(LONGEST) if part in group), len(LONGEST))
-        return (0, rank) if turns[group] == PROCESSES else (1, -turns[group], -rank)
+        return QUEUE.index(turns[group]), rank
 
     return sorted(turns, key=place)
 
@@ -166,6 +166,7 @@ def on_virtual_time(
 
 
 PROCESSES, PEERS, COMPUTES = range(3)
+QUEUE = PROCESSES, COMPUTES, PEERS
 
 
 def turn_of(item: pytest.Item) -> int:
