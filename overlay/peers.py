@@ -241,8 +241,8 @@ class PeerTable:
     def saved(self) -> bytes:
         """The content of the file: all records, those of dead and of missed peers as well, so that
         a restart has peers to dial."""
-        records = self._of_future | self._records
-        return encode([record.data for record in records.values()])
+        records = [*(self._of_future | self._records).values()]
+        return encode([record.data for record in records[-MAX_PEERS:]])
 
     def save(self, folder: Path) -> None:
         """

@@ -141,7 +141,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was imported is never garbage: do not look through it again and again."""
+    """Freeze all imported objects: no later collection of garbage looks through them."""
     gc.collect()
     gc.freeze()
 

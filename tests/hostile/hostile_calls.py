@@ -27,9 +27,8 @@ from overlay.rpc import EndOfCall, Service
 ANSWER_S: Final = 2.0
 """How long a call may take that waits for nothing, seconds."""
 
-ALONE_S: Final = 30.0
-"""The same for the second try of a late call: a busy machine is slow; a call that hangs is never
-answered."""
+TRIES: Final = 5
+"""How often a late call is made again, alone: the machine may have been slow."""
 
 LOOK_S: Final = 1.0
 """How long a call is looked at that may wait for longer, seconds."""
@@ -265,7 +264,7 @@ class Outcome:
     Attributes:
         answers: how many calls ended so, by (caller, method, "answer" or "waits" or an error's
             code).
-        late: calls that were not answered in time, twice. faults: calls that failed inside the
+        late: calls that were not answered in time in any try. faults: calls that failed inside the
             peer.
     """
 
@@ -275,17 +274,16 @@ class Outcome:
 
 
 async def make(calls: Iterable[Call], connect: Connect, *, at_once: int = 4) -> Outcome:
-    """Make the calls, so many at once, each over its caller's connection. A call that is late is
-    made again, alone: the machine may have been slow.
+    """Make the calls, so many at once, each over its caller's connection. See `TRIES`.
 
     Args:
         connect: the connection of a caller by its name, dialled again if it broke.
     """
     outcome, left = Outcome(), iter(calls)
 
-    async def in_time(call: Call, answer_s: float = ANSWER_S) -> bool:
+    async def in_time(call: Call) -> bool:
         """Make the call; returns whether it was answered, or may wait."""
-        answer = await answer_of(await connect(call.who), call, answer_s)
+        answer = await answer_of(await connect(call.who), call)
         outcome.answers[call.who, call.method, answer] += 1
         if answer == InternalError.code:
             outcome.faults.append(call)
@@ -297,12 +295,13 @@ async def make(calls: Iterable[Call], connect: Connect, *, at_once: int = 4) -> 
     async with trio.open_nursery() as nursery:
         for _ in range(at_once):
             nursery.start_soon(work)
-    outcome.late = [call for call in outcome.late if not await in_time(call, ALONE_S)]
+    for _ in range(TRIES):
+        outcome.late = [call for call in outcome.late if not await in_time(call)]
     return outcome
 
 
-async def answer_of(connection: Connection, call: Call, answer_s: float = ANSWER_S) -> str:
-    with trio.move_on_after(LOOK_S if call.may_wait else answer_s):
+async def answer_of(connection: Connection, call: Call) -> str:
+    with trio.move_on_after(LOOK_S if call.may_wait else ANSWER_S):
         return await _answer(connection, call)
     return WAITS
 

@@ -1,4 +1,4 @@
-"""What a client that follows corrections has for good, and from where on."""
+"""Which tuples are final for a client that follows corrections, and from which boundary on."""
 
 from __future__ import annotations
 
