@@ -71,7 +71,7 @@ class Watch:
 
     @property
     def p99_s(self) -> float:
-        return statistics.quantiles(self.seen.posts, n=100)[98]
+        return statistics.quantiles(self.seen.posts, n=100)[98] if self.seen.suffices else math.inf
 
     @property
     def slowest_delivery_s(self) -> float:
@@ -79,12 +79,11 @@ class Watch:
 
     def check(self) -> None:
         """The bars that hold in every attack."""
-        assert len(self.seen.posts) > 1, f"{len(self.seen.posts)} honest posts were answered"
+        assert self.seen.suffices, f"{len(self.seen.posts)} honest posts were answered"
         assert self.is_brief or self.p99_s < P99_S, f"honest posts took {self.p99_s:.2f} s (p99)"
         assert self.rss <= MEMORY_BYTES + SLACK_BYTES, f"{self.rss / 2**20:.0f} MiB resident"
         assert not self.seen.dead, self.seen.dead
         assert not self.seen.refused, self.seen.refused
-        assert self.seen.deliveries, "nothing was delivered"
         assert self.files <= FILES, f"{self.files} open files"
 
     def __str__(self) -> str:

@@ -37,6 +37,11 @@ class Seen(msgspec.Struct):
     refused: list[str] = []
     dead: list[str] = []
 
+    @property
+    def suffices(self) -> bool:
+        """Whether there are two answered posts, of which to tell a p99, and a delivery."""
+        return len(self.posts) > 1 and bool(self.deliveries)
+
 
 @dataclass
 class Honest:
@@ -67,7 +72,7 @@ class Honest:
                 nursery.start_soon(self._ask, self.reader)
                 print("ready", flush=True)
                 await _told("end")
-                if not self.seen.deliveries:  # it was brief
+                while not self.seen.suffices:  # the attack was brief
                     await self.delivered.wait()
                 nursery.cancel_scope.cancel()
             print(msgspec.json.encode(self.seen).decode(), flush=True)
