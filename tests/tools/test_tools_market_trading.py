@@ -164,15 +164,15 @@ async def test_what_the_inputs_let_go_of_at_once_is_billed_all_the_same(
     await begin(client, Query(mit.name("q/a"), (box,)))
     loads[mit.name("a")] = 31
     contract = await contracted(mit, utah)
-    count = 0
-    while count < 1000 or not working_at(utah):
+    _, placed = mit.up.engine.queries.find(mit.name("a"))
+    count = tuples = 0
+    while count < 1000 or not working_at(utah) or not tuples:
         stimes = range(count, count + 10)
         await client.post_event(source, rows((t, t) for t in stimes), boundary=stimes[-1])
         await client.flush()
         await until(lambda t=stimes[-1]: mit.state("a").log.boundary >= t)
         count += 10
-    _, placed = mit.up.engine.queries.find(mit.name("a"))
-    tuples = count - 1 - placed.current.term.since
+        tuples = count - 1 - placed.current.term.since
     await settled(mit, utah, contract, tuples=tuples, price=CHEAP)
 
 
