@@ -367,7 +367,7 @@ def replace_placement(placement: Any, **changes: Any) -> Any:
     return msgspec.structs.replace(placement, term=term)
 
 
-async def test_a_fence_is_never_used_twice(town: Town) -> None:
+async def test_a_term_number_is_never_used_twice(town: Town) -> None:
     """Else what a worker hears of a move that failed could end the one that did not."""
     one, two, three = await town.siblings(3)
     client = await town.client(one)

@@ -2,7 +2,8 @@
 
 `python hostile_watch.py POSTING_HOME READING_HOME STREAM FIRST` reads the stream at one peer. Told
 to `begin`, a line of its standard input, it posts tuples to it at the other, from the number FIRST
-on, and says `ready` once the first are read; told to `end`, it prints a `Seen` as JSON.
+on, and says `ready` once the first are read; told to `end`, it prints a `Seen` as JSON. At the end
+of a `brief` attack it first posts on until the `Seen` suffices.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from tools.client.async_client import AsyncMedusaClient, open_medusa
 
 POST_EVERY_S = 0.02
 ASK_EVERY_S = 0.25
+
+BEGIN, END, END_OF_BRIEF = "begin", "end", "end brief"
 
 
 class Seen(msgspec.Struct):
@@ -62,7 +65,7 @@ class Honest:
 
     async def obey(self) -> None:
         """Carry out the orders on standard input, until it ends."""
-        while await _told("begin"):
+        while await _told(BEGIN):
             self.seen = Seen()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._post)
@@ -71,9 +74,9 @@ class Honest:
                 nursery.start_soon(self._ask, self.poster)
                 nursery.start_soon(self._ask, self.reader)
                 print("ready", flush=True)
-                await _told("end")
-                while not self.seen.suffices:  # the attack was brief
-                    await self.delivered.wait()
+                if await _told(END_OF_BRIEF):
+                    while not self.seen.suffices:
+                        await self.delivered.wait()
                 nursery.cancel_scope.cancel()
             print(msgspec.json.encode(self.seen).decode(), flush=True)
 
