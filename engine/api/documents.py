@@ -106,10 +106,9 @@ class QueryCalls:
         name = self.ours.own_name(request.query.name)
         existing = await find(self.ours.catalog, QUERY, name)
         if existing is not None:
-            if existing.value.query != request.query:
-                how = queries_differ(existing.value.query, request.query)
+            if how := queries_differ(existing.value.query, request.query):
                 raise ConflictError(f"{name} exists and differs ({how}): delete it first or rename")
-            return Created((str(name), *existing.value.outputs))
+            return Created((str(name), *existing.value.results))
         self._check_secondary(request.query)
         inputs = await self.queries.creation.inputs(request.query)
         await self.locator.check_history_range(request.query, inputs)
@@ -119,7 +118,7 @@ class QueryCalls:
             for stream, readers in request.query.readers
             for remark in self.ours.strangers(stream, Alteration(readers=readers))
         ]
-        return Created((str(name), *entry.outputs), tuple(remarks))
+        return Created((str(name), *entry.results), tuple(remarks))
 
     async def set_query_status(
         self, caller: Caller, request: SetQueryStatus, _: bytes

@@ -14,6 +14,7 @@ import msgspec
 from engine.language.classes import check_availability
 from engine.language.history_range import check_history_range
 from engine.language.operators import aggregate_type, nullable
+from engine.language.panes import check_panes
 from engine.language.steps import (
     AggregateStep,
     Expression,
@@ -53,8 +54,8 @@ MAX_BOX_NAME: Final = 64
 MAX_WINDOW_US: Final = 366 * 86_400 * 1_000_000
 """A year: the input of a window is kept for as long as the window lasts."""
 
-MAX_OVERLAP: Final = 1_000
-"""Windows that one tuple may be in: each copies it."""
+MAX_OVERLAP: Final = 1_440
+"""Windows that one tuple may be in, as many as a day has minutes: each reads it, or its pane."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ def check_query(query: Query, known: Mapping[str, Schema]) -> dict[str, Schema]:
     boxes = ordered_boxes(query)
     check_availability(query, query.availability)
     check_history_range(query)
+    check_panes(query)
     written = streams_written(query)
     for name in sorted(written):
         if name in known:

@@ -8,6 +8,7 @@ walks the expression, visits it once in each place. So `nodes` counts it as ofte
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import ClassVar, Final
 
 from engine.objects.query import Function
@@ -105,18 +106,33 @@ class TypedAggregate:
     type: FieldType
 
 
+class Form(Enum):
+    """What an aggregate reads and makes; see `engine.language.panes`."""
+
+    WHOLE = "tuples to results"
+    PARTIAL = "tuples to partial results of panes"
+    COMBINED = "partial results of panes to results"
+
+
 @dataclass(frozen=True, slots=True)
 class AggregateStep:
     """Windows [k * advance, k * advance + size) of stime, microseconds, by group.
 
     The output tuple: stime = window end - 1; `window_start`, the group-by fields, the functions'
-    outputs.
+    outputs. Of panes: stime, the group-by fields, the fields of `engine.language.panes.Layout`.
+
+    Attributes:
+        functions: of the window, in each form.
+        grain_us: the tuples of the input stand for so many microseconds up to their stime: the
+            width of the panes, if it reads panes.
     """
 
     size_us: int
     advance_us: int
     group_by: tuple[Field, ...]
     functions: tuple[TypedAggregate, ...]
+    form: Form = Form.WHOLE
+    grain_us: int = 1
 
     @property
     def nodes(self) -> int:

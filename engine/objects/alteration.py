@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -104,13 +105,18 @@ def schemas_differ(existing: Schema, asked: Schema) -> str:
     return listed([*fields, *time, *key], "; ")
 
 
+_DECIDED: Final = {"name", "boxes", "panes"}
+"""Attributes of a query that do not say what it is, or are compared apart."""
+
+
 def queries_differ(existing: Query, asked: Query) -> str:
-    """The differing boxes and attributes; "": none."""
+    """The differing boxes and attributes; "": none. Panes are decided by the query's peer."""
     boxes = _parts_differ("box", "boxes", existing.boxes, asked.boxes)
     others = [
         f"{name} is another"
         for name in Query.__struct_fields__
-        if name not in {"name", "boxes"} and getattr(existing, name) != getattr(asked, name)
+        if name not in {"name", "boxes", "panes"}
+        and getattr(existing, name) != getattr(asked, name)
     ]
     return listed([*boxes, *others], "; ")
 

@@ -18,6 +18,9 @@ LATE = "late"
 REVISIONS = "revisions"
 """The last segment of the name of the stream of a stream's revisions."""
 
+PANES = "panes"
+"""The last segment of the name of the stream of panes that a query's stream is folded from."""
+
 ANY = "*"
 """In `readers` and `writers`: every member of the federation."""
 
@@ -180,6 +183,11 @@ def base_of(name: str) -> str:
     return base if kept_for in {LATE, REVISIONS} else name
 
 
+def is_panes(name: str) -> bool:
+    """Whether the stream is one of panes, or of their revisions."""
+    return base_of(name).endswith(f"/{PANES}")
+
+
 def check_not_late(name: str) -> None:
     """Check that a stream may have this name.
 
@@ -187,7 +195,8 @@ def check_not_late(name: str) -> None:
         InvalidInputError: `name` is for the late tuples or the revisions of another stream, or too
             long for the stream to have such streams itself.
     """
-    for kept_for, what in ((LATE, "tuples that come late"), (REVISIONS, "revisions")):
+    kept = ((LATE, "tuples that come late"), (REVISIONS, "revisions"), (PANES, "partial results"))
+    for kept_for, what in kept:
         ObjectName.parse(name).child(kept_for)
         if name.endswith(f"/{kept_for}"):
             raise InvalidInputError(f"{name}: names in /{kept_for} are kept for {what}")
@@ -245,6 +254,11 @@ class QueryEntry(Struct, frozen=True, omit_defaults=True):
     readers: dict[str, tuple[str, ...]] = {}
     label: tuple[Policy, ...] = ()
     altered: dict[str, AlteredOutput] = {}
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """Its outputs, without panes: those are for its own windows."""
+        return tuple(name for name in self.outputs if not is_panes(name))
 
 
 class Producer(Struct, frozen=True, rename={"term_number": "fence"}):

@@ -99,6 +99,8 @@ class Query(Struct, frozen=True, omit_defaults=True):
         version: 0; of a copy, one more than the original's.
         readers: (stream, its readers) of its streams with readers of their own, more or fewer than
             its inputs allow: see `engine.language.labels`.
+        panes: (aggregate, width in microseconds) of its windows that are folded from panes: see
+            `engine.language.panes`. Its peer decides that when the query is created.
     """
 
     name: str
@@ -109,6 +111,7 @@ class Query(Struct, frozen=True, omit_defaults=True):
     until: int = END
     version: int = 0
     readers: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    panes: tuple[tuple[str, int], ...] = ()
 
 
 class QueryStatus(StrEnum):

@@ -100,8 +100,7 @@ class QueryHost:
             running = self._queries.get(query.name)
             if running is None:
                 return await self._create(query)
-            if running.stored.entry.query != query:
-                how = queries_differ(running.stored.entry.query, query)
+            if how := queries_differ(running.stored.entry.query, query):
                 raise ConflictError(
                     f"{query.name} exists and differs ({how}): delete it first or rename"
                 )

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from dht.catalog import Catalog
+from engine.language.check import MAX_BOXES
+from engine.language.panes import with_panes
 from engine.objects.catalog_records import STREAM, find
 from engine.objects.definitions import ANY, QueryEntry, StreamEntry, check_members, check_not_late
 from engine.objects.query import Query, QueryStatus, streams_read, streams_written
@@ -40,6 +42,7 @@ class Creation:
             ConflictError: an output exists already.
         """
         _check_readers(query)
+        query = with_panes(query, MAX_BOXES)
         inputs = await self.inputs(query)
         schemas = await self._threads.run(self._participant, Network(query, inputs).schemas)
         declared = await self.declared(query, schemas)

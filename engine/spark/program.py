@@ -19,19 +19,12 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from engine.language.operators import FLOATS
-from engine.language.steps import Expression
+from engine.language.steps import Expression, Form
 from engine.objects.query import WINDOW_START
-from engine.objects.schema import BEGINNING, END, SEQ, STIME, Field, Schema
-from engine.spark.columns import (
-    SPARK_TYPES,
-    Aggregates,
-    column,
-    order_of,
-    quoted,
-    window_starts,
-    without_negative_zero,
-)
+from engine.objects.schema import SEQ, STIME, Field, Schema
+from engine.spark.columns import SPARK_TYPES, column, quoted, within, without_negative_zero
 from engine.spark.cpu import CpuMeter
+from engine.spark.windows import Windows
 from engine.tasks.execution import Result
 from engine.tasks.plan import AggregateStep, FilterStep, MapStep, Step, Task
 from engine.tasks.windows import Interval, needs
@@ -92,6 +85,8 @@ class Program:
             return raw.select(self._schema.names)
         starts = raw.column(0)
         stime = pc.add(starts, window.size_us - 1)
+        if window.form is Form.PARTIAL:
+            return pa.table([stime, *raw.columns[1:]], names=self._schema.names)
         columns = [stime, starts.cast(pa.timestamp("us", tz="UTC")), *raw.columns[1:]]
         names = [STIME, WINDOW_START]
         names += [each.name for each in window.group_by]
@@ -160,20 +155,7 @@ class _Stage:
             case MapStep():
                 self._columns = [quoted(STIME), *(_output(*each) for each in step.outputs)]
             case AggregateStep():
-                self._window = _free_name(fields)
-                order = F.struct(STIME, SEQ) if by_arrival else order_of(fields)
-                self._columns = [window_starts(step).alias(self._window), F.col("*")]
-                self._keys = [F.col(self._window)] + [
-                    quoted(each.name).alias(f"key{number}")
-                    for number, each in enumerate(step.group_by)
-                ]
-                self._aggregates = Aggregates(step.functions, order)
-                keys = [F.col(f"key{number}") for number in range(len(step.group_by))]
-                found = [F.col(self._window), *keys, *self._aggregates.values]
-                if last:
-                    self._found = [] if self._aggregates.plain else found
-                else:
-                    self._found = _named(step, found)
+                self._windows = Windows(step, fields, by_arrival=by_arrival, last=last)
 
     def apply(self, frame: DataFrame, after: int, upto: int, *, small: bool) -> DataFrame:
         match self._step:
@@ -181,51 +163,8 @@ class _Stage:
                 return frame.where(self._predicate)
             case MapStep():
                 return frame.select(*self._columns)
-            case AggregateStep(size_us=size, advance_us=advance):
-                windows = frame.select(*self._columns)
-                if advance != size:  # other windows hold these tuples, too
-                    held = f"{self._window} > {STIME} - {size}L"
-                    due = within(self._window, after + 2 - size, upto + 1 - size, constant=False)
-                    windows = windows.where(f"{held} AND {due}")
-                if small:
-                    windows = windows.coalesce(1)  # no shuffle
-                result = windows.groupBy(*self._keys).agg(*self._aggregates.computed)
-                return result.select(*self._found) if self._found else result
-
-
-def _named(step: AggregateStep, found: Sequence[Column]) -> list[Column]:
-    """The output's columns by their names, for the steps that follow in the same job.
-
-    Args:
-        found: the window's start, the keys, the values.
-    """
-    start, *rest = found
-    names = [*(each.name for each in step.group_by), *(each.output for each in step.functions)]
-    return [
-        (start + F.lit(step.size_us - 1)).alias(STIME),
-        F.timestamp_micros(start).alias(WINDOW_START),
-        *(value.alias(name) for value, name in zip(rest, names, strict=True)),
-    ]
-
-
-def _free_name(fields: Sequence[Field]) -> str:
-    taken = {each.name for each in fields}
-    return next(name for n in range(len(taken) + 1) if (name := f"window{n}") not in taken)
-
-
-def within(name: str, least: int, most: int, *, constant: bool) -> str:
-    """The condition least <= name <= most.
-
-    Numbers that differ from epoch to epoch would make Spark generate and compile other code every
-    time. So they are in an array that the code refers to. The index into it depends (in form only)
-    on the column; else Spark would fold it to a number. Such a condition is not pushed into the
-    scan; `constant` makes a plain one, which is.
-    """
-    least, most = max(least, BEGINNING + 1), min(most, END)
-    if constant:
-        return f"{name} BETWEEN {least}L AND {most}L"
-    bounds, first = f"array({least}L, {most}L)", f"CAST({name} & 0L AS INT)"
-    return f"{name} >= get({bounds}, {first}) AND {name} <= get({bounds}, {first} + 1)"
+            case AggregateStep():
+                return self._windows.apply(frame, after, upto, small=small)
 
 
 def _merged(schemas: Sequence[Schema]) -> Schema:

@@ -7,7 +7,8 @@ import msgspec
 from msgspec import Struct
 
 from engine.language.check import check_query
-from engine.language.labels import label_of, labels
+from engine.language.labels import Readers, label_of, labels
+from engine.language.panes import panes_name, widths
 from engine.objects.definitions import (
     ANY,
     DEFAULT_HISTORY_US,
@@ -87,13 +88,22 @@ class Network(Struct, frozen=True):
             query=self.query.name,
             leader=leader,
             revised=stream in revised,
-            label=label_of(labels(self.query, self.inputs, declared), stream),
+            label=self._label(stream, declared),
             edition=self._edition(altered),
         )
         span = revised.get(stream.removesuffix(f"/{REVISIONS}"), 0)
         if span > definition.history_us:  # its readers may have to read it again
             definition = msgspec.structs.replace(definition, history_us=span)
         return StreamEntry(definition, schema)
+
+    def _label(self, stream: str, declared: Mapping[str, Readers]) -> tuple[Policy, ...]:
+        """The label of a stream that the query makes. Panes hold what an output is made of: readers
+        that are declared for the output are none of theirs."""
+        of = {panes_name(name): name for name in widths(self.query)}.get(base_of(stream))
+        if of is None:
+            return label_of(labels(self.query, self.inputs, declared), stream)
+        undeclared = {name: readers for name, readers in declared.items() if name != of}
+        return label_of(labels(self.query, self.inputs, undeclared), of)
 
     def _edition(self, altered: AlteredOutput) -> int:
         """The output's edition: it grows with each alteration of the output and of an input, as

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from engine.language.check import TypedBox, ordered_boxes, type_box
+from engine.language.panes import panes_name, panes_schema, split, widths
 from engine.language.steps import AggregateStep, FieldRef, FilterStep, MapStep, Step, TypedAggregate
 from engine.objects.query import Aggregate, Box, Filter, Query, Union, inputs_of
 from engine.objects.schema import BEGINNING, END, Schema
@@ -107,7 +108,7 @@ def plan(
     A stream becomes a task's output, which others can read, if not exactly one box reads it, if it
     is in `keep` or in the query's `outputs`, if a union or a filter with several ports reads it,
     and between one aggregate and the next. All others are fused away. The results do not depend on
-    the cut.
+    the cut. The panes of a window (`engine.language.panes`) are a task, too.
 
     Args:
         schemas: of all streams, as `check_query` gives them.
@@ -118,10 +119,10 @@ def plan(
         InvalidInputError: as `check_query`.
     """
     network = _Network(query, schemas, keep | frozenset(query.outputs))
-    outside = frozenset(schemas) - network.typed.keys()
+    outside = frozenset(schemas) - network.made.keys()
     tasks = tuple(
         network.task(stream, outside if sources is None else outside & sources)
-        for stream in network.typed
+        for stream in network.made
         if stream in network.kept
     )
     _check_nodes(query, tasks)
@@ -144,21 +145,30 @@ def _check_nodes(query: Query, tasks: Sequence[Task]) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """How a stream is made: one step over `inputs`; None: their union."""
+
+    inputs: tuple[str, ...]
+    step: Step | None
+
+
 class _Network:
     """A query's streams: the boxes that make and read them, and which of them are logs.
 
     Attributes:
-        typed: the typed box of every stream that the query makes, in order of flow.
+        made: how every stream that the query makes is made, in order of flow.
         kept: those of them that have a log.
     """
 
     def __init__(self, query: Query, schemas: Mapping[str, Schema], keep: frozenset[str]) -> None:
         self._query = query
-        self._schemas = schemas
+        self._schemas = dict(schemas)
         self._readers: dict[str, list[Box]] = {}
         self._nodes: dict[str, Mapping[str, int]] = {}
-        self.typed: dict[str, TypedBox] = {}
+        self.made: dict[str, _Made] = {}
         self.kept: set[str] = set()
+        folded = widths(query)
         boxes = ordered_boxes(query)
         for box in boxes:
             for stream in inputs_of(box):
@@ -168,7 +178,7 @@ class _Network:
             before = {} if isinstance(box, Union) else self._nodes.get(box.input, {})
             typed = type_box(box, schemas, before)
             for stream in typed.schemas:
-                self.typed[stream] = typed
+                self._make(stream, typed, folded.get(stream))
                 if isinstance(box, Aggregate) or self._carries(box, stateful):
                     stateful.add(stream)
                 if stream in keep or self._is_cut(stream, after_aggregate=stream in stateful):
@@ -176,26 +186,32 @@ class _Network:
                 else:
                     self._nodes[stream] = _nodes_after(typed.steps.get(stream), before)
 
+    def _make(self, stream: str, typed: TypedBox, width_us: int | None) -> None:
+        """Note how a stream is made. width_us: of the panes that it is folded from, if it is."""
+        inputs, step = inputs_of(typed.box), typed.steps.get(stream)
+        if width_us is not None and isinstance(step, AggregateStep):
+            panes, combined = split(step, width_us)
+            name = panes_name(stream)
+            self.made[name] = _Made(inputs, panes)
+            self.kept.add(name)
+            self._schemas[name] = panes_schema(name, panes)
+            inputs, step = (name,), combined
+        self.made[stream] = _Made(inputs, step)
+
     def task(self, output: str, sources: frozenset[str]) -> Task:
         steps: list[Step] = []
         stream = output
         while True:
-            typed = self.typed[stream]
-            inputs = inputs_of(typed.box)
-            step = typed.steps.get(stream)
+            inputs, step = self.made[stream].inputs, self.made[stream].step
             if step is not None:
                 steps.append(step)
-            if (
-                isinstance(typed.box, Union)
-                or inputs[0] not in self.typed
-                or (inputs[0] in self.kept)
-            ):
+            if step is None or inputs[0] not in self.made or inputs[0] in self.kept:
                 break
             stream = inputs[0]
-        if isinstance(typed.box, Union) and len(inputs) == 1:
+        if step is None and len(inputs) == 1:
             # a union of one source stream is a derived stream too: ties of stime are in the order
             # of the payload, not of arrival, whether or not the cut makes a log of it
-            steps.append(_identity(self._schemas[typed.box.output]))
+            steps.append(_identity(self._schemas[stream]))
         return Task(
             name=output,
             query=self._query.name,

@@ -62,7 +62,7 @@ def horizon_us(task: Task) -> int:
     if task.of is not None:
         return 0 if task.of.window is None else task.history_us + task.of.window.size_us
     window = task.window
-    return 0 if window is None else window.size_us - 1
+    return 0 if window is None else window.size_us - window.grain_us
 
 
 def needed_after(task: Task, boundary: int) -> int:
@@ -90,8 +90,9 @@ def whole_after(task: Task, boundary: int) -> int:
 
 
 def first_whole(window: AggregateStep, boundary: int) -> int:
-    """The last microsecond of the last window that begins at or before `boundary`."""
-    number = -(-(boundary + 1) // window.advance_us)
+    """The last microsecond of the last window that is not whole in an input after `boundary`."""
+    begins = boundary + 1 - window.grain_us
+    number = -(-(begins + 1) // window.advance_us)
     return (number - 1) * window.advance_us + window.size_us - 1
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import gcd
 
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -119,7 +120,10 @@ def projections(field: Field) -> list[tuple[str, str]]:
     ]
 
 
-def function_sql(each: AggregateFunction, field: Field | None, order: str) -> str:
+def function_sql(
+    each: AggregateFunction, field: Field | None, order: str, width: int | None
+) -> str:
+    """width: of the panes that floats are added by."""
     if field is None:
         return "count(*)"
     f = field.name
@@ -137,9 +141,23 @@ def function_sql(each: AggregateFunction, field: Field | None, order: str) -> st
     if field.type in FLOATS:
         values = f"list({f}::DOUBLE ORDER BY {f}) FILTER ({f} IS NOT NULL)"
         total = f"list_reduce({values}, lambda a, b: a + b)"
+        if width is not None:
+            total = paned_sum_sql(f, width)
     if each.function is Function.AVG:
         return f"{total}::DOUBLE / count({f})"
     return f"TRY_CAST({total} AS {'DOUBLE' if field.type in FLOATS else 'BIGINT'})"
+
+
+def paned_sum_sql(f: str, width: int) -> str:
+    """The sum of a pane's values in ascending order; of these sums, pane after pane."""
+    pane = f"stime - ((stime % {width}) + {width}) % {width}"
+    each = f"struct_pack(pane := {pane}, own := {f}::DOUBLE, before := 0.0::DOUBLE)"
+    values = f"list({each} ORDER BY {pane}, {f}) FILTER ({f} IS NOT NULL)"
+    same = "struct_pack(pane := two.pane, own := one.own + two.own, before := one.before)"
+    other = "struct_pack(pane := two.pane, own := two.own, before := one.before + one.own)"
+    chosen = f"CASE WHEN one.pane = two.pane THEN {same} ELSE {other} END"
+    both = f"list_reduce({values}, lambda one, two: {chosen})"
+    return f"(struct_extract({both}, 'before') + struct_extract({both}, 'own'))"
 
 
 def order_sql(schema: Schema, *, source: bool) -> str:
@@ -169,6 +187,7 @@ class Builder:
         self.schemas: dict[str, Schema] = dict(SOURCES)
         self.boxes: list[Box] = []
         self.sql: dict[str, str] = {}
+        self.panes: list[tuple[str, int]] = []
 
     def add(self) -> None:
         number = len(self.boxes)
@@ -220,6 +239,10 @@ class Builder:
         draw, schema = self._draw, self.schemas[source]
         size = draw(st.sampled_from([1, 7, 10, 30]))
         advance = draw(st.sampled_from([size, max(1, size // 2), max(1, size // 3)]))
+        common = gcd(size, advance)
+        width = draw(st.sampled_from([None, *(n for n in range(1, common + 1) if common % n == 0)]))
+        if width is not None:
+            self.panes.append((name, width))
         free = [
             each
             for each in schema.fields
@@ -235,7 +258,8 @@ class Builder:
             bare = function is Function.COUNT and draw(st.booleans())
             made = AggregateFunction(function, None if bare else field.name, f"agg_{number}")
             functions.append(made)
-            columns.append(f"{function_sql(made, None if bare else field, order)} AS agg_{number}")
+            value = function_sql(made, None if bare else field, order, width)
+            columns.append(f"{value} AS agg_{number}")
         start = f"stime - ((stime % {advance}) + {advance}) % {advance} - i * {advance}"
         windows = f"SELECT *, {start} AS w FROM {source}, range({-(-size // advance)}) r(i)"
         keys = ", ".join(["w", *(field.name for field in groups)])
@@ -256,7 +280,8 @@ def networks(draw: st.DrawFn, most: int = 4) -> Network:
     builder = Builder(draw)
     for _ in range(draw(st.integers(1, most))):
         builder.add()
-    query = Query("q", tuple(draw(st.permutations(builder.boxes))))
+    boxes = tuple(draw(st.permutations(builder.boxes)))
+    query = Query("q", boxes, panes=tuple(builder.panes))
     return Network(query, builder.schemas, builder.sql)
 
 

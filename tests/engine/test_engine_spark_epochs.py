@@ -73,7 +73,7 @@ def write(table: pa.Table, folder: Path, name: str, boundaries: Sequence[int]) -
         stime = table["stime"]
         part = table.filter(pc.and_(pc.greater(stime, after), pc.less_equal(stime, upto)))
         if part.num_rows:
-            paths.append(folder / f"{name}_{number}.parquet")
+            paths.append(folder / f"{name.replace('/', '_')}_{number}.parquet")
             pq.write_table(part, paths[-1])
     return paths
 
@@ -105,7 +105,8 @@ def check(
         files = {key: write(table, folder, key, next(cycle)) for key, table in data.items()}
         for task in plan(network.query, network.schemas, frozenset()):
             table = pa.concat_tables(run_task(spark, task, files, next(cycle)))
-            assert printed(table) == expected[task.output], task
+            if task.output in expected:  # panes are nobody's result
+                assert printed(table) == expected[task.output], task
             files[task.output] = write(table, folder, task.output, next(cycle))
 
 

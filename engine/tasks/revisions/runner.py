@@ -131,14 +131,15 @@ class RevisionRunner(TaskRunner):
         waiting: list[pa.Table] = []
         rows, left_out = 0, 0
         start = max(self._inputs[name].start for name in self._main)
-        begins = whole_after(self._of, self.task.after)
+        # panes begin with the first whole one
+        begins = whole_after(self._of, _plus(self.task.after, window.grain_us - 1))
         revised = revised_windows(revisions, window, after, upto)
         whole = [each for each in revised if each.end > begins]
         for run in _runs(whole, window.size_us):
             lo, hi = run[0].end - window.size_us, run[-1].end
             tuples = await self._read(self._main, max(lo, start), min(hi, upto), self._tuples)
             for each in run:
-                if each.end - window.size_us < start:
+                if each.end - window.size_us + window.grain_us <= start:
                     left_out += 1  # its tuples were never here, or are dropped
                     continue
                 for part in contents(cases, each, window.size_us, tuples, revisions, after=after):
@@ -231,6 +232,10 @@ def _runs(windows: Sequence[Revised], size_us: int) -> Iterator[list[Revised]]:
         run.append(window)
     if run:
         yield run
+
+
+def _plus(boundary: int, span: int) -> int:
+    return boundary if boundary in {BEGINNING, END} else min(END, boundary + span)
 
 
 def _minus(boundary: int, span: int) -> int:

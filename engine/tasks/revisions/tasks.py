@@ -9,6 +9,7 @@ from functools import lru_cache
 from msgspec import structs
 
 from engine.language.check import ordered_boxes
+from engine.language.panes import panes_name, widths
 from engine.language.steps import FieldRef
 from engine.objects.definitions import StreamEntry
 from engine.objects.query import Query, inputs_of, outputs_of
@@ -31,7 +32,7 @@ def _revised(query: Query, inputs: frozenset[tuple[str, int]]) -> Mapping[str, i
         most = max((found[name] for name in inputs_of(box) if name in found), default=None)
         if most is not None:
             found |= dict.fromkeys(outputs_of(box), most)
-    return found
+    return found | {panes_name(name): found[name] for name in widths(query) if name in found}
 
 
 def with_revisions(tasks: Sequence[Task], revised: Mapping[str, int]) -> tuple[Task, ...]:

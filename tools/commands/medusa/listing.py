@@ -10,7 +10,7 @@ import msgspec
 import trio
 
 from engine.api.messages import ObjectDescription
-from engine.objects.definitions import QueryEntry, StreamEntry, base_of
+from engine.objects.definitions import QueryEntry, StreamEntry, base_of, is_panes
 from engine.objects.query import streams_read, streams_written
 from engine.replication.status import PeerStatus, Snapshot
 from engine.streams.messages import StreamStatus
@@ -81,12 +81,12 @@ class QueryLine(msgspec.Struct, frozen=True):
 
 
 def streams(home: str | None) -> list[StreamLine]:
-    """The streams of the participants that answer, by name, without streams of late tuples and of
-    revisions."""
+    """The streams of the participants that answer, by name, without streams of late tuples, of
+    revisions and of panes."""
 
     async def look(client: ClientCalls) -> list[StreamLine]:
         listed = (await client.list_objects()).names.get("stream", ())
-        names = [name for name in listed if base_of(name) == name]
+        names = [name for name in listed if base_of(name) == name and not is_panes(name)]
         told = _kept((await client.status()).peers)
         return await _each(client, names, lambda name, found: _stream(name, found, told))
 

@@ -103,7 +103,7 @@ def queries_table(lines: Sequence[QueryLine]) -> Table:
             line.owner,
             styled(line.entry.status.lower()),
             Text("\n".join(line.inputs)),
-            Text("\n".join(line.entry.outputs)),
+            Text("\n".join(line.entry.results)),
             _now(line),
         )
     return table
@@ -120,7 +120,7 @@ def query_details(line: QueryLine) -> Table:
         ("peer", entry.peer[:SHORT_ID]),
         ("availability", in_words(entry.query.availability)),
         *[("reads" if first else "", name) for first, name in _first(line.inputs)],
-        *[("makes" if first else "", name) for first, name in _first(entry.outputs)],
+        *[("makes" if first else "", name) for first, name in _first(entry.results)],
         *[("boxes" if first else "", _box(box)) for first, box in _first(entry.query.boxes)],
     ]
     if entry.edition:

@@ -116,6 +116,29 @@ def modify_query(  # noqa: PLR0917 - click passes by keyword
 query.add_command(copy_query)
 
 
+@query.command("explain")
+@click.argument("what", metavar="NAME|FILE.xml", shell_complete=names_of("query"))
+@home_option
+@json_option
+def explain_query(what: str, home: str | None, as_json: bool) -> None:
+    """Show the plan of query NAME, or of the queries in FILE.xml (- for standard input): its tasks,
+    what each keeps of its inputs, and which windows are folded from panes."""
+    from tools.commands.medusa import explain_query as explaining
+
+    document = explaining.is_document(what)
+    found = (explaining.explain_document if document else explaining.explain_query)(home, what)
+    if as_json:
+        say_json(found)
+        return
+    from tools.commands.plain_tables import show
+
+    for each in found:
+        say(False, None, each.query)
+        show(explaining.explanation_table(each))
+        for line in explaining.windows_in_words(each):
+            say(False, None, line)
+
+
 @query.command("list")
 @home_option
 @json_option

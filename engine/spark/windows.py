@@ -1,0 +1,361 @@
+"""Windows and their functions as Spark columns: of tuples, of panes, and of what panes make.
+
+No result depends on how rows are cut, ordered and partitioned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from engine.language.operators import FLOATS
+from engine.language.panes import layout
+from engine.language.steps import AggregateStep, Expression, Form
+from engine.objects.query import WINDOW_START, Function
+from engine.objects.schema import END, SEQ, STIME, Field, FieldType
+from engine.spark.columns import changing, column, quoted, without_negative_zero
+
+
+class Windows:
+    """An aggregate over a DataFrame of its input.
+
+    Args:
+        fields: of the input.
+        by_arrival: the input has SEQ, and tuples of one stime are in its order.
+        last: it is the task's last step. Then the columns of its result have names of their own:
+            the window's start, the keys, the results (or, of panes, the fields of the layout).
+    """
+
+    def __init__(
+        self, step: AggregateStep, fields: Sequence[Field], *, by_arrival: bool, last: bool
+    ) -> None:
+        self._step = step
+        self._window, self._part = _free_names(fields)
+        self._functions = _functions(step, fields, self._part, by_arrival=by_arrival)
+        names = [f"key{number}" for number in range(len(step.group_by))]
+        keys = [quoted(g.name).alias(n) for g, n in zip(step.group_by, names, strict=True)]
+        self._keys = [F.col(self._window), *keys, *self._functions.keys]
+        found = [F.col(self._window), *map(F.col, names), *self._functions.values]
+        if last:
+            self._found = [] if self._functions.plain else found
+        else:
+            self._found = _named(step, found)
+
+    def apply(self, frame: DataFrame, after: int, upto: int, *, small: bool) -> DataFrame:
+        """The windows whose last microsecond is in (after, upto].
+
+        Args:
+            small: one core without a shuffle is quicker.
+        """
+        size, advance = self._step.size_us, self._step.advance_us
+        starts = _starts(self._step, after, upto).alias(self._window)
+        windows = frame.select(starts, F.col("*"))
+        if size % advance:  # the oldest of them may have ended before the tuple
+            windows = windows.where(f"{self._window} > {STIME} - {size}L")
+        if self._functions.parts:
+            parts = F.explode(F.array(*map(F.lit, range(self._functions.parts))))
+            windows = windows.select(F.col("*"), parts.alias(self._part))
+        if small:
+            windows = windows.coalesce(1)  # no shuffle
+        result = windows.groupBy(*self._keys).agg(*self._functions.computed)
+        return result.select(*self._found) if self._found else result
+
+
+def _named(step: AggregateStep, found: Sequence[Column]) -> list[Column]:
+    """The output's columns by their names, for the steps that follow in the same job.
+
+    Args:
+        found: the window's start, the keys, the values.
+    """
+    start, *rest = found
+    names = [*(each.name for each in step.group_by), *(each.output for each in step.functions)]
+    return [
+        (start + F.lit(step.size_us - 1)).alias(STIME),
+        F.timestamp_micros(start).alias(WINDOW_START),
+        *(value.alias(name) for value, name in zip(rest, names, strict=True)),
+    ]
+
+
+def _free_names(fields: Sequence[Field]) -> tuple[str, str]:
+    """Names of the columns of the window's start and of the part, which no field has."""
+    taken = {each.name.lower() for each in fields}
+    number = next(
+        n for n in range(2 * len(taken) + 1) if {f"window{n}", f"part{n}"}.isdisjoint(taken)
+    )
+    return f"window{number}", f"part{number}"
+
+
+def _starts(step: AggregateStep, after: int, upto: int) -> Column:
+    """The starts of the windows that may hold a tuple and end in (after, upto]: one (tumbling), or
+    one per row (sliding)."""
+    stime, size, advance = quoted(STIME), step.size_us, step.advance_us
+    last = stime - F.pmod(stime, F.lit(advance))
+    if size == advance:
+        return last  # the job reads tuples of those windows only
+    first_due = max((after + 1 - size) // advance + 1, -(END // advance)) * advance
+    last_due = min((upto + 1 - size) // advance, END // advance) * advance
+    due = [F.expr(each) for each in changing(STIME, first_due, last_due)]
+    oldest = last - F.lit((-(-size // advance) - 1) * advance)
+    # a stime so low that the subtraction wraps has no other window
+    begins = F.greatest(F.least(oldest, last), due[0])
+    ends = F.least(last, due[1])
+    # a sequence that runs backwards would fail
+    return F.explode(F.when(begins <= ends, F.sequence(begins, ends, F.lit(advance))))
+
+
+class _Functions:
+    """The functions of a window, as columns.
+
+    Attributes:
+        keys: columns to group by, besides the window and its groups, named.
+        parts: how often each tuple is taken; 0: once, without a number.
+        computed: the columns that Spark aggregates, named.
+        values: the results over those columns. plain: they are `computed`.
+    """
+
+    def __init__(self) -> None:
+        self.keys: list[Column] = []
+        self.parts = 0
+        self.computed: list[Column] = []
+        self.values: list[Column] = []
+        self.plain = True
+
+    def add(self, column: Column) -> None:
+        """Add a result that Spark aggregates."""
+        name = f"value{len(self.computed)}"
+        self.computed.append(column.alias(name))
+        self.values.append(F.col(name))
+
+
+def _functions(
+    step: AggregateStep, fields: Sequence[Field], part: str, *, by_arrival: bool
+) -> _Functions:
+    order = F.struct(STIME, SEQ) if by_arrival else _order_of(fields)
+    match step.form:
+        case Form.WHOLE:
+            return _whole(step, order)
+        case Form.PARTIAL:
+            return _partial(step, order, part)
+        case Form.COMBINED:
+            return _combined(step)
+
+
+def _order_of(fields: Sequence[Field]) -> Column:
+    """Canonical order of derived tuples: stime, then the fields; NaN after numbers, nulls last."""
+    keys = [quoted(STIME)]
+    for each in fields:
+        if each.nullable:
+            keys.append(quoted(each.name).isNull())
+        keys.append(quoted(each.name))
+    return F.struct(*keys)
+
+
+# -- of tuples ------------------------------------------------------------------------------------
+
+
+def _whole(step: AggregateStep, order: Column) -> _Functions:
+    """All `firstval` share one struct of their arguments, and so do all `lastval`: their order has
+    all fields, so one order per function would grow with the square of the schema.
+
+    Args:
+        order: of tuples, for firstval and lastval; different tuples are never equal in it.
+    """
+    made = _Functions()
+    ends: dict[Function, list[Column]] = {Function.FIRSTVAL: [], Function.LASTVAL: []}
+    for number, each in enumerate(step.functions):
+        if each.function in ends and each.argument is not None:
+            name = f"end{number}"
+            ends[each.function].append(_argument(each.argument).alias(name))
+            made.values.append(F.col(each.function).getField(name))
+        elif each.argument is None:
+            made.add(F.count(F.lit(1)))
+        else:
+            made.add(_UNORDERED[each.function](_argument(each.argument), each.argument.type))
+    for function, arguments in ends.items():
+        if arguments:
+            found = _ENDS[function](F.struct(*arguments), order)
+            made.computed.append(found.alias(function))
+            made.plain = False
+    return made
+
+
+def _argument(expression: Expression) -> Column:
+    made = column(expression)
+    return without_negative_zero(made) if expression.type in FLOATS else made
+
+
+def _distinct(argument: Column, type_: FieldType) -> Column:
+    if type_ in FLOATS:  # to a set, NaN differs from itself
+        return F.count_distinct(argument)
+    return F.size(F.collect_set(argument)).cast(T.LongType())
+
+
+def _sum(argument: Column, type_: FieldType) -> Column:
+    if type_ in FLOATS:
+        return _fold(argument)
+    if type_ is not FieldType.LONG:
+        return F.sum(argument)  # 2**31 ints cannot overflow a long
+    return _fitted(*_halves(argument))
+
+
+def _average(argument: Column, type_: FieldType) -> Column:
+    if type_ in FLOATS:
+        total = _fold(argument)
+    elif type_ is FieldType.LONG:
+        total = _as_double(*_halves(argument))
+    else:
+        total = F.sum(argument).cast(T.DoubleType())
+    return total / F.count(argument)
+
+
+_LOW_BITS: Final = 32
+"""Longs are summed in halves of this many bits: 2**31 rows cannot make them overflow."""
+
+_MASK: Final = 2**_LOW_BITS - 1
+
+
+def _halves(argument: Column) -> tuple[Column, Column]:
+    """The exact sum of longs, as (high, low): high * 2**32 + low, low within [0, 2**32)."""
+    low = F.sum(argument.bitwiseAND(F.lit(_MASK)))
+    return _carried(F.sum(F.shiftright(argument, _LOW_BITS)), low)
+
+
+def _carried(high: Column, low: Column) -> tuple[Column, Column]:
+    """The halves of a sum, given the sums of the halves."""
+    return high + F.shiftright(low, _LOW_BITS), low.bitwiseAND(F.lit(_MASK))
+
+
+def _fitted(high: Column, low: Column) -> Column:
+    """The long of these halves; null if it does not fit."""
+    fits = (high >= F.lit(-(2**31))) & (high < F.lit(2**31))
+    return F.when(fits, F.shiftleft(high, _LOW_BITS).bitwiseOR(low))
+
+
+def _as_double(high: Column, low: Column) -> Column:
+    """The double that is nearest to these halves."""
+    wide = T.DecimalType(38, 0)
+    scale = F.lit(2**_LOW_BITS).cast(T.DecimalType(11, 0))
+    return (high.cast(wide) * scale + low.cast(wide)).cast(T.DoubleType())
+
+
+def _fold(argument: Column) -> Column:
+    """The sum of floats, added in ascending order: the same bits however the rows are cut."""
+    values = F.sort_array(F.collect_list(argument.cast(T.DoubleType())))
+    total = F.aggregate(values, F.lit(0.0), lambda total, value: total + value)
+    return F.when(F.count(argument) > 0, total)
+
+
+_ENDS: Final[Mapping[Function, Callable[[Column, Column], Column]]] = {
+    Function.FIRSTVAL: F.min_by,
+    Function.LASTVAL: F.max_by,
+}
+
+_UNORDERED: Final[Mapping[Function, Callable[[Column, FieldType], Column]]] = {
+    Function.COUNT: lambda argument, _type: F.count(argument),
+    Function.COUNT_DISTINCT: _distinct,
+    Function.SUM: _sum,
+    Function.AVG: _average,
+    Function.MIN: lambda argument, _type: F.min(argument),
+    Function.MAX: lambda argument, _type: F.max(argument),
+}
+
+
+# -- of panes: `engine.language.panes` defines their fields ---------------------------------------
+
+
+def _partial(step: AggregateStep, order: Column, part: str) -> _Functions:
+    """Tuples to partial results.
+
+    Args:
+        part: the column with the part for which a tuple is taken.
+    """
+    made, layout_ = _Functions(), layout(step.group_by, step.functions)
+
+    def taken(value: Column, number: int) -> Column:
+        """The value, null in other parts."""
+        return value if layout_.part is None else F.when(F.col(part) == number, value)
+
+    if layout_.part is not None:
+        made.parts = 1 + len(layout_.values)
+        made.keys.append(F.col(part))
+    for number, (name, expression) in enumerate(layout_.values, start=1):
+        made.keys.append(taken(_argument(expression), number).alias(name))
+    for each in step.functions:
+        if each.argument is None:
+            made.add(F.count(taken(F.lit(1), 0)))
+        elif each.function is not Function.COUNT_DISTINCT:
+            argument = taken(_argument(each.argument), 0)
+            for state in _states(each.function, argument, each.argument.type, order):
+                made.add(state)
+    return made
+
+
+def _states(
+    function: Function, argument: Column, type_: FieldType, order: Column
+) -> Sequence[Column]:
+    """The partial results of one function."""
+    if function in _ENDS:
+        return [_ENDS[function](argument, order)]
+    if function not in {Function.SUM, Function.AVG}:
+        return [_UNORDERED[function](argument, type_)]
+    sums = _halves(argument) if type_ is FieldType.LONG else (_sum(argument, type_),)
+    return sums if function is Function.SUM else (*sums, F.count(argument))
+
+
+def _combined(step: AggregateStep) -> _Functions:
+    """Partial results to results."""
+    made, layout_ = _Functions(), layout(step.group_by, step.functions)
+    at = quoted(STIME)
+    if layout_.part is not None:
+        at = F.when(quoted(layout_.part) == 0, at)
+    for each, names in zip(step.functions, layout_.states, strict=True):
+        states = [quoted(name) for name in names]
+        type_ = FieldType.LONG if each.argument is None else each.argument.type
+        if each.function in _ENDS:
+            made.add(_ENDS[each.function](states[0], at))
+        else:
+            made.add(_COMBINED[each.function](states, type_))
+    return made
+
+
+def _combined_total(states: Sequence[Column], type_: FieldType) -> tuple[Column, Column]:
+    """The halves of a sum of integers."""
+    if type_ is FieldType.LONG:
+        return _carried(F.sum(states[0]), F.sum(states[1]))
+    return _halves(states[0])
+
+
+def _combined_sum(states: Sequence[Column], type_: FieldType) -> Column:
+    if type_ in FLOATS:
+        return _fold_in_order(states[0])
+    return _fitted(*_combined_total(states, type_))
+
+
+def _combined_average(states: Sequence[Column], type_: FieldType) -> Column:
+    if type_ in FLOATS:
+        total = _fold_in_order(states[0])
+    else:
+        total = _as_double(*_combined_total(states, type_))
+    return total / F.sum(states[-1])
+
+
+def _fold_in_order(state: Column) -> Column:
+    """The sum of the panes' sums, pane after pane."""
+    placed = F.when(state.isNotNull(), F.struct(quoted(STIME), state.alias("sum")))
+    values = F.sort_array(F.collect_list(placed))
+    total = F.aggregate(values, F.lit(0.0), lambda total, each: total + each.getField("sum"))
+    return F.when(F.count(state) > 0, total)
+
+
+_COMBINED: Final[Mapping[Function, Callable[[Sequence[Column], FieldType], Column]]] = {
+    Function.COUNT: lambda states, _type: F.sum(states[0]),
+    Function.COUNT_DISTINCT: lambda states, type_: _distinct(states[0], type_),
+    Function.SUM: _combined_sum,
+    Function.AVG: _combined_average,
+    Function.MIN: lambda states, _type: F.min(states[0]),
+    Function.MAX: lambda states, _type: F.max(states[0]),
+}

@@ -1,0 +1,112 @@
+"""The plan of a query in words: its tasks, what each keeps of its inputs, and why windows are
+folded from panes or not."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from engine.language.panes import LONG, OVERLAP
+from engine.language.steps import AggregateStep, FilterStep, Form, MapStep, Step
+from engine.objects.query import Aggregate, Query
+from engine.tasks.network import Network
+from engine.tasks.plan import Task
+from engine.tasks.windows import horizon_us
+
+
+class ExplainedTask(Struct, frozen=True):
+    """One task.
+
+    Attributes:
+        stream: its output. reads: its inputs.
+        steps: in words, in order; empty: it only merges its inputs.
+        keeps_s: how much of its inputs it keeps behind its boundary, seconds.
+    """
+
+    stream: str
+    reads: tuple[str, ...]
+    steps: tuple[str, ...]
+    keeps_s: float
+
+
+class ExplainedWindow(Struct, frozen=True):
+    """One aggregate.
+
+    Attributes:
+        size_s, advance_s: of its windows, seconds.
+        pane_s: the width of the panes that they are folded from, seconds; None: of their tuples.
+        why: the reason.
+    """
+
+    box: str
+    size_s: float
+    advance_s: float
+    pane_s: float | None
+    why: str
+
+
+class Explanation(Struct, frozen=True):
+    """The plan of one query."""
+
+    query: str
+    tasks: tuple[ExplainedTask, ...]
+    windows: tuple[ExplainedWindow, ...]
+
+
+def explain(network: Network) -> Explanation:
+    """The plan of a query.
+
+    Raises:
+        InvalidInputError: as `Network.tasks`.
+    """
+    windows = (box for box in network.query.boxes if isinstance(box, Aggregate))
+    return Explanation(
+        network.query.name,
+        tuple(_task(task) for task in network.tasks()),
+        tuple(_window(box, network.query) for box in windows),
+    )
+
+
+def _task(task: Task) -> ExplainedTask:
+    steps = tuple(map(_in_words, task.steps)) if task.of is None else ("revisions",)
+    return ExplainedTask(task.output, task.inputs, steps, horizon_us(task) / 1e6)
+
+
+def _in_words(step: Step) -> str:
+    match step:
+        case FilterStep():
+            return "filter"
+        case MapStep():
+            return "map"
+        case AggregateStep(form=form):
+            groups = ", ".join(field.name for field in step.group_by)
+            by = f" by {groups}" if groups else ""
+            if form is Form.PARTIAL:
+                return f"partial results of panes of {_s(step.size_us)}{by}"
+            window = f"windows of {_s(step.size_us)} every {_s(step.advance_us)}{by}"
+            if form is Form.COMBINED:
+                return f"{window}, of {step.size_us // step.grain_us:,} panes each"
+            return window
+
+
+def _window(box: Aggregate, query: Query) -> ExplainedWindow:
+    width = dict(query.panes).get(box.name)
+    pane_s = None if width is None else width / 1e6
+    why = _why(box, width)
+    return ExplainedWindow(box.name, box.size_us / 1e6, box.advance_us / 1e6, pane_s, why)
+
+
+def _why(box: Aggregate, width: int | None) -> str:
+    overlap = -(-box.size_us // box.advance_us)
+    if width is None:
+        return (
+            f"made of its tuples: {overlap:,} of its windows hold a tuple, less than {OVERLAP}, "
+            f"and it is shorter than {LONG} panes; or no pane fits"
+        )
+    if overlap >= OVERLAP:
+        return f"folded from panes: a tuple is read once, not in each of {overlap:,} windows"
+    panes = box.size_us // width
+    return f"folded from panes: it closes by reading {panes:,} panes, not all of its tuples"
+
+
+def _s(microseconds: int) -> str:
+    return f"{microseconds / 1e6:g} s"

@@ -1,0 +1,138 @@
+"""`medusa query explain`: the plan of a query of the catalog, or of a document."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from engine.language.check import MAX_BOXES, check_query
+from engine.language.panes import with_panes
+from engine.language.xml.documents import Document, read_document
+from engine.objects.definitions import QueryEntry, StreamDefinition, StreamEntry
+from engine.objects.query import Query, streams_read, streams_written
+from engine.streams.revisions.columns import revisions_entry
+from engine.tasks.explaining import ExplainedTask, Explanation, explain
+from engine.tasks.network import Network
+from overlay.errors import InvalidInputError, NotFoundError
+from overlay.plain import plain
+from tools.client.at_prompt import ask
+from tools.client.entries import entry_of
+from tools.client.times import show_duration
+from tools.commands.command_line import read_text
+from tools.commands.plain_tables import lines_table
+
+if TYPE_CHECKING:
+    from tools.client.calls import ClientCalls
+
+
+def is_document(what: str) -> bool:
+    """Whether the argument is a file (or standard input), not the name of a query."""
+    return what == "-" or what.endswith(".xml") or Path(what).is_file()
+
+
+def explain_query(home: str | None, name: str) -> list[Explanation]:
+    """The plan of a query that exists.
+
+    Raises:
+        NotFoundError: there is none of that name, or one of its inputs is gone.
+    """
+
+    async def look(client: ClientCalls) -> list[Explanation]:
+        entry = entry_of(await client.lookup_object(name), "query", QueryEntry)
+        inputs = await _inputs(client, entry.query, {})
+        made = streams_written(entry.query)
+        kept = tuple(stream for stream in entry.outputs if stream in made)
+        return [explain(Network(entry.query, inputs, kept, readers=entry.readers))]
+
+    return ask(home, look)
+
+
+def explain_document(home: str | None, file: str) -> list[Explanation]:
+    """The plans of a document's queries, as the asked peer's participant would create them.
+
+    Args:
+        file: XML; - for standard input.
+
+    Raises:
+        InvalidInputError: names the file and the reason.
+    """
+    text = read_text(file)
+
+    async def look(client: ClientCalls) -> list[Explanation]:
+        snapshot = await client.status()
+        own = next(peer.participant for peer in snapshot.peers if peer.peer == snapshot.by)
+        document = read_document(text, f"medusa://{own}/")
+        known = _declared(document)
+        found = []
+        for query in document.queries:
+            network = await _network(client, query, known)
+            found.append(explain(network))
+            known |= _outputs(network)
+        return found
+
+    try:
+        return ask(home, look)
+    except InvalidInputError as error:
+        raise type(error)(f"{file}: {error}") from None
+
+
+def _declared(document: Document) -> dict[str, StreamEntry]:
+    schemas = {schema.name: schema for schema in document.schemas}
+    known = (stream for stream in document.streams if stream.schema in schemas)
+    return {stream.name: StreamEntry(stream, schemas[stream.schema]) for stream in known}
+
+
+async def _network(client: ClientCalls, query: Query, known: dict[str, StreamEntry]) -> Network:
+    inputs = await _inputs(client, query, known)
+    return Network(with_panes(query, MAX_BOXES), inputs)
+
+
+def _outputs(network: Network) -> dict[str, StreamEntry]:
+    """The entries of a query's streams, for the queries behind it."""
+    query = network.query
+    schemas = check_query(query, {name: e.schema for name, e in network.inputs.items()})
+    return {
+        name: StreamEntry(StreamDefinition(name, name, query=query.name), schemas[name])
+        for name in streams_written(query)
+    }
+
+
+async def _inputs(
+    client: ClientCalls, query: Query, known: dict[str, StreamEntry]
+) -> dict[str, StreamEntry]:
+    """The streams that a query reads from elsewhere, and their revisions."""
+    found: dict[str, StreamEntry] = {}
+    for name in sorted(streams_read(query) - streams_written(query)):
+        entry = known.get(name)
+        if entry is None:
+            try:
+                entry = entry_of(await client.lookup_object(name), "stream", StreamEntry)
+            except NotFoundError:
+                raise NotFoundError(f"{query.name} reads {name}, which does not exist") from None
+        found[name] = entry
+        if entry.is_revised:
+            beside = revisions_entry(entry)
+            found[beside.stream.name] = beside
+    return found
+
+
+def explanation_table(explanation: Explanation) -> Table:
+    """The tasks, then the windows."""
+    explanation = plain(explanation)
+    table = lines_table("task", "reads", "computes", "keeps of its input")
+    for task in explanation.tasks:
+        reads, steps = "\n".join(task.reads), "\n".join(task.steps) or "merges them"
+        table.add_row(Text(task.stream), Text(reads), Text(steps), Text(_kept(task)))
+    return table
+
+
+def windows_in_words(explanation: Explanation) -> list[str]:
+    """A sentence for each window."""
+    return [f"{each.box}: {each.why}" for each in plain(explanation).windows]
+
+
+def _kept(task: ExplainedTask) -> str:
+    return "nothing" if not task.keeps_s else show_duration(task.keeps_s)
