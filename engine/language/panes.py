@@ -224,4 +224,9 @@ def split(step: AggregateStep, width_us: int) -> tuple[AggregateStep, AggregateS
 
 def panes_schema(name: str, step: AggregateStep) -> Schema:
     """The schema of a stream of panes."""
-    return Schema(name, (*step.group_by, *layout(step.group_by, step.functions).fields))
+    return Schema(name, panes_fields(step))
+
+
+def panes_fields(step: AggregateStep) -> tuple[Field, ...]:
+    """The fields of panes."""
+    return (*step.group_by, *layout(step.group_by, step.functions).fields)

@@ -28,6 +28,10 @@ PROFILES: Final[Mapping[Profile, Mapping[str, str]]] = {
     "throughput": {"spark.driver.memory": "2g"},
 }
 
+LARGE_BYTES: Final = 4 * 2**20
+"""Parquet bytes from which a job is spread over cores and its bounds are pushed into the scan.
+Below it one core without a shuffle is quicker."""
+
 SETTINGS: Final[Mapping[str, str]] = {
     "spark.app.name": "medusa",
     "spark.ui.enabled": "false",

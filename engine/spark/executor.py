@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from engine.spark.config import SparkConfig
+from engine.spark.config import LARGE_BYTES, SparkConfig
+from engine.spark.sharing import Sharing
 from engine.tasks.execution import Executor, Result
 from engine.tasks.plan import Task
 from engine.tasks.windows import Interval
-from overlay.errors import MedusaError
+from overlay.errors import InternalError, MedusaError
 from overlay.events import Events
 
 if TYPE_CHECKING:  # a peer that computes nothing does not wait for PySpark, nor keep it in memory
@@ -21,6 +23,7 @@ if TYPE_CHECKING:  # a peer that computes nothing does not wait for PySpark, nor
 
     from engine.spark.program import Program
     from engine.spark.session import Spark
+    from engine.spark.shared_jobs import Order, SharedJob
 
 __all__ = ["Executor", "SparkExecutor", "open_executor"]
 
@@ -35,17 +38,19 @@ class SparkExecutor:
 
     Args:
         make: makes that Spark, in a worker thread, before the first job: it imports PySpark.
+        nursery: runs the jobs of several tasks; lives as long as this.
 
     Attributes:
         state: off, starting, running, lost or failed, for the monitor.
         trouble: why it could not start the last time, and the remedy; else empty.
     """
 
-    def __init__(self, make: Callable[[], Spark], events: Events) -> None:
+    def __init__(self, make: Callable[[], Spark], events: Events, nursery: trio.Nursery) -> None:
         self._make = make
         self._spark: Spark | None = None
         self._events = events
         self._starting = trio.Lock()
+        self._sharing = Sharing(self._run_shared, nursery)
         self._threads = trio.CapacityLimiter(JOBS_AT_ONCE)
         self.state = "off"
         self.trouble = ""
@@ -57,7 +62,7 @@ class SparkExecutor:
         try:
             await self._ensure_running()
             for task in tasks:
-                await self.run(self.compile(task).rehearse)
+                await self.compile(task).rehearse()
         except MedusaError as error:
             self._events.note("error", f"cannot compute yet: {self.trouble or error}")
 
@@ -84,6 +89,40 @@ class SparkExecutor:
                 self.state = "lost"
                 self._events.note("warning", "lost Spark's JVM; starting another")
             raise
+
+    async def compute(self, program: Callable[[], Program], order: Callable[[], Order]) -> Result:
+        """Compute an epoch: in one job with the tasks that are due now, or alone.
+
+        Raises:
+            As `run`.
+        """
+        spark = await self._ensure_running()
+        asked = order()
+        if spark.shares and (kind := kind_of(asked)) is not None:
+            result = await self._sharing.compute(*kind, asked)
+            if result is not None:
+                return result
+        task = asked.task
+        try:
+            result = await self.run(
+                lambda session: program().run(
+                    session, asked.files, asked.after, asked.upto, asked.interval
+                )
+            )
+        except MedusaError:
+            self._sharing.note(task, failed=True)
+            raise
+        self._sharing.note(task, failed=False)
+        return result
+
+    async def _run_shared(self, job: SharedJob, orders: list[Order]) -> list[Result | None]:
+        def shared(session: SparkSession) -> list[Result | None]:
+            try:
+                return job.run(session, orders)
+            except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+                raise InternalError(f"a job of {len(orders)} tasks failed: {error}") from error
+
+        return await self.run(shared)
 
     async def _ensure_running(self) -> Spark:
         async with self._starting:
@@ -122,13 +161,23 @@ class SparkComputation:
     async def run(
         self, files: Mapping[str, Sequence[Path]], after: int, upto: int, interval: Interval
     ) -> Result:
-        return await self._executor.run(
-            lambda session: self._compiled().run(session, files, after, upto, interval)
-        )
+        def order() -> Order:
+            from engine.spark.shared_jobs import Order  # PySpark is imported by now
 
-    def rehearse(self, session: SparkSession) -> None:
-        """Compute the task over blank tuples; blocking."""
-        self._compiled().rehearse(session)
+            return Order(self._task, files, after, upto, interval)
+
+        return await self._executor.compute(self._compiled, order)
+
+    async def rehearse(self) -> None:
+        """Compute the task over blank tuples. Raises: as `run`."""
+        with TemporaryDirectory() as folder:
+            blank = await trio.to_thread.run_sync(self._blank_epoch, Path(folder))
+            await self.run(*blank)
+
+    def _blank_epoch(self, folder: Path) -> tuple[Mapping[str, Sequence[Path]], int, int, Interval]:
+        from engine.spark.program import blank_epoch  # in a worker thread: see `_compiled`
+
+        return blank_epoch(self._task, folder)
 
     def _compiled(self) -> Program:
         from engine.spark.program import Program  # in a worker thread: this takes a while
@@ -149,9 +198,28 @@ async def open_executor(
 
         return Spark(config, logs)
 
-    executor = SparkExecutor(make, events)
-    try:
-        yield executor
-    finally:
-        with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(executor.stop)
+    async with trio.open_nursery() as nursery:
+        executor = SparkExecutor(make, events, nursery)
+        try:
+            yield executor
+        finally:
+            nursery.cancel_scope.cancel()
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(executor.stop)
+
+
+def kind_of(order: Order) -> tuple[Hashable, Callable[[], SharedJob]] | None:
+    """The group of the tasks that can be in one job with an order, and how to make their job. None:
+    it has to run alone."""
+    from engine.spark import shared_jobs, shared_rows, shared_windows
+
+    task = order.task
+    if not order.paths or sum(map(shared_jobs.bytes_of, order.paths)) >= LARGE_BYTES:
+        return None
+    fields = shared_jobs.merged_fields(task.input_schemas)
+    if task.window is not None:
+        key = (fields, shared_windows.what(task), shared_jobs.by_arrival(task))
+        return key, lambda: shared_windows.SharedWindows(task)
+    if not shared_rows.fits(task):
+        return None
+    return (fields, task.inputs), lambda: shared_rows.SharedRows(task)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,15 +22,12 @@ from engine.language.steps import Expression, Form
 from engine.objects.query import WINDOW_START
 from engine.objects.schema import SEQ, STIME, Field, Schema
 from engine.spark.columns import SPARK_TYPES, column, quoted, within, without_negative_zero
+from engine.spark.config import LARGE_BYTES
 from engine.spark.cpu import CpuMeter
 from engine.spark.windows import Windows
 from engine.tasks.execution import Result
 from engine.tasks.plan import AggregateStep, FilterStep, MapStep, Step, Task
 from engine.tasks.windows import Interval, needs
-
-LARGE_BYTES: Final = 4 * 2**20
-"""Parquet bytes from which a job is spread over cores and its bounds are pushed into the scan.
-Below it one core without a shuffle is quicker."""
 
 
 class Program:
@@ -67,16 +63,7 @@ class Program:
         """Compute the task over one blank tuple per input, and drop the result: Spark loads and
         generates then the code of the first epoch, which takes it seconds."""
         with TemporaryDirectory() as folder:
-            files: dict[str, list[Path]] = {}
-            for number, schema in enumerate(self._task.input_schemas):
-                path = Path(folder) / f"{number}.parquet"
-                pq.write_table(_blank(schema.derived), path)
-                files[self._task.inputs[number]] = [path]
-            window = self._task.window
-            upto = 0 if window is None else window.size_us
-            interval = needs(self._task, -1, upto, 0)
-            assert interval is not None, "a window that holds 0 is closed by then"
-            self.run(session, files, -1, upto, interval)
+            self.run(session, *blank_epoch(self._task, Path(folder)))
 
     def _finish(self, raw: pa.Table) -> pa.Table:
         """Spark's result with the output's columns, in any order of rows."""
@@ -92,6 +79,23 @@ class Program:
         names += [each.name for each in window.group_by]
         names += [each.output for each in window.functions]
         return pa.table(columns, names=names).select(self._schema.names)
+
+
+def blank_epoch(
+    task: Task, folder: Path
+) -> tuple[Mapping[str, Sequence[Path]], int, int, Interval]:
+    """The arguments of a run over one blank tuple per input. folder: for its files."""
+    files: dict[str, list[Path]] = {}
+    for number, (name, schema) in enumerate(zip(task.inputs, task.input_schemas, strict=True)):
+        path = folder / f"{number}.parquet"
+        source = name in task.source_inputs
+        pq.write_table(_blank(schema.source if source else schema.derived), path)
+        files[name] = [path]
+    window = task.window
+    upto = 0 if window is None else window.size_us
+    interval = needs(task, -1, upto, 0)
+    assert interval is not None, "a window that holds 0 is closed by then"
+    return files, -1, upto, interval
 
 
 def _blank(schema: pa.Schema) -> pa.Table:
@@ -120,13 +124,13 @@ class _Compiled:
         steps = task.steps
         self._first: Column | None = None
         if steps and isinstance(steps[0], FilterStep) and not self._normal:  # one analysis less
-            self._first, steps = _leaves_by(steps[0]), steps[1:]
+            self._first, steps = leaves_by(steps[0]), steps[1:]
         self._stages: list[_Stage] = []
         for step in steps:
             last = step is task.steps[-1]
             self._stages.append(_Stage(step, fields, by_arrival=self._by_arrival, last=last))
             if isinstance(step, MapStep):
-                fields = _mapped(step)
+                fields = mapped(step)
 
     def frame(self, paths: Sequence[Path], after: int, upto: int, interval: Interval) -> DataFrame:
         large = sum(path.stat().st_size for path in paths) >= LARGE_BYTES
@@ -151,9 +155,9 @@ class _Stage:
         self._step = step
         match step:
             case FilterStep():
-                self._predicate = _leaves_by(step)
+                self._predicate = leaves_by(step)
             case MapStep():
-                self._columns = [quoted(STIME), *(_output(*each) for each in step.outputs)]
+                self._columns = [quoted(STIME), *(output(*each) for each in step.outputs)]
             case AggregateStep():
                 self._windows = Windows(step, fields, by_arrival=by_arrival, last=last)
 
@@ -201,7 +205,7 @@ def _normalised(schema: Schema, *, with_seq: bool) -> list[Column]:
     return columns
 
 
-def _leaves_by(step: FilterStep) -> Column:
+def leaves_by(step: FilterStep) -> Column:
     """True for the tuples that leave by the step's port."""
     before = [~F.coalesce(column(each), F.lit(False)) for each in step.predicates[: step.port]]
     own = [column(each) for each in step.predicates[step.port : step.port + 1]]
@@ -211,14 +215,14 @@ def _leaves_by(step: FilterStep) -> Column:
     return condition
 
 
-def _output(name: str, expression: Expression) -> Column:
+def output(name: str, expression: Expression) -> Column:
     made = column(expression)
     if expression.type in FLOATS:
         made = without_negative_zero(made)
     return made.alias(name)
 
 
-def _mapped(step: MapStep) -> list[Field]:
+def mapped(step: MapStep) -> list[Field]:
     """A map's fields; all are nullable as far as the order of tuples is concerned."""
     return [Field(name, each.type, nullable=True) for name, each in step.outputs]
 

@@ -60,6 +60,12 @@ class Spark:
         return jvm is not None and self._session is not None and jvm.alive
 
     @property
+    def shares(self) -> bool:
+        """Whether small jobs read their rows from files of this machine; see
+        `engine.spark.prepared`."""
+        return self._config.master.startswith("local")
+
+    @property
     def pid(self) -> int | None:
         """The JVM's process id."""
         return None if self._jvm is None else self._jvm.pid

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from engine.language.operators import FLOATS
-from engine.language.panes import layout
+from engine.language.panes import layout, panes_fields
 from engine.language.steps import AggregateStep, Expression, Form
 from engine.objects.query import WINDOW_START, Function
 from engine.objects.schema import END, SEQ, STIME, Field, FieldType
@@ -36,14 +36,15 @@ class Windows:
         self._step = step
         self._window, self._part = _free_names(fields)
         self._functions = _functions(step, fields, self._part, by_arrival=by_arrival)
-        names = [f"key{number}" for number in range(len(step.group_by))]
-        keys = [quoted(g.name).alias(n) for g, n in zip(step.group_by, names, strict=True)]
+        keys = _keys(step)
         self._keys = [F.col(self._window), *keys, *self._functions.keys]
-        found = [F.col(self._window), *map(F.col, names), *self._functions.values]
+        found = [F.col(self._window), *_key_names(step), *self._functions.values]
         if last:
             self._found = [] if self._functions.plain else found
         else:
-            self._found = _named(step, found)
+            start, *rest = found
+            end = start + F.lit(step.size_us - 1)
+            self._found = [end.alias(STIME), *named(step, start, rest)]
 
     def apply(self, frame: DataFrame, after: int, upto: int, *, small: bool) -> DataFrame:
         """The windows whose last microsecond is in (after, upto].
@@ -56,28 +57,69 @@ class Windows:
         windows = frame.select(starts, F.col("*"))
         if size % advance:  # the oldest of them may have ended before the tuple
             windows = windows.where(f"{self._window} > {STIME} - {size}L")
-        if self._functions.parts:
-            parts = F.explode(F.array(*map(F.lit, range(self._functions.parts))))
-            windows = windows.select(F.col("*"), parts.alias(self._part))
+        windows = _in_parts(windows, self._functions.parts, self._part)
         if small:
             windows = windows.coalesce(1)  # no shuffle
         result = windows.groupBy(*self._keys).agg(*self._functions.computed)
         return result.select(*self._found) if self._found else result
 
 
-def _named(step: AggregateStep, found: Sequence[Column]) -> list[Column]:
-    """The output's columns by their names, for the steps that follow in the same job.
+class TaggedWindows:
+    """The same aggregate of several tasks over a DataFrame whose rows say which task's window each
+    is in, by the columns `tags`: the first has the window's start.
+
+    The result has the tags, the group-by fields, and the results by the functions' names (or, of
+    panes, the fields of the layout), without stime.
+    """
+
+    def __init__(
+        self, step: AggregateStep, fields: Sequence[Field], tags: Sequence[str], *, by_arrival: bool
+    ) -> None:
+        self._tags = [quoted(tag) for tag in tags]
+        _, self._part = _free_names(fields)
+        self._functions = _functions(step, fields, self._part, by_arrival=by_arrival)
+        self._keys = [*self._tags, *_keys(step), *self._functions.keys]
+        values = [*_key_names(step), *self._functions.parted, *self._functions.values]
+        if step.form is Form.PARTIAL:
+            names = [each.name for each in panes_fields(step)]
+            found = [value.alias(name) for value, name in zip(values, names, strict=True)]
+        else:
+            found = named(step, self._tags[0], values)
+        self._found = [*self._tags, *found]
+
+    def apply(self, frame: DataFrame) -> DataFrame:
+        """All windows of the rows."""
+        frame = _in_parts(frame, self._functions.parts, self._part)
+        return frame.groupBy(*self._keys).agg(*self._functions.computed).select(*self._found)
+
+
+def _keys(step: AggregateStep) -> list[Column]:
+    """The group-by fields under names of their own."""
+    return [quoted(each.name).alias(f"key{n}") for n, each in enumerate(step.group_by)]
+
+
+def _key_names(step: AggregateStep) -> list[Column]:
+    return [F.col(f"key{number}") for number in range(len(step.group_by))]
+
+
+def named(step: AggregateStep, start: Column, rest: Sequence[Column]) -> list[Column]:
+    """The output's columns by their names, without stime.
 
     Args:
-        found: the window's start, the keys, the values.
+        start: of the window. rest: the keys, the values.
     """
-    start, *rest = found
     names = [*(each.name for each in step.group_by), *(each.output for each in step.functions)]
     return [
-        (start + F.lit(step.size_us - 1)).alias(STIME),
         F.timestamp_micros(start).alias(WINDOW_START),
         *(value.alias(name) for value, name in zip(rest, names, strict=True)),
     ]
+
+
+def _in_parts(frame: DataFrame, parts: int, name: str) -> DataFrame:
+    """Each row once for every part, with the part's number; 0: as they are."""
+    if not parts:
+        return frame
+    return frame.select(F.col("*"), F.explode(F.array(*map(F.lit, range(parts)))).alias(name))
 
 
 def _free_names(fields: Sequence[Field]) -> tuple[str, str]:
@@ -111,7 +153,8 @@ class _Functions:
     """The functions of a window, as columns.
 
     Attributes:
-        keys: columns to group by, besides the window and its groups, named.
+        keys: columns to group by, besides the window and its groups, named. parted: they, over the
+            result.
         parts: how often each tuple is taken; 0: once, without a number.
         computed: the columns that Spark aggregates, named.
         values: the results over those columns. plain: they are `computed`.
@@ -119,6 +162,7 @@ class _Functions:
 
     def __init__(self) -> None:
         self.keys: list[Column] = []
+        self.parted: list[Column] = []
         self.parts = 0
         self.computed: list[Column] = []
         self.values: list[Column] = []
@@ -282,8 +326,10 @@ def _partial(step: AggregateStep, order: Column, part: str) -> _Functions:
     if layout_.part is not None:
         made.parts = 1 + len(layout_.values)
         made.keys.append(F.col(part))
+        made.parted.append(F.col(part))
     for number, (name, expression) in enumerate(layout_.values, start=1):
         made.keys.append(taken(_argument(expression), number).alias(name))
+        made.parted.append(quoted(name))
     for each in step.functions:
         if each.argument is None:
             made.add(F.count(taken(F.lit(1), 0)))

@@ -46,11 +46,13 @@ SUM = Query(
 )
 
 
-def runner_of(spark: Spark, folder: Path, events: Events) -> tuple[TaskRunner, StreamLog]:
+def runner_of(
+    spark: Spark, folder: Path, events: Events, nursery: trio.Nursery
+) -> tuple[TaskRunner, StreamLog]:
     schemas = check_query(SUM, {SOURCE: SCHEMA})
     (task,) = plan(SUM, schemas, frozenset({SOURCE}))
     source = StreamLog.open(folder / "in", SCHEMA.source)
-    executor = SparkExecutor(lambda: spark, events)
+    executor = SparkExecutor(lambda: spark, events, nursery)
     executor.state = "running"
     runner = TaskRunner(
         task,
@@ -65,10 +67,10 @@ def runner_of(spark: Spark, folder: Path, events: Events) -> tuple[TaskRunner, S
 
 @pytest.mark.parametrize("column", ["stime", "name", "value"])
 async def test_a_job_over_a_damaged_page_fails_and_the_file_is_named(
-    tmp_path: Path, spark: Spark, column: str
+    tmp_path: Path, spark: Spark, nursery: trio.Nursery, column: str
 ) -> None:
     events = Events()
-    runner, source = runner_of(spark, tmp_path, events)
+    runner, source = runner_of(spark, tmp_path, events, nursery)
     said: list[str] = []
     source.damaged.add(said.append)
     for start in range(0, 400, 50):
@@ -81,8 +83,8 @@ async def test_a_job_over_a_damaged_page_fails_and_the_file_is_named(
     data = bytearray(whole)
     data[chunk.data_page_offset + chunk.total_compressed_size - 3] ^= 1
     path.write_bytes(data)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(runner.run)
+    async with trio.open_nursery() as running:
+        running.start_soon(runner.run)
         await until(lambda: bool(said))
         assert said[0].startswith(f"{path} is damaged")
         output = runner._output
@@ -92,7 +94,7 @@ async def test_a_job_over_a_damaged_page_fails_and_the_file_is_named(
         lost.lost = False
         with trio.fail_after(DEADLINE_S):
             await output.wait_beyond(398)
-        nursery.cancel_scope.cancel()
+        running.cancel_scope.cancel()
     found = output.read(max(output.start, BEGINNING))
     assert found is not None
     assert found.table.column("total").to_pylist() == [

@@ -8,7 +8,7 @@ import operator
 import os
 import signal
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 
 import duckdb
@@ -23,8 +23,11 @@ from hypothesis import strategies as st
 from engine.language.check import check_query
 from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
 from engine.objects.schema import BEGINNING, END
+from engine.spark.executor import kind_of
 from engine.spark.program import Program
 from engine.spark.session import Spark, SparkLostError
+from engine.spark.shared_jobs import Order, SharedJob
+from engine.spark.sharing import go_together
 from engine.tasks.plan import Task, plan
 from engine.tasks.windows import Interval, needs
 from examples import examples
@@ -78,10 +81,38 @@ def write(table: pa.Table, folder: Path, name: str, boundaries: Sequence[int]) -
     return paths
 
 
+class Jobs:
+    """The shared jobs of some tasks; each order of theirs is computed with the others of its group,
+    which are not due any more."""
+
+    def __init__(self, spark: Spark) -> None:
+        self._spark = spark
+        self._jobs: dict[Hashable, SharedJob] = {}
+        self._earlier: dict[Hashable, list[Order]] = {}
+
+    def run(self, order: Order) -> pa.Table | None:
+        """Its result in a shared job; None: it runs alone."""
+        kind = kind_of(order)
+        if kind is None:
+            return None
+        key, make = kind
+        job = self._jobs.get(key) or self._jobs.setdefault(key, make())
+        earlier = self._earlier.setdefault(key, [])
+        together = [*(each for each in earlier[-3:] if go_together(order, each)), order]
+        results = self._spark.run(lambda session: job.run(session, together))
+        earlier.append(order)
+        assert len(results) == len(together)
+        return None if results[-1] is None else results[-1].table
+
+
 def run_task(
-    spark: Spark, task: Task, files: Mapping[str, Sequence[Path]], boundaries: Sequence[int]
+    spark: Spark,
+    task: Task,
+    files: Mapping[str, Sequence[Path]],
+    boundaries: Sequence[int],
+    jobs: Jobs,
 ) -> list[pa.Table]:
-    """A task's output, epoch after epoch."""
+    """A task's output, epoch after epoch: alone and in shared jobs."""
     program, made = Program(task), []
     for after, upto in itertools.pairwise([BEGINNING, *boundaries]):
         interval = needs(task, after, upto)
@@ -89,6 +120,9 @@ def run_task(
         if interval is not None:
             run = (files, after, upto, interval)
             table = spark.run(lambda session, run=run: program.run(session, *run)).table
+            shared = jobs.run(Order(task, *run))
+            assert shared is None or printed(shared) == printed(table)
+            assert shared is None or shared.schema == table.schema
         assert table.schema == task.output_schema.derived
         assert all(after < stime <= upto for stime in table["stime"].to_pylist())
         made.append(table)
@@ -103,8 +137,9 @@ def check(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         files = {key: write(table, folder, key, next(cycle)) for key, table in data.items()}
+        jobs = Jobs(spark)
         for task in plan(network.query, network.schemas, frozenset()):
-            table = pa.concat_tables(run_task(spark, task, files, next(cycle)))
+            table = pa.concat_tables(run_task(spark, task, files, next(cycle), jobs))
             if task.output in expected:  # panes are nobody's result
                 assert printed(table) == expected[task.output], task
             files[task.output] = write(table, folder, task.output, next(cycle))

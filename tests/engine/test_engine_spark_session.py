@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import trio
 from deadline import DEADLINE_S
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -95,9 +96,11 @@ def test_killed_in_mid_job_it_is_noticed_and_restarted(
     assert capfd.readouterr() == ("", "")
 
 
-async def test_a_late_error_of_the_jvm_before_says_nothing_of_the_next(spark: Spark) -> None:
+async def test_a_late_error_of_the_jvm_before_says_nothing_of_the_next(
+    spark: Spark, nursery: trio.Nursery
+) -> None:
     events = Events()
-    executor = SparkExecutor(lambda: spark, events)
+    executor = SparkExecutor(lambda: spark, events, nursery)
     assert await executor.run(total) == 4950
 
     def late(_session: SparkSession) -> None:

@@ -1,0 +1,183 @@
+"""One job for all tasks without windows over the same rows.
+
+One scan evaluates the predicates of all tasks: a row comes out once, with a truth value for each
+task, and with the columns of each map. What is whose is told apart in Arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import and_
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from engine.objects.schema import STIME, Field
+from engine.spark.columns import quoted
+from engine.spark.prepared import Prepared
+from engine.spark.program import leaves_by, output
+from engine.spark.shared_jobs import (
+    Order,
+    canonical,
+    is_strict,
+    merged_fields,
+    read_input,
+    shared_out,
+    slot_schema,
+)
+from engine.streams.ordering import between
+from engine.tasks.execution import Result
+from engine.tasks.plan import FilterStep, MapStep, Step, Task
+
+MOST_TASKS: Final = 128
+"""Tasks of one job: its columns are their number."""
+
+MOST_NODES: Final = 2_048
+"""Nodes of all expressions of one job: a larger one takes seconds to compile."""
+
+ABSENT: Final = 100
+"""Runs without a task after which a job leaves it out."""
+
+Steps = tuple[Step, ...]
+
+
+def fits(task: Task) -> bool:
+    """Whether a shared job can compute the task: filters, then at most one map."""
+    *filters, last = task.steps or (None,)
+    plain = all(isinstance(step, FilterStep) for step in filters)
+    nodes = sum(step.nodes for step in task.steps)
+    return plain and isinstance(last, FilterStep | MapStep | None) and nodes <= MOST_NODES // 8
+
+
+class SharedRows:
+    """The job. It is planned anew when another task joins it.
+
+    Args:
+        task: the first of them; all have its inputs.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self._fields = merged_fields(task.input_schemas)
+        self._absent: dict[Steps, int] = {}
+        self._planned: _Planned | None = None
+
+    def run(self, session: SparkSession, orders: Sequence[Order]) -> list[Result | None]:
+        """As `SharedJob.run`. All orders have the same files and the same interval."""
+        rows = read_input(orders[0], self._fields, with_seq=False)
+        if rows is None:
+            return [None] * len(orders)
+        planned = self._plan_of(session, {order.task.steps for order in orders})
+        planned.prepared.meter.start()
+        raw = planned.prepared.run(rows)
+        if raw is None:
+            return [None] * len(orders)
+        tables = planned.split(raw, orders)
+        weights = [_weight(order, t, rows) for order, t in zip(orders, tables, strict=True)]
+        shares = shared_out(planned.prepared.meter.read(), weights)
+        return [Result(*both) for both in zip(tables, shares, strict=True)]
+
+    def _plan_of(self, session: SparkSession, wanted: set[Steps]) -> _Planned:
+        self._absent = {steps: runs + 1 for steps, runs in self._absent.items()}
+        self._absent |= dict.fromkeys(wanted, 0)
+        planned = self._planned
+        if planned is None or planned.prepared.session is not session:
+            planned = None
+        gone = [steps for steps, runs in self._absent.items() if runs > ABSENT]
+        if planned is None or gone or not wanted <= planned.steps:
+            for steps in gone:
+                del self._absent[steps]
+            planned = self._planned = _Planned(session, self._fields, _most(self._absent))
+        return planned
+
+
+def _most(absent: dict[Steps, int]) -> list[Steps]:
+    """The steps that one job has room for, the latest first."""
+    chosen: list[Steps] = []
+    nodes = 0
+    for steps in sorted(absent, key=absent.__getitem__):
+        nodes += sum(step.nodes for step in steps)
+        if chosen and absent[steps] and (len(chosen) >= MOST_TASKS or nodes > MOST_NODES):
+            break
+        chosen.append(steps)
+    return chosen
+
+
+def _weight(order: Order, table: pa.Table, rows: pa.Table) -> float:
+    """What a task costs of a job: what it evaluates, and what it gets."""
+    nodes = sum(step.nodes for step in order.task.steps)
+    cells = table.num_rows * table.num_columns
+    return float(1 + nodes + cells / max(1, rows.num_rows))
+
+
+class _Planned:
+    """The job over some tasks, planned.
+
+    Attributes:
+        steps: of the tasks.
+    """
+
+    def __init__(
+        self, session: SparkSession, fields: Sequence[Field], members: list[Steps]
+    ) -> None:
+        self._fields = fields
+        self._numbers = {steps: number for number, steps in enumerate(members)}
+        self.steps = set(members)
+        self._only = len(members) == 1
+        self.prepared = Prepared(session, slot_schema(fields, with_seq=False), self._build)
+
+    def _build(self, frame: DataFrame) -> DataFrame:
+        columns = [quoted(STIME)]
+        columns += [quoted(field.name).alias(f"f{n}") for n, field in enumerate(self._fields)]
+        if all(_map_of(steps) for steps in self._numbers):
+            columns = columns[:1]
+        for steps, number in self._numbers.items():
+            predicate = _predicate(steps)
+            if self._only:  # its rows alone come out
+                frame = frame.where(predicate)
+            else:
+                columns.append(F.coalesce(predicate, F.lit(False)).alias(f"t{number}"))
+            step = _map_of(steps)
+            if step is not None:
+                made = [output(*each) for each in step.outputs]
+                if not self._only:
+                    made = [F.when(predicate, each) for each in made]
+                columns += [each.alias(f"m{number}_{n}") for n, each in enumerate(made)]
+        return frame.select(*columns)
+
+    def split(self, raw: pa.Table, orders: Sequence[Order]) -> list[pa.Table]:
+        """What is whose."""
+        raw = raw.combine_chunks()
+        ordered = is_strict(raw)
+        if not ordered and "f0" in raw.column_names:
+            names = [STIME, *(f"f{n}" for n in range(len(self._fields)))]
+            keys = [(name, "ascending") for name in names]
+            raw = raw.take(pc.sort_indices(raw, sort_keys=keys))
+        return [self._own(raw, order, ordered=ordered) for order in orders]
+
+    def _own(self, raw: pa.Table, order: Order, *, ordered: bool) -> pa.Table:
+        number, step = self._numbers[order.task.steps], _map_of(order.task.steps)
+        schema = order.task.output_schema.derived
+        rows = between(raw, order.after, order.upto)
+        if not self._only:
+            rows = rows.filter(rows.column(f"t{number}"))
+        if step is None:
+            names = [STIME, *(f"f{n}" for n in range(len(self._fields)))]
+            return rows.select(names).rename_columns(schema.names).cast(schema)
+        names = [STIME, *(f"m{number}_{n}" for n in range(len(step.outputs)))]
+        made = [STIME, *(name for name, _ in step.outputs)]
+        found = rows.select(names).rename_columns(made).select(schema.names)
+        return found.cast(schema) if ordered else canonical(found, schema)
+
+
+def _map_of(steps: Steps) -> MapStep | None:
+    return steps[-1] if steps and isinstance(steps[-1], MapStep) else None
+
+
+def _predicate(steps: Steps) -> Column:
+    """True for the rows that pass all filters."""
+    conditions = [leaves_by(step) for step in steps if isinstance(step, FilterStep)]
+    return reduce(and_, conditions) if conditions else F.lit(True)
