@@ -163,6 +163,46 @@ async def test_what_there_is(town: Town, capfd: pytest.CaptureFixture[str]) -> N
     assert "medusa://" in await at_mit.refused("stream", "show", "conns")
 
 
+HOP = """<medusa><query name="medusa://mit.edu/hop">
+  <box name="hop" type="aggregate">
+    <input port="1" stream="medusa://mit.edu/conns"/>
+    <output port="1" stream="medusa://mit.edu/often"/>
+    <param name="aggregate-function.0" value="count()"/>
+    <param name="window-size" value="600"/>
+    <param name="advance" value="10"/>
+    <param name="group-by" value="src_ip"/>
+  </box>
+</query></medusa>"""
+
+
+async def test_the_plan_of_a_query_is_explained(
+    town: Town, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mit, _ = await town.settle_all("mit.edu", "utah.edu")
+    at_mit = Prompt(mit.home.folder, capfd)
+    file = tmp_path / "hop.xml"
+    file.write_text(HOP)
+    assert "reads medusa://mit.edu/conns, which does not exist" in await at_mit.refused(
+        "query", "explain", str(file)
+    )
+    async with mit.client() as client:
+        await client.create_query_xml(DOCUMENT)
+        foreseen = json.loads(await at_mit("query", "explain", str(file), "--json"))
+        await client.create_query_xml(HOP)
+    few = await at_mit("query", "explain", "medusa://mit.edu/few")
+    assert "minutes: made of its tuples" in few
+    assert "filter" in few
+    hop = await at_mit("query", "explain", "medusa://mit.edu/hop")
+    assert "medusa://mit.edu/often/panes" in hop
+    assert "partial results of panes of 10 s by src_ip" in hop
+    assert "windows of 600 s every 10 s by src_ip, of 60 panes each" in hop
+    assert "hop: folded from panes: a tuple is read once, not in each of 60 windows" in hop
+    explained = json.loads(await at_mit("query", "explain", "medusa://mit.edu/hop", "--json"))
+    assert explained == foreseen, "the file's plan is what was made of it"
+    assert "panes" not in await at_mit("query", "list")
+    assert "panes" not in await at_mit("stream", "list")
+
+
 def test_what_fails_and_what_is_gone_is_said(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
