@@ -14,6 +14,7 @@ from engine.spark.config import LARGE_BYTES, SparkConfig
 from engine.spark.sharing import Sharing
 from engine.tasks.execution import Executor, Result
 from engine.tasks.plan import Task
+from engine.tasks.revisions.tasks import by_arrival
 from engine.tasks.windows import Interval
 from overlay.errors import InternalError, MedusaError
 from overlay.events import Events
@@ -211,14 +212,14 @@ async def open_executor(
 def kind_of(order: Order) -> tuple[Hashable, Callable[[], SharedJob]] | None:
     """The group of the tasks that can be in one job with an order, and how to make their job. None:
     it has to run alone."""
-    from engine.spark import shared_jobs, shared_rows, shared_windows
+    from engine.spark import rows, shared_jobs, shared_rows, shared_windows
 
     task = order.task
     if not order.paths or sum(map(shared_jobs.bytes_of, order.paths)) >= LARGE_BYTES:
         return None
-    fields = shared_jobs.merged_fields(task.input_schemas)
+    fields = rows.merged_fields(task.input_schemas)
     if task.window is not None:
-        key = (fields, shared_windows.what(task), shared_jobs.by_arrival(task))
+        key = (fields, shared_windows.what(task), by_arrival(task))
         return key, lambda: shared_windows.SharedWindows(task)
     if not shared_rows.fits(task):
         return None

@@ -15,18 +15,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from engine.language.operators import FLOATS
 from engine.language.steps import Expression, Form
 from engine.objects.query import WINDOW_START
-from engine.objects.schema import SEQ, STIME, Field, Schema
-from engine.spark.columns import SPARK_TYPES, column, quoted, within, without_negative_zero
+from engine.objects.schema import SEQ, STIME, Field
+from engine.spark.columns import column, quoted, within, without_negative_zero
 from engine.spark.config import LARGE_BYTES
 from engine.spark.cpu import CpuMeter
+from engine.spark.rows import canonical, merged_fields, row_schema
 from engine.spark.windows import Windows
 from engine.tasks.execution import Result
 from engine.tasks.plan import AggregateStep, FilterStep, MapStep, Step, Task
+from engine.tasks.revisions.tasks import by_arrival
 from engine.tasks.windows import Interval, needs
 
 
@@ -56,7 +57,7 @@ class Program:
         compiled.meter.start()
         frame = compiled.frame(paths, after, upto, interval)
         compiled.meter.plan(frame)
-        table = _canonical(self._finish(frame.toArrow()), self._schema)
+        table = canonical(self._finish(frame.toArrow()), self._schema)
         return Result(table, compiled.meter.read())
 
     def rehearse(self, session: SparkSession) -> None:
@@ -111,16 +112,10 @@ class _Compiled:
     def __init__(self, task: Task, session: SparkSession) -> None:
         self.session = session
         self.meter = CpuMeter(session)
-        schema = _merged(task.input_schemas)
-        # With one source stream aggregated as it is, its arrival order counts.
-        self._by_arrival = (
-            len(task.inputs) == 1
-            and task.inputs[0] in task.source_inputs
-            and isinstance(task.steps[0], AggregateStep)
-        )
-        self._reader = _reader(session, schema, with_seq=self._by_arrival)
-        self._normal = _normalised(schema, with_seq=self._by_arrival)
-        fields: Sequence[Field] = schema.fields
+        fields: Sequence[Field] = merged_fields(task.input_schemas)
+        self._by_arrival = by_arrival(task)
+        self._reader = _reader(session, fields, with_seq=self._by_arrival)
+        self._normal = _normalised(fields, with_seq=self._by_arrival)
         steps = task.steps
         self._first: Column | None = None
         if steps and isinstance(steps[0], FilterStep) and not self._normal:  # one analysis less
@@ -171,34 +166,20 @@ class _Stage:
                 return self._windows.apply(frame, after, upto, small=small)
 
 
-def _merged(schemas: Sequence[Schema]) -> Schema:
-    """The first schema; a field is nullable if it is in any."""
-    first = schemas[0]
-    fields = tuple(
-        Field(each[0].name, each[0].type, nullable=any(field.nullable for field in each))
-        for each in zip(*(schema.fields for schema in schemas), strict=True)
-    )
-    return Schema(first.name, fields, first.time)
-
-
-def _reader(session: SparkSession, schema: Schema, *, with_seq: bool) -> DataFrameReader:
-    fields = [T.StructField(STIME, T.LongType())]
-    if with_seq:
-        fields.append(T.StructField(SEQ, T.LongType()))
-    fields += [T.StructField(each.name, SPARK_TYPES[each.type]) for each in schema.fields]
+def _reader(session: SparkSession, fields: Sequence[Field], *, with_seq: bool) -> DataFrameReader:
     return (
-        session.read.schema(T.StructType(fields))
+        session.read.schema(row_schema(fields, with_seq=with_seq))
         .option("__globPaths__", "false")  # a name may hold [ or *
         .option("recursiveFileLookup", "true")  # a folder a=b is not a partition
     )
 
 
-def _normalised(schema: Schema, *, with_seq: bool) -> list[Column]:
+def _normalised(fields: Sequence[Field], *, with_seq: bool) -> list[Column]:
     """The input's columns without -0.0; empty if there is no float among them."""
-    if not any(each.type in FLOATS for each in schema.fields):
+    if not any(each.type in FLOATS for each in fields):
         return []
     columns = [quoted(STIME), *([quoted(SEQ)] if with_seq else [])]
-    for each in schema.fields:
+    for each in fields:
         plain = quoted(each.name)
         changed = without_negative_zero(plain).alias(each.name)
         columns.append(changed if each.type in FLOATS else plain)
@@ -225,15 +206,3 @@ def output(name: str, expression: Expression) -> Column:
 def mapped(step: MapStep) -> list[Field]:
     """A map's fields; all are nullable as far as the order of tuples is concerned."""
     return [Field(name, each.type, nullable=True) for name, each in step.outputs]
-
-
-def _canonical(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows in the schema's types, by stime, then payload; NaN after numbers, nulls last."""
-    table = table.cast(schema)
-    columns = [
-        pc.add(each, pa.scalar(0.0, each.type)) if pa.types.is_floating(each.type) else each
-        for each in table.columns  # no -0.0
-    ]
-    table = pa.table(columns, schema=schema)
-    keys = [(name, "ascending") for name in table.column_names]
-    return table.take(pc.sort_indices(table, sort_keys=keys))

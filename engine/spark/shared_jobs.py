@@ -10,15 +10,13 @@ from typing import Final, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
-from pyspark.sql import types as T
 
-from engine.language.operators import FLOATS
-from engine.objects.schema import SEQ, STIME, Field, Schema
-from engine.spark.columns import SPARK_TYPES
+from engine.objects.schema import SEQ, STIME, Field
+from engine.spark.rows import without_negative_zeros
 from engine.streams.epochs import read_group, reading
 from engine.streams.ordering import between, is_ordered
 from engine.tasks.execution import Result
-from engine.tasks.plan import AggregateStep, Task
+from engine.tasks.plan import Task
 from engine.tasks.windows import Interval
 
 MOST_ROWS: Final = 2**18
@@ -60,31 +58,6 @@ def bytes_of(path: Path) -> int:
         return 0
 
 
-def by_arrival(task: Task) -> bool:
-    """Whether tuples of one stime are in the order of their arrival for the task's window."""
-    return (
-        len(task.inputs) == 1
-        and task.inputs[0] in task.source_inputs
-        and isinstance(task.steps[0], AggregateStep)
-    )
-
-
-def merged_fields(schemas: Sequence[Schema]) -> tuple[Field, ...]:
-    """The fields of the first schema; one is nullable if it is in any."""
-    return tuple(
-        Field(each[0].name, each[0].type, nullable=any(field.nullable for field in each))
-        for each in zip(*(schema.fields for schema in schemas), strict=True)
-    )
-
-
-def slot_schema(fields: Sequence[Field], *, with_seq: bool) -> T.StructType:
-    """The rows that a job reads."""
-    columns = [T.StructField(STIME, T.LongType())]
-    if with_seq:
-        columns.append(T.StructField(SEQ, T.LongType()))
-    return T.StructType([*columns, *(T.StructField(f.name, SPARK_TYPES[f.type]) for f in fields)])
-
-
 def read_input(order: Order, fields: Sequence[Field], *, with_seq: bool) -> pa.Table | None:
     """The rows of an order's interval, by stime; floats without -0.0. None: there are too many.
 
@@ -113,34 +86,6 @@ def read_input(order: Order, fields: Sequence[Field], *, with_seq: bool) -> pa.T
     if not is_ordered(stime):
         table = table.take(pc.array_sort_indices(stime))  # stable
     return without_negative_zeros(table)
-
-
-def without_negative_zeros(table: pa.Table) -> pa.Table:
-    """The table with 0.0 for -0.0."""
-    for number, field in enumerate(table.schema):
-        if pa.types.is_floating(field.type):
-            plain = pc.add(table.column(number), pa.scalar(0.0, field.type))
-            table = table.set_column(number, field, plain)
-    return table
-
-
-def has_floats(fields: Sequence[Field]) -> bool:
-    return any(each.type in FLOATS for each in fields)
-
-
-def is_strict(table: pa.Table) -> bool:
-    """Whether each stime is greater than the one before: then the order is canonical."""
-    stime = table.column(STIME).combine_chunks()
-    return len(stime) < 2 or bool(pc.all(pc.less(stime[:-1], stime[1:])).as_py())
-
-
-def canonical(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows in the schema's types, by stime, then payload; NaN after numbers, nulls last."""
-    table = without_negative_zeros(table.cast(schema))
-    if is_strict(table):
-        return table
-    keys = [(name, "ascending") for name in table.column_names]
-    return table.take(pc.sort_indices(table, sort_keys=keys))
 
 
 def shared_out(cpu_s: float, weights: Sequence[float]) -> list[float]:

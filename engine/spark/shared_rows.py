@@ -20,15 +20,8 @@ from engine.objects.schema import STIME, Field
 from engine.spark.columns import quoted
 from engine.spark.prepared import Prepared
 from engine.spark.program import leaves_by, output
-from engine.spark.shared_jobs import (
-    Order,
-    canonical,
-    is_strict,
-    merged_fields,
-    read_input,
-    shared_out,
-    slot_schema,
-)
+from engine.spark.rows import canonical, is_strict, merged_fields, row_schema
+from engine.spark.shared_jobs import Order, read_input, shared_out
 from engine.streams.ordering import between
 from engine.tasks.execution import Result
 from engine.tasks.plan import FilterStep, MapStep, Step, Task
@@ -127,7 +120,7 @@ class _Planned:
         self._numbers = {steps: number for number, steps in enumerate(members)}
         self.steps = set(members)
         self._only = len(members) == 1
-        self.prepared = Prepared(session, slot_schema(fields, with_seq=False), self._build)
+        self.prepared = Prepared(session, row_schema(fields, with_seq=False), self._build)
 
     def _build(self, frame: DataFrame) -> DataFrame:
         columns = [quoted(STIME)]

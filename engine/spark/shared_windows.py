@@ -23,19 +23,12 @@ from engine.objects.schema import STIME, Field
 from engine.spark.columns import quoted
 from engine.spark.prepared import Prepared
 from engine.spark.program import leaves_by, mapped, output
-from engine.spark.shared_jobs import (
-    MOST_ROWS,
-    Order,
-    by_arrival,
-    canonical,
-    merged_fields,
-    read_input,
-    shared_out,
-    slot_schema,
-)
+from engine.spark.rows import canonical, merged_fields, row_schema
+from engine.spark.shared_jobs import MOST_ROWS, Order, read_input, shared_out
 from engine.spark.windows import TaggedWindows
 from engine.tasks.execution import Result
 from engine.tasks.plan import AggregateStep, FilterStep, MapStep, Step, Task
+from engine.tasks.revisions.tasks import by_arrival
 
 TASK: Final = "task "
 START: Final = "start "
@@ -134,7 +127,7 @@ class SharedWindows:
         return number
 
     def _schema(self) -> T.StructType:
-        rows = slot_schema(self._fields, with_seq=self._by_arrival)
+        rows = row_schema(self._fields, with_seq=self._by_arrival)
         tags = [(START, T.LongType()), (LAST, T.LongType()), (TASK, T.IntegerType())]
         return T.StructType([*rows.fields, *(T.StructField(*each) for each in tags)])
 
