@@ -9,7 +9,7 @@ import msgspec
 import trio
 
 from engine.objects.availability import Availability, Mode, Recovery
-from engine.objects.definitions import StreamEntry
+from engine.objects.definitions import StreamEntry, is_panes
 from engine.objects.schema import BEGINNING, END
 from engine.replication.announcements import Announcements
 from engine.replication.copy import Copy, Workshop
@@ -95,9 +95,9 @@ class QueryCopy:
         state = await store.keep(entry, role, stored.variant)
         position = stored.positions.get(state.name, BEGINNING)
         if state.log.boundary == BEGINNING < position:
-            if _forgets(stored.availability):
+            if _forgets(stored.availability) and not is_panes(state.name):
                 await state.log.commit(position, None)  # the gap: consumers go on behind it
-            else:
+            else:  # windows that a worker folds must not have a gap among their panes
                 state.log.begin(position)
         if state.entry != entry:
             await store.define(state, entry)
