@@ -101,6 +101,7 @@ class CpuMeter:
         self._store = self._context._jsc.sc().statusStore()
         self._tracker = self._context._jsc.sc().statusTracker()
         self._clock = JvmClock.of(session)
+        self._in_jvm = self._context.master.startswith("local")
         self._group = f"medusa-{next(_numbers)}"
         self._looked = -math.inf
         self._counted = -1
@@ -123,8 +124,12 @@ class CpuMeter:
             executors_ns = self._executors_ns()
         except Py4JJavaError:  # the store has dropped a job or stage since it was listed
             executors_ns = 0  # the job has run; missing figures are no failure
-        jvm_s = (planning_ns + executors_ns) * _NS
-        return self._clock.whole(jvm_s) + time.thread_time() - self._started_s
+        planning_s, executors_s = planning_ns * _NS, executors_ns * _NS
+        if self._in_jvm:
+            jvm_s = self._clock.whole(planning_s + executors_s)
+        else:  # the executors of a cluster are no part of the process that is shared out
+            jvm_s = self._clock.whole(planning_s) + executors_s
+        return jvm_s + time.thread_time() - self._started_s
 
     def _executors_ns(self) -> int:
         """Executor time of the jobs since the last look; 0 between looks."""

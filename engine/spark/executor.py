@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
 from engine.spark.config import SparkConfig
+from engine.spark.workforce import LOOK_S, Workforce
 from engine.tasks.execution import Executor, Result
 from engine.tasks.plan import Task
 from engine.tasks.windows import Interval
@@ -35,20 +37,34 @@ class SparkExecutor:
 
     Args:
         make: makes that Spark, in a worker thread, before the first job: it imports PySpark.
+        rehearsal: a folder that all executors can read, for the tuples of rehearsals.
+        workforce: the executors, if they are a cluster's; see `watch`.
 
     Attributes:
         state: off, starting, running, lost or failed, for the monitor.
-        trouble: why it could not start the last time, and the remedy; else empty.
     """
 
-    def __init__(self, make: Callable[[], Spark], events: Events) -> None:
+    def __init__(
+        self,
+        make: Callable[[], Spark],
+        events: Events,
+        rehearsal: Path,
+        workforce: Workforce | None = None,
+    ) -> None:
         self._make = make
+        self._rehearsal = rehearsal
+        self._workforce = workforce
         self._spark: Spark | None = None
         self._events = events
         self._starting = trio.Lock()
         self._threads = trio.CapacityLimiter(JOBS_AT_ONCE)
         self.state = "off"
-        self.trouble = ""
+        self._no_start = ""
+
+    @property
+    def trouble(self) -> str:
+        """Why it could not start the last time, or what its jobs wait for; else empty."""
+        return self._no_start or ("" if self._workforce is None else self._workforce.trouble)
 
     async def prepare(self, tasks: Sequence[Task] = ()) -> None:
         """Start Spark ahead of the first job, and compute these tasks once over blank tuples: then
@@ -57,7 +73,8 @@ class SparkExecutor:
         try:
             await self._ensure_running()
             for task in tasks:
-                await self.run(self.compile(task).rehearse)
+                self._rehearsal.mkdir(exist_ok=True)
+                await self.run(partial(self.compile(task).rehearse, within=self._rehearsal))
         except MedusaError as error:
             self._events.note("error", f"cannot compute yet: {self.trouble or error}")
 
@@ -96,14 +113,34 @@ class SparkExecutor:
             try:
                 await trio.to_thread.run_sync(start)
             except MedusaError as error:
-                self.state, self.trouble = "failed", f"Spark does not start: {error}"
+                self.state, self._no_start = "failed", f"Spark does not start: {error}"
                 raise
             except BaseException:
                 self.state = "lost"
                 raise
-            self.state, self.trouble = "running", ""
+            self.state, self._no_start = "running", ""
             self._events.note("info", "started Spark")
             return self._spark
+
+    async def watch(self, workforce: Workforce) -> None:
+        """Say what becomes of the executors of a cluster; if it gives none, register anew."""
+        while True:
+            await trio.sleep(LOOK_S)
+            spark = self._spark
+            if spark is None or self.state != "running":
+                workforce.anew()
+                continue
+            try:
+                count = await trio.to_thread.run_sync(spark.executors)
+            except MedusaError:  # its JVM is gone: the next job says so
+                continue
+            now = trio.current_time()
+            for notice in workforce.seen(count, self._threads.borrowed_tokens, now):
+                self._events.note(notice.level, notice.text)
+            if workforce.is_over(now):
+                self.state = "lost"
+                self._events.note("warning", "no executor has come: registers Spark anew")
+                await trio.to_thread.run_sync(spark.give_up)
 
     def stop(self) -> None:
         """Stop the JVM (blocking, a second or two)."""
@@ -126,9 +163,9 @@ class SparkComputation:
             lambda session: self._compiled().run(session, files, after, upto, interval)
         )
 
-    def rehearse(self, session: SparkSession) -> None:
+    def rehearse(self, session: SparkSession, within: Path) -> None:
         """Compute the task over blank tuples; blocking."""
-        self._compiled().rehearse(session)
+        self._compiled().rehearse(session, within)
 
     def _compiled(self) -> Program:
         from engine.spark.program import Program  # in a worker thread: this takes a while
@@ -140,18 +177,27 @@ class SparkComputation:
 
 @asynccontextmanager
 async def open_executor(
-    config: SparkConfig, logs: Path, events: Events
+    config: SparkConfig, rehearsal: Path, logs: Path, events: Events
 ) -> AsyncIterator[SparkExecutor]:
-    """Open an executor; when the block ends its JVM, if there was one, has ended."""
+    """Open an executor; when the block ends its JVM, if there was one, has ended.
+
+    Args:
+        rehearsal: see `SparkExecutor`. logs: for the JVM's log.
+    """
 
     def make() -> Spark:
         from engine.spark.session import Spark
 
         return Spark(config, logs)
 
-    executor = SparkExecutor(make, events)
+    workforce = None if config.local else Workforce(config.master, config.patience)
+    executor = SparkExecutor(make, events, rehearsal, workforce)
     try:
-        yield executor
+        async with trio.open_nursery() as nursery:
+            if workforce is not None:
+                nursery.start_soon(executor.watch, workforce)
+            yield executor
+            nursery.cancel_scope.cancel()
     finally:
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(executor.stop)

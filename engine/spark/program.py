@@ -70,10 +70,14 @@ class Program:
         table = _canonical(self._finish(frame.toArrow()), self._schema)
         return Result(table, compiled.meter.read())
 
-    def rehearse(self, session: SparkSession) -> None:
+    def rehearse(self, session: SparkSession, within: Path) -> None:
         """Compute the task over one blank tuple per input, and drop the result: Spark loads and
-        generates then the code of the first epoch, which takes it seconds."""
-        with TemporaryDirectory() as folder:
+        generates then the code of the first epoch, which takes it seconds.
+
+        Args:
+            within: a folder for these tuples that all executors can read.
+        """
+        with TemporaryDirectory(dir=within) as folder:
             files: dict[str, list[Path]] = {}
             for number, schema in enumerate(self._task.input_schemas):
                 path = Path(folder) / f"{number}.parquet"

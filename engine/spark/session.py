@@ -21,6 +21,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from engine.spark.cluster import LOG_LEVEL
 from engine.spark.config import MEND, SparkConfig
 from engine.spark.jvm import Jvm
 from overlay.errors import BusyError, InternalError, UnavailableError
@@ -34,6 +35,14 @@ class SparkLostError(UnavailableError, code="spark_lost"):
 
 _BREAKAGE: Final = (Py4JError, PySparkException, OSError, EOFError, pa.ArrowException)
 """Errors of a job whose JVM dies, or that Spark refuses."""
+
+_STOPPED: Final = "stopped SparkContext"
+"""In what is said of an application that no master took."""
+
+_ANSWERS: Final = (
+    "see whether it runs, and has the secret, and the settings of spark.network.crypto, of this "
+    "peer; it is tried again"
+)
 
 _CHANGING: Final = threading.RLock()
 """Held by the thread that starts, ends or stops a Spark: PySpark's class attributes change then."""
@@ -82,6 +91,7 @@ class Spark:
                 )
                 raise BusyError(text)
             settings = self._config.settings()
+            master = settings["spark.master"]
             try:
                 self._jvm = Jvm.launch(settings, self._folder)
             except OSError as error:  # no more processes, no room for its files
@@ -90,11 +100,28 @@ class Spark:
                 self._gateway = self._jvm.connect()
                 self._session = _open_session(self._gateway, settings)
             except _BREAKAGE as error:
-                text = f"{_first_line(error)}; {MEND}; more is in {self._jvm.output}"
+                said, mend = _first_line(error), MEND
+                if _STOPPED in said:
+                    said, mend = f"{master} does not answer", _ANSWERS
+                text = f"{said}; {mend}; more is in {self._jvm.log}"
                 self._clear()
                 raise SparkLostError(text) from error
             if self._jvm.archive is not None:
                 self._jvm.archive.make_apart()
+
+    def executors(self) -> int:
+        """How many executors a cluster has given it.
+
+        Raises:
+            MedusaError: it is not running.
+        """
+        return self.run(_executors)
+
+    def give_up(self) -> None:
+        """Kill the JVM: jobs under way raise `SparkLostError`, and the next start is one anew."""
+        jvm = self._jvm
+        if jvm is not None:
+            jvm.kill()
 
     def restart(self) -> None:
         """Start again after a loss, unless another thread has already done so."""
@@ -114,7 +141,7 @@ class Spark:
         """End the JVM; jobs under way raise `SparkLostError`."""
         with _CHANGING:
             session = self._session if self.alive else None
-            if session is not None and not self._config.master.startswith("local"):
+            if session is not None and not self._config.local:
                 with contextlib.suppress(*_BREAKAGE):  # tells the cluster
                     session.stop()
             self._clear()
@@ -134,6 +161,9 @@ class Spark:
         except _BREAKAGE as error:
             if jvm.dying(error):
                 raise SparkLostError(f"Spark's JVM died; see {jvm.output}") from error
+            if not self._config.local and _is_stopped(session):
+                jvm.kill()
+                raise SparkLostError(f"the cluster ended the application; see {jvm.log}") from error
             raise InternalError(f"Spark failed: {_first_line(error)}; see {jvm.log}") from error
 
     def _clear(self) -> None:
@@ -149,7 +179,22 @@ def _open_session(gateway: JavaGateway, settings: Mapping[str, str]) -> SparkSes
     conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm)
     conf.setAll(list(settings.items()))
     context = SparkContext(conf=conf, gateway=gateway)
+    if LOG_LEVEL in settings:
+        context.setLogLevel(settings[LOG_LEVEL])  # executors hear of it by this call alone
     return SparkSession(context)
+
+
+def _executors(session: SparkSession) -> int:
+    tracker = session.sparkContext._jsc.sc().statusTracker()
+    return len(tracker.getExecutorInfos()) - 1  # the driver is one of them
+
+
+def _is_stopped(session: SparkSession) -> bool:
+    """Whether Spark has ended the application by itself; its JVM stays."""
+    try:
+        return bool(session.sparkContext._jsc.sc().isStopped())
+    except (Py4JError, OSError):
+        return False
 
 
 def _forget(gateway: JavaGateway) -> None:

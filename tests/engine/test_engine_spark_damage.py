@@ -50,7 +50,7 @@ def runner_of(spark: Spark, folder: Path, events: Events) -> tuple[TaskRunner, S
     schemas = check_query(SUM, {SOURCE: SCHEMA})
     (task,) = plan(SUM, schemas, frozenset({SOURCE}))
     source = StreamLog.open(folder / "in", SCHEMA.source)
-    executor = SparkExecutor(lambda: spark, events)
+    executor = SparkExecutor(lambda: spark, events, folder / "rehearsal")
     executor.state = "running"
     runner = TaskRunner(
         task,

@@ -95,9 +95,11 @@ def test_killed_in_mid_job_it_is_noticed_and_restarted(
     assert capfd.readouterr() == ("", "")
 
 
-async def test_a_late_error_of_the_jvm_before_says_nothing_of_the_next(spark: Spark) -> None:
+async def test_a_late_error_of_the_jvm_before_says_nothing_of_the_next(
+    spark: Spark, tmp_path: Path
+) -> None:
     events = Events()
-    executor = SparkExecutor(lambda: spark, events)
+    executor = SparkExecutor(lambda: spark, events, tmp_path)
     assert await executor.run(total) == 4950
 
     def late(_session: SparkSession) -> None:
