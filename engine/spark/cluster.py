@@ -17,8 +17,6 @@ from overlay.files import read_secret
 
 SECRET: Final = "spark.authenticate.secret"  # noqa: S105 - the setting's name
 
-LOG_LEVEL: Final = "spark.log.level"
-
 _AUTHENTICATE: Final = "spark.authenticate"
 
 _SETTINGS: Final[Mapping[str, str]] = {
@@ -28,8 +26,10 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "spark.network.crypto.saslFallback": "false",  # which would send in clear
     "spark.io.encryption.enabled": "true",  # shuffled rows lie on the workers' disks
     # Executors write ten lines a job at level INFO, into a file that nobody cuts.
-    LOG_LEVEL: "WARN",
+    "spark.log.level": "WARN",
     "spark.executor.syncLogLevel.enabled": "true",
+    "spark.executor.defaultJavaOptions": "-Dlog4j2.configurationFile="
+    "org/apache/spark/log4j2-defaults.properties",  # it obeys a level once it is named
 }
 
 _STANDALONE: Final = re.compile(r"spark://([^:,/]+):(\d+)")

@@ -101,7 +101,7 @@ class CpuMeter:
         self._store = self._context._jsc.sc().statusStore()
         self._tracker = self._context._jsc.sc().statusTracker()
         self._clock = JvmClock.of(session)
-        self._in_jvm = self._context.master.startswith("local")
+        self._in_jvm = str(self._context.master).startswith("local")
         self._group = f"medusa-{next(_numbers)}"
         self._looked = -math.inf
         self._counted = -1
@@ -127,8 +127,11 @@ class CpuMeter:
         planning_s, executors_s = planning_ns * _NS, executors_ns * _NS
         if self._in_jvm:
             jvm_s = self._clock.whole(planning_s + executors_s)
-        else:  # the executors of a cluster are no part of the process that is shared out
-            jvm_s = self._clock.whole(planning_s) + executors_s
+        else:
+            # An executor's JVM receives, sends and compiles beside its tasks, as the driver's does
+            # beside planning. Measured: 0.65 to 0.9 of the processes, 0.35 to 0.75 without.
+            driver_s = self._clock.whole(planning_s)
+            jvm_s = 2 * driver_s - planning_s + executors_s
         return jvm_s + time.thread_time() - self._started_s
 
     def _executors_ns(self) -> int:

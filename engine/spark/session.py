@@ -21,7 +21,6 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from engine.spark.cluster import LOG_LEVEL
 from engine.spark.config import MEND, SparkConfig
 from engine.spark.jvm import Jvm
 from overlay.errors import BusyError, InternalError, UnavailableError
@@ -179,8 +178,6 @@ def _open_session(gateway: JavaGateway, settings: Mapping[str, str]) -> SparkSes
     conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm)
     conf.setAll(list(settings.items()))
     context = SparkContext(conf=conf, gateway=gateway)
-    if LOG_LEVEL in settings:
-        context.setLogLevel(settings[LOG_LEVEL])  # executors hear of it by this call alone
     return SparkSession(context)
 
 

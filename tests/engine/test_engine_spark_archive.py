@@ -83,7 +83,6 @@ def test_it_is_of_this_java_these_jars_and_these_flags(
     [
         {"driver.extraJavaOptions": "-Xshare:off"},
         {"driver.defaultJavaOptions": "-XX:SharedArchiveFile=/mine.jsa"},
-        {"master": "spark://elsewhere:7077"},
     ],
 )
 def test_the_users_word_counts(
