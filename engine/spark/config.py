@@ -70,10 +70,12 @@ class SparkConfig:
     """The settings of Spark at a peer.
 
     Attributes:
-        master: any Spark master that runs DataFrames: local[*], spark://..., yarn, k8s://...
+        master: any Spark master that runs DataFrames: local[*], spark://..., yarn, k8s://...,
+            or the address of a Spark Connect server, sc://...
         profile: `edge` for many small peers and quick starts, `throughput` for few busy ones.
         options: `spark.*` settings; they win over ours.
-        secret_file: no setting: has the secret of a standalone cluster, mode 0600.
+        secret_file: no setting: has the secret of a standalone cluster, or the token of a Connect
+            server, mode 0600.
         patience: no setting: with a cluster that gives no executor.
     """
 
@@ -91,14 +93,21 @@ class SparkConfig:
         for name in self.options:
             if not name.startswith("spark."):
                 raise InvalidInputError(f"spark option {name!r} does not begin with 'spark.'")
+        text = "medusa.toml is no secret: write it into spark.secret beside it, mode 0600"
         if SECRET in self.options:
-            text = "medusa.toml is no secret: write it into spark.secret beside it, mode 0600"
             raise InvalidInputError(f"spark option {SECRET}: {text}")
+        if "token=" in self.master:
+            raise InvalidInputError(f"token= in spark.master: {text}")
 
     @property
     def local(self) -> bool:
         """Whether all runs in the peer's own JVM."""
         return self.master.startswith("local")
+
+    @property
+    def remote(self) -> bool:
+        """Whether a Spark Connect server runs all."""
+        return self.master.startswith("sc://")
 
     def settings(self) -> dict[str, str]:
         """All Spark settings, the later ones winning.

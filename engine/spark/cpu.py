@@ -16,7 +16,7 @@ import itertools
 import math
 import threading
 import time
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from weakref import WeakKeyDictionary
 
 import psutil
@@ -90,8 +90,46 @@ class JvmClock:
         return float(times.user + times.system)
 
 
-class CpuMeter:
+class Meter(Protocol):
     """Counts CPU seconds of one task on one session; used by one thread at a time."""
+
+    def start(self) -> None:
+        """Begin to count."""
+
+    def plan(self, frame: DataFrame) -> None:
+        """Plan a job."""
+
+    def read(self) -> float:
+        """Seconds since `start`."""
+
+
+def meter_of(session: SparkSession) -> Meter:
+    """A meter of one task: it looks into the JVM of the session, if that is ours."""
+    return CpuMeter(session) if isinstance(session, SparkSession) else TimeMeter()
+
+
+class TimeMeter:
+    """Takes the time of a job for its CPU seconds: a Connect server tells nobody what it spends.
+
+    It is too much where the server's cores are busy with other things, and too little for a job
+    that is spread over several cores.
+    """
+
+    def __init__(self) -> None:
+        self._started_s = 0.0
+
+    def start(self) -> None:
+        self._started_s = time.monotonic()
+
+    def plan(self, frame: DataFrame) -> None:
+        pass  # the server plans
+
+    def read(self) -> float:
+        return time.monotonic() - self._started_s
+
+
+class CpuMeter:
+    """Reads the clocks of the JVM; see `Meter`."""
 
     def __init__(self, session: SparkSession) -> None:
         self._context = session.sparkContext

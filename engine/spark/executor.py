@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 import trio
 
@@ -32,6 +32,21 @@ JOBS_AT_ONCE = 8
 """Threads that wait for Spark: more than the cores of a small peer, so that planning overlaps."""
 
 
+class AnySpark(Protocol):
+    """A Spark with a JVM of ours, or one behind a Connect server."""
+
+    @property
+    def alive(self) -> bool: ...
+
+    def start(self) -> None: ...
+
+    def restart(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def run(self, job: Callable[[SparkSession], T]) -> T: ...
+
+
 class SparkExecutor:
     """Runs jobs on the one Spark of this peer.
 
@@ -46,7 +61,7 @@ class SparkExecutor:
 
     def __init__(
         self,
-        make: Callable[[], Spark],
+        make: Callable[[], AnySpark],
         events: Events,
         rehearsal: Path,
         workforce: Workforce | None = None,
@@ -54,7 +69,7 @@ class SparkExecutor:
         self._make = make
         self._rehearsal = rehearsal
         self._workforce = workforce
-        self._spark: Spark | None = None
+        self._spark: AnySpark | None = None
         self._events = events
         self._starting = trio.Lock()
         self._threads = trio.CapacityLimiter(JOBS_AT_ONCE)
@@ -99,10 +114,10 @@ class SparkExecutor:
             # a job of the previous JVM may fail only after the next JVM has started
             if self.state == "running" and not spark.alive:
                 self.state = "lost"
-                self._events.note("warning", "lost Spark's JVM; starting another")
+                self._events.note("warning", "lost Spark; starting it again")
             raise
 
-    async def _ensure_running(self) -> Spark:
+    async def _ensure_running(self) -> AnySpark:
         async with self._starting:
             if self._spark is None:
                 self._spark = await trio.to_thread.run_sync(self._make)
@@ -126,7 +141,7 @@ class SparkExecutor:
         """Say what becomes of the executors of a cluster; if it gives none, register anew."""
         while True:
             await trio.sleep(LOOK_S)
-            spark = self._spark
+            spark = cast("Spark | None", self._spark)  # a Connect server has no workforce of ours
             if spark is None or self.state != "running":
                 workforce.anew()
                 continue
@@ -185,12 +200,16 @@ async def open_executor(
         rehearsal: see `SparkExecutor`. logs: for the JVM's log.
     """
 
-    def make() -> Spark:
+    def make() -> AnySpark:
+        if config.remote:
+            from engine.spark.connect import ConnectSpark
+
+            return ConnectSpark(config)
         from engine.spark.session import Spark
 
         return Spark(config, logs)
 
-    workforce = None if config.local else Workforce(config.master, config.patience)
+    workforce = None if config.local or config.remote else Workforce(config.master, config.patience)
     executor = SparkExecutor(make, events, rehearsal, workforce)
     try:
         async with trio.open_nursery() as nursery:

@@ -31,7 +31,7 @@ from engine.spark.columns import (
     window_starts,
     without_negative_zero,
 )
-from engine.spark.cpu import CpuMeter
+from engine.spark.cpu import meter_of
 from engine.tasks.execution import Result
 from engine.tasks.plan import AggregateStep, FilterStep, MapStep, Step, Task
 from engine.tasks.windows import Interval, needs
@@ -115,7 +115,7 @@ class _Compiled:
 
     def __init__(self, task: Task, session: SparkSession) -> None:
         self.session = session
-        self.meter = CpuMeter(session)
+        self.meter = meter_of(session)
         schema = _merged(task.input_schemas)
         # With one source stream aggregated as it is, its arrival order counts.
         self._by_arrival = (

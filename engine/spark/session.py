@@ -32,7 +32,7 @@ class SparkLostError(UnavailableError, code="spark_lost"):
     """The JVM is gone, and the job has no result. Restart it and run the job again."""
 
 
-_BREAKAGE: Final = (Py4JError, PySparkException, OSError, EOFError, pa.ArrowException)
+BREAKAGE: Final = (Py4JError, PySparkException, OSError, EOFError, pa.ArrowException)
 """Errors of a job whose JVM dies, or that Spark refuses."""
 
 _STOPPED: Final = "stopped SparkContext"
@@ -98,8 +98,8 @@ class Spark:
             try:
                 self._gateway = self._jvm.connect()
                 self._session = _open_session(self._gateway, settings)
-            except _BREAKAGE as error:
-                said, mend = _first_line(error), MEND
+            except BREAKAGE as error:
+                said, mend = first_line(error), MEND
                 if _STOPPED in said:
                     said, mend = f"{master} does not answer", _ANSWERS
                 text = f"{said}; {mend}; more is in {self._jvm.log}"
@@ -141,7 +141,7 @@ class Spark:
         with _CHANGING:
             session = self._session if self.alive else None
             if session is not None and not self._config.local:
-                with contextlib.suppress(*_BREAKAGE):  # tells the cluster
+                with contextlib.suppress(*BREAKAGE):  # tells the cluster
                     session.stop()
             self._clear()
 
@@ -157,13 +157,13 @@ class Spark:
             raise SparkLostError("Spark is not running")
         try:
             return job(session)
-        except _BREAKAGE as error:
+        except BREAKAGE as error:
             if jvm.dying(error):
                 raise SparkLostError(f"Spark's JVM died; see {jvm.output}") from error
             if not self._config.local and _is_stopped(session):
                 jvm.kill()
                 raise SparkLostError(f"the cluster ended the application; see {jvm.log}") from error
-            raise InternalError(f"Spark failed: {_first_line(error)}; see {jvm.log}") from error
+            raise InternalError(f"Spark failed: {first_line(error)}; see {jvm.log}") from error
 
     def _clear(self) -> None:
         jvm, gateway = self._jvm, self._gateway
@@ -209,7 +209,7 @@ def _forget(gateway: JavaGateway) -> None:
         gateway.shutdown()
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     """The first line of an error. Of Java's exceptions it is their own text: py4j begins with the
     call, on a line alone. It asks the JVM for the text, which may be gone."""
     try:

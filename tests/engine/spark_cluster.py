@@ -30,7 +30,7 @@ _POLL_S: Final = 0.05
 
 @dataclass
 class Daemon:
-    """A master or a worker; it can be killed, and started again."""
+    """A server of Spark's; it can be killed, and started again."""
 
     kind: str
     folder: Path
@@ -55,13 +55,13 @@ class Daemon:
             "JAVA_HOME": str(find_java(os.environ)),
             "SPARK_CONF_DIR": str(self.folder),
             "SPARK_DAEMON_JAVA_OPTS": QUICK,
-            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_MEMORY": "768m",
             "SPARK_LOCAL_DIRS": str(self.folder / "local"),
             "SPARK_WORKER_DIR": str(self.folder / "work"),
         }
         with self.output.open("wb") as sink:
             self.process = subprocess.Popen(
-                [program, f"org.apache.spark.deploy.{self.kind}", *self.arguments],
+                [program, f"org.apache.spark.{self.kind}", *self.arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
@@ -140,15 +140,52 @@ def open_cluster(folder: Path, workers: int = 2, secret: str = SECRET) -> Iterat
 
     try:
         where = ("--host", HOST, "--port", "0", "--webui-port", "0")
-        master = start("master.Master", "master", *where)
+        master = start("deploy.master.Master", "master", *where)
         url = master.said(r"Starting Spark master at (spark://\S+)")
         port = url.rpartition(":")[2]
         master.arguments = ("--host", HOST, "--port", port, "--webui-port", "0")
         size = ("--cores", "1", "--memory", "1g")
-        each = [start("worker.Worker", f"worker{n}", *where, *size, url) for n in range(workers)]
+        each = [
+            start("deploy.worker.Worker", f"worker{n}", *where, *size, url) for n in range(workers)
+        ]
         for worker in each:
             worker.said(r"(Successfully registered with master)")
         yield Cluster(url, master, each)
     finally:
         for daemon in daemons:
             daemon.kill()
+
+
+@contextmanager
+def open_connect_server(folder: Path, port: int = 0) -> Iterator[Daemon]:
+    """Start a Spark Connect server; it is killed at the end of the block."""
+    server = Daemon("deploy.SparkSubmit", folder, _connect_arguments(port), SECRET)
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+def port_of(server: Daemon) -> int:
+    """The port of a Connect server, once it is started; it keeps it."""
+    port = int(server.said(r"Spark Connect server started at: \S+:(\d+)"))
+    server.arguments = _connect_arguments(port)
+    return port
+
+
+def _connect_arguments(port: int) -> tuple[str, ...]:
+    settings = {
+        "spark.master": "local[2]",
+        "spark.driver.extraJavaOptions": QUICK,
+        "spark.connect.grpc.binding.address": HOST,
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.connect.authenticate.token": SECRET,
+        "spark.ui.enabled": "false",
+    }
+    options = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+    return (
+        *options,
+        "--class",
+        "org.apache.spark.sql.connect.service.SparkConnectServer",
+        "spark-internal",
+    )

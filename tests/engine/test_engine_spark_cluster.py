@@ -4,33 +4,19 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-import pyarrow as pa
 import pytest
-import trio
-from deadline import DEADLINE_S
-from engine_peers import Place, Town, begin, make_stream, rows, until
+from computing_elsewhere import Run, expected, odd_windows, settle
+from engine_peers import Town, make_stream, until
 from spark_cluster import QUICK, SECRET, Cluster, Daemon, open_cluster
 
-from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
 from engine.spark.config import SparkConfig
 from engine.spark.session import Spark
-from engine.spark.workforce import Patience
 from overlay.files import write_secret
-from tools.client.async_client import AsyncMedusaClient
 
 pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.usefixtures("spark_stopped")]
-
-SIZE, ADVANCE = 10, 5
-"""Microseconds of a window, and between the beginnings of two."""
-
-BATCH = 100
-"""Rows of a post, one a microsecond."""
-
-IMPATIENT = Patience(tell_s=0.5, anew_s=6.0)
 
 
 @pytest.fixture(scope="module")
@@ -39,101 +25,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-def value(stime: int) -> int:
-    return stime * 7919 % 1000
-
-
-def expected(stimes: range) -> list[tuple[int, int, int]]:
-    """(window start, rows, sum) of the odd values, computed without the engine."""
-    found = []
-    for start in range(stimes.start - SIZE + ADVANCE, stimes.stop, ADVANCE):
-        inside = range(max(start, stimes.start), min(start + SIZE, stimes.stop))
-        odd = [value(stime) for stime in inside if value(stime) % 2]
-        if odd:
-            found.append((start, len(odd), sum(odd)))
-    return found
-
-
-def odd_windows(place: Place, source: str) -> Query:
-    functions = (
-        AggregateFunction(Function.COUNT, None, "rows"),
-        AggregateFunction(Function.SUM, "value", "sum"),
-    )
-    odd = Filter("odd", source, (place.name("odd"),), ("value % 2 = 1",))
-    windows = Aggregate(
-        "windows", place.name("odd"), place.name("out"), SIZE, ADVANCE, (), functions
-    )
-    return Query(place.name("q"), (odd, windows))
-
-
-@dataclass
-class Run:
-    """A peer with a query that runs on a cluster."""
-
-    place: Place
-    client: AsyncMedusaClient
-    source: str
-    posted: int = 0
-
-    @staticmethod
-    async def begin(town: Town, cluster: Cluster) -> Run:
-        mit = await settle(town, cluster)
-        write_secret(mit.home.spark_secret, SECRET.encode())
-        await town.restart(mit)
-        client = await town.client(mit)
-        source = await make_stream(client, mit, "s")
-        await begin(client, odd_windows(mit, source))
-        return Run(mit, client, source)
-
-    @property
-    def spark(self) -> Spark:
-        spark = self.place.up.engine.executor._spark  # type: ignore[attr-defined]
-        assert isinstance(spark, Spark)
-        return spark
-
-    async def post(self) -> None:
-        """A batch; not waited for."""
-        stimes = range(self.posted, self.posted + BATCH)
-        table = rows([(stime, value(stime)) for stime in stimes])
-        await self.client.post_event(self.source, table, boundary=stimes[-1])
-        self.posted += BATCH
-
-    async def computed(self) -> None:
-        """Wait until all that was posted is answered."""
-        out = self.place.state("out").log
-        await until(lambda: out.boundary >= self.posted - 1 - SIZE, "the answers")
-
-    async def answers(self) -> list[tuple[int, int, int]]:
-        """(window start, rows, sum) of all of them, in the order in which they come."""
-        await self.client.post_event(self.source, None, end=True)
-        found: list[tuple[int, int, int]] = []
-        with trio.fail_after(DEADLINE_S):
-            async for epoch in self.client.subscribe(self.place.name("out")):
-                columns = [epoch.table.column(each) for each in ("window_start", "rows", "sum")]
-                found += zip(*(each.cast(pa.int64()).to_pylist() for each in columns), strict=True)
-        return found
-
-    async def task_says(self, state: str, reason: str) -> bool:
-        """Whether its task is in that state, for a reason that begins so."""
-        (task,) = (await self.client.lookup_object(self.place.name("q"))).tasks
-        return task.state == state and task.reason.startswith(reason)
-
-    def events(self) -> list[str]:
-        return [each.text for each in self.place.up.engine.overlay.events.recent()]
-
-    async def noted(self, text: str) -> None:
-        await until(lambda: any(text in each for each in self.events()), text)
-
-
-async def settle(town: Town, cluster: Cluster) -> Place:
-    """mit.edu, whose next start has the cluster as its master; it has no secret yet."""
-    mit = await town.settle("mit.edu")
-    mit.spark_patience = IMPATIENT
-    mit.home.config.write_text(
+def settings(cluster: Cluster) -> str:
+    return (
         f'[spark]\nmaster = "{cluster.url}"\n'
         f'[spark.options]\n"spark.executor.extraJavaOptions" = "{QUICK}"\n'
     )
-    return mit
+
+
+def spark_of(run: Run) -> Spark:
+    spark = run.place.up.engine.executor._spark  # type: ignore[attr-defined]
+    assert isinstance(spark, Spark)
+    return spark
 
 
 def ports_of(process: psutil.Process) -> set[int]:
@@ -177,7 +79,7 @@ def test_a_peer_proves_the_secret_and_shows_it_to_nobody(cluster: Cluster, tmp_p
 async def test_without_the_secret_the_peer_says_what_to_write_where(
     town: Town, cluster: Cluster
 ) -> None:
-    mit = await settle(town, cluster)
+    mit = await settle(town, settings(cluster))
     await town.restart(mit)
     client = await town.client(mit)
     source = await make_stream(client, mit, "s")
@@ -190,7 +92,7 @@ async def test_without_the_secret_the_peer_says_what_to_write_where(
 async def test_the_loss_of_a_worker_in_mid_job_changes_no_answer(
     town: Town, cluster: Cluster
 ) -> None:
-    run = await Run.begin(town, cluster)
+    run = await Run.begin(town, settings(cluster), SECRET)
     await run.post()
     await run.computed()
     await until(lambda: len(executors(cluster)) == 2)
@@ -200,7 +102,7 @@ async def test_the_loss_of_a_worker_in_mid_job_changes_no_answer(
     lost: list[Daemon] = []
 
     def is_computing() -> bool:
-        lost.extend(filter(None, [computing(run.spark, cluster)]))
+        lost.extend(filter(None, [computing(spark_of(run), cluster)]))
         return bool(lost)
 
     await until(is_computing)
@@ -219,10 +121,10 @@ async def test_the_loss_of_a_worker_in_mid_job_changes_no_answer(
 async def test_without_its_master_it_goes_on_and_without_workers_it_says_what_it_waits_for(
     town: Town, cluster: Cluster
 ) -> None:
-    run = await Run.begin(town, cluster)
+    run = await Run.begin(town, settings(cluster), SECRET)
     await run.post()
     await run.computed()
-    before = run.spark.pid
+    before = spark_of(run).pid
     cluster.master.kill()
     await run.post()
     await run.computed()
@@ -234,6 +136,6 @@ async def test_without_its_master_it_goes_on_and_without_workers_it_says_what_it
     cluster.restart()  # it has forgotten the peer's application
     await run.noted("registers Spark anew")
     await run.computed()
-    assert run.spark.pid != before
+    assert spark_of(run).pid != before
     await until(lambda: run.task_says("waiting", ""))
     assert await run.answers() == expected(range(run.posted))
