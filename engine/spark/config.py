@@ -82,7 +82,7 @@ class SparkConfig:
     master: str = "local[*]"
     profile: Profile = "edge"
     options: Mapping[str, str] = field(default_factory=dict)
-    secret_file: Path | None = field(default=None, metadata={"setting": False})
+    secret_file: Path | None = field(default=None, compare=False, metadata={"setting": False})
     patience: Patience = field(default=Patience(), metadata={"setting": False})
 
     def __post_init__(self) -> None:

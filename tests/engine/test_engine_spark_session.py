@@ -201,7 +201,6 @@ def test_settings_of_the_user_win() -> None:
     config = SparkConfig(options={"spark.driver.memory": "3g", "spark.app.name": "mine"})
     assert config.settings()["spark.driver.memory"] == "3g"
     assert config.settings()["spark.app.name"] == "mine"
-    assert "spark.driver.host" not in SparkConfig(master="spark://host:7077").settings()
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:
