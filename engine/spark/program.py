@@ -36,9 +36,10 @@ from engine.tasks.execution import Result
 from engine.tasks.plan import AggregateStep, FilterStep, MapStep, Step, Task
 from engine.tasks.windows import Interval, needs
 
-LARGE_BYTES: Final = 4 * 2**20
-"""Parquet bytes from which a job is spread over cores and its bounds are pushed into the scan.
-Below it one core without a shuffle is quicker."""
+LARGE_BYTES: Final = 16 * 2**20
+"""Parquet bytes from which a job is spread over cores and its bounds are pushed into the scan: a
+partition of a scan has as many (`spark.sql.files.maxPartitionBytes`). Below it one core without a
+shuffle is quicker, here and on a cluster (ADR 32)."""
 
 
 class Program:
