@@ -141,8 +141,10 @@ class Spark:
         with _CHANGING:
             session = self._session if self.alive else None
             if session is not None and not self._config.local:
-                with contextlib.suppress(*BREAKAGE):  # tells the cluster
-                    session.stop()
+                # Tells the cluster. The session itself stays until the JVM is gone: else py4j would
+                # let go of its objects meanwhile, and log that it can not.
+                with contextlib.suppress(*BREAKAGE):
+                    session.sparkContext._jsc.stop()
             self._clear()
 
     def run(self, job: Callable[[SparkSession], T]) -> T:

@@ -77,8 +77,9 @@ class Workforce:
             self.trouble = ""
         elif not self.trouble and self._waited(now) >= self._patience.tell_s:
             self.trouble = (
-                f"waits for an executor of {self._master}: none of its workers runs, or other "
-                "applications have all of its cores or memory"
+                f"waits for an executor of {self._master}: none of its workers runs, other "
+                "applications have all of its cores or memory, or executors end as they begin; "
+                "their stderr in the worker's folder says why"
             )
             notices.append(Notice("error", f"cannot compute: {self.trouble}"))
         return tuple(notices)

@@ -252,6 +252,7 @@ def test_where_no_jvm_starts_from_it_one_starts_without(
 
 STARTED = """
 import sys
+from functools import partial
 from pathlib import Path
 from engine.spark.config import SparkConfig
 from engine.spark.program import Program
@@ -260,7 +261,7 @@ from engine.spark.training import tasks
 spark = Spark(SparkConfig(), Path(sys.argv[1]))
 spark.start()
 for task in tasks():
-    spark.run(Program(task).rehearse)
+    spark.run(partial(Program(task).rehearse, within=Path.cwd()))
 sys.stdout.write(f"{spark.pid}\\n")
 sys.stdout.flush()
 sys.stdin.read()

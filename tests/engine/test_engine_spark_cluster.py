@@ -10,10 +10,11 @@ import psutil
 import pytest
 from computing_elsewhere import Run, expected, odd_windows, settle
 from engine_peers import Town, make_stream, until
+from pyspark.sql import SparkSession
 from spark_cluster import QUICK, SECRET, Cluster, Daemon, open_cluster
 
 from engine.spark.config import SparkConfig
-from engine.spark.session import Spark
+from engine.spark.session import Spark, SparkLostError
 from overlay.files import write_secret
 
 pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.usefixtures("spark_stopped")]
@@ -56,24 +57,39 @@ def executors(cluster: Cluster) -> list[psutil.Process]:
     return [each for worker in cluster.workers for each in worker.executors()]
 
 
-def test_a_peer_proves_the_secret_and_shows_it_to_nobody(cluster: Cluster, tmp_path: Path) -> None:
+@pytest.fixture
+def driver(cluster: Cluster, tmp_path: Path) -> Iterator[Spark]:
+    """A Spark that has the cluster as its master."""
     secret = tmp_path / "spark.secret"
     write_secret(secret, f"{SECRET}\n".encode())
-    config = SparkConfig(
-        cluster.url, options={"spark.executor.extraJavaOptions": QUICK}, secret_file=secret
-    )
-    spark = Spark(config, tmp_path)
+    options = {"spark.executor.extraJavaOptions": QUICK}
+    spark = Spark(SparkConfig(cluster.url, options=options, secret_file=secret), tmp_path)
     spark.start()
-    try:
-        assert spark.run(lambda session: session.range(100).count()) == 100
-        assert spark.run(lambda s: s.sparkContext.getConf().get("spark.authenticate")) == "true"
-        for process in (psutil.Process(spark.pid), *executors(cluster)):
-            assert not any(SECRET in each for each in process.cmdline())
-            listens = [each for each in process.net_connections() if each.status == "LISTEN"]
-            # towards a master on the loopback there is no need for another interface
-            assert all(each.laddr.ip.endswith("127.0.0.1") for each in listens)
-    finally:
-        spark.stop()
+    yield spark
+    spark.stop()
+
+
+def count(session: SparkSession) -> int:
+    return session.range(100).count()
+
+
+def test_a_peer_proves_the_secret_and_shows_it_to_nobody(driver: Spark, cluster: Cluster) -> None:
+    assert driver.run(count) == 100
+    assert driver.run(lambda each: each.sparkContext.getConf().get("spark.authenticate")) == "true"
+    for process in (psutil.Process(driver.pid), *executors(cluster)):
+        assert not any(SECRET in each for each in process.cmdline())
+        listens = [each for each in process.net_connections() if each.status == "LISTEN"]
+        # towards a master on the loopback there is no need for another interface
+        assert all(each.laddr.ip.endswith("127.0.0.1") for each in listens)
+
+
+def test_an_application_that_is_ended_is_a_lost_spark(driver: Spark) -> None:
+    driver.run(lambda session: session.sparkContext._jsc.stop())
+    with pytest.raises(SparkLostError, match="the cluster ended the application"):
+        driver.run(count)
+    assert not driver.alive
+    driver.restart()
+    assert driver.run(count) == 100
 
 
 async def test_without_the_secret_the_peer_says_what_to_write_where(
@@ -131,7 +147,7 @@ async def test_without_its_master_it_goes_on_and_without_workers_it_says_what_it
     for worker in cluster.workers:
         worker.kill()
     await run.post()
-    waits = f"waits for an executor of {cluster.url}: none of its workers runs, or"
+    waits = f"waits for an executor of {cluster.url}: none of its workers runs"
     await until(lambda: run.task_says("failing", waits), "what it waits for")
     cluster.restart()  # it has forgotten the peer's application
     await run.noted("registers Spark anew")
