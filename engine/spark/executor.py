@@ -146,15 +146,15 @@ class SparkExecutor:
                 workforce.anew()
                 continue
             try:
-                count = await trio.to_thread.run_sync(spark.executors)
+                count = await trio.to_thread.run_sync(spark.executors, abandon_on_cancel=True)
             except MedusaError:  # its JVM is gone: the next job says so
                 continue
             now = trio.current_time()
-            for notice in workforce.seen(count, self._threads.borrowed_tokens, now):
-                self._events.note(notice.level, notice.text)
+            for note in workforce.seen(count, self._threads.borrowed_tokens, now):
+                self._events.note(note.level, note.text)
             if workforce.is_over(now):
                 self.state = "lost"
-                self._events.note("warning", "no executor has come: registers Spark anew")
+                self._events.note("warning", "waits no longer for an executor: starts Spark anew")
                 await trio.to_thread.run_sync(spark.give_up)
 
     def stop(self) -> None:

@@ -31,7 +31,7 @@ class Patience:
 
 
 @dataclass(frozen=True)
-class Notice:
+class Note:
     """A line of the peer's log."""
 
     level: Level
@@ -60,7 +60,7 @@ class Workforce:
         self._count = 0
         self._waiting_since = None
 
-    def seen(self, count: int, jobs: int, now: float) -> tuple[Notice, ...]:
+    def seen(self, count: int, jobs: int, now: float) -> tuple[Note, ...]:
         """Take note of the executors.
 
         Args:
@@ -68,7 +68,7 @@ class Workforce:
             now: seconds of a steady clock.
         """
         before, self._count = self._count, count
-        notices = [self._changed(before, count)] if count != before else []
+        notes = [self._changed(before, count)] if count != before else []
         if count or not jobs:
             self._waiting_since = None
         elif self._waiting_since is None:
@@ -81,8 +81,8 @@ class Workforce:
                 "applications have all of its cores or memory, or executors end as they begin; "
                 "their stderr in the worker's folder says why"
             )
-            notices.append(Notice("error", f"cannot compute: {self.trouble}"))
-        return tuple(notices)
+            notes.append(Note("error", f"cannot compute: {self.trouble}"))
+        return tuple(notes)
 
     def is_over(self, now: float) -> bool:
         """Whether the application has waited for so long that another shall begin."""
@@ -91,11 +91,11 @@ class Workforce:
     def _waited(self, now: float) -> float:
         return 0.0 if self._waiting_since is None else now - self._waiting_since
 
-    def _changed(self, before: int, count: int) -> Notice:
+    def _changed(self, before: int, count: int) -> Note:
         if count > before:
-            return Notice("info", f"has {count} executors of {self._master}")
-        return Notice(
+            return Note("info", f"runs with executors of {self._master}: {count}")
+        return Note(
             "warning",
-            f"lost {before - count} of {before} executors of {self._master}: Spark runs their part "
+            f"lost executors of {self._master}: {before - count} of {before}; Spark runs their part "
             "of its jobs again",
         )

@@ -126,9 +126,9 @@ async def test_the_loss_of_a_worker_in_mid_job_changes_no_answer(
     for each in executors(cluster):
         each.send_signal(signal.SIGCONT)
     await run.computed()
-    await run.noted(f"lost 1 of 2 executors of {cluster.url}")
+    await run.noted(f"lost executors of {cluster.url}: 1 of 2")
     lost[0].start()
-    await run.noted(f"has 2 executors of {cluster.url}")
+    await run.noted(f"runs with executors of {cluster.url}: 2")
     await run.post()
     await run.computed()
     assert await run.answers() == expected(range(run.posted))
@@ -150,7 +150,7 @@ async def test_without_its_master_it_goes_on_and_without_workers_it_says_what_it
     waits = f"waits for an executor of {cluster.url}: none of its workers runs"
     await until(lambda: run.task_says("failing", waits), "what it waits for")
     cluster.restart()  # it has forgotten the peer's application
-    await run.noted("registers Spark anew")
+    await run.noted("starts Spark anew")
     await run.computed()
     assert spark_of(run).pid != before
     await until(lambda: run.task_says("waiting", ""))

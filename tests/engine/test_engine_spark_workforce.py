@@ -16,11 +16,11 @@ def texts(force: Workforce, count: int, jobs: int, now: float) -> list[tuple[str
 
 def test_executors_that_come_and_go_are_counted() -> None:
     force = workforce()
-    assert texts(force, 2, 0, 0.0) == [("info", f"has 2 executors of {MASTER}")]
+    assert texts(force, 2, 0, 0.0) == [("info", f"runs with executors of {MASTER}: 2")]
     assert texts(force, 2, 1, 1.0) == []
     ((level, text),) = texts(force, 1, 1, 2.0)
     assert level == "warning"
-    assert text.startswith(f"lost 1 of 2 executors of {MASTER}")
+    assert text.startswith(f"lost executors of {MASTER}: 1 of 2; ")
     assert not force.trouble
 
 
@@ -39,7 +39,7 @@ def test_jobs_that_wait_for_an_executor_are_told_of_once_until_one_comes() -> No
     assert force.trouble, "what it waits for has not come"
     assert texts(force, 0, 1, 61.0) == []
     assert texts(force, 0, 1, 80.0) == []
-    assert texts(force, 1, 1, 81.0) == [("info", f"has 1 executors of {MASTER}")]
+    assert texts(force, 1, 1, 81.0) == [("info", f"runs with executors of {MASTER}: 1")]
     assert not force.trouble
 
 
