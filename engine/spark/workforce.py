@@ -94,8 +94,6 @@ class Workforce:
     def _changed(self, before: int, count: int) -> Note:
         if count > before:
             return Note("info", f"runs with executors of {self._master}: {count}")
-        return Note(
-            "warning",
-            f"lost executors of {self._master}: {before - count} of {before}; Spark runs their part "
-            "of its jobs again",
-        )
+        lost = f"{before - count} of {before}"
+        again = "Spark runs their part of its jobs again"
+        return Note("warning", f"lost executors of {self._master}: {lost}; {again}")

@@ -22,6 +22,8 @@ HOST: Final = "127.0.0.1"
 
 SECRET: Final = "of the tests' cluster"
 
+PAGE: Final = Path(__file__).parents[2] / "docs/cluster.md"
+
 QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options of JVMs that live for a test."""
 
@@ -57,6 +59,7 @@ class Daemon:
             "SPARK_DAEMON_JAVA_OPTS": QUICK,
             "SPARK_DAEMON_MEMORY": "768m",
             "SPARK_LOCAL_DIRS": str(self.folder / "local"),
+            "SPARK_LOCAL_IP": HOST,
             "SPARK_WORKER_DIR": str(self.folder / "work"),
         }
         with self.output.open("wb") as sink:
@@ -103,14 +106,9 @@ def _is_java(process: psutil.Process) -> bool:
 
 def _defaults(secret: str) -> str:
     """What docs/cluster.md has an operator write into spark-defaults.conf."""
-    settings = {
-        "spark.authenticate": "true",
-        "spark.authenticate.secret": secret,
-        "spark.network.crypto.enabled": "true",
-        "spark.network.crypto.cipher": "AES/GCM/NoPadding",
-        "spark.network.crypto.saslFallback": "false",
-    }
-    return "".join(f"{name} {value}\n" for name, value in settings.items())
+    found = re.search(r"^```properties\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert found
+    return re.sub(r"\bSECRET$", secret, found[1], flags=re.MULTILINE)
 
 
 @dataclass

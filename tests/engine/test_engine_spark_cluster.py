@@ -76,11 +76,14 @@ def count(session: SparkSession) -> int:
 def test_a_peer_proves_the_secret_and_shows_it_to_nobody(driver: Spark, cluster: Cluster) -> None:
     assert driver.run(count) == 100
     assert driver.run(lambda each: each.sparkContext.getConf().get("spark.authenticate")) == "true"
-    for process in (psutil.Process(driver.pid), *executors(cluster)):
+    daemons = [psutil.Process(each.process.pid) for each in (cluster.master, *cluster.workers)]
+    for process in (psutil.Process(driver.pid), *executors(cluster), *daemons):
         assert not any(SECRET in each for each in process.cmdline())
         listens = [each for each in process.net_connections() if each.status == "LISTEN"]
         # towards a master on the loopback there is no need for another interface
         assert all(each.laddr.ip.endswith("127.0.0.1") for each in listens)
+    assert "Starting Spark master" in cluster.master.output.read_text()
+    assert "RestServer" not in cluster.master.output.read_text(), "anybody might submit programs"
 
 
 def test_an_application_that_is_ended_is_a_lost_spark(driver: Spark) -> None:
