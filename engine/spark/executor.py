@@ -88,7 +88,6 @@ class SparkExecutor:
         try:
             await self._ensure_running()
             for task in tasks:
-                self._rehearsal.mkdir(exist_ok=True)
                 await self.run(partial(self.compile(task).rehearse, within=self._rehearsal))
         except MedusaError as error:
             self._events.note("error", f"cannot compute yet: {self.trouble or error}")
@@ -101,7 +100,7 @@ class SparkExecutor:
         """Run `job` in a worker thread.
 
         Raises:
-            SparkLostError: the JVM died meanwhile; the next call starts another.
+            SparkLostError: Spark was lost meanwhile; the next call starts it again.
         """
         spark = await self._ensure_running()
         from engine.spark.session import SparkLostError  # imported by now: it was made
@@ -179,7 +178,8 @@ class SparkComputation:
         )
 
     def rehearse(self, session: SparkSession, within: Path) -> None:
-        """Compute the task over blank tuples; blocking."""
+        """Compute the task over blank tuples; blocking. within: see `Program.rehearse`."""
+        within.mkdir(exist_ok=True)
         self._compiled().rehearse(session, within)
 
     def _compiled(self) -> Program:
