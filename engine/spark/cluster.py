@@ -25,6 +25,8 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "spark.network.crypto.cipher": "AES/GCM/NoPadding",  # Spark's default would not notice changes
     "spark.network.crypto.saslFallback": "false",  # which would send in clear
     "spark.io.encryption.enabled": "true",  # shuffled rows lie on the workers' disks
+    # What failed at one executor is tried at another: a worker may have lost the shared storage.
+    "spark.excludeOnFailure.enabled": "true",
     # Executors write ten lines a job at level INFO, into a file that nobody cuts.
     "spark.log.level": "WARN",
     "spark.executor.syncLogLevel.enabled": "true",
