@@ -36,6 +36,7 @@ from engine.replication.views.locating import Locator
 from engine.spark.config import SparkConfig
 from engine.streams.config import EngineConfig
 from engine.streams.delivery import Delivery
+from engine.streams.freezing import REHEARSAL
 from engine.streams.store import StreamStore
 from engine.streams.stream_state import Role, StreamState, entries_of
 from engine.streams.subscriptions import Leases, Subscriptions
@@ -293,7 +294,7 @@ async def open_engine(
         # Late: PySpark is slow to import, and a simulation computes without it.
         from engine.spark.executor import open_executor
 
-        opened = partial(open_executor, spark)
+        opened = partial(open_executor, spark, home / REHEARSAL)
     async with (
         opened(logs, overlay.events) as executor,
         AsyncExitStack() as closing,

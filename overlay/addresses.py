@@ -70,11 +70,12 @@ def shown(address: Address) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def outward_host() -> str | None:
-    """The IPv4 address of this machine's interface to the outside; None if there is none."""
+def outward_host(towards: Address = _ELSEWHERE) -> str | None:
+    """The IPv4 address of this machine's interface towards another, by default to the outside; None
+    if there is none. It may wait for the name to be resolved."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(_ELSEWHERE)
+            probe.connect(towards)
         except OSError:
             return None
         return str(probe.getsockname()[0])

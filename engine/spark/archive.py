@@ -172,13 +172,13 @@ def archive_for(
         environment: `XDG_CACHE_HOME` is the folder of caches; else ~/.cache.
 
     Returns:
-        None if the user's settings decide about archives, if Spark is not local, or if no folder is
-        ours alone: others' classes are not loaded.
+        None if the user's settings decide about archives, or if no folder is ours alone: others'
+        classes are not loaded.
     """
     shape = {name: settings[name] for name in SHAPING if name in settings}
     around = {name: environment[name] for name in _SHAPING_ENVIRONMENT if name in environment}
     said = " ".join((*shape.values(), *around.values()))
-    if any(word in said for word in _OWN_WORDS) or not settings["spark.master"].startswith("local"):
+    if any(word in said for word in _OWN_WORDS):
         return None
     try:
         folder = _cache(environment) / "medusa" / "classes"

@@ -8,8 +8,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, Literal
 
+from engine.spark.cluster import SECRET, cluster_settings
+from engine.spark.workforce import Patience
 from overlay.errors import InvalidInputError
 
 MEND: Final = "mend [spark.options], or master in [spark], in medusa.toml, and start the peer again"
@@ -27,10 +30,6 @@ PROFILES: Final[Mapping[Profile, Mapping[str, str]]] = {
     # The optimising compiler: 2.5 times the rows per second once it is warm.
     "throughput": {"spark.driver.memory": "2g"},
 }
-
-LARGE_BYTES: Final = 4 * 2**20
-"""Parquet bytes from which a job is spread over cores and its bounds are pushed into the scan.
-Below it one core without a shuffle is quicker."""
 
 SETTINGS: Final[Mapping[str, str]] = {
     "spark.app.name": "medusa",
@@ -71,14 +70,20 @@ class SparkConfig:
     """The settings of Spark at a peer.
 
     Attributes:
-        master: any Spark master that runs DataFrames: local[*], spark://..., yarn, k8s://...
+        master: any Spark master that runs DataFrames: local[*], spark://..., yarn, k8s://...,
+            or the address of a Spark Connect server, sc://...
         profile: `edge` for many small peers and quick starts, `throughput` for few busy ones.
         options: `spark.*` settings; they win over ours.
+        secret_file: no setting: has the secret of a standalone cluster, or the token of a Connect
+            server, mode 0600.
+        patience: no setting: with a cluster that gives no executor.
     """
 
     master: str = "local[*]"
     profile: Profile = "edge"
     options: Mapping[str, str] = field(default_factory=dict)
+    secret_file: Path | None = field(default=None, compare=False, metadata={"setting": False})
+    patience: Patience = field(default=Patience(), metadata={"setting": False})
 
     def __post_init__(self) -> None:
         if self.profile not in PROFILES:
@@ -88,10 +93,32 @@ class SparkConfig:
         for name in self.options:
             if not name.startswith("spark."):
                 raise InvalidInputError(f"spark option {name!r} does not begin with 'spark.'")
+        text = "medusa.toml is no secret: write it into spark.secret beside it, mode 0600"
+        if SECRET in self.options:
+            raise InvalidInputError(f"spark option {SECRET}: {text}")
+        if "token=" in self.master:
+            raise InvalidInputError(f"token= in spark.master: {text}")
+
+    @property
+    def local(self) -> bool:
+        """Whether all runs in the peer's own JVM."""
+        return self.master.startswith("local")
+
+    @property
+    def remote(self) -> bool:
+        """Whether a Spark Connect server runs all."""
+        return self.master.startswith("sc://")
 
     def settings(self) -> dict[str, str]:
-        """All Spark settings, the later ones winning."""
-        local = _LOCAL if self.master.startswith("local") else {}
+        """All Spark settings, the later ones winning.
+
+        Raises:
+            MedusaError: the secret of the cluster is missing, or open to others.
+        """
+        if self.local:
+            place = _LOCAL
+        else:
+            place = cluster_settings(self.master, self.options, self.secret_file)
         cores = str(os.cpu_count() or 1)
-        ours = {**SETTINGS, "spark.sql.shuffle.partitions": cores, **local}
+        ours = {**SETTINGS, "spark.sql.shuffle.partitions": cores, **place}
         return {**ours, **PROFILES[self.profile], "spark.master": self.master, **self.options}

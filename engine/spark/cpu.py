@@ -16,7 +16,7 @@ import itertools
 import math
 import threading
 import time
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from weakref import WeakKeyDictionary
 
 import psutil
@@ -90,8 +90,46 @@ class JvmClock:
         return float(times.user + times.system)
 
 
-class CpuMeter:
+class Meter(Protocol):
     """Counts CPU seconds of one task on one session; used by one thread at a time."""
+
+    def start(self) -> None:
+        """Begin to count."""
+
+    def plan(self, frame: DataFrame) -> None:
+        """Plan a job."""
+
+    def read(self) -> float:
+        """Seconds since `start`."""
+
+
+def meter_of(session: SparkSession) -> Meter:
+    """A meter of one task: it looks into the JVM of the session, if that is ours."""
+    return CpuMeter(session) if isinstance(session, SparkSession) else TimeMeter()
+
+
+class TimeMeter:
+    """Takes the time of a job for its CPU seconds: a Connect server tells nobody what it spends.
+
+    It is too much where the server's cores are busy with other things, and too little for a job
+    that is spread over several cores.
+    """
+
+    def __init__(self) -> None:
+        self._started_s = 0.0
+
+    def start(self) -> None:
+        self._started_s = time.monotonic()
+
+    def plan(self, frame: DataFrame) -> None:
+        pass  # the server plans
+
+    def read(self) -> float:
+        return time.monotonic() - self._started_s
+
+
+class CpuMeter:
+    """Reads the clocks of the JVM; see `Meter`."""
 
     def __init__(self, session: SparkSession) -> None:
         self._context = session.sparkContext
@@ -101,6 +139,7 @@ class CpuMeter:
         self._store = self._context._jsc.sc().statusStore()
         self._tracker = self._context._jsc.sc().statusTracker()
         self._clock = JvmClock.of(session)
+        self._in_jvm = str(self._context.master).startswith("local")
         self._group = f"medusa-{next(_numbers)}"
         self._looked = -math.inf
         self._counted = -1
@@ -123,8 +162,15 @@ class CpuMeter:
             executors_ns = self._executors_ns()
         except Py4JJavaError:  # the store has dropped a job or stage since it was listed
             executors_ns = 0  # the job has run; missing figures are no failure
-        jvm_s = (planning_ns + executors_ns) * _NS
-        return self._clock.whole(jvm_s) + time.thread_time() - self._started_s
+        planning_s, executors_s = planning_ns * _NS, executors_ns * _NS
+        if self._in_jvm:
+            jvm_s = self._clock.whole(planning_s + executors_s)
+        else:
+            # An executor's JVM receives, sends and compiles beside its tasks, as the driver's does
+            # beside planning. Measured: 0.65 to 0.9 of the processes, 0.35 to 0.75 without.
+            driver_s = self._clock.whole(planning_s)
+            jvm_s = 2 * driver_s - planning_s + executors_s
+        return jvm_s + time.thread_time() - self._started_s
 
     def _executors_ns(self) -> int:
         """Executor time of the jobs since the last look; 0 between looks."""

@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
 
 import trio
 
-from engine.spark.config import LARGE_BYTES, SparkConfig
+from engine.spark.config import SparkConfig
 from engine.spark.sharing import Sharing
+from engine.spark.workforce import LOOK_S, Workforce
 from engine.tasks.execution import Executor, Result
 from engine.tasks.plan import Task
 from engine.tasks.revisions.tasks import by_arrival
@@ -33,28 +34,64 @@ T = TypeVar("T")
 JOBS_AT_ONCE = 8
 """Threads that wait for Spark: more than the cores of a small peer, so that planning overlaps."""
 
+SHARED_BYTES: Final = 4 * 2**20
+"""Parquet bytes of an epoch from which it is no part of a shared job."""
+
+
+class AnySpark(Protocol):
+    """A Spark with a JVM of ours, or one behind a Connect server."""
+
+    @property
+    def alive(self) -> bool: ...
+
+    @property
+    def shares(self) -> bool: ...
+
+    def start(self) -> None: ...
+
+    def restart(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def run(self, job: Callable[[SparkSession], T]) -> T: ...
+
 
 class SparkExecutor:
     """Runs jobs on the one Spark of this peer.
 
     Args:
         make: makes that Spark, in a worker thread, before the first job: it imports PySpark.
+        rehearsal: a folder that all executors can read, for the tuples of rehearsals.
         nursery: runs the jobs of several tasks; lives as long as this.
+        workforce: the executors, if they are a cluster's; see `watch`.
 
     Attributes:
         state: off, starting, running, lost or failed, for the monitor.
-        trouble: why it could not start the last time, and the remedy; else empty.
     """
 
-    def __init__(self, make: Callable[[], Spark], events: Events, nursery: trio.Nursery) -> None:
+    def __init__(
+        self,
+        make: Callable[[], AnySpark],
+        events: Events,
+        rehearsal: Path,
+        nursery: trio.Nursery,
+        workforce: Workforce | None = None,
+    ) -> None:
         self._make = make
-        self._spark: Spark | None = None
+        self._rehearsal = rehearsal
+        self._workforce = workforce
+        self._spark: AnySpark | None = None
         self._events = events
         self._starting = trio.Lock()
         self._sharing = Sharing(self._run_shared, nursery)
         self._threads = trio.CapacityLimiter(JOBS_AT_ONCE)
         self.state = "off"
-        self.trouble = ""
+        self._no_start = ""
+
+    @property
+    def trouble(self) -> str:
+        """Why it could not start the last time, or what its jobs wait for; else empty."""
+        return self._no_start or ("" if self._workforce is None else self._workforce.trouble)
 
     async def prepare(self, tasks: Sequence[Task] = ()) -> None:
         """Start Spark ahead of the first job, and compute these tasks once over blank tuples: then
@@ -63,7 +100,7 @@ class SparkExecutor:
         try:
             await self._ensure_running()
             for task in tasks:
-                await self.compile(task).rehearse()
+                await self.compile(task).rehearse(self._rehearsal)
         except MedusaError as error:
             self._events.note("error", f"cannot compute yet: {self.trouble or error}")
 
@@ -75,7 +112,7 @@ class SparkExecutor:
         """Run `job` in a worker thread.
 
         Raises:
-            SparkLostError: the JVM died meanwhile; the next call starts another.
+            SparkLostError: Spark was lost meanwhile; the next call starts it again.
         """
         spark = await self._ensure_running()
         from engine.spark.session import SparkLostError  # imported by now: it was made
@@ -88,7 +125,7 @@ class SparkExecutor:
             # a job of the previous JVM may fail only after the next JVM has started
             if self.state == "running" and not spark.alive:
                 self.state = "lost"
-                self._events.note("warning", "lost Spark's JVM; starting another")
+                self._events.note("warning", "lost Spark; starting it again")
             raise
 
     async def compute(self, program: Callable[[], Program], order: Callable[[], Order]) -> Result:
@@ -125,7 +162,7 @@ class SparkExecutor:
 
         return await self.run(shared)
 
-    async def _ensure_running(self) -> Spark:
+    async def _ensure_running(self) -> AnySpark:
         async with self._starting:
             if self._spark is None:
                 self._spark = await trio.to_thread.run_sync(self._make)
@@ -136,14 +173,34 @@ class SparkExecutor:
             try:
                 await trio.to_thread.run_sync(start)
             except MedusaError as error:
-                self.state, self.trouble = "failed", f"Spark does not start: {error}"
+                self.state, self._no_start = "failed", f"Spark does not start: {error}"
                 raise
             except BaseException:
                 self.state = "lost"
                 raise
-            self.state, self.trouble = "running", ""
+            self.state, self._no_start = "running", ""
             self._events.note("info", "started Spark")
             return self._spark
+
+    async def watch(self, workforce: Workforce) -> None:
+        """Say what becomes of the executors of a cluster; if it gives none, register anew."""
+        while True:
+            await trio.sleep(LOOK_S)
+            spark = cast("Spark | None", self._spark)  # a Connect server has no workforce of ours
+            if spark is None or self.state != "running":
+                workforce.anew()
+                continue
+            try:
+                count = await trio.to_thread.run_sync(spark.executors, abandon_on_cancel=True)
+            except MedusaError:  # its JVM is gone: the next job says so
+                continue
+            now = trio.current_time()
+            for note in workforce.seen(count, self._threads.borrowed_tokens, now):
+                self._events.note(note.level, note.text)
+            if workforce.is_over(now):
+                self.state = "lost"
+                self._events.note("warning", "waits no longer for an executor: starts Spark anew")
+                await trio.to_thread.run_sync(spark.give_up)
 
     def stop(self) -> None:
         """Stop the JVM (blocking, a second or two)."""
@@ -169,9 +226,21 @@ class SparkComputation:
 
         return await self._executor.compute(self._compiled, order)
 
-    async def rehearse(self) -> None:
-        """Compute the task over blank tuples. Raises: as `run`."""
-        with TemporaryDirectory() as folder:
+    async def rehearse(self, within: Path) -> None:
+        """Compute the task over blank tuples.
+
+        Args:
+            within: a folder for these tuples that all executors can read.
+
+        Raises:
+            As `run`.
+        """
+
+        def folder_within() -> TemporaryDirectory[str]:
+            within.mkdir(exist_ok=True)
+            return TemporaryDirectory(dir=within)
+
+        with await trio.to_thread.run_sync(folder_within) as folder:
             blank = await trio.to_thread.run_sync(self._blank_epoch, Path(folder))
             await self.run(*blank)
 
@@ -190,17 +259,28 @@ class SparkComputation:
 
 @asynccontextmanager
 async def open_executor(
-    config: SparkConfig, logs: Path, events: Events
+    config: SparkConfig, rehearsal: Path, logs: Path, events: Events
 ) -> AsyncIterator[SparkExecutor]:
-    """Open an executor; when the block ends its JVM, if there was one, has ended."""
+    """Open an executor; when the block ends its JVM, if there was one, has ended.
 
-    def make() -> Spark:
+    Args:
+        rehearsal: see `SparkExecutor`. logs: for the JVM's log.
+    """
+
+    def make() -> AnySpark:
+        if config.remote:
+            from engine.spark.connect import ConnectSpark
+
+            return ConnectSpark(config)
         from engine.spark.session import Spark
 
         return Spark(config, logs)
 
+    workforce = None if config.local or config.remote else Workforce(config.master, config.patience)
     async with trio.open_nursery() as nursery:
-        executor = SparkExecutor(make, events, nursery)
+        executor = SparkExecutor(make, events, rehearsal, nursery, workforce)
+        if workforce is not None:
+            nursery.start_soon(executor.watch, workforce)
         try:
             yield executor
         finally:
@@ -215,7 +295,7 @@ def kind_of(order: Order) -> tuple[Hashable, Callable[[], SharedJob]] | None:
     from engine.spark import rows, shared_jobs, shared_rows, shared_windows
 
     task = order.task
-    if not order.paths or sum(map(shared_jobs.bytes_of, order.paths)) >= LARGE_BYTES:
+    if not order.paths or sum(map(shared_jobs.bytes_of, order.paths)) >= SHARED_BYTES:
         return None
     fields = rows.merged_fields(task.input_schemas)
     if task.window is not None:

@@ -117,6 +117,9 @@ SAID: Final = 300
 
 _WARNINGS: Final = ("WARNING", "NOTE", "Picked up", "Using ")
 
+_SECRET: Final = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
+"""Settings that Spark itself keeps out of sight: they come over the gateway."""
+
 PRIVATE: Final = 0o077
 """The umask of a JVM: its logs and rows are for its user alone."""
 
@@ -265,7 +268,8 @@ def _command(settings: Mapping[str, str], scratch: Path, log: Path, more: str) -
     )
     command = [os.path.join(_find_spark_home(), "bin", "spark-submit")]
     for name, value in merged.items():
-        command += ["--conf", f"{name}={value}"]
+        if not _SECRET.search(name):  # every user of the machine sees command lines
+            command += ["--conf", f"{name}={value}"]
     return [*command, "pyspark-shell"]
 
 

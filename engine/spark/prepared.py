@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from engine.spark.cpu import CpuMeter
+from engine.spark.cpu import meter_of
 
 SLOT_BYTES: Final = 16 * 2**20
 """Bytes of a slot's file, at most: Spark plans one partition of this size, and would not see what
@@ -40,7 +40,7 @@ class Prepared:
         self, session: SparkSession, schema: T.StructType, build: Callable[[DataFrame], DataFrame]
     ) -> None:
         self.session = session
-        self.meter = CpuMeter(session)
+        self.meter = meter_of(session)
         scratch = session.sparkContext.getConf().get("spark.local.dir") or tempfile.gettempdir()
         self._slot = Path(tempfile.mkdtemp(prefix="slot-", dir=scratch)) / "rows.parquet"
         self._slot.touch()

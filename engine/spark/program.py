@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,14 +22,18 @@ from engine.language.steps import Expression, Form
 from engine.objects.query import WINDOW_START
 from engine.objects.schema import SEQ, STIME, Field
 from engine.spark.columns import column, quoted, within, without_negative_zero
-from engine.spark.config import LARGE_BYTES
-from engine.spark.cpu import CpuMeter
+from engine.spark.cpu import meter_of
 from engine.spark.rows import canonical, merged_fields, row_schema
 from engine.spark.windows import Windows
 from engine.tasks.execution import Result
 from engine.tasks.plan import AggregateStep, FilterStep, MapStep, Step, Task
 from engine.tasks.revisions.tasks import by_arrival
 from engine.tasks.windows import Interval, needs
+
+LARGE_BYTES: Final = 16 * 2**20
+"""Parquet bytes from which a job is spread over cores and its bounds are pushed into the scan: a
+partition of a scan has as many (`spark.sql.files.maxPartitionBytes`). Below it one core without a
+shuffle is quicker, here and on a cluster (ADR 32)."""
 
 
 class Program:
@@ -60,10 +65,14 @@ class Program:
         table = canonical(self._finish(frame.toArrow()), self._schema)
         return Result(table, compiled.meter.read())
 
-    def rehearse(self, session: SparkSession) -> None:
+    def rehearse(self, session: SparkSession, within: Path) -> None:
         """Compute the task over one blank tuple per input, and drop the result: Spark loads and
-        generates then the code of the first epoch, which takes it seconds."""
-        with TemporaryDirectory() as folder:
+        generates then the code of the first epoch, which takes it seconds.
+
+        Args:
+            within: a folder for these tuples that all executors can read.
+        """
+        with TemporaryDirectory(dir=within) as folder:
             self.run(session, *blank_epoch(self._task, Path(folder)))
 
     def _finish(self, raw: pa.Table) -> pa.Table:
@@ -111,7 +120,7 @@ class _Compiled:
 
     def __init__(self, task: Task, session: SparkSession) -> None:
         self.session = session
-        self.meter = CpuMeter(session)
+        self.meter = meter_of(session)
         fields: Sequence[Field] = merged_fields(task.input_schemas)
         self._by_arrival = by_arrival(task)
         self._reader = _reader(session, fields, with_seq=self._by_arrival)

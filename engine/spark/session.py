@@ -32,8 +32,16 @@ class SparkLostError(UnavailableError, code="spark_lost"):
     """The JVM is gone, and the job has no result. Restart it and run the job again."""
 
 
-_BREAKAGE: Final = (Py4JError, PySparkException, OSError, EOFError, pa.ArrowException)
+BREAKAGE: Final = (Py4JError, PySparkException, OSError, EOFError, pa.ArrowException)
 """Errors of a job whose JVM dies, or that Spark refuses."""
+
+_STOPPED: Final = "stopped SparkContext"
+"""In what is said of an application that no master took."""
+
+_ANSWERS: Final = (
+    "see whether it runs, and has the secret, and the settings of spark.network.crypto, of this "
+    "peer; it is tried again"
+)
 
 _CHANGING: Final = threading.RLock()
 """Held by the thread that starts, ends or stops a Spark: PySpark's class attributes change then."""
@@ -63,7 +71,7 @@ class Spark:
     def shares(self) -> bool:
         """Whether small jobs read their rows from files of this machine; see
         `engine.spark.prepared`."""
-        return self._config.master.startswith("local")
+        return self._config.local
 
     @property
     def pid(self) -> int | None:
@@ -88,6 +96,7 @@ class Spark:
                 )
                 raise BusyError(text)
             settings = self._config.settings()
+            master = settings["spark.master"]
             try:
                 self._jvm = Jvm.launch(settings, self._folder)
             except OSError as error:  # no more processes, no room for its files
@@ -95,12 +104,29 @@ class Spark:
             try:
                 self._gateway = self._jvm.connect()
                 self._session = _open_session(self._gateway, settings)
-            except _BREAKAGE as error:
-                text = f"{_first_line(error)}; {MEND}; more is in {self._jvm.output}"
+            except BREAKAGE as error:
+                said, mend = first_line(error), MEND
+                if _STOPPED in said:
+                    said, mend = f"{master} does not answer", _ANSWERS
+                text = f"{said}; {mend}; more is in {self._jvm.log}"
                 self._clear()
                 raise SparkLostError(text) from error
             if self._jvm.archive is not None:
                 self._jvm.archive.make_apart()
+
+    def executors(self) -> int:
+        """How many executors a cluster has given it.
+
+        Raises:
+            MedusaError: it is not running.
+        """
+        return self.run(_executors)
+
+    def give_up(self) -> None:
+        """Kill the JVM: jobs under way raise `SparkLostError`, and the next start is one anew."""
+        jvm = self._jvm
+        if jvm is not None:
+            jvm.kill()
 
     def restart(self) -> None:
         """Start again after a loss, unless another thread has already done so."""
@@ -120,9 +146,11 @@ class Spark:
         """End the JVM; jobs under way raise `SparkLostError`."""
         with _CHANGING:
             session = self._session if self.alive else None
-            if session is not None and not self._config.master.startswith("local"):
-                with contextlib.suppress(*_BREAKAGE):  # tells the cluster
-                    session.stop()
+            if session is not None and not self._config.local:
+                # Tells the cluster. The session itself stays until the JVM is gone: else py4j would
+                # let go of its objects meanwhile, and log that it can not.
+                with contextlib.suppress(*BREAKAGE):
+                    session.sparkContext._jsc.stop()
             self._clear()
 
     def run(self, job: Callable[[SparkSession], T]) -> T:
@@ -137,10 +165,13 @@ class Spark:
             raise SparkLostError("Spark is not running")
         try:
             return job(session)
-        except _BREAKAGE as error:
+        except BREAKAGE as error:
             if jvm.dying(error):
                 raise SparkLostError(f"Spark's JVM died; see {jvm.output}") from error
-            raise InternalError(f"Spark failed: {_first_line(error)}; see {jvm.log}") from error
+            if not self._config.local and _is_stopped(session):
+                jvm.kill()
+                raise SparkLostError(f"the cluster ended the application; see {jvm.log}") from error
+            raise InternalError(f"Spark failed: {first_line(error)}; see {jvm.log}") from error
 
     def _clear(self) -> None:
         jvm, gateway = self._jvm, self._gateway
@@ -158,6 +189,19 @@ def _open_session(gateway: JavaGateway, settings: Mapping[str, str]) -> SparkSes
     return SparkSession(context)
 
 
+def _executors(session: SparkSession) -> int:
+    tracker = session.sparkContext._jsc.sc().statusTracker()
+    return len(tracker.getExecutorInfos()) - 1  # the driver is one of them
+
+
+def _is_stopped(session: SparkSession) -> bool:
+    """Whether Spark has ended the application by itself; its JVM stays."""
+    try:
+        return bool(session.sparkContext._jsc.sc().isStopped())
+    except (Py4JError, OSError):
+        return False
+
+
 def _forget(gateway: JavaGateway) -> None:
     """Take a dead JVM out of PySpark's class attributes, where a new session would find it."""
     if SparkContext._gateway is gateway:
@@ -173,7 +217,7 @@ def _forget(gateway: JavaGateway) -> None:
         gateway.shutdown()
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     """The first line of an error. Of Java's exceptions it is their own text: py4j begins with the
     call, on a line alone. It asks the JVM for the text, which may be gone."""
     try:

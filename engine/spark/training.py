@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -82,7 +83,7 @@ def train(archive: ClassArchive) -> None:
     spark.start()
     try:
         for task in tasks():
-            spark.run(Program(task).rehearse)
+            spark.run(partial(Program(task).rehearse, within=archive.making))
         spark.end(END_S)
     finally:
         spark.stop()

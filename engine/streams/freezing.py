@@ -22,7 +22,10 @@ from overlay.files import load_json, save_json, storing
 SIZES: Final = "sizes.json"
 """The file in the frozen folder with the lengths of the others."""
 
-LEFT_OUT: Final = frozenset({"ballots", "logs"})
+REHEARSAL: Final = "rehearsal"
+"""The folder of a peer's data in which tasks are tried out: all that compute for it can read it."""
+
+LEFT_OUT: Final = frozenset({"ballots", "logs", REHEARSAL})
 """Folders of a peer's data that a copy leaves out: an old vote is worse than none."""
 
 INDEX: Final = "catalog.sqlite"

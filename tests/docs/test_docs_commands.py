@@ -31,6 +31,7 @@ PAGES: Final = (
     "docs/python.md",
     "docs/contracts.md",
     "docs/federation.md",
+    "docs/cluster.md",
     "CONTRIBUTING.md",
 )
 """In the order in which a reader takes them: each goes on where the one before ended."""

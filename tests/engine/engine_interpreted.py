@@ -15,7 +15,7 @@ from testnet.simulation.interpreter import InterpreterConfig, open_interpreter
 def interpret(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every engine that is opened from now on compute with the interpreter."""
 
-    def open_executor(_spark: object, logs: Path, events: Events) -> Any:
+    def open_executor(_spark: object, _rehearsal: Path, logs: Path, events: Events) -> Any:
         return open_interpreter(InterpreterConfig(), logs, events)
 
     monkeypatch.setattr("engine.spark.executor.open_executor", open_executor)

@@ -17,6 +17,7 @@ from contracts.config import ContractsConfig
 from engine.objects.definitions import StreamDefinition
 from engine.objects.query import Filter, Query
 from engine.objects.schema import END, Field, FieldType, Schema
+from engine.spark.workforce import Patience
 from engine.streams.config import EngineConfig, Timing
 from engine.streams.stream_state import StreamState
 from overlay.config import OverlayTiming
@@ -129,6 +130,7 @@ class Place:
     overlay_timing: OverlayTiming = field(default=OverlayTiming())
     listen: Address = LOOPBACK
     peer: Peer | None = None
+    spark_patience: Patience = field(default=Patience())
     clock_off_s: float = 0.0
     """Seconds by which its machine's clock is wrong; a test may set it at any time."""
 
@@ -164,7 +166,11 @@ class Place:
         )
         contracts = self.contracts_config or config.contracts
         return dataclasses.replace(
-            config, overlay=overlay, engine=self.engine_config, contracts=contracts
+            config,
+            overlay=overlay,
+            engine=self.engine_config,
+            contracts=contracts,
+            spark=dataclasses.replace(config.spark, patience=self.spark_patience),
         )
 
     def name(self, path: str) -> str:

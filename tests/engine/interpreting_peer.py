@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def open_executor(
-    _spark: object, logs: Path, events: Events
+    _spark: object, _rehearsal: Path, logs: Path, events: Events
 ) -> AbstractAsyncContextManager[object]:
     from testnet.simulation.interpreter import InterpreterConfig, open_interpreter
 

@@ -83,7 +83,6 @@ def test_it_is_of_this_java_these_jars_and_these_flags(
     [
         {"driver.extraJavaOptions": "-Xshare:off"},
         {"driver.defaultJavaOptions": "-XX:SharedArchiveFile=/mine.jsa"},
-        {"master": "spark://elsewhere:7077"},
     ],
 )
 def test_the_users_word_counts(
@@ -253,6 +252,7 @@ def test_where_no_jvm_starts_from_it_one_starts_without(
 
 STARTED = """
 import sys
+from functools import partial
 from pathlib import Path
 from engine.spark.config import SparkConfig
 from engine.spark.program import Program
@@ -261,7 +261,7 @@ from engine.spark.training import tasks
 spark = Spark(SparkConfig(), Path(sys.argv[1]))
 spark.start()
 for task in tasks():
-    spark.run(Program(task).rehearse)
+    spark.run(partial(Program(task).rehearse, within=Path.cwd()))
 sys.stdout.write(f"{spark.pid}\\n")
 sys.stdout.flush()
 sys.stdin.read()

@@ -52,7 +52,7 @@ def runner_of(
     schemas = check_query(SUM, {SOURCE: SCHEMA})
     (task,) = plan(SUM, schemas, frozenset({SOURCE}))
     source = StreamLog.open(folder / "in", SCHEMA.source)
-    executor = SparkExecutor(lambda: spark, events, nursery)
+    executor = SparkExecutor(lambda: spark, events, folder / "rehearsal", nursery)
     executor.state = "running"
     runner = TaskRunner(
         task,

@@ -132,6 +132,7 @@ VERBS = frozenset(_VERBS.split())
 MADE_ELSEWHERE = {
     ("overlay/exchange.py", "change.text"),  # of a `Change`
     ("contracts/delivery.py", "text"),  # of `Book._news`
+    ("engine/spark/executor.py", "note.text"),  # of a `Note`
     ("tools/market/settler.py", "text"),  # of a `Note`
     ("tools/market/trader.py", "text"),  # of a `Note`
 }

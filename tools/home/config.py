@@ -116,7 +116,7 @@ def load_config(
             keep_alive_s=KEEP_ALIVE_S[overlay.preset],
         ),
         contracts=section("contracts", ContractsConfig),
-        spark=section("spark", SparkConfig),
+        spark=section("spark", SparkConfig, secret_file=home.spark_secret),
         client=load_client(home),
         log=LogConfig(log_level or log.level, log_format or log.format),
     )

@@ -77,6 +77,11 @@ class Home:
         return self.folder / "tokens.json"
 
     @property
+    def spark_secret(self) -> Path:
+        """The secret of its Spark cluster, mode 0600; only where there is one."""
+        return self.folder / "spark.secret"
+
+    @property
     def root_key(self) -> Path:
         """The participant's private key: only in the home where it was made."""
         return self.folder / "root.key"

@@ -1,0 +1,99 @@
+"""The executors of a cluster: what a peer says and does as they come and go.
+
+Spark runs the lost part of a job again on other executors, and waits for one as long as there is
+none. It says so in its log only. And a standalone master that comes back without its state does not
+know the application: that would wait for ever, so it has to register anew. ADR 32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from overlay.events import Level
+
+LOOK_S: Final = 1.0
+"""Seconds between two looks at the executors; one takes three calls into the JVM."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long jobs wait for a first executor, seconds.
+
+    Attributes:
+        tell_s: until the peer says so: an executor takes five to start.
+        anew_s: until the application is registered anew. Where other applications have all cores,
+            that costs seven CPU-seconds each time.
+    """
+
+    tell_s: float = 15.0
+    anew_s: float = 60.0
+
+
+@dataclass(frozen=True)
+class Note:
+    """A line of the peer's log."""
+
+    level: Level
+    text: str
+
+
+class Workforce:
+    """The executors of one application after another.
+
+    Args:
+        master: the cluster's, as the peer's settings name it.
+
+    Attributes:
+        trouble: what jobs wait for; else empty.
+    """
+
+    def __init__(self, master: str, patience: Patience) -> None:
+        self._master = master
+        self._patience = patience
+        self._count = 0
+        self._waiting_since: float | None = None
+        self.trouble = ""
+
+    def anew(self) -> None:
+        """Another application begins; it has no executor yet."""
+        self._count = 0
+        self._waiting_since = None
+
+    def seen(self, count: int, jobs: int, now: float) -> tuple[Note, ...]:
+        """Take note of the executors.
+
+        Args:
+            jobs: under way.
+            now: seconds of a steady clock.
+        """
+        before, self._count = self._count, count
+        notes = [self._changed(before, count)] if count != before else []
+        if count or not jobs:
+            self._waiting_since = None
+        elif self._waiting_since is None:
+            self._waiting_since = now
+        if count:
+            self.trouble = ""
+        elif not self.trouble and self._waited(now) >= self._patience.tell_s:
+            self.trouble = (
+                f"waits for an executor of {self._master}: none of its workers runs, other "
+                "applications have all of its cores or memory, or executors end as they begin; "
+                "their stderr in the worker's folder says why"
+            )
+            notes.append(Note("error", f"cannot compute: {self.trouble}"))
+        return tuple(notes)
+
+    def is_over(self, now: float) -> bool:
+        """Whether the application has waited for so long that another shall begin."""
+        return self._waited(now) >= self._patience.anew_s
+
+    def _waited(self, now: float) -> float:
+        return 0.0 if self._waiting_since is None else now - self._waiting_since
+
+    def _changed(self, before: int, count: int) -> Note:
+        if count > before:
+            return Note("info", f"runs with executors of {self._master}: {count}")
+        lost = f"{before - count} of {before}"
+        again = "Spark runs their part of its jobs again"
+        return Note("warning", f"lost executors of {self._master}: {lost}; {again}")

@@ -1,0 +1,112 @@
+"""A peer with a query whose answers are known, on a Spark elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import trio
+from deadline import DEADLINE_S
+from engine_peers import Place, Town, begin, make_stream, rows, until
+
+from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from engine.spark.workforce import Patience
+from overlay.files import write_secret
+from tools.client.async_client import AsyncMedusaClient
+
+SIZE, ADVANCE = 10, 5
+"""Microseconds of a window, and between the beginnings of two."""
+
+BATCH = 100
+"""Rows of a post, one a microsecond."""
+
+IMPATIENT = Patience(tell_s=0.5, anew_s=6.0)
+
+
+def value(stime: int) -> int:
+    return stime * 7919 % 1000
+
+
+def expected(stimes: range) -> list[tuple[int, int, int]]:
+    """(window start, rows, sum) of the odd values, computed without the engine."""
+    found = []
+    for start in range(stimes.start - SIZE + ADVANCE, stimes.stop, ADVANCE):
+        inside = range(max(start, stimes.start), min(start + SIZE, stimes.stop))
+        odd = [value(stime) for stime in inside if value(stime) % 2]
+        if odd:
+            found.append((start, len(odd), sum(odd)))
+    return found
+
+
+def odd_windows(place: Place, source: str) -> Query:
+    functions = (
+        AggregateFunction(Function.COUNT, None, "rows"),
+        AggregateFunction(Function.SUM, "value", "sum"),
+    )
+    odd = Filter("odd", source, (place.name("odd"),), ("value % 2 = 1",))
+    windows = Aggregate(
+        "windows", place.name("odd"), place.name("out"), SIZE, ADVANCE, (), functions
+    )
+    return Query(place.name("q"), (odd, windows))
+
+
+@dataclass
+class Run:
+    """A peer with a query that runs on a cluster."""
+
+    place: Place
+    client: AsyncMedusaClient
+    source: str
+    posted: int = 0
+
+    @staticmethod
+    async def begin(town: Town, spark: str, secret: str) -> Run:
+        """spark: what medusa.toml says of it."""
+        mit = await settle(town, spark)
+        write_secret(mit.home.spark_secret, secret.encode())
+        await town.restart(mit)
+        client = await town.client(mit)
+        source = await make_stream(client, mit, "s")
+        await begin(client, odd_windows(mit, source))
+        return Run(mit, client, source)
+
+    async def post(self) -> None:
+        """A batch; not waited for."""
+        stimes = range(self.posted, self.posted + BATCH)
+        table = rows([(stime, value(stime)) for stime in stimes])
+        await self.client.post_event(self.source, table, boundary=stimes[-1])
+        self.posted += BATCH
+
+    async def computed(self) -> None:
+        """Wait until all that was posted is answered."""
+        out = self.place.state("out").log
+        await until(lambda: out.boundary >= self.posted - 1 - SIZE, "the answers")
+
+    async def answers(self) -> list[tuple[int, int, int]]:
+        """(window start, rows, sum) of all of them, in the order in which they come."""
+        await self.client.post_event(self.source, None, end=True)
+        found: list[tuple[int, int, int]] = []
+        with trio.fail_after(DEADLINE_S):
+            async for epoch in self.client.subscribe(self.place.name("out")):
+                columns = [epoch.table.column(each) for each in ("window_start", "rows", "sum")]
+                found += zip(*(each.cast(pa.int64()).to_pylist() for each in columns), strict=True)
+        return found
+
+    async def task_says(self, state: str, reason: str) -> bool:
+        """Whether its task is in that state, for a reason that begins so."""
+        (task,) = (await self.client.lookup_object(self.place.name("q"))).tasks
+        return task.state == state and task.reason.startswith(reason)
+
+    def events(self) -> list[str]:
+        return [each.text for each in self.place.up.engine.overlay.events.recent()]
+
+    async def noted(self, text: str) -> None:
+        await until(lambda: any(text in each for each in self.events()), text)
+
+
+async def settle(town: Town, spark: str) -> Place:
+    """mit.edu, whose next start computes there; it has no secret yet."""
+    mit = await town.settle("mit.edu")
+    mit.spark_patience = IMPATIENT
+    mit.home.config.write_text(spark)
+    return mit
