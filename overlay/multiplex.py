@@ -263,13 +263,18 @@ class Multiplexer:
 
     def take(self, stream: Stream, size: int) -> bytes:
         """The next `size` bytes; `want` said that they are there. The one copy on the way in."""
+        parts = self.take_parts(stream, size)
+        return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
+
+    def take_parts(self, stream: Stream, size: int) -> list[Buffer]:
+        """As `take`, as they arrived: views of what was read, not copied."""
         assert size <= stream.unread
         stream.unread -= size
         self._hold(-size)
         parts: list[Buffer] = []
         move(stream.inbox, size, parts)
         self._grant(stream)
-        return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
+        return parts
 
     def hand_over(self, stream: Stream, size: int) -> None:
         """The stream's reader holds a message of that many bytes, and no earlier one."""

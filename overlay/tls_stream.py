@@ -20,6 +20,10 @@ import trio
 READ_BYTES: Final = 256 * 2**10
 """Bytes asked of the socket at once."""
 
+RECORD_BYTES: Final = 16 * 2**10
+"""Bytes in a TLS record at most, and so the most that one call of OpenSSL gives: it allocates what
+it is asked for."""
+
 
 @dataclass(slots=True)
 class Traffic:
@@ -107,7 +111,7 @@ class TlsStream(trio.abc.Stream):
         parts: list[bytes] = []
         try:
             while most > 0 and self._fault is None:
-                part = self._tls.read(most)
+                part = self._tls.read(min(most, RECORD_BYTES))
                 parts.append(part)
                 most -= len(part)
                 if not part:
@@ -148,11 +152,21 @@ class TlsStream(trio.abc.Stream):
         await self._transport.aclose()
 
     async def _flush(self) -> None:
-        async with self._flushing:  # records must leave in the order in which they were made
+        await self._begin_flush()
+        try:
             data = self._outgoing.read()
             if data:
                 await self._transport.send_all(data)
                 self._traffic.sent += len(data)
+        finally:
+            self._flushing.release()
+
+    async def _begin_flush(self) -> None:
+        """Take the lock: records must leave in the order in which they were made."""
+        try:
+            self._flushing.acquire_nowait()  # `send_all` is a checkpoint; two would cost a tenth
+        except trio.WouldBlock:
+            await self._flushing.acquire()
 
     async def _fill(self) -> None:
         assert isinstance(self._transport, trio.abc.ReceiveStream)
