@@ -36,4 +36,4 @@ async def write(readers: int, parts: int, rows: int) -> None:
 
 
 if __name__ == "__main__":
-    trio.run(write, *map(int, sys.argv[1:]))
+    trio.run(write, int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
