@@ -103,7 +103,7 @@ class Multiplexer:
         self._max_streams = max_streams
         self._theirs = 0
         self._memory = memory or Share()
-        self._held = 0
+        self._held = self._charged = 0
         self._writing = 0
         self._control: deque[bytes] = deque()
         self._credits: dict[int, Stream] = {}
@@ -120,7 +120,7 @@ class Multiplexer:
             Kind.PING: self._on_ping,
             Kind.PONG: lambda frame, events: None,
         }
-        self._hold(CONNECTION_BYTES)
+        self._charge(CONNECTION_BYTES)
 
     @property
     def streams(self) -> Sequence[Stream]:
@@ -354,10 +354,10 @@ class Multiplexer:
         self._streams[stream.number] = stream
         self._theirs += 1
         self.cost_s += CALL_S
-        self._hold(STREAM_BYTES)
+        self._charge(STREAM_BYTES)
         if self._theirs > self._max_streams:
             self.reset(stream, BusyError.code, f"{self._max_streams} calls are open already")
-        elif self._memory.full:
+        elif self._memory.crowded:
             self._refuse(stream)
         else:
             events.append(Opened(stream))
@@ -428,7 +428,8 @@ class Multiplexer:
         for stream in streams:
             self._fail(stream, Failure(code, message))
         # the readers of the remaining bytes are about to end
-        self._memory.hold(-self._held)
+        self._memory.charge(-self._charged)
+        self._memory.hold(self._charged - self._held)
         self._memory = Share()
         return streams
 
@@ -437,6 +438,11 @@ class Multiplexer:
     def _hold(self, size: int) -> None:
         self._held += size
         self._memory.hold(size)
+
+    def _charge(self, size: int) -> None:
+        self._held += size
+        self._charged += size
+        self._memory.charge(size)
 
     def _say(self, frame: bytes) -> None:
         """Queue a control frame."""
@@ -464,4 +470,4 @@ class Multiplexer:
         self._credits.pop(stream.number, None)
         if self._streams.pop(stream.number, None) is not None and not stream.ours:
             self._theirs -= 1
-            self._hold(-STREAM_BYTES)
+            self._charge(-STREAM_BYTES)
