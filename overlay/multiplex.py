@@ -68,8 +68,8 @@ WRITE_BYTES: Final = 128 * 2**10
 that the next frame waits little."""
 
 CONNECTION_BYTES: Final = 208 * 2**10
-"""Bytes counted for a connection: its tasks and TLS (measured: 100 KiB), and the buffers of TLS once
-much has gone both ways."""
+"""Bytes counted for a connection: its tasks and TLS (measured: 100 KiB), and the buffers of TLS
+once much has gone both ways."""
 
 STREAM_BYTES: Final = 16 * 2**10
 """Bytes counted for a stream that the other side opened: the task that answers it, and its
