@@ -183,7 +183,7 @@ class StreamLog:
 
     @property
     def bytes(self) -> int:
-        return sum(file.bytes for file in self._files)
+        return self._folder.bytes
 
     @property
     def first_stime(self) -> int | None:
