@@ -242,11 +242,12 @@ class Connection:
                 return
             self._heard_at = trio.current_time()
             self._reads += 1
-            await self._keep_pace()
+            await keep(self._memory.pace)
             try:
                 self._take(self._multiplexer.receive(bytes(data), FRAMES_AT_ONCE), nursery)
                 while self._multiplexer.receiving:
-                    await self._keep_pace()
+                    await trio.lowlevel.checkpoint()
+                    await keep(self._memory.pace)
                     self._take(self._multiplexer.receive(most=FRAMES_AT_ONCE), nursery)
             except DecodeError as error:
                 self._events.note("warning", f"cut {self}, which broke the protocol: {error}")
@@ -262,11 +263,6 @@ class Connection:
                 duplex.notify()
                 self._forget_over(duplex)
         self._wake_writer()
-
-    async def _keep_pace(self) -> None:
-        """Wait while the remote's participant has spent too much of this peer's time."""
-        await trio.lowlevel.checkpoint()
-        await keep(self._memory.pace)
 
     def _charge(self) -> None:
         cost_s = self._multiplexer.cost_s
@@ -351,7 +347,8 @@ class Connection:
             self._calls.pop(duplex.stream, None)
 
     def _wake_writer(self) -> None:
-        self._writer.unpark_all()
+        if self._multiplexer.pending:
+            self._writer.unpark_all()
 
     def _finish(self, text: str, *, closed_here: bool) -> None:
         """End the connection: every call fails and the tasks end."""

@@ -25,8 +25,9 @@ LEAST_BYTES: Final = 384 * 2**20
 messages."""
 
 MESSAGES_LEAST: Final = 9 * 2**20
-"""Bytes that a participant may always hold: the largest post, or two parts of a stream. It exceeds
-a participant's share only while many participants hold as much as they may."""
+"""Bytes that a participant may always hold beside its connections and calls: the largest post, or a
+part of a stream. It exceeds a participant's share only while many participants hold as much as they
+may, or while one has very many connections."""
 
 STREAM_LEAST: Final = 256 * 2**10
 """Bytes that may always wait for a stream: small posts go on, however much others hold."""
@@ -72,12 +73,14 @@ class Share:
 
     Attributes:
         held: bytes.
+        flat: of them, charges for connections and calls, at a flat rate.
         pace: the account of its time.
     """
 
     def __init__(self, memory: Memory | None = None) -> None:
         self._memory = memory or Memory(MEMORY_BYTES)
         self.held = 0
+        self.flat = 0
         self.pace = Pace()
 
     def hold(self, size: int) -> None:
@@ -86,6 +89,11 @@ class Share:
         self._memory.held += size
         if size < 0:
             self._memory.freed.tell()
+
+    def charge(self, size: int) -> None:
+        """Hold so many bytes more at a flat rate; fewer if negative."""
+        self.flat += size
+        self.hold(size)
 
     @contextmanager
     def holding(self, size: int) -> Iterator[None]:
@@ -101,13 +109,20 @@ class Share:
         self.hold(held - self.held)
 
     def fits(self, size: int) -> bool:
-        """Whether the holder may hold so many bytes more."""
-        return self.held + size <= max(self._memory.free - size, self._memory.least)
+        """Whether the holder may hold so many bytes more: as many as are free, or the least beside
+        flat charges. Those do not go by waiting, so nobody may have to wait for that."""
+        messages = self.held - self.flat
+        return self.held + size <= self._memory.free - size or messages + size <= self._memory.least
 
     @property
     def full(self) -> bool:
         """Whether the holder holds more than it may."""
         return not self.fits(0)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether nothing more may be charged at a flat rate."""
+        return self.held > max(self._memory.free, self._memory.least)
 
 
 @dataclass(frozen=True)

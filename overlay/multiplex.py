@@ -67,8 +67,9 @@ WRITE_BYTES: Final = 128 * 2**10
 """Bytes of DATA taken for one write: enough for TLS's best speed, few enough (1 ms at 1 Gbit/s)
 that the next frame waits little."""
 
-CONNECTION_BYTES: Final = 384 * 2**10
-"""Bytes counted for a connection: one read, the buffers of TLS, its tasks."""
+CONNECTION_BYTES: Final = 208 * 2**10
+"""Bytes counted for a connection: its tasks and TLS (measured: 100 KiB), and the buffers of TLS
+once much has gone both ways."""
 
 STREAM_BYTES: Final = 16 * 2**10
 """Bytes counted for a stream that the other side opened: the task that answers it, and its
@@ -102,7 +103,7 @@ class Multiplexer:
         self._max_streams = max_streams
         self._theirs = 0
         self._memory = memory or Share()
-        self._held = 0
+        self._held = self._charged = 0
         self._writing = 0
         self._control: deque[bytes] = deque()
         self._credits: dict[int, Stream] = {}
@@ -119,7 +120,7 @@ class Multiplexer:
             Kind.PING: self._on_ping,
             Kind.PONG: lambda frame, events: None,
         }
-        self._hold(CONNECTION_BYTES)
+        self._charge(CONNECTION_BYTES)
 
     @property
     def streams(self) -> Sequence[Stream]:
@@ -263,13 +264,18 @@ class Multiplexer:
 
     def take(self, stream: Stream, size: int) -> bytes:
         """The next `size` bytes; `want` said that they are there. The one copy on the way in."""
+        parts = self.take_parts(stream, size)
+        return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
+
+    def take_parts(self, stream: Stream, size: int) -> list[Buffer]:
+        """As `take`, as they arrived: views of what was read, not copied."""
         assert size <= stream.unread
         stream.unread -= size
         self._hold(-size)
         parts: list[Buffer] = []
         move(stream.inbox, size, parts)
         self._grant(stream)
-        return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
+        return parts
 
     def hand_over(self, stream: Stream, size: int) -> None:
         """The stream's reader holds a message of that many bytes, and no earlier one."""
@@ -348,10 +354,10 @@ class Multiplexer:
         self._streams[stream.number] = stream
         self._theirs += 1
         self.cost_s += CALL_S
-        self._hold(STREAM_BYTES)
+        self._charge(STREAM_BYTES)
         if self._theirs > self._max_streams:
             self.reset(stream, BusyError.code, f"{self._max_streams} calls are open already")
-        elif self._memory.full:
+        elif self._memory.crowded:
             self._refuse(stream)
         else:
             events.append(Opened(stream))
@@ -422,7 +428,8 @@ class Multiplexer:
         for stream in streams:
             self._fail(stream, Failure(code, message))
         # the readers of the remaining bytes are about to end
-        self._memory.hold(-self._held)
+        self._memory.charge(-self._charged)
+        self._memory.hold(self._charged - self._held)
         self._memory = Share()
         return streams
 
@@ -431,6 +438,11 @@ class Multiplexer:
     def _hold(self, size: int) -> None:
         self._held += size
         self._memory.hold(size)
+
+    def _charge(self, size: int) -> None:
+        self._held += size
+        self._charged += size
+        self._memory.charge(size)
 
     def _say(self, frame: bytes) -> None:
         """Queue a control frame."""
@@ -458,4 +470,4 @@ class Multiplexer:
         self._credits.pop(stream.number, None)
         if self._streams.pop(stream.number, None) is not None and not stream.ours:
             self._theirs -= 1
-            self._hold(-STREAM_BYTES)
+            self._charge(-STREAM_BYTES)

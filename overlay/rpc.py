@@ -8,6 +8,7 @@ defines, until the side that answers finishes. An error ends the call with its c
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from struct import Struct as Layout
 from typing import Any, Final, TypeAlias, TypeVar, cast
@@ -145,11 +146,28 @@ class Duplex:
         size, body_size = memoryview(message).nbytes, memoryview(body).nbytes
         if size > MAX_STRUCT_BYTES or body_size > MAX_BODY_BYTES:
             raise InvalidInputError(_too_long(self.method, size, body_size))
+        await self._send(_LENGTHS.pack(size, body_size), message, body)
+
+    async def relay(self, source: Duplex) -> None:
+        """Send all that another call still receives, to its end, then finish.
+
+        The bytes go on as they come, parts of messages too: they are neither decoded nor put
+        together nor copied, and a message's length is checked where it ends.
+
+        Raises:
+            MedusaError: the failure of either call.
+        """
+        with suppress(EndOfCall):
+            while True:
+                await self._send(*await source.receive_parts())
+        await self.finish()
+
+    async def _send(self, *buffers: Buffer) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()
         while self.stream.queued > AHEAD_BYTES and not self.stream.over:
             await self._senders.park()
         self._check_open()
-        self._multiplexer.send(self.stream, _LENGTHS.pack(size, body_size), message, body)
+        self._multiplexer.send(self.stream, *buffers)
         self._wake_writer()
 
     async def receive(self, kind: type[T], limit: int | None = None) -> tuple[T, bytes]:
@@ -190,6 +208,19 @@ class Duplex:
         self._multiplexer.hand_over(self.stream, size + body_size)
         self._wake_writer()
         return message, body
+
+    async def receive_parts(self) -> list[Buffer]:
+        """The bytes that have arrived, at least one, whatever messages they are of.
+
+        Raises: as `receive_raw`.
+        """
+        assert self._lengths is None, "a message is received"
+        await self._available(1)
+        size = self.stream.unread
+        parts = self._multiplexer.take_parts(self.stream, size)
+        self._multiplexer.hand_over(self.stream, size)
+        self._wake_writer()
+        return parts
 
     async def _keep_pace(self, size: int) -> None:
         """Wait for the participant's turn to decode a long message. All its connections may have

@@ -135,9 +135,13 @@ def move(
 
 def store(inbox: deque[memoryview | bytearray], fragment: Fragment) -> None:
     """Append a fragment; copy it where a view would hold much more memory than its bytes."""
-    if len(fragment) >= max(_SMALL_BYTES, memoryview(fragment.obj).nbytes // _KEPT_ALIVE):
+    tail = inbox[-1] if inbox else None
+    read = fragment.obj
+    kept = isinstance(tail, memoryview) and tail.obj is read  # the view before keeps it alive
+    worth = kept or len(fragment) >= memoryview(read).nbytes // _KEPT_ALIVE
+    if worth and len(fragment) >= _SMALL_BYTES:
         inbox.append(fragment)
-    elif inbox and isinstance(tail := inbox[-1], bytearray):
+    elif isinstance(tail, bytearray):
         tail.extend(fragment)
     else:
         inbox.append(bytearray(fragment))

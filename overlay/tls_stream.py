@@ -20,6 +20,14 @@ import trio
 READ_BYTES: Final = 256 * 2**10
 """Bytes asked of the socket at once."""
 
+PIECE_BYTES: Final = 32 * 2**10
+"""Bytes passed to OpenSSL at once, either way: its buffers never shrink, and a peer has a thousand
+connections."""
+
+RECORD_BYTES: Final = 16 * 2**10
+"""Bytes in a TLS record at most, and so the most that one call of OpenSSL gives: it allocates what
+it is asked for."""
+
 
 @dataclass(slots=True)
 class Traffic:
@@ -49,6 +57,8 @@ class TlsStream(trio.abc.Stream):
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side)
+        self._received = memoryview(b"")
+        self._encrypted: list[bytes] = []
         self._flushing = trio.Lock()
         self._fault: ssl.SSLError | None = None
 
@@ -107,13 +117,17 @@ class TlsStream(trio.abc.Stream):
         parts: list[bytes] = []
         try:
             while most > 0 and self._fault is None:
-                part = self._tls.read(most)
+                try:
+                    part = self._tls.read(min(most, RECORD_BYTES))
+                except ssl.SSLWantReadError:
+                    if not self._received:
+                        break
+                    self._feed()
+                    continue
                 parts.append(part)
                 most -= len(part)
                 if not part:
                     break
-        except ssl.SSLWantReadError:
-            pass
         except ssl.SSLError as error:
             # raised after the bytes before it are read; OpenSSL reports it once
             self._fault = error
@@ -134,10 +148,14 @@ class TlsStream(trio.abc.Stream):
         if not data:
             await trio.lowlevel.checkpoint()
             return
+        view = memoryview(data)
         try:
-            self._tls.write(data)
+            for start in range(0, len(view), PIECE_BYTES):
+                self._tls.write(view[start : start + PIECE_BYTES])
+                self._encrypted.append(self._outgoing.read())
         except ssl.SSLError as error:
             raise trio.BrokenResourceError from error
+        del data, view  # the encrypted bytes take their place
         await self._flush()
 
     async def wait_send_all_might_not_block(self) -> None:
@@ -148,17 +166,36 @@ class TlsStream(trio.abc.Stream):
         await self._transport.aclose()
 
     async def _flush(self) -> None:
-        async with self._flushing:  # records must leave in the order in which they were made
-            data = self._outgoing.read()
+        await self._begin_flush()
+        try:
+            data = b"".join([*self._encrypted, self._outgoing.read()])
+            self._encrypted.clear()
             if data:
                 await self._transport.send_all(data)
                 self._traffic.sent += len(data)
+        finally:
+            self._flushing.release()
+
+    async def _begin_flush(self) -> None:
+        """Take the lock: records must leave in the order in which they were made."""
+        try:
+            self._flushing.acquire_nowait()  # `send_all` is a checkpoint; two would cost a tenth
+        except trio.WouldBlock:
+            await self._flushing.acquire()
 
     async def _fill(self) -> None:
-        assert isinstance(self._transport, trio.abc.ReceiveStream)
-        data = await self._transport.receive_some(READ_BYTES)
-        self._traffic.received += len(data)
-        if data:
-            self._incoming.write(data)
-        else:
-            self._incoming.write_eof()
+        """Pass on received bytes, or the end of the transport."""
+        if not self._received:
+            assert isinstance(self._transport, trio.abc.ReceiveStream)
+            data = await self._transport.receive_some(READ_BYTES)
+            self._traffic.received += len(data)
+            if not data:
+                self._incoming.write_eof()
+                return
+            self._received = memoryview(data)
+        self._feed()
+
+    def _feed(self) -> None:
+        piece, rest = self._received[:PIECE_BYTES], self._received[PIECE_BYTES:]
+        self._incoming.write(piece)
+        self._received = rest or memoryview(b"")  # an empty view keeps all of what was read

@@ -1,6 +1,6 @@
 """Calls that carry tuples: post_event and subscribe, served here or relayed to the stream's peer.
 
-A relay forwards messages undecoded and keeps nothing: credit on both of its calls makes the slow
+A relay passes bytes on as they come and keeps nothing: credit on both of its calls makes the slow
 end slow the fast one. When the far call breaks, the client's call breaks. The client then goes on
 with a post (same sequence) or a subscription (last boundary) where it was.
 """
@@ -365,11 +365,11 @@ async def _pass_on(
         async with connection.open(method, request) as far:
 
             async def requests() -> None:
-                await _forward(near, far)
+                await far.relay(near)
                 await trio.sleep_forever()  # the answers to them still come
 
             async def answers() -> None:
-                await _forward(far, near)
+                await near.relay(far)
 
             await until_one_ends(requests, answers)
 
@@ -388,14 +388,6 @@ def _over_for_now(stream: str) -> Iterator[None]:
     except NotRetainedError as error:
         text = str(error)
         raise NotRetainedError(text if text.startswith(stream) else f"{stream}: {text}") from None
-
-
-async def _forward(source: Duplex, sink: Duplex) -> None:
-    """Forward messages from one call into another, undecoded, to their end."""
-    with suppress(EndOfCall):
-        while True:
-            await sink.send_raw(*await source.receive_raw())
-    await sink.finish()
 
 
 def _check_label(what: str, label: str) -> None:

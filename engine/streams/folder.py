@@ -44,14 +44,26 @@ class EpochFolder:
 
     Attributes:
         path: of the folder.
-        files: contiguous, the oldest first; the newest gives the log's boundary.
+        bytes: of all files together; it is looked at for every post.
     """
 
     def __init__(self, path: Path, files: list[EpochFile], *, durable: bool) -> None:
         self.path = path
-        self.files = files
+        self._files = files
+        self.bytes = sum(file.bytes for file in files)
         self._durable = durable
         self._strays: list[Path] = []
+
+    @property
+    def files(self) -> Sequence[EpochFile]:
+        """Contiguous, the oldest first; the newest gives the log's boundary."""
+        return self._files
+
+    def _put(self, start: int, stop: int, *files: EpochFile) -> None:
+        """Put files in the place of those from number `start` up to `stop`."""
+        self.bytes -= sum(file.bytes for file in self._files[start:stop])
+        self.bytes += sum(file.bytes for file in files)
+        self._files[start:stop] = files
 
     def commit(self, writer: EpochWriter, after: int, upto: int, table: pa.Table | None) -> None:
         """Commit the next epoch, which is written. table: its rows.
@@ -63,7 +75,7 @@ class EpochFolder:
         if table is not None and table.num_rows:
             stime = table.column(STIME)
             file.low, file.high = stime[0].as_py(), stime[-1].as_py()
-        self.files.append(file)
+        self._put(len(self._files), len(self._files), file)
 
     def _named(self, writer: EpochWriter, after: int, upto: int) -> EpochFile:
         path = path_of(self.path, after, upto)
@@ -88,9 +100,10 @@ class EpochFolder:
         self._sweep_strays()
         with self._naming(path), storing(path):
             os.link(last.path, path)
-        self.files[-1] = EpochFile(
+        extended = EpochFile(
             path, last.after, upto, last.rows, last.bytes, last.content, last.low, last.high
         )
+        self._put(len(self._files) - 1, len(self._files), extended)
         _replace(last)
 
     def shorten(self, upto: int) -> None:
@@ -111,7 +124,7 @@ class EpochFolder:
             except BaseException:
                 path.rename(last.path)
                 raise
-        self.files[-1] = replace(last, path=path, upto=upto)
+        self._put(len(self._files) - 1, len(self._files), replace(last, path=path, upto=upto))
 
     def replace(self, run: Sequence[EpochFile], writer: EpochWriter) -> int:
         """Put the written file in the place of these; gives their number, 0 if some are gone.
@@ -119,26 +132,27 @@ class EpochFolder:
         Raises:
             StorageError: the disk does not take it; nothing was changed.
         """
-        start = self.files.index(run[0]) if run[0] in self.files else -1
-        if start < 0 or self.files[start : start + len(run)] != list(run):
+        start = self._files.index(run[0]) if run[0] in self._files else -1
+        if start < 0 or self._files[start : start + len(run)] != list(run):
             writer.abandon()  # retention was quicker
             return 0
         file = self._named(writer, run[0].after, run[-1].upto)
         file.low = next((f.low for f in run if f.low is not None), None)
         file.high = next((f.high for f in reversed(run) if f.high is not None), None)
-        self.files[start : start + len(run)] = [file]
+        self._put(start, start + len(run), file)
         for old in run:
             _replace(old)
         return len(run)
 
     def drop_oldest(self) -> None:
         """Delete the oldest file. Raises: StorageError: the disk does not let it go."""
-        oldest = self.files.pop(0)
+        oldest = self._files[0]
+        self._put(0, 1)
         try:
             with storing(oldest.path):
                 oldest.path.unlink(missing_ok=True)
         except StorageError:
-            self.files.insert(0, oldest)  # or the next drop would leave a gap
+            self._put(0, 0, oldest)  # or the next drop would leave a gap
             raise
 
     def put_back(self, lost: EpochFile, found: EpochFile, writer: EpochWriter | None) -> None:
@@ -157,7 +171,8 @@ class EpochFolder:
             except BaseException:
                 writer.abandon()
                 raise
-        self.files[self.files.index(lost)] = found
+        at = self._files.index(lost)
+        self._put(at, at + 1, found)
 
     @contextmanager
     def _naming(self, path: Path) -> Iterator[None]:

@@ -183,7 +183,7 @@ class StreamLog:
 
     @property
     def bytes(self) -> int:
-        return sum(file.bytes for file in self._files)
+        return self._folder.bytes
 
     @property
     def first_stime(self) -> int | None:
@@ -253,6 +253,7 @@ class StreamLog:
             raise UnavailableError(f"the end of the log in {self.folder} is being read: try again")
         self._folder.shorten(boundary)
         self._recent.begin(boundary)
+        self.shared.last.forget(self)
         self._move_to(boundary)
 
     @property
@@ -324,32 +325,43 @@ class StreamLog:
         lost file is fetched again first, if a peer has it.
 
         Args:
-            encoded: as one body, which is encoded once for all readers.
+            encoded: as one body, which is encoded once for all readers that are there about now.
 
         Raises:
             NotRetainedError: rows after `after` are gone already, or the next ones are lost.
             ClosedError: the log was closed.
         """
         self._check_retained(after)
+        if encoded and (part := self.shared.last.get(self, after, taken)) is not None:
+            return part
         epoch = self._recent.read(after)
-        if epoch is not None:
-            if encoded and self._recent.holds(epoch):
+        if epoch is not None and self._recent.holds(epoch):
+            if encoded:
                 await self._encode(epoch)
             return epoch.part(after, taken)
+        if epoch is not None:
+            part = epoch.part(after, taken)
+        else:
+            part = await self._read_part(after, taken)
+        if encoded:
+            part = await _encoded(part)
+            # meanwhile it may have been closed, or an ended stream been reopened
+            if not self._closed and (part.upto or after) <= self.boundary:
+                self.shared.last.add(self, after, taken, part)
+        return part
+
+    async def _read_part(self, after: int, taken: int) -> Part:
         following = next((file for file in self._files if file.upto > after), None)
         if following is not None and following.lost:
             await self.mend(following)
         try:
             with pinned(self._files_after(after)) as files:
                 read = partial(read_part, files, self._schema, after, taken, None)
-                part = await trio.to_thread.run_sync(read)
+                return await trio.to_thread.run_sync(read)
         except EpochDamagedError as error:
             self._check_open()  # closing may have removed the files as well
             self.find_damaged(error.path)
-            return await self.part(after, taken, encoded=encoded)
-        if encoded and part.table.nbytes >= _ENCODE_INLINE_BYTES:
-            await trio.to_thread.run_sync(part.body)
-        return part
+            return await self.part(after, taken, encoded=False)
 
     async def next(self, after: int) -> Epoch:
         """The next rows, up to a boundary, waiting for one. All rows of one stime are together.
@@ -486,6 +498,7 @@ class StreamLog:
         """Wake all waiters with a ClosedError; the files stay."""
         self._closed = True
         self._recent.clear()
+        self.shared.last.forget(self)
         self._boundary.set(self.boundary)
 
     def _stage(self, upto: int, table: pa.Table | None) -> EpochWriter | None:
@@ -558,6 +571,12 @@ class StreamLog:
             if file.lost:
                 raise not_here(file)
         return files
+
+
+async def _encoded(part: Part) -> Part:
+    if part.table.nbytes < _ENCODE_INLINE_BYTES:
+        return part.encoded()
+    return await trio.to_thread.run_sync(part.encoded)
 
 
 async def _nobody_has_it(_: EpochFile) -> None:

@@ -64,12 +64,48 @@ class Epoch:
         return first_part(after, self.upto, rows, limit_rows=limit_rows)
 
 
+_LAST_PARTS: Final = 64
+"""Parts kept beside the recent epochs, of all logs; together no more bytes than one part may have,
+or the latest part alone."""
+
+
+class LastParts:
+    """The last parts that were put together, or read from files, for one reader. The next reader
+    may be at the same boundary: a thousand that subscribe at once, or come back, are."""
+
+    def __init__(self) -> None:
+        self._parts: dict[tuple[object, int, int], Part] = {}
+
+    def get(self, log: object, after: int, taken: int) -> Part | None:
+        """A part of that log, after a boundary and some rows that the reader has."""
+        return self._parts.get((log, after, taken))
+
+    def add(self, log: object, after: int, taken: int, part: Part) -> None:
+        self._parts[log, after, taken] = part
+        while len(self._parts) > 1 and self._is_full:
+            del self._parts[next(iter(self._parts))]
+
+    @property
+    def _is_full(self) -> bool:
+        size = sum(part.table.nbytes for part in self._parts.values())
+        return len(self._parts) > _LAST_PARTS or size > parts.PART_BYTES
+
+    def forget(self, log: object) -> None:
+        """Drop the parts of a log that was closed or goes on where it had ended."""
+        self._parts = {key: part for key, part in self._parts.items() if key[0] is not log}
+
+
 class SharedMemory:
-    """A bound on the recent epochs of several logs together; the largest log gives first."""
+    """A bound on the recent epochs of several logs together; the largest log gives first.
+
+    Attributes:
+        last: the parts made beside them.
+    """
 
     def __init__(self, limit: int = SHARED_BYTES) -> None:
         self._limit = limit
         self._members: list[Recent] = []
+        self.last = LastParts()
 
     def join(self, recent: Recent) -> None:
         self._members.append(recent)

@@ -133,11 +133,13 @@ def _stime(column: pa.Array, field: Field, first_row: int) -> pa.Array:
 
 def _from_seconds(seconds: pa.Array, field: Field, first_row: int) -> pa.Array:
     microseconds = pc.floor(pc.multiply(seconds, _MICROSECONDS))
-    # NaN compares false, so it is outside as well.
-    inside = pc.less_equal(pc.abs(microseconds), float(STIME_LIMIT))
-    if (row := inside.index(False).as_py()) >= 0:
-        raise _out_of_range(field, seconds, row, first_row)
-    return microseconds.cast(pa.int64())
+    try:
+        return microseconds.cast(pa.int64())  # `times_of` finds those that an int64 has
+    except pa.ArrowInvalid:
+        # NaN compares false, so it is outside as well.
+        inside = pc.less_equal(pc.abs(microseconds), float(STIME_LIMIT))
+        row = inside.index(False).as_py()
+        raise _out_of_range(field, seconds, row, first_row) from None
 
 
 def _out_of_range(field: Field, column: pa.Array, row: int, first_row: int) -> InvalidInputError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, Protocol
 
@@ -216,16 +216,22 @@ _COLUMN_BYTES: Final = 2**10
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """The rows of one post. low, high: their least and greatest stime. ordered: by stime."""
+    """The rows of one post.
+
+    Attributes:
+        low, high: their least and greatest stime. ordered: by stime.
+        bytes: see `taken_by`, which takes some 30 us: slack lets a thousand posts wait, and each
+            epoch looks at all of them.
+    """
 
     rows: pa.Table
     low: int
     high: int
     ordered: bool
+    bytes: int = field(init=False)
 
-    @property
-    def bytes(self) -> int:
-        return taken_by(self.rows)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bytes", taken_by(self.rows))
 
     def split(self, boundary: int) -> tuple[_Piece | None, _Piece | None]:
         """The rows with stime <= boundary, and the others; either may be None."""

@@ -45,7 +45,7 @@ PLAIN_ROWS: Final = 6_000_000
 SEGMENT_ROWS: Final = 1_000_000
 """Rows in a segment; the reported rate is the median segment's."""
 MEMORY_GOAL_MB: Final = 300
-RATE_GOAL: Final = 0.2
+RATE_GOAL: Final = 0.35
 
 
 @dataclass

@@ -23,7 +23,7 @@ BATCH_ROWS: Final = 16_384
 """Rows in one post, some 1.5 MB of Arrow."""
 
 
-def batches(rows: int) -> Iterator[pa.Table]:
+def batches(rows: int, batch_rows: int = BATCH_ROWS) -> Iterator[pa.Table]:
     """So many connections by ascending ts: the same day repeated, later each time."""
     (day,) = generate(0, networks=1, rows=BATCH_ROWS * 8)
     # a scan may exceed the span
@@ -33,8 +33,8 @@ def batches(rows: int) -> Iterator[pa.Table]:
     while True:
         ts = pc.add(day.column("ts"), turn * SPAN_S)
         later = day.set_column(0, day.schema.field("ts"), ts)
-        for start in range(0, day.num_rows, BATCH_ROWS):
-            piece = later.slice(start, min(BATCH_ROWS, rows - done))
+        for start in range(0, day.num_rows, batch_rows):
+            piece = later.slice(start, min(batch_rows, rows - done))
             if piece.num_rows:
                 yield piece
             done += piece.num_rows

@@ -345,3 +345,40 @@ async def test_a_gate_holds_the_boundary_back_and_not_the_rows_before_it(
     await wait_all_tasks_blocked()
     assert reader.got[-1].upto == END
     await reader.say.send(END)
+
+
+@pytest.mark.parametrize("kept", ["one epoch", "several epochs", "files alone"])
+async def test_a_part_is_encoded_once_for_all_readers_at_its_boundary(
+    kept: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = StreamLog.open(tmp_path, LOG)
+    for upto in range(10, 20 if kept == "one epoch" else 40, 10):
+        log.append(upto, logged([(upto - 1, upto)]))
+    if kept == "files alone":
+        log = StreamLog.open(tmp_path, LOG)
+    encoded: list[pa.Table] = []
+
+    def counted(table: pa.Table) -> memoryview:
+        encoded.append(table)
+        return encode(table)
+
+    monkeypatch.setattr(parts, "encode", counted)
+    bodies: list[memoryview] = []
+    for _ in range(5):
+        found = await Cursor(log, log.start).read()
+        assert found is not None
+        bodies.append(found[1].body())
+    assert len(encoded) == 1
+    assert all(body is bodies[0] for body in bodies)
+
+
+async def test_a_reader_of_a_reopened_stream_gets_no_end_that_others_were_given(
+    tmp_path: Path,
+) -> None:
+    log = StreamLog.open(tmp_path, LOG)
+    for upto in (10, 20, END):
+        log.append(upto, logged([(upto - 1, 1)]) if upto < END else None)
+    assert (await log.part(log.start)).upto == END
+    log.reopen(20)
+    part = await log.part(log.start)
+    assert (part.upto, part.rows) == (20, 2)

@@ -477,3 +477,4 @@ def test_any_history_of_a_log_reads_as_a_list(
             found = pa.concat_tables([SCHEMA.source.empty_table(), *tables])
             assert pairs(found) == state
             check_counts(log, model, counted)
+            assert log.bytes == sum(path.stat().st_size for path in log.folder.glob("*.parquet"))

@@ -393,6 +393,23 @@ def test_calls_are_refused_where_their_participant_holds_too_much() -> None:
     assert third.failure.code == BusyError.code
 
 
+def test_messages_of_the_least_pass_however_many_connections_their_participant_has() -> None:
+    memory = Memory(limit=4 * CONNECTION_BYTES, least=1000)
+    left, right = pair(memory=memory.share("utah.edu"))
+    ours, theirs = opened(left, right)
+    others = [Multiplexer(dialled=False, memory=memory.share("utah.edu")) for _ in range(3)]
+    left.send(ours, bytes(900))
+    carry(left, right)
+    assert right.want(theirs, 900)
+    right.send(theirs, bytes(50))
+    assert not theirs.over
+    right.send(theirs, bytes(100))
+    assert theirs.over, "more than the least"
+    for side in (right, *others):
+        side.break_all("gone", closed_here=True)
+    assert memory.held == memory.share("utah.edu").flat == 0
+
+
 def test_a_small_part_of_a_read_does_not_keep_the_whole_alive() -> None:
     left, right = pair()
     kept = [opened(left, right)[1] for _ in range(2)]
@@ -406,6 +423,16 @@ def test_a_small_part_of_a_read_does_not_keep_the_whole_alive() -> None:
         if isinstance(part, memoryview)
     }
     assert sum(alive.values()) <= 2 * kept[0].unread
+
+
+def test_all_of_a_read_is_kept_without_a_copy_where_most_of_it_is_of_one_call() -> None:
+    left, right = pair()
+    _, theirs = opened(left, right)
+    sizes = (100 * 2**10, 40 * 2**10, 8 * 2**10)
+    right.receive(b"".join(encode_header(theirs.number, size) + bytes(size) for size in sizes))
+    assert [type(part) for part in theirs.inbox] == [memoryview] * 3
+    right.receive(b"".join(encode_header(theirs.number, 1) + b"x" for _ in range(100)))
+    assert len(theirs.inbox) == 4, "views of single bytes would take much more than they"
 
 
 def test_what_comes_for_a_call_already_answered_is_dropped_and_not_counted() -> None:

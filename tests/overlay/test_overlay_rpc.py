@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from struct import pack
 
 import msgspec
@@ -10,7 +11,9 @@ import trio
 import trio.testing
 from deadline import DEADLINE_S
 from msgspec import Struct
+from trio.testing import wait_all_tasks_blocked
 
+from overlay.concurrency import until_one_ends
 from overlay.connection import Connection, KeepAlive
 from overlay.errors import (
     BrokenError,
@@ -146,6 +149,53 @@ async def test_unary_call_with_body(served: Served) -> None:
         big = bytes(MAX_BODY_BYTES // 2)
         _, body = await here.call_with_body("double", Number(1), Number, body=big)
         assert len(body) == MAX_BODY_BYTES
+
+
+@asynccontextmanager
+async def relayed(served: Served) -> AsyncIterator[tuple[Connection, Connection]]:
+    """A caller, and a connection of the peer that relays its calls to the served side."""
+    async with connected(served) as (far, _):
+        passing = Served()
+
+        async def pass_on(caller: Caller, request: Number, duplex: Duplex) -> None:
+            async with far.open("echo", request) as further:
+
+                async def requests() -> None:
+                    await further.relay(duplex)
+                    await trio.sleep_forever()
+
+                await until_one_ends(requests, partial(duplex.relay, further))
+
+        passing.service.streaming("relayed", Number, pass_on)
+        async with connected(passing) as (here, _):
+            yield here, far
+
+
+async def test_a_relay_passes_on_messages_both_ways_to_their_end(served: Served) -> None:
+    bodies = [b"", b"x", bytes(range(256)) * 1000, bytes(5 * WINDOW_BYTES // 2), b"last"]
+    async with relayed(served) as (here, _), here.open("relayed", Number(0)) as duplex:
+        for n, body in enumerate(bodies):
+            await duplex.send(Number(n), body)
+            assert await duplex.receive(Number) == (Number(n), body)
+        await duplex.finish()
+        with pytest.raises(EndOfCall):
+            await duplex.receive(Number)
+
+
+async def test_a_relay_passes_on_a_message_before_it_is_complete(served: Served) -> None:
+    async with relayed(served) as (here, far), here.open("relayed", Number(0)) as duplex:
+        await duplex._send((8).to_bytes(4, "big") + bytes(4) + b"half")
+        await wait_all_tasks_blocked()
+        (further,) = far._multiplexer.streams
+        assert further.sent == 8 + len(msgspec.msgpack.encode(Number(0))) + 8 + len(b"half")
+
+
+async def test_who_sends_half_a_message_through_a_relay_is_told(served: Served) -> None:
+    async with relayed(served) as (here, _), here.open("relayed", Number(0)) as duplex:
+        await duplex._send((8).to_bytes(4, "big") + bytes(4) + b"half")
+        await duplex.finish()
+        with pytest.raises(DecodeError, match="inside a message"):
+            await duplex.receive(Number)
 
 
 async def test_typed_errors_arrive_and_the_connection_lives_on(served: Served) -> None:

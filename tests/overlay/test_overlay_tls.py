@@ -25,7 +25,7 @@ from overlay.tls import (
     listener_context,
     shake_hands,
 )
-from overlay.tls_stream import TlsStream
+from overlay.tls_stream import PIECE_BYTES, RECORD_BYTES, TlsStream
 
 NOW = time.time()
 ROOT = Root.create("mit.edu", NOW)
@@ -79,6 +79,18 @@ async def test_many_records_come_in_one_read() -> None:
         nursery.start_soon(here.send_all, bytes(100_000))
         await trio.testing.wait_all_tasks_blocked()
         assert len(await there.receive_some()) == 100_000
+
+
+async def test_openssl_holds_little_of_a_long_message() -> None:
+    """Its buffers never shrink, and a peer has many connections."""
+    async with encrypted() as (here, there), trio.open_nursery() as nursery:
+        nursery.start_soon(here.send_all, bytes(1_000_000))
+        await trio.testing.wait_all_tasks_blocked()
+        received, fed = 0, 0
+        while received < 1_000_000:
+            received += len(await there.receive_some(1000))
+            fed = max(fed, there._incoming.pending)
+    assert fed <= PIECE_BYTES + 2 * RECORD_BYTES
 
 
 async def test_the_end_of_the_transport_is_the_end() -> None:

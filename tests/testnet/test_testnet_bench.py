@@ -8,10 +8,15 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pytest
+import trio
+import trio.testing
 from click.testing import CliRunner, Result
+from deadline import DEADLINE_S
 from rich.console import Console
 
 from testnet.bench import __main__ as bench
+from testnet.bench import fanout
+from testnet.bench.fanout import Arrivals
 from testnet.bench.moving_reference import copy_checkpoint
 from testnet.bench.path import Meter, measure_plain
 from testnet.bench.sender import BATCH_ROWS, batches
@@ -137,3 +142,26 @@ def test_meter_counts_whole_segments() -> None:
     assert ended == [False, True, False, True, False, True]
     assert meter.rates == [1_000_000.0] * 3
     assert meter.rate == 1_000_000.0
+
+
+async def test_the_delay_of_a_part_counts_once_all_subscribers_have_it(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    monkeypatch.setattr(fanout, "SUBSCRIBERS", 2)
+    arrivals = Arrivals()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(arrivals.next_whole)
+        arrivals.note(7)
+        arrivals.note(9)
+        await trio.sleep(2)
+        assert arrivals.delays == []
+        arrivals.note(7)
+    assert arrivals.delays == [[0.0, 2.0]]
+
+
+async def test_the_plain_process_writes_all_parts_to_all_readers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fanout, "SUBSCRIBERS", 3)
+    monkeypatch.setattr(fanout, "PARTS", 1)
+    assert 0 < await fanout._plain_cpu_s() < DEADLINE_S

@@ -155,13 +155,12 @@ def to_field(column: pa.ChunkedArray, field: Field, first_row: int) -> pa.Chunke
         converted = column
     else:
         converted = _cast(column, field, first_row)
-    if not field.nullable:
-        if _is_text(column.type) and field.type is FieldType.STRING:
-            # CSV cannot distinguish an empty text from a missing one; here none may be missing
-            converted = pc.fill_null(converted, "")
-        if converted.null_count:
+    if not field.nullable and converted.null_count:
+        if not (_is_text(column.type) and field.type is FieldType.STRING):
             row = first_row + pc.index(pc.is_null(converted), True).as_py()
             raise InvalidInputError(f"row {row}, field {field.name!r}: null, and it may not be")
+        # CSV cannot distinguish an empty text from a missing one; here none may be missing
+        converted = pc.fill_null(converted, "")
     _check_size(converted, field, first_row)
     return converted
 
