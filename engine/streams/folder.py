@@ -45,11 +45,13 @@ class EpochFolder:
     Attributes:
         path: of the folder.
         files: contiguous, the oldest first; the newest gives the log's boundary.
+        bytes: of the files.
     """
 
     def __init__(self, path: Path, files: list[EpochFile], *, durable: bool) -> None:
         self.path = path
         self.files = files
+        self.bytes = sum(file.bytes for file in files)
         self._durable = durable
         self._strays: list[Path] = []
 
@@ -64,6 +66,7 @@ class EpochFolder:
             stime = table.column(STIME)
             file.low, file.high = stime[0].as_py(), stime[-1].as_py()
         self.files.append(file)
+        self.bytes += file.bytes
 
     def _named(self, writer: EpochWriter, after: int, upto: int) -> EpochFile:
         path = path_of(self.path, after, upto)
@@ -127,6 +130,7 @@ class EpochFolder:
         file.low = next((f.low for f in run if f.low is not None), None)
         file.high = next((f.high for f in reversed(run) if f.high is not None), None)
         self.files[start : start + len(run)] = [file]
+        self.bytes += file.bytes - sum(old.bytes for old in run)
         for old in run:
             _replace(old)
         return len(run)
@@ -140,6 +144,7 @@ class EpochFolder:
         except StorageError:
             self.files.insert(0, oldest)  # or the next drop would leave a gap
             raise
+        self.bytes -= oldest.bytes
 
     def put_back(self, lost: EpochFile, found: EpochFile, writer: EpochWriter | None) -> None:
         """Put back a lost file. writer: has written it anew; None: the file is there.
@@ -158,6 +163,7 @@ class EpochFolder:
                 writer.abandon()
                 raise
         self.files[self.files.index(lost)] = found
+        self.bytes += found.bytes - lost.bytes
 
     @contextmanager
     def _naming(self, path: Path) -> Iterator[None]:
@@ -198,6 +204,8 @@ a few rows opens no giant. Nor has it more rows than one job takes."""
 
 def choose(files: Sequence[EpochFile]) -> Sequence[EpochFile]:
     """A run of neighbours worth merging, or none. Never the newest file: empty epochs extend it."""
+    if len(files) <= RUN:
+        return ()
     for tier in TIERS:
         run: list[EpochFile] = []
         size = content = 0

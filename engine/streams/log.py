@@ -183,7 +183,7 @@ class StreamLog:
 
     @property
     def bytes(self) -> int:
-        return sum(file.bytes for file in self._files)
+        return self._folder.bytes
 
     @property
     def first_stime(self) -> int | None:
@@ -411,6 +411,8 @@ class StreamLog:
         """(consumer, holder, bytes, since) of other participants' consumers that keep files which
         no consumer of ours needs. since: when that began; now: seconds of trio's clock."""
         retention = self.retention
+        if not retention.is_held_by_others:
+            return
         floor = retention.floor(self.boundary, self.last_stime, now, foreign=False)
         for consumer, holder, boundary, since in retention.lagging(floor, now):
             state = sum(f.bytes for f in self._files[:-1] if boundary < f.upto <= floor)
@@ -424,12 +426,17 @@ class StreamLog:
         Raises:
             StorageError: the disk does not let them go.
         """
+        if now < self.retention.rests_until:
+            return 0
         floor = self.retention.floor(self.boundary, self.last_stime, now)
         count = 0
         # The newest file stays, whatever is in it: its name is the boundary.
-        while len(self._files) > 1 and self._files[0].upto <= floor and not self._files[0].pins:
+        while len(self._files) > 1 and self._files[0].upto <= floor:
+            if self._files[0].pins:
+                return count
             self._folder.drop_oldest()
             count += 1
+        self.retention.rest()
         return count
 
     async def compact(self) -> int:
@@ -481,6 +488,7 @@ class StreamLog:
     def put_back(self, lost: EpochFile, found: EpochFile, writer: EpochWriter | None) -> None:
         """Put back a lost file; see `EpochFolder.put_back`."""
         self._folder.put_back(lost, found, writer)
+        self.retention.stir()
 
     def close(self) -> None:
         """Wake all waiters with a ClosedError; the files stay."""
@@ -524,6 +532,7 @@ class StreamLog:
 
     def _move_to(self, boundary: int) -> None:
         self.moved_at = time.monotonic()
+        self.retention.stir()
         self._boundary.set(boundary)
 
     def _merge(self, run: Sequence[EpochFile]) -> EpochWriter:

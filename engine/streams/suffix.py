@@ -218,7 +218,7 @@ class Suffix:
 
     def tidy(self) -> None:
         """Drop a suffix that the log has replaced."""
-        if self.boundary == BEGINNING and not self._adding.locked():
+        if self._run is not None and self.boundary == BEGINNING and not self._adding.locked():
             self.clear()
 
 

@@ -11,6 +11,7 @@ from engine.streams.disk_quota import DiskQuota, Held, to_let_go
 from engine.streams.memory import give_back
 from engine.streams.stream_state import LogKey, StreamState
 from engine.streams.subscriptions import Subscriptions
+from overlay.concurrency import next_beat
 from overlay.errors import MedusaError, StorageError
 from overlay.events import Events
 
@@ -52,13 +53,13 @@ class Tending:
 
     async def tend(self) -> None:
         """Run retention, leases, rates, memory and compaction, for ever."""
-        compacted_at = gave_back_at = trio.current_time()
+        compacted_at = gave_back_at = now = trio.current_time()
         while True:
-            await trio.sleep(self._tend_s)
-            now = trio.current_time()
+            await trio.sleep_until(next_beat(self._tend_s))
+            before, now = now, trio.current_time()
             self._tidy(now)
             for state in self._streams():
-                state.measure(now)
+                state.measure(now, before)
                 state.suffix.tidy()
             self.quota.look()
             await self._subscriptions.tend()
@@ -91,14 +92,14 @@ class Tending:
 
     def _let_others_go(self, now: float) -> None:
         """Let go of other participants' consumers that hold more than they may."""
-        streams = {state.key: state for state in self._streams()}
         held = [
-            Held(key, *each)
-            for key, state in streams.items()
+            Held(state.key, *each)
+            for state in self._streams()
             for each in state.log.held_by_others(now)
         ]
         if not held:
             return
+        streams = {state.key: state for state in self._streams()}
         gone = to_let_go(
             held,
             disk_bytes=self.quota.limit_bytes,
