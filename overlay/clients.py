@@ -114,6 +114,8 @@ class Clients:
 
     def refused(self) -> Iterator[tuple[Session, str]]:
         """The connected clients whose token no longer counts, each with the reason."""
+        if not self._sessions:
+            return
         now = self.clock()
         current = {token.proof_hash: token for token in self._tokens()}
         for session in self.connected():

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from engine.objects.schema import BEGINNING, END
 from overlay.errors import NotRetainedError
+from overlay.listeners import Listeners
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -65,12 +66,14 @@ class Retention:
     Attributes:
         rests_until: until then nothing more can go unless something changes, seconds of trio's
             clock; -inf after a change.
+        stirred: told of the first change after a rest.
     """
 
     def __init__(self, history_us: int) -> None:
         self._history_us = history_us
         self._holds: dict[Hold, _Need] = {}
         self.rests_until = -math.inf
+        self.stirred: Listeners[[]] = Listeners()
 
     @property
     def history_us(self) -> int:
@@ -84,12 +87,19 @@ class Retention:
 
     def stir(self) -> None:
         """Note a change of the log, or of what it is kept for."""
-        self.rests_until = -math.inf
+        if self.rests_until > -math.inf:
+            self.rests_until = -math.inf
+            self.stirred.tell()
 
     def rest(self) -> None:
         """Note that all is gone that may go: until a hold expires, or something changes."""
         ends = (hold.expires for hold in self._holds.values() if hold.expires is not None)
         self.rests_until = min(ends, default=math.inf)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether only a change can let more rows go, or begin to keep another participant's."""
+        return self.rests_until == math.inf and not self.is_held_by_others
 
     @property
     def is_held_by_others(self) -> bool:

@@ -124,7 +124,7 @@ class StreamStore:
         self._streams: dict[LogKey, StreamState] = {}
         self._opening = trio.Lock()
         self._telling_end = Locks()
-        self.tending = Tending(self.all, subscriptions, config, events)
+        self.tending = Tending(subscriptions, config, events)
         self.quota = self.tending.quota
         self.intake = Intake(config, self.quota, clock, events, nursery)
         self.mend: Decision[[StreamState, EpochFile], Awaitable[None]] = Decision(_nobody_has_it)
@@ -297,6 +297,7 @@ class StreamStore:
         state.measure(now, now)
         state.memory = self._memory.streams.share(str(state.key))
         self._streams[state.key] = state
+        self.tending.watch(state)
         self._subscriptions.restore(state)
         self.opened.tell(state)
 
@@ -421,6 +422,7 @@ class StreamStore:
         state = self._streams.pop(key, None)
         if state is None:
             return False
+        self.tending.forget(key)
         state.scope.cancel()
         self.intake.forget(key)
         if state.leader is not None:
@@ -428,6 +430,7 @@ class StreamStore:
         await state.closing.aclose()
         for beside in self.beside(state):
             del self._streams[beside.key]
+            self.tending.forget(beside.key)
             self._subscriptions.forget(beside.name)
         if state.role is not Role.MIRROR and self.serving(state.name) is None:
             self._subscriptions.forget(state.name)

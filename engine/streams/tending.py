@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Final
 
 import trio
@@ -28,8 +27,7 @@ COMPACT_S: Final = 10.0
 class Tending:
     """Upkeep of a peer's streams: retention, compaction, and memory given back.
 
-    Args:
-        streams: gives all streams of this peer.
+    A log is looked at after it has changed, and while time alone may change what it keeps.
 
     Attributes:
         quota: their disk quota.
@@ -37,14 +35,14 @@ class Tending:
 
     def __init__(
         self,
-        streams: Callable[[], tuple[StreamState, ...]],
         subscriptions: Subscriptions,
         config: EngineConfig,
         events: Events,
     ) -> None:
-        self._streams = streams
+        self._streams: dict[LogKey, StreamState] = {}
         self._subscriptions = subscriptions
         self._events = events
+        self._restless: dict[LogKey, StreamState] = {}
         self._refusals: dict[LogKey, str] = {}
         self._tidied_at = -math.inf
         self.quota = DiskQuota(config.disk_bytes, self._taken, events, self._make_room)
@@ -53,29 +51,47 @@ class Tending:
 
     async def tend(self) -> None:
         """Run retention, leases, rates, memory and compaction, for ever."""
-        compacted_at = gave_back_at = now = trio.current_time()
+        give_back_at, compact_at = next_beat(GIVE_BACK_S), next_beat(COMPACT_S)
+        now = trio.current_time()
         while True:
             await trio.sleep_until(next_beat(self._tend_s))
             before, now = now, trio.current_time()
             self._tidy(now)
-            for state in self._streams():
+            for state in tuple(self._restless.values()):
                 state.measure(now, before)
-                state.suffix.tidy()
+                if state.suffix.tidy() and state.log.retention.is_at_rest:
+                    del self._restless[state.key]
             self.quota.look()
             await self._subscriptions.tend()
-            if trio.current_time() - gave_back_at >= GIVE_BACK_S:
+            if now >= give_back_at:
+                give_back_at = next_beat(GIVE_BACK_S)
                 await trio.to_thread.run_sync(give_back)
-                gave_back_at = trio.current_time()
-            if trio.current_time() - compacted_at >= COMPACT_S:
+            if now >= compact_at:
+                compact_at = next_beat(COMPACT_S)
                 await self._compact()
-                compacted_at = trio.current_time()
+
+    def watch(self, state: StreamState) -> None:
+        """Look after a log that was opened, until `forget`: now, and after each change of it."""
+
+        def stirred() -> None:
+            if self._streams.get(state.key) is state:
+                self._restless[state.key] = state
+
+        self._streams[state.key] = state
+        state.log.retention.stirred.add(stirred)
+        stirred()
+
+    def forget(self, key: LogKey) -> None:
+        """Look after that log no more."""
+        for known in (self._streams, self._restless, self._refusals):
+            known.pop(key, None)
 
     def be_patient(self, foreign_hold_s: float) -> None:
         """Set how long silent consumers of other participants are waited for, seconds."""
         self._foreign_hold_s = foreign_hold_s
 
     def _taken(self) -> int:
-        return sum(state.log.bytes for state in self._streams())
+        return sum(state.log.bytes for state in self._streams.values())
 
     def _make_room(self) -> None:
         """Drop tuples before a post is refused: much may be posted between two rounds."""
@@ -87,19 +103,18 @@ class Tending:
         """Drop tuples that no consumer needs, and those that others need and may not keep."""
         self._tidied_at = now
         self._let_others_go(now)
-        for state in self._streams():
+        for state in self._restless.values():
             self._retain(state, now)
 
     def _let_others_go(self, now: float) -> None:
         """Let go of other participants' consumers that hold more than they may."""
         held = [
             Held(state.key, *each)
-            for state in self._streams()
+            for state in self._restless.values()
             for each in state.log.held_by_others(now)
         ]
         if not held:
             return
-        streams = {state.key: state for state in self._streams()}
         gone = to_let_go(
             held,
             disk_bytes=self.quota.limit_bytes,
@@ -108,7 +123,7 @@ class Tending:
             now=now,
         )
         for each, why in gone.items():
-            self._subscriptions.let_go(streams[each.key], each.consumer, each.holder, why)
+            self._subscriptions.let_go(self._streams[each.key], each.consumer, each.holder, why)
 
     def _retain(self, state: StreamState, now: float) -> None:
         try:
@@ -122,7 +137,7 @@ class Tending:
             self._refusals[state.key] = str(error)
 
     async def _compact(self) -> None:
-        for state in self._streams():
+        for state in tuple(self._streams.values()):
             try:
                 await state.log.compact()
             except MedusaError as error:
