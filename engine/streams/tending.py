@@ -51,8 +51,8 @@ class Tending:
 
     async def tend(self) -> None:
         """Run retention, leases, rates, memory and compaction, for ever."""
-        give_back_at, compact_at = next_beat(GIVE_BACK_S), next_beat(COMPACT_S)
         now = trio.current_time()
+        give_back_at, compact_at = now + GIVE_BACK_S, now + COMPACT_S
         while True:
             await trio.sleep_until(next_beat(self._tend_s))
             before, now = now, trio.current_time()
@@ -64,10 +64,10 @@ class Tending:
             self.quota.look()
             await self._subscriptions.tend()
             if now >= give_back_at:
-                give_back_at = next_beat(GIVE_BACK_S)
+                give_back_at = now + GIVE_BACK_S
                 await trio.to_thread.run_sync(give_back)
             if now >= compact_at:
-                compact_at = next_beat(COMPACT_S)
+                compact_at = now + COMPACT_S
                 await self._compact()
 
     def watch(self, state: StreamState) -> None:
