@@ -452,6 +452,7 @@ class StreamLog:
         try:
             with pinned(run):
                 writer = await trio.to_thread.run_sync(self._merge, run)
+                self.retention.stir()
                 return self._folder.replace(run, writer)
         except EpochDamagedError as error:
             self.find_damaged(error.path)

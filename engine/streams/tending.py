@@ -43,6 +43,8 @@ class Tending:
         self._subscriptions = subscriptions
         self._events = events
         self._restless: dict[LogKey, StreamState] = {}
+        self._resting_bytes: dict[LogKey, int] = {}
+        self._all_resting_bytes = 0
         self._refusals: dict[LogKey, str] = {}
         self._tidied_at = -math.inf
         self.quota = DiskQuota(config.disk_bytes, self._taken, events, self._make_room)
@@ -60,7 +62,7 @@ class Tending:
             for state in tuple(self._restless.values()):
                 state.measure(now, before)
                 if state.suffix.tidy() and state.log.retention.is_at_rest:
-                    del self._restless[state.key]
+                    self._let_rest(state)
             self.quota.look()
             await self._subscriptions.tend()
             if now >= give_back_at:
@@ -75,7 +77,7 @@ class Tending:
 
         def stirred() -> None:
             if self._streams.get(state.key) is state:
-                self._restless[state.key] = state
+                self._wake(state)
 
         self._streams[state.key] = state
         state.log.retention.stirred.add(stirred)
@@ -83,15 +85,27 @@ class Tending:
 
     def forget(self, key: LogKey) -> None:
         """Look after that log no more."""
-        for known in (self._streams, self._restless, self._refusals):
-            known.pop(key, None)
+        self._streams.pop(key, None)
+        self._refusals.pop(key, None)
+        self._restless.pop(key, None)
+        self._all_resting_bytes -= self._resting_bytes.pop(key, 0)
+
+    def _let_rest(self, state: StreamState) -> None:
+        del self._restless[state.key]
+        self._resting_bytes[state.key] = state.log.bytes
+        self._all_resting_bytes += state.log.bytes
+
+    def _wake(self, state: StreamState) -> None:
+        self._restless[state.key] = state
+        self._all_resting_bytes -= self._resting_bytes.pop(state.key, 0)
 
     def be_patient(self, foreign_hold_s: float) -> None:
         """Set how long silent consumers of other participants are waited for, seconds."""
         self._foreign_hold_s = foreign_hold_s
 
     def _taken(self) -> int:
-        return sum(state.log.bytes for state in self._streams.values())
+        awake = sum(state.log.bytes for state in self._restless.values())
+        return self._all_resting_bytes + awake
 
     def _make_room(self) -> None:
         """Drop tuples before a post is refused: much may be posted between two rounds."""

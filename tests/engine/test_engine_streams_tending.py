@@ -71,6 +71,28 @@ async def test_a_stream_is_looked_at_after_a_change_and_then_left_alone(
     assert looks == 5 * [busy.key]
 
 
+async def test_the_disk_that_streams_take_is_counted_while_they_rest_as_well(
+    tmp_path: Path, tending: Tending, looks: list[LogKey]
+) -> None:
+    streams = [stream(tmp_path / name) for name in ("one", "two")]
+
+    def taken() -> bool:
+        return tending.quota.short_bytes == sum(state.log.bytes for state in streams)
+
+    tending.quota.allow(1)
+    for state in streams:
+        tending.watch(state)
+        assert tending.quota.short_bytes > 0
+    await until(lambda: len(looks) >= 2)
+    assert taken()
+    streams[0].log.append(210, logged([(209, 1)]))
+    assert taken()
+    await until(lambda: streams[0].log.start == 200)
+    assert taken()
+    tending.forget(streams.pop().key)
+    assert taken()
+
+
 async def test_the_end_of_a_hold_is_no_change_and_counts(tmp_path: Path, tending: Tending) -> None:
     state = stream(tmp_path / "held")
     state.log.hold(Hold("call"), 100, expires=trio.current_time() + 0.1)
