@@ -16,6 +16,7 @@ from dht.directory import Contacts, Replicas, Wire
 from dht.kademlia_bridge import Bridge, open_bridge
 from dht.records import KEY_BYTES
 from dht.shares import chosen
+from overlay.concurrency import next_beat
 from overlay.errors import ConflictError, MedusaError, UnavailableError
 from overlay.events import Events
 from overlay.names import PeerId
@@ -148,18 +149,20 @@ class Node:
         refresh_at = trio.current_time()
         async with trio.open_nursery() as nursery:
             while True:
-                nursery.start_soon(self._greet)
+                if due := self._due():
+                    self._greeting += 1
+                    nursery.start_soon(self._greet, due)
                 if trio.current_time() >= refresh_at and self.neighbours():
                     refresh_at = trio.current_time() + self._config.refresh_s
                     nursery.start_soon(self._refresh)
-                await trio.sleep(self._config.meet_s)
+                await trio.sleep_until(next_beat(self._config.meet_s))
 
-    async def _greet(self) -> None:
-        now = trio.current_time()
-        due = self._strangers.due(self._contacts.known(), set(self.neighbours()), now)
-        if not due:
-            return
-        self._greeting += 1
+    def _due(self) -> list[PeerId]:
+        """The peers to greet now; they count as greeted."""
+        known, met = self._contacts.known(), set(self.neighbours())
+        return self._strangers.due(known, met, trio.current_time())
+
+    async def _greet(self, due: list[PeerId]) -> None:
         try:
             await self._bridge.greet(due)
         finally:

@@ -19,6 +19,7 @@ from cryptography import x509
 from overlay.addresses import Address, shown
 from overlay.certificates import check_certificate, load_certificate
 from overlay.client_tokens import PROOF_BYTES, ClientToken, in_words, proof_of, shown_by
+from overlay.concurrency import next_beat
 from overlay.connection import Connection, KeepAlive, running
 from overlay.errors import DeadlineError, NotAuthorisedError, UntrustedError
 from overlay.events import Events, wall_clock
@@ -113,6 +114,8 @@ class Clients:
 
     def refused(self) -> Iterator[tuple[Session, str]]:
         """The connected clients whose token no longer counts, each with the reason."""
+        if not self._sessions:
+            return
         now = self.clock()
         current = {token.proof_hash: token for token in self._tokens()}
         for session in self.connected():
@@ -186,7 +189,7 @@ async def open_client_listener(
 
     async def send_away() -> None:
         while True:
-            await trio.sleep(LOOK_S)
+            await trio.sleep_until(next_beat(LOOK_S))
             for session, reason in clients.refused():
                 scopes = in_words(session.token.scopes)
                 events.note("warning", f"disconnected a client with {scopes}: {reason}")

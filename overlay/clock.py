@@ -22,6 +22,7 @@ from typing import Final
 
 import trio
 
+from overlay.concurrency import next_beat
 from overlay.config import OverlayTiming
 from overlay.events import Events, wall_clock
 from overlay.listeners import Listeners
@@ -128,7 +129,7 @@ class Clock:
         """Read the machine's clock every `clock_look_s` seconds, for ever."""
         while True:
             self.look()
-            await trio.sleep(self._timing.clock_look_s)
+            await trio.sleep_until(next_beat(self._timing.clock_look_s))
 
     def look(self) -> None:
         """Follow the machine's clock, or note its leap."""

@@ -117,6 +117,7 @@ class Connection:
         self._writer = trio.lowlevel.ParkingLot()
         self._scope = trio.CancelScope()
         self._probes = Bell()
+        self._write_begun = Bell()
         self._heard_at = 0.0
         self._reads = 0
         self._writing_since = math.inf
@@ -277,6 +278,7 @@ class Connection:
             try:
                 if buffers:
                     self._writing_since = trio.current_time()
+                    self._write_begun.ring()
                     await self._stream.send_all(b"".join(buffers))
                     self._writing_since = math.inf
                     self._multiplexer.written()
@@ -310,6 +312,9 @@ class Connection:
 
     async def _watch_writes(self) -> None:
         while True:
+            if math.isinf(self._writing_since):
+                await self._write_begun.wait()
+            self._write_begun.clear()
             await trio.sleep(self._keep_alive.stall_s)
             if trio.current_time() - self._writing_since > self._keep_alive.stall_s:
                 self.doubted.tell()

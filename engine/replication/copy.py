@@ -246,12 +246,11 @@ class Copy:
 
     def measure(self) -> None:
         """Note the load here, measured or predicted."""
-        status = self.status()
-        self.rate = status.input_rate
+        self.rate = self.runner.input_rate
         if self.current.term.holder:
             self.load = self.runner.predicted_load
         else:
-            self.load, self.cost_ns = status.load, status.cost_ns
+            self.load, self.cost_ns = self.runner.load, self.runner.cost_ns
 
     def watch(self, now: float) -> float:
         """How long a worker has been behind, seconds. now: on trio's clock."""

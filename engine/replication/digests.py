@@ -17,7 +17,7 @@ from engine.replication.book import key_of
 from engine.replication.directory import Directory
 from engine.replication.queries import QueryHost
 from engine.streams.config import EngineConfig
-from overlay.concurrency import Bell
+from overlay.concurrency import Bell, next_beat
 from overlay.encoding import decode, encode
 from overlay.errors import DecodeError
 from overlay.names import PeerId
@@ -89,11 +89,12 @@ class Digests:
                 gossip.publish(encode(self._own()))
                 for peer in self._digests.keys() - gossip.digests.keys():
                     del self._digests[peer]
-                with trio.move_on_after(PUBLISH_S):
+                with trio.move_on_at(next_beat(PUBLISH_S)):
                     await self._soon.wait()
 
     def _own(self) -> Digest:
-        load = sum(task.load for task in self._queries.task_status())
+        tasks = (task for running in self._queries.all() for task in running.tasks)
+        load = sum(task.runner.load for task in tasks)
         return Digest(int(1000 * load), int(1000 * self._config.capacity_cores), self._versions())
 
     def _versions(self) -> tuple[Version, ...]:

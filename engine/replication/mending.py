@@ -34,6 +34,7 @@ from engine.streams.messages import Subscribe, Tuples
 from engine.streams.recent import Epoch
 from engine.streams.scanning import check_whole, write_anew
 from engine.streams.stream_state import LogKey, Role, StreamState
+from overlay.concurrency import next_beat
 from overlay.errors import MedusaError, NotAuthorisedError, NotFoundError
 from overlay.names import ObjectName, PeerId
 from overlay.node import Overlay
@@ -67,7 +68,9 @@ class Mending:
         self._timing = store.timing
         self._mending: defaultdict[LogKey, trio.Lock] = defaultdict(trio.Lock)
         self._failed_at: dict[EpochFile, float] = {}
+        self._damaged: dict[LogKey, StreamState] = {}
         store.mend.made_by(self.mend)
+        store.opened.add(self._watch)
 
     def register(self) -> None:
         self._overlay.service.streaming(LEND, Lend, self.lend, sends=(Tuples,))
@@ -75,10 +78,23 @@ class Mending:
     async def tend(self) -> None:
         """Restore lost files, for ever."""
         while True:
-            await trio.sleep(self._timing.mend_s)
-            for state in self._store.all():
+            await trio.sleep_until(next_beat(self._timing.mend_s))
+            for key, state in tuple(self._damaged.items()):
+                if self._store.get(*key) is not state or not state.log.lost_files:
+                    del self._damaged[key]
+                    continue
                 for lost in state.log.lost_files:
                     await self.mend(state, lost)
+
+    def _watch(self, state: StreamState) -> None:
+        """Note now, and whenever a file of the log is found damaged, that it is to be mended."""
+
+        def note(_text: str = "") -> None:
+            self._damaged[state.key] = state
+
+        state.log.damaged.add(note)
+        if state.log.lost_files:
+            note()
 
     async def mend(self, state: StreamState, lost: EpochFile) -> None:
         """Restore a lost file, if a peer has it, and unless that failed a moment ago."""

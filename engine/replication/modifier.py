@@ -44,6 +44,7 @@ from engine.replication.stored_query import StoredQuery
 from engine.tasks.network import Network
 from engine.tasks.plan import Task
 from engine.tasks.query_editions import Footing, changed, earliest, made_since, succeeded, trimmed
+from overlay.concurrency import next_beat
 from overlay.errors import (
     ConflictError,
     InvalidInputError,
@@ -325,7 +326,7 @@ class Modifier:
     async def tend(self) -> None:
         """Drop the editions that no peer computes any more, for ever."""
         while True:
-            await trio.sleep(self._timing.modified_s)
+            await trio.sleep_until(next_beat(self._timing.modified_s))
             for running in self._queries.all():
                 busy = running.limited or running.modifying.locked()
                 if running.stored.editions and not busy:

@@ -36,7 +36,7 @@ from engine.streams.store import StreamStore
 from engine.streams.stream_state import Role, StreamState
 from engine.streams.subscriptions import Subscriptions, consumer_of
 from engine.tasks.network import Network
-from overlay.concurrency import Bell
+from overlay.concurrency import Bell, next_beat
 from overlay.errors import MedusaError, NotAuthorisedError
 from overlay.events import Events
 from overlay.names import ObjectName
@@ -163,7 +163,7 @@ class Relabelling:
         while True:
             self._changed.clear()
             await self._try(self.look)
-            with trio.move_on_after(AGAIN_S):
+            with trio.move_on_at(next_beat(AGAIN_S)):
                 await self._changed.wait()
 
     async def look(self) -> None:

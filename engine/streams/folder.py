@@ -213,6 +213,8 @@ a few rows opens no giant. Nor has it more rows than one job takes."""
 
 def choose(files: Sequence[EpochFile]) -> Sequence[EpochFile]:
     """A run of neighbours worth merging, or none. Never the newest file: empty epochs extend it."""
+    if len(files) <= RUN:
+        return ()
     for tier in TIERS:
         run: list[EpochFile] = []
         size = content = 0

@@ -423,6 +423,8 @@ class StreamLog:
         """(consumer, holder, bytes, since) of other participants' consumers that keep files which
         no consumer of ours needs. since: when that began; now: seconds of trio's clock."""
         retention = self.retention
+        if not retention.is_held_by_others:
+            return
         floor = retention.floor(self.boundary, self.last_stime, now, foreign=False)
         for consumer, holder, boundary, since in retention.lagging(floor, now):
             state = sum(f.bytes for f in self._files[:-1] if boundary < f.upto <= floor)
@@ -436,12 +438,17 @@ class StreamLog:
         Raises:
             StorageError: the disk does not let them go.
         """
+        if now < self.retention.rests_until:
+            return 0
         floor = self.retention.floor(self.boundary, self.last_stime, now)
         count = 0
         # The newest file stays, whatever is in it: its name is the boundary.
-        while len(self._files) > 1 and self._files[0].upto <= floor and not self._files[0].pins:
+        while len(self._files) > 1 and self._files[0].upto <= floor:
+            if self._files[0].pins:
+                return count
             self._folder.drop_oldest()
             count += 1
+        self.retention.rest()
         return count
 
     async def compact(self) -> int:
@@ -457,6 +464,7 @@ class StreamLog:
         try:
             with pinned(run):
                 writer = await trio.to_thread.run_sync(self._merge, run)
+                self.retention.stir()
                 return self._folder.replace(run, writer)
         except EpochDamagedError as error:
             self.find_damaged(error.path)
@@ -493,6 +501,7 @@ class StreamLog:
     def put_back(self, lost: EpochFile, found: EpochFile, writer: EpochWriter | None) -> None:
         """Put back a lost file; see `EpochFolder.put_back`."""
         self._folder.put_back(lost, found, writer)
+        self.retention.stir()
 
     def close(self) -> None:
         """Wake all waiters with a ClosedError; the files stay."""
@@ -537,6 +546,7 @@ class StreamLog:
 
     def _move_to(self, boundary: int) -> None:
         self.moved_at = time.monotonic()
+        self.retention.stir()
         self._boundary.set(boundary)
 
     def _merge(self, run: Sequence[EpochFile]) -> EpochWriter:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from engine.objects.schema import BEGINNING, END
 from overlay.errors import NotRetainedError
+from overlay.listeners import Listeners
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -62,12 +64,47 @@ class Retention:
     """The holds on a log, and its history. Sans IO.
 
     Attributes:
-        history_us: how much stime behind the boundary stays in any case, microseconds.
+        rests_until: until then nothing more can go unless something changes, seconds of trio's
+            clock; -inf after a change.
+        stirred: told of the first change after a rest.
     """
 
     def __init__(self, history_us: int) -> None:
-        self.history_us = history_us
+        self._history_us = history_us
         self._holds: dict[Hold, _Need] = {}
+        self.rests_until = -math.inf
+        self.stirred: Listeners[[]] = Listeners()
+
+    @property
+    def history_us(self) -> int:
+        """How much stime behind the boundary stays in any case, microseconds."""
+        return self._history_us
+
+    @history_us.setter
+    def history_us(self, history_us: int) -> None:
+        self._history_us = history_us
+        self.stir()
+
+    def stir(self) -> None:
+        """Note a change of the log, or of what it is kept for."""
+        if self.rests_until > -math.inf:
+            self.rests_until = -math.inf
+            self.stirred.tell()
+
+    def rest(self) -> None:
+        """Note that all is gone that may go: until a hold expires, or something changes."""
+        ends = (hold.expires for hold in self._holds.values() if hold.expires is not None)
+        self.rests_until = min(ends, default=math.inf)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether only a change can let more rows go, or begin to keep another participant's."""
+        return self.rests_until == math.inf and not self.is_held_by_others
+
+    @property
+    def is_held_by_others(self) -> bool:
+        """Whether another participant needs rows."""
+        return any(hold.holder for hold in self._holds.values())
 
     @property
     def consumers(self) -> tuple[Hold, ...]:
@@ -81,9 +118,11 @@ class Retention:
         before = self._holds.get(consumer)
         since = before.since if before is not None and before.boundary == boundary else None
         self._holds[consumer] = _Need(boundary, expires, holder, since)
+        self.stir()
 
     def release(self, consumer: Hold) -> None:
         self._holds.pop(consumer, None)
+        self.stir()
 
     def held(self, without: frozenset[Hold]) -> int:
         """The least boundary of all holds but these; END if there are none."""

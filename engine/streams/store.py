@@ -100,6 +100,7 @@ class StreamStore:
         intake: takes posts to the source streams here.
         mend: fetches a lost file of a log again; see `StreamLog.mend`.
         defined: told of every stream here after its definition has changed.
+        opened: told of every log that was opened or made.
     """
 
     def __init__(
@@ -123,11 +124,12 @@ class StreamStore:
         self._streams: dict[LogKey, StreamState] = {}
         self._opening = trio.Lock()
         self._telling_end = Locks()
-        self.tending = Tending(self.all, subscriptions, config, events)
+        self.tending = Tending(subscriptions, config, events)
         self.quota = self.tending.quota
         self.intake = Intake(config, self.quota, clock, events, nursery)
         self.mend: Decision[[StreamState, EpochFile], Awaitable[None]] = Decision(_nobody_has_it)
         self.defined: Listeners[[StreamState]] = Listeners()
+        self.opened: Listeners[[StreamState]] = Listeners()
 
     def get(self, stream: str, variant: str = "") -> StreamState | None:
         """A log of that stream; see `LogKey`."""
@@ -290,10 +292,14 @@ class StreamStore:
         state.log.mend.made_by(partial(self.mend, state))
         for lost in state.log.lost_files:
             tell(lost_in_words(lost))
-        state.measure(trio.current_time())
+        now = trio.current_time()
+        state.rate.add(0.0, now)
+        state.measure(now, now)
         state.memory = self._memory.streams.share(str(state.key))
         self._streams[state.key] = state
+        self.tending.watch(state)
         self._subscriptions.restore(state)
+        self.opened.tell(state)
 
     async def _open_source(
         self, entry: StreamEntry, role: Role, variant: str, folder: Path, journal: int
@@ -416,6 +422,7 @@ class StreamStore:
         state = self._streams.pop(key, None)
         if state is None:
             return False
+        self.tending.forget(key)
         state.scope.cancel()
         self.intake.forget(key)
         if state.leader is not None:
@@ -423,6 +430,7 @@ class StreamStore:
         await state.closing.aclose()
         for beside in self.beside(state):
             del self._streams[beside.key]
+            self.tending.forget(beside.key)
             self._subscriptions.forget(beside.name)
         if state.role is not Role.MIRROR and self.serving(state.name) is None:
             self._subscriptions.forget(state.name)

@@ -169,11 +169,14 @@ class StreamState:
         """Send its readers at other peers to the new worker."""
         self.moved_away.set(self.moved_away.value + 1)
 
-    def measure(self, now: float) -> None:
-        """Note the rows and the boundary since the last call. now: on trio's clock, seconds."""
+    def measure(self, now: float, before: float) -> None:
+        """Note the rows and the boundary since the last call. now, before: the times of this call
+        and of the last one, on trio's clock, seconds."""
         rows = self.log.appended_rows
-        self.rate.add(rows - self._seen_rows, now)
-        self._seen_rows = rows
+        if rows != self._seen_rows:
+            self.rate.add(0.0, before)  # it has faded until then
+            self.rate.add(rows - self._seen_rows, now)
+            self._seen_rows = rows
         if self.log.boundary != self._seen_boundary:
             self._seen_boundary = self.log.boundary
             self.moved_at = now

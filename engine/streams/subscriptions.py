@@ -121,6 +121,11 @@ class Leases:
     def all(self) -> list[Lease]:
         return [lease for leases in self._leases.values() for lease in leases.values()]
 
+    @property
+    def are_saved(self) -> bool:
+        """Whether the file has them all, or is about to."""
+        return not self._changed
+
     def save(self) -> None:
         """Write them if they changed (blocking).
 
@@ -368,6 +373,8 @@ class Subscriptions:
     async def save(self) -> None:
         """Save the leases; if the disk is full, the next call tries again."""
         async with self._saving:
+            if self._leases.are_saved:
+                return
             try:
                 await trio.to_thread.run_sync(self._leases.save)
             except MedusaError as error:

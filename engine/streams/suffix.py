@@ -216,10 +216,11 @@ class Suffix:
             self._run.end()
             self._run = None
 
-    def tidy(self) -> None:
-        """Drop a suffix that the log has replaced."""
+    def tidy(self) -> bool:
+        """Drop a suffix that the log has replaced. Returns whether there is none left."""
         if self.boundary == BEGINNING and not self._adding.locked():
             self.clear()
+        return self._run is None
 
 
 def _cut(paths: list[Path], after: int, folder: Path) -> list[Path]:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Final
 
 import trio
@@ -11,6 +10,7 @@ from engine.streams.disk_quota import DiskQuota, Held, to_let_go
 from engine.streams.memory import give_back
 from engine.streams.stream_state import LogKey, StreamState
 from engine.streams.subscriptions import Subscriptions
+from overlay.concurrency import next_beat
 from overlay.errors import MedusaError, StorageError
 from overlay.events import Events
 
@@ -27,8 +27,7 @@ COMPACT_S: Final = 10.0
 class Tending:
     """Upkeep of a peer's streams: retention, compaction, and memory given back.
 
-    Args:
-        streams: gives all streams of this peer.
+    A log is looked at after it has changed, and while time alone may change what it keeps.
 
     Attributes:
         quota: their disk quota.
@@ -36,14 +35,16 @@ class Tending:
 
     def __init__(
         self,
-        streams: Callable[[], tuple[StreamState, ...]],
         subscriptions: Subscriptions,
         config: EngineConfig,
         events: Events,
     ) -> None:
-        self._streams = streams
+        self._streams: dict[LogKey, StreamState] = {}
         self._subscriptions = subscriptions
         self._events = events
+        self._restless: dict[LogKey, StreamState] = {}
+        self._resting_bytes: dict[LogKey, int] = {}
+        self._all_resting_bytes = 0
         self._refusals: dict[LogKey, str] = {}
         self._tidied_at = -math.inf
         self.quota = DiskQuota(config.disk_bytes, self._taken, events, self._make_room)
@@ -52,29 +53,59 @@ class Tending:
 
     async def tend(self) -> None:
         """Run retention, leases, rates, memory and compaction, for ever."""
-        compacted_at = gave_back_at = trio.current_time()
+        now = trio.current_time()
+        give_back_at, compact_at = now + GIVE_BACK_S, now + COMPACT_S
         while True:
-            await trio.sleep(self._tend_s)
-            now = trio.current_time()
+            await trio.sleep_until(next_beat(self._tend_s))
+            before, now = now, trio.current_time()
             self._tidy(now)
-            for state in self._streams():
-                state.measure(now)
-                state.suffix.tidy()
+            for state in tuple(self._restless.values()):
+                state.measure(now, before)
+                if state.suffix.tidy() and state.log.retention.is_at_rest:
+                    self._let_rest(state)
             self.quota.look()
             await self._subscriptions.tend()
-            if trio.current_time() - gave_back_at >= GIVE_BACK_S:
+            if now >= give_back_at:
+                give_back_at = now + GIVE_BACK_S
                 await trio.to_thread.run_sync(give_back)
-                gave_back_at = trio.current_time()
-            if trio.current_time() - compacted_at >= COMPACT_S:
+            if now >= compact_at:
+                compact_at = now + COMPACT_S
                 await self._compact()
-                compacted_at = trio.current_time()
+
+    def watch(self, state: StreamState) -> None:
+        """Look after a log that was opened, until `forget`: now, and after each change of it."""
+
+        def stirred() -> None:
+            if self._streams.get(state.key) is state:
+                self._wake(state)
+
+        self._streams[state.key] = state
+        state.log.retention.stirred.add(stirred)
+        stirred()
+
+    def forget(self, key: LogKey) -> None:
+        """Look after that log no more."""
+        self._streams.pop(key, None)
+        self._refusals.pop(key, None)
+        self._restless.pop(key, None)
+        self._all_resting_bytes -= self._resting_bytes.pop(key, 0)
+
+    def _let_rest(self, state: StreamState) -> None:
+        del self._restless[state.key]
+        self._resting_bytes[state.key] = state.log.bytes
+        self._all_resting_bytes += state.log.bytes
+
+    def _wake(self, state: StreamState) -> None:
+        self._restless[state.key] = state
+        self._all_resting_bytes -= self._resting_bytes.pop(state.key, 0)
 
     def be_patient(self, foreign_hold_s: float) -> None:
         """Set how long silent consumers of other participants are waited for, seconds."""
         self._foreign_hold_s = foreign_hold_s
 
     def _taken(self) -> int:
-        return sum(state.log.bytes for state in self._streams())
+        awake = sum(state.log.bytes for state in self._restless.values())
+        return self._all_resting_bytes + awake
 
     def _make_room(self) -> None:
         """Drop tuples before a post is refused: much may be posted between two rounds."""
@@ -86,15 +117,14 @@ class Tending:
         """Drop tuples that no consumer needs, and those that others need and may not keep."""
         self._tidied_at = now
         self._let_others_go(now)
-        for state in self._streams():
+        for state in self._restless.values():
             self._retain(state, now)
 
     def _let_others_go(self, now: float) -> None:
         """Let go of other participants' consumers that hold more than they may."""
-        streams = {state.key: state for state in self._streams()}
         held = [
-            Held(key, *each)
-            for key, state in streams.items()
+            Held(state.key, *each)
+            for state in self._restless.values()
             for each in state.log.held_by_others(now)
         ]
         if not held:
@@ -107,7 +137,7 @@ class Tending:
             now=now,
         )
         for each, why in gone.items():
-            self._subscriptions.let_go(streams[each.key], each.consumer, each.holder, why)
+            self._subscriptions.let_go(self._streams[each.key], each.consumer, each.holder, why)
 
     def _retain(self, state: StreamState, now: float) -> None:
         try:
@@ -121,7 +151,7 @@ class Tending:
             self._refusals[state.key] = str(error)
 
     async def _compact(self) -> None:
-        for state in self._streams():
+        for state in tuple(self._streams.values()):
             try:
                 await state.log.compact()
             except MedusaError as error:

@@ -225,6 +225,21 @@ class TaskRunner:
         """Cores that it would need here now, while another peer computes it."""
         return self._load.predicted(trio.current_time())
 
+    @property
+    def load(self) -> float:
+        """Cores that it takes here now."""
+        return self._load.load(trio.current_time())
+
+    @property
+    def input_rate(self) -> float:
+        """Input rows per second."""
+        return self._load.rate(trio.current_time())
+
+    @property
+    def cost_ns(self) -> int:
+        """CPU nanoseconds an input row; 0 before any row."""
+        return self._load.cost_ns
+
     def expect(self, load: float, rate: float) -> None:
         """Assume the load it had elsewhere, until it is measured here: cores, rows/s."""
         if load > 0:
@@ -256,12 +271,12 @@ class TaskRunner:
             boundary=self._output.boundary,
             epochs=self._epochs,
             epoch_ms=1000 * self._epoch_s,
-            load=self._load.load(now),
+            load=self.load,
             rate=self._rows.read(now),
             state=state,
             reason=reason,
-            input_rate=self._load.rate(now),
-            cost_ns=self._load.cost_ns,
+            input_rate=self.input_rate,
+            cost_ns=self.cost_ns,
             worker=worker,
             owner=owner,
             waits_for=waits_for,

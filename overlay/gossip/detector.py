@@ -224,8 +224,8 @@ class Detector:
         return effects
 
     def _plan_gossip(self, now: float) -> None:
-        """Schedule gossip rounds only while claims wait to be passed on."""
-        if not self._verdicts.broadcasts:
+        """Schedule gossip rounds only while claims wait to be passed on, and there are others."""
+        if not self._verdicts.broadcasts or len(self._roster) < 2:
             self._gossip_at = float("inf")
         elif self._gossip_at == float("inf"):
             self._gossip_at = now + self._rng.random() * self._config.gossip_interval_s

@@ -143,7 +143,7 @@ class Digests:
         self.contents: dict[PeerId, bytes] = {}
 
     def publish(self, content: bytes, incarnation: int) -> None:
-        """Replace our own digest.
+        """Replace our own digest; the same again is no news.
 
         Raises:
             InvalidInputError: it is over `MAX_DIGEST` bytes.
@@ -152,6 +152,10 @@ class Digests:
             raise InvalidInputError(f"digest: {len(content)} bytes, at most {MAX_DIGEST} fit")
         if self._incarnation <= self._latest():  # otherwise it comes from a clock that was ahead
             incarnation = max(incarnation, self._incarnation)
+        if (content, incarnation) != (self.contents.get(self._me), self._incarnation):
+            self._renew(content, incarnation)
+
+    def _renew(self, content: bytes, incarnation: int) -> None:
         self._incarnation = incarnation
         self._version += 1
         payload = _HEAD.pack(self._me, self._incarnation, self._version) + content
@@ -184,7 +188,7 @@ class Digests:
         if author == self._me:  # made with our key by another process: our next one outdoes it
             self._incarnation = version[0] + 1
             if self._me in self.contents:
-                self.publish(self.contents[self._me], self._incarnation)
+                self._renew(self.contents[self._me], self._incarnation)
             return None
         self._counters.digests += 1
         self._keep(author, (version[0], version[1]), data)

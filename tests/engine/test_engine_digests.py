@@ -38,9 +38,7 @@ class Around:
             clock=lambda: 1_800_000_000.0,
             peers=SimpleNamespace(get=lambda peer: SimpleNamespace(participant=PARTICIPANTS[peer])),
         )
-        self.host = SimpleNamespace(
-            task_status=lambda: (), all=lambda: self.queries, appointed=Listeners[[]]()
-        )
+        self.host = SimpleNamespace(all=lambda: self.queries, appointed=Listeners[[]]())
         self.directory = Directory(
             cast("Overlay", overlay), cast("Any", None), cast("trio.Nursery", None)
         )
@@ -61,7 +59,7 @@ class Around:
         self.gossip.said.tell(peer, encode(digest))
 
     def has(self, stream: str, term_number: int) -> None:
-        task = SimpleNamespace(name=stream, boundary=17)
+        task = SimpleNamespace(name=stream, boundary=17, runner=SimpleNamespace(load=0.01))
         term = SimpleNamespace(number=term_number)
         wanted = SimpleNamespace(mode=Mode.ACTIVE_STANDBY)
         stored = SimpleNamespace(term=term, availability=wanted)

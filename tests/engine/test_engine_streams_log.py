@@ -329,6 +329,50 @@ def test_retention_waits_for_history_and_holds(tmp_path: Path) -> None:
         log.read(149)
 
 
+def test_a_log_rests_until_it_changes_or_a_hold_ends(tmp_path: Path) -> None:
+    log, _ = filled(tmp_path, 20, history_us=50)
+    woken: list[float] = []
+    log.retention.stirred.add(lambda: woken.append(log.retention.rests_until))
+    log.hold(Hold("call"), 0, expires=100.0)
+    log.retain(0.0)
+    assert log.retention.rests_until == 100.0
+    assert log.retain(99.9) == 0
+    log.retain(100.0)
+    assert log.start == 150
+    assert log.retention.is_at_rest
+    assert woken == []
+    for boundary in (210, 220):
+        log.append(boundary, logged([(boundary - 1, 1)]))
+    assert len(woken) == 1  # once, until it rests again
+    log.retain(101.0)
+    assert log.start == 170
+    log.retention.history_us = 0
+    assert len(woken) == 2
+    log.retain(102.0)
+    assert log.start == 210
+    log.hold(Hold("task"), 220)
+    log.release(Hold("task"))
+    assert len(woken) == 3
+
+
+def test_a_log_does_not_rest_while_a_reader_or_another_participant_delays_it(
+    tmp_path: Path,
+) -> None:
+    log, _ = filled(tmp_path, 20, history_us=50)
+    with log.files(10, 20):
+        log.retain(0.0)
+        assert not log.retention.is_at_rest
+    assert log.retain(0.0) > 0
+    assert log.retention.is_at_rest
+    log.hold(Hold("subscriber", "utah.edu me"), 160, holder="utah.edu")
+    log.retain(0.0)
+    assert not log.retention.is_at_rest
+    assert list(log.held_by_others(0.0)) == []
+    log.append(300, logged([(299, 1)]))
+    ((_, holder, _, since),) = log.held_by_others(7.0)
+    assert (holder, since) == ("utah.edu", 7.0)
+
+
 def test_an_ended_stream_keeps_its_history(tmp_path: Path) -> None:
     log, rows = filled(tmp_path, 20, history_us=50)
     log.append(END, None)

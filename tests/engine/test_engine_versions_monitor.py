@@ -15,6 +15,7 @@ from engine.streams.config import EngineConfig
 from engine.streams.stream_state import Role
 from engine.streams.suffix import State
 from overlay.errors import UnavailableError
+from overlay.listeners import Listeners
 
 pytestmark = pytest.mark.usefixtures("autojump_clock")
 
@@ -59,6 +60,7 @@ class Town:
         self.known = versions
         self.read = dict.fromkeys(names, versions[0])
         self.reconnected: list[str] = []
+        self.opened: Listeners[[Any]] = Listeners()
 
     def all(self) -> list[Any]:
         return self.state

@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from overlay.concurrency import Job, one_error, until_one_ends
+from overlay.concurrency import Job, next_beat, one_error, until_one_ends
 from overlay.errors import BrokenError, NotFoundError
 
 
@@ -16,6 +16,37 @@ async def test_the_first_to_return_ends_the_others(autojump_clock: trio.testing.
 
     with trio.fail_after(2):
         await until_one_ends(trio.sleep_forever, soon)
+
+
+async def test_loops_wake_together_whenever_they_began(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    woken: list[float] = []
+
+    async def look(begins_s: float, period_s: float) -> None:
+        await trio.sleep(begins_s)
+        while True:
+            await trio.sleep_until(next_beat(period_s))
+            woken.append(trio.current_time())
+
+    began = trio.current_time()
+    with trio.move_on_at(next_beat(1.0) + 9.75):
+        async with trio.open_nursery() as nursery:
+            for begins_s, period_s in ((0.3, 1.0), (0.7, 1.0), (0.1, 2.0), (0.2, 0.5)):
+                nursery.start_soon(look, begins_s, period_s)
+    took_s = trio.current_time() - began
+    assert all(2 * moment == round(2 * moment) for moment in woken)
+    assert len(set(woken)) <= 2 * took_s + 1
+    assert len(woken) >= (2 + 1 + 1 + 0.5) * (took_s - 2)
+
+
+async def test_a_beat_is_never_the_present(autojump_clock: trio.testing.MockClock) -> None:
+    """Not even where a multiple of the period is rounded down: a loop would spin."""
+    for period_s in (0.1, 0.25, 0.3, 1.0, 7.0):
+        for _ in range(100):
+            now, beat = trio.current_time(), next_beat(period_s)
+            assert now < beat <= now + 1.000001 * period_s
+            await trio.sleep_until(beat)
 
 
 async def test_an_error_comes_out_as_itself() -> None:

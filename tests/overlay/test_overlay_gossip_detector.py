@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
 
 import pytest
-from overlay_gossip_network import QUICK, HashKeys, Lone, Network, peer, word
+from overlay_gossip_network import QUICK, HashKeys, Lone, Network, peer, roster_of, word
 
 from overlay.gossip.claims import Word, read_claim
+from overlay.gossip.detector import Detector, Start
 from overlay.gossip.events import (
     Changed,
     Doubt,
@@ -37,6 +39,26 @@ def words(send: Send) -> list[tuple[Word, bytes]]:
 
 
 # -- probing
+
+
+def test_a_lone_peer_keeps_its_news_for_the_first_that_comes() -> None:
+    """Without rounds of gossip to nobody until then."""
+    roster = roster_of("a")
+    start = Start(0.0, 1)
+    detector = Detector(peer(0), roster, QUICK, HashKeys(peer(0)), random.Random(1), start=start)
+    assert detector.waiting
+    ticks, now = 0, 0.0
+    while now < 50 * QUICK.probe_interval_s:
+        now, ticks = detector.next_due(), ticks + 1
+        assert detector.handle(Tick(), now) == []
+    assert ticks <= 2 * 50 + 2  # probes and push-pulls have their turns
+    roster.add(peer(1), "b", 1)
+    effects = detector.handle(Joined(peer(1)), now)
+    while now < 60 * QUICK.probe_interval_s:
+        now = detector.next_due()
+        effects += detector.handle(Tick(), now)
+    told = [words(each) for each in effects if isinstance(each, Send) and each.peer == peer(1)]
+    assert any((Word.ALIVE, peer(0)) in claims for claims in told)
 
 
 def test_probe_visits_everyone_once_a_round() -> None:

@@ -153,6 +153,17 @@ def test_the_newest_digest_of_each_peer_is_kept() -> None:
     assert two.contents == {peer(1): b"after a restart"}
 
 
+def test_the_same_digest_again_is_no_news() -> None:
+    one, two = digests(1), digests(2)
+    one.publish(b"load 0", 1)
+    first = one.take(1000)
+    one.publish(b"load 0", 1)
+    assert one.take(1000) == first
+    one.publish(b"load 0", 2)  # after it was refuted, say
+    (later,) = one.take(1000)
+    assert two.receive(first[0], 0.0) == two.receive(later, 0.0) == peer(1)
+
+
 def test_news_of_a_peer_is_told_once() -> None:
     lone, one = Lone(["a", "b"]), digests(1, "ab")
     one.publish(b"first", 1)

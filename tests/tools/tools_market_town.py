@@ -29,7 +29,6 @@ from engine.objects.query import Aggregate, AggregateFunction, Function, Query
 from engine.streams.config import Timing
 from engine.streams.messages import Done
 from engine.tasks.runner import TaskRunner
-from engine.tasks.status import TaskStatus
 from overlay.events import wall_clock
 from overlay.identity import Root
 from tools.client.async_client import AsyncMedusaClient
@@ -89,25 +88,18 @@ Sum = tuple[int, int]
 class Loads(dict[str, float]):
     """Units of load by task; any other takes nothing."""
 
-    def status(self, real: TaskStatus) -> TaskStatus:
-        load = self.get(real.name, 0.0) / 100
-        return msgspec.structs.replace(real, load=load, cost_ns=COST_NS, input_rate=1.0)
+    def cores(self, runner: TaskRunner) -> float:
+        return self.get(runner.task.name, 0.0) / 100
 
 
 def set_up(monkeypatch: pytest.MonkeyPatch) -> Loads:
     """Let the loads of every town that is opened from now on be those returned."""
     interpret(monkeypatch)
-    loads, real = Loads(), TaskRunner.status
-
-    def status(runner: TaskRunner, **options: Any) -> TaskStatus:
-        return loads.status(real(runner, **options))
-
-    monkeypatch.setattr(TaskRunner, "status", status)
-    monkeypatch.setattr(
-        TaskRunner,
-        "predicted_load",
-        property(lambda runner: loads.get(runner.task.name, 0.0) / 100),
-    )
+    loads = Loads()
+    monkeypatch.setattr(TaskRunner, "load", property(loads.cores))
+    monkeypatch.setattr(TaskRunner, "predicted_load", property(loads.cores))
+    monkeypatch.setattr(TaskRunner, "input_rate", property(lambda _: 1.0))
+    monkeypatch.setattr(TaskRunner, "cost_ns", property(lambda _: COST_NS))
     return loads
 
 

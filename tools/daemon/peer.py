@@ -25,7 +25,7 @@ from engine.streams.config import Timing
 from engine.streams.freezing import freeze
 from engine.tasks.execution import OpenExecutor
 from overlay.clients import Clients, open_client_listener
-from overlay.concurrency import one_error
+from overlay.concurrency import next_beat, one_error
 from overlay.errors import InternalError, MedusaError, NotAuthorisedError
 from overlay.events import wall_clock
 from overlay.identity import Identity
@@ -131,7 +131,7 @@ async def telling(
                 if warning not in told:
                     tell(warning)
             told = set(now)
-            await trio.sleep(LOOK_S)
+            await trio.sleep_until(next_beat(LOOK_S))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watch)

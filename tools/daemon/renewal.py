@@ -24,6 +24,7 @@ from overlay.certificates import (
     peer_of,
 )
 from overlay.clock import shown
+from overlay.concurrency import next_beat
 from overlay.errors import (
     DecodeError,
     InvalidInputError,
@@ -74,7 +75,7 @@ class Renewal:
         """Check the home, for ever."""
         while True:
             self.look()
-            await trio.sleep(LOOK_S)
+            await trio.sleep_until(next_beat(LOOK_S))
 
     def look(self) -> None:
         """Renew the certificate if it is due and the root's key is here, show the certificate in

@@ -9,7 +9,7 @@ from contracts.config import MarketTiming
 from contracts.delivery import Contracts
 from engine.objects.readers import Readers
 from engine.replication.following.book import Followers
-from overlay.concurrency import Bell
+from overlay.concurrency import Bell, next_beat
 from overlay.names import ObjectName
 from tools.market.content_deals import content_contracts
 from tools.market.content_receiver import ContentReceiver
@@ -63,7 +63,7 @@ class Content:
             self._sender.look(in_force)
             await self._receiver.look(in_force)
             self._streams.hold_for_bills()
-            with trio.move_on_after(self._timing.content_look_s):
+            with trio.move_on_at(next_beat(self._timing.content_look_s)):
                 await self._changed.wait()
 
     def pays(self, participant: str, stream: str) -> bool:

@@ -37,6 +37,7 @@ from engine.replication.moves.guest import StoredAssignment
 from engine.replication.moves.messages import Deal, MoveRecord, PassOn
 from engine.replication.moves.placements import Placement
 from engine.streams.messages import Done
+from overlay.concurrency import next_beat
 from overlay.errors import MedusaError, NotAuthorisedError, NotFoundError
 from overlay.identity import parse_peer_id
 from overlay.names import PeerId
@@ -134,7 +135,7 @@ class Settler:
                     self.handle(ended)
                 self._open_deals.hold_inputs(trio.current_time())
                 self._arrears.look(trio.current_time())
-                await trio.sleep(self._timing.settle_look_s)
+                await trio.sleep_until(next_beat(self._timing.settle_look_s))
 
     # -- placements ---------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from engine.replication.following.book import Followers
 from engine.replication.following.origin import Place
 from engine.streams.store import StreamStore
 from engine.streams.stream_state import StreamState
-from overlay.concurrency import Bell
+from overlay.concurrency import Bell, next_beat
 from overlay.errors import InvalidInputError, MedusaError, NotFoundError
 from overlay.identity import parse_peer_id
 from overlay.names import NO_PEER
@@ -64,7 +64,7 @@ class Suggestions:
         while True:
             self._changed.clear()
             self.look()
-            with trio.move_on_after(self._timing.suggestions_look_s):
+            with trio.move_on_at(next_beat(self._timing.suggestions_look_s)):
                 await self._changed.wait()
 
     def look(self) -> None:

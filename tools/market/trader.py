@@ -44,7 +44,7 @@ from engine.replication.moves.placements import Placement
 from engine.streams.messages import Done
 from engine.tasks.plan import Task
 from overlay.clock import MILLIS, latest_number
-from overlay.concurrency import Bell
+from overlay.concurrency import Bell, next_beat
 from overlay.errors import InvalidInputError, MedusaError, NotAuthorisedError, NotFoundError
 from overlay.identity import parse_peer_id
 from overlay.names import PeerId
@@ -133,18 +133,18 @@ class Trader:
 
     async def run(self) -> None:
         """Report loads, and wake the Brain when it is due; for ever."""
-        sampled_at = -self._sample_s
+        sample_at = trio.current_time()
         while True:
             now = trio.current_time()
-            if now >= sampled_at + self._sample_s:
-                sampled_at = now
+            if now >= sample_at:
+                sample_at = next_beat(self._sample_s)
                 self._find_partners()
                 self.sample()
             if now >= self.brain.wake_at:
                 self._handle(Tick())
-            await trio.sleep(LEAST_S)
-            with trio.move_on_at(min(sampled_at + self._sample_s, self.brain.wake_at)):
+            with trio.move_on_at(min(sample_at, self.brain.wake_at)):
                 await self._changed.wait()
+            await trio.sleep_until(now + LEAST_S)
             self._changed.clear()
 
     async def _on_tell(self, caller: Caller, request: Tell, _: bytes) -> Done:

@@ -67,11 +67,8 @@ class Followers:
 
     def followed(self) -> tuple[StreamState, ...]:
         """The copies that our own queries and views read."""
-        return tuple(
-            state
-            for state in self._store.all()
-            if state.role is Role.MIRROR and not state.variant and state.key in self._running
-        )
+        states = (self._store.get(*key) for key in self._running if not key.variant)
+        return tuple(state for state in states if state is not None and state.role is Role.MIRROR)
 
     def read_anew(self, stream: str) -> None:
         """Subscribe to that stream anew: it may have another producer."""

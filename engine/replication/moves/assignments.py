@@ -42,7 +42,7 @@ from engine.streams.stream_state import LogKey, Role, StreamState
 from engine.tasks.plan import Task
 from engine.tasks.status import TaskStatus
 from engine.tasks.windows import needed_after
-from overlay.concurrency import Locks
+from overlay.concurrency import Locks, next_beat
 from overlay.errors import (
     BusyError,
     ConflictError,
@@ -327,7 +327,7 @@ class Assignments:
     async def tend(self) -> None:
         """Ask the owners, for ever."""
         while True:
-            await trio.sleep(self._shop.config.timing.confirm_s)
+            await trio.sleep_until(next_beat(self._shop.config.timing.confirm_s))
             async with trio.open_nursery() as nursery:
                 for assigned in self.all():
                     nursery.start_soon(self._confirm, assigned)

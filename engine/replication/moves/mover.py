@@ -50,6 +50,7 @@ from engine.replication.moves.placements import Placement, status_of
 from engine.replication.queries import QueryHost
 from engine.replication.stored_query import StoredQuery
 from engine.replication.term import Term
+from overlay.concurrency import next_beat
 from overlay.errors import (
     ClosedError,
     ConflictError,
@@ -360,7 +361,7 @@ class Mover:
     async def tend(self) -> None:
         """Tell workers again, and take back tasks that stand still; for ever."""
         while True:
-            await trio.sleep(self._timing.workers_s)
+            await trio.sleep_until(next_beat(self._timing.workers_s))
             for placed in self._queries.tasks():
                 placed.measure()
                 if placed.moving.locked():

@@ -20,6 +20,7 @@ from engine.replication.moves.guest import Guest
 from engine.replication.moves.messages import GiveBackTask, MoveRecord, PassOn, Release
 from engine.streams.disk_quota import Held, to_let_go
 from engine.streams.retention import Hold
+from overlay.concurrency import next_beat
 from overlay.errors import MedusaError
 from overlay.names import ObjectName
 
@@ -77,7 +78,7 @@ class Returning:
     async def tend(self) -> None:
         """Give back tasks that crowd our own streams, for ever."""
         while True:
-            await trio.sleep(self._timing.crowded_s)
+            await trio.sleep_until(next_beat(self._timing.crowded_s))
             for task, why in self._crowding().items():
                 self._send_back(task, why)
 

@@ -28,6 +28,7 @@ from engine.replication.replicas.succession import Succession, ask, dismiss
 from engine.replication.stored_query import StoredQuery
 from engine.replication.term import Term
 from engine.streams.log import StreamLog
+from overlay.concurrency import next_beat
 from overlay.errors import ConflictError, MedusaError, NotFoundError, UnavailableError
 from overlay.gossip.events import Health
 from overlay.killpoints import KillPoint, kill_point
@@ -151,7 +152,9 @@ class Primaries:
                     ).caught_up:  # however long it is talked to
                         self._release(each, secondary_state)
                     self._nursery.start_soon(self._look_after, each)
-                await trio.sleep(self._timing.keep_up_s)
+                keep_up_s = self._timing.keep_up_s
+                due = trio.current_time() + keep_up_s if running else next_beat(keep_up_s)
+                await trio.sleep_until(due)
 
     def _detected(self, peer: PeerId, health: Health) -> None:
         if health.gone:

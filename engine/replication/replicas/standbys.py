@@ -33,6 +33,7 @@ from engine.replication.term import HIGHEST_NUMBER, Term
 from engine.streams.messages import Done
 from engine.streams.stream_state import Role, StreamState
 from engine.streams.subscriptions import Lease
+from overlay.concurrency import Bell
 from overlay.errors import (
     BusyError,
     ConflictError,
@@ -76,6 +77,7 @@ class Standbys:
         self._queries = queries
         self._nursery = shop.nursery
         self._standbys: dict[str, Standby] = {}
+        self._opened = Bell()
         self._changing = trio.Lock()
         queries.vacated.made_by(self.vacate)
 
@@ -233,6 +235,10 @@ class Standbys:
         with self._overlay.gossip.changed.listening(self._detected):
             resumed_at = trio.current_time()
             while True:
+                if not self._standbys:
+                    with trio.move_on_at(resumed_at + RESUME_S):
+                        await self._opened.wait()
+                self._opened.clear()
                 await trio.sleep(TICK_S)
                 for standby in self.all():
                     self._look_at(standby)
@@ -302,6 +308,7 @@ class Standbys:
                 await standby.drop()
             raise
         self._standbys[standby.name] = standby
+        self._opened.ring()
         return standby
 
     async def _drop(self, standby: Standby) -> None:

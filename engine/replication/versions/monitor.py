@@ -11,6 +11,7 @@ from engine.replication.versions.choice import MAX_STREAMS, AskVersions, Choice,
 from engine.streams.config import EngineConfig
 from engine.streams.store import StreamStore
 from engine.streams.stream_state import Role
+from overlay.concurrency import Bell, next_beat
 from overlay.errors import MedusaError
 from overlay.names import PeerId
 from overlay.node import Overlay
@@ -20,6 +21,9 @@ ANSWER_S: Final = 1.0
 
 LEARN_S: Final = 5.0
 """How often the catalog is asked for a followed stream's producers, seconds: they change."""
+
+LOOK_S: Final = 1.0
+"""How often to look for a log here that has become a follower's, seconds; a new one tells."""
 
 STANDING: Final = 4.0
 """Epochs after which a producer that stands still, while others advance, misses an input."""
@@ -49,10 +53,13 @@ class VersionMonitor:
         self._asked: set[PeerId] = set()
         self._learned_at: dict[str, float] = {}
         self._made_from: dict[str, tuple[PeerId, int]] = {}
+        self._opened = Bell()
+        store.opened.add(lambda _: self._opened.ring())
 
     async def tend(self) -> None:
         """Ask producers and choose, for ever."""
         while True:
+            self._opened.clear()
             began = trio.current_time()
             followed = {
                 state.name
@@ -64,7 +71,13 @@ class VersionMonitor:
             self._ask_all(followed)
             for stream in self._choices:
                 self._choose(stream)
-            await trio.sleep_until(began + self._keep_alive_s)
+            if self._choices:
+                await trio.sleep_until(began + self._keep_alive_s)
+            elif followed:
+                await trio.sleep_until(next_beat(self._keep_alive_s))
+            else:
+                with trio.move_on_at(next_beat(LOOK_S)):
+                    await self._opened.wait()
 
     def _ask_all(self, followed: set[str]) -> None:
         questions: dict[PeerId, list[str]] = {}

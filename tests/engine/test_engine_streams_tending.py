@@ -1,0 +1,129 @@
+"""The upkeep of streams: each is looked at after a change of it, and left alone while it rests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import trio
+from engine_peers import until
+from engine_streams_data import logged
+from filled_logs import filled, opened
+
+from engine.objects.definitions import StreamEntry
+from engine.streams.config import EngineConfig, Timing
+from engine.streams.load import Rate
+from engine.streams.retention import Hold
+from engine.streams.stream_state import LogKey, Role, StreamState
+from engine.streams.subscriptions import Subscriptions
+from engine.streams.tending import Tending
+from overlay.events import Events
+
+
+def stream(folder: Path) -> StreamState:
+    """A stream without history, in twenty files."""
+    log, _ = filled(folder, 20, history_us=0)
+    entry = SimpleNamespace(stream=SimpleNamespace(name=f"medusa://mit.edu/{folder.name}"))
+    return StreamState(cast("StreamEntry", entry), Role.SOURCE, log)
+
+
+async def saved() -> None:
+    await trio.lowlevel.checkpoint()
+
+
+@pytest.fixture
+async def tending(nursery: trio.Nursery) -> Tending:
+    subscriptions: Any = SimpleNamespace(tend=saved)
+    config = EngineConfig(timing=Timing(tend_s=0.01))
+    made = Tending(cast("Subscriptions", subscriptions), config, Events())
+    nursery.start_soon(made.tend)
+    return made
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[LogKey]:
+    """The streams that were looked at, in order."""
+    found: list[LogKey] = []
+    measure = StreamState.measure
+
+    def counted(state: StreamState, now: float, before: float) -> None:
+        found.append(state.key)
+        measure(state, now, before)
+
+    monkeypatch.setattr(StreamState, "measure", counted)
+    return found
+
+
+async def test_a_stream_is_looked_at_after_a_change_and_then_left_alone(
+    tmp_path: Path, tending: Tending, looks: list[LogKey]
+) -> None:
+    idle, busy = stream(tmp_path / "idle"), stream(tmp_path / "busy")
+    for state in (idle, busy):
+        tending.watch(state)
+    await until(lambda: {idle.key, busy.key} <= {*looks})
+    assert idle.log.start == busy.log.start == 190  # all but the newest files went
+    looks.clear()
+    for boundary in range(210, 260, 10):
+        busy.log.append(boundary, logged([(boundary - 1, 1)]))
+        await until(lambda: busy.log.start == boundary - 10)  # noqa: B023 - awaited here
+    assert looks == 5 * [busy.key]
+
+
+async def test_the_disk_that_streams_take_is_counted_while_they_rest_as_well(
+    tmp_path: Path, tending: Tending, looks: list[LogKey]
+) -> None:
+    streams = [stream(tmp_path / name) for name in ("one", "two")]
+
+    def taken() -> bool:
+        return tending.quota.short_bytes == sum(state.log.bytes for state in streams)
+
+    tending.quota.allow(1)
+    for state in streams:
+        tending.watch(state)
+        assert tending.quota.short_bytes > 0
+    await until(lambda: len(looks) >= 2)
+    assert taken()
+    streams[0].log.append(210, logged([(209, 1)]))
+    assert taken()
+    await until(lambda: streams[0].log.start == 200)
+    assert taken()
+    tending.forget(streams.pop().key)
+    assert taken()
+
+
+async def test_the_end_of_a_hold_is_no_change_and_counts(tmp_path: Path, tending: Tending) -> None:
+    state = stream(tmp_path / "held")
+    state.log.hold(Hold("call"), 100, expires=trio.current_time() + 0.1)
+    tending.watch(state)
+    await until(lambda: state.log.start == 190)
+
+
+async def test_a_forgotten_stream_is_not_touched(
+    tmp_path: Path, tending: Tending, looks: list[LogKey]
+) -> None:
+    gone, other = stream(tmp_path / "gone"), stream(tmp_path / "other")
+    rows = gone.log.rows
+    tending.watch(gone)
+    tending.forget(gone.key)
+    gone.log.append(210, logged([(209, 1)]))
+    tending.watch(other)
+    await until(lambda: other.key in looks)
+    assert gone.log.rows == rows + 1
+
+
+async def test_the_rate_of_a_stream_that_was_idle_begins_as_if_it_had_been_watched(
+    tmp_path: Path,
+) -> None:
+    log = opened(tmp_path)
+    state = StreamState(cast("StreamEntry", None), Role.SOURCE, log)
+    watched = Rate()
+    for second in range(100):
+        rows = 5 if second in {3, 4, 90} else 0
+        if rows:
+            log.append(second, logged([(second, number) for number in range(rows)]))
+            state.measure(second, second - 1)
+        watched.add(rows, second)
+        if second > 3:
+            assert state.rate.read(second) == pytest.approx(watched.value)
