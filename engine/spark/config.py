@@ -51,6 +51,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.files.openCostInBytes": "65536",
     "spark.sql.files.minPartitionNum": "1",
     "spark.sql.files.maxPartitionBytes": "16m",
+    "spark.sql.codegen.cache.maxEntries": "2000",  # with 100, a hundred tasks compile every epoch
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.hadoop.parquet.page.verify-checksum.enabled": "true",  # damaged pages fail the job
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",  # Arrow's calendar is proleptic

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 import trio
 
@@ -34,8 +34,11 @@ T = TypeVar("T")
 JOBS_AT_ONCE = 8
 """Threads that wait for Spark: more than the cores of a small peer, so that planning overlaps."""
 
-SHARED_BYTES: Final = 4 * 2**20
-"""Parquet bytes of an epoch from which it is no part of a shared job."""
+Epoch = tuple[Mapping[str, Sequence[Path]], int, int, Interval]
+"""The arguments of a run; see `engine.tasks.execution.Computation`."""
+
+Kind = tuple[Hashable, Callable[[], "SharedJob"]]
+"""A group of tasks that can be in one job, and how to make the job."""
 
 
 class AnySpark(Protocol):
@@ -128,29 +131,27 @@ class SparkExecutor:
                 self._events.note("warning", "lost Spark; starting it again")
             raise
 
-    async def compute(self, program: Callable[[], Program], order: Callable[[], Order]) -> Result:
+    async def compute(self, computation: SparkComputation, asked: Epoch) -> Result:
         """Compute an epoch: in one job with the tasks that are due now, or alone.
 
         Raises:
             As `run`.
         """
         spark = await self._ensure_running()
-        asked = order()
-        if spark.shares and (kind := kind_of(asked)) is not None:
-            result = await self._sharing.compute(*kind, asked)
-            if result is not None:
-                return result
-        task = asked.task
+        if spark.shares:
+            from engine.spark.shared_jobs import Order, is_small  # PySpark is imported by now
+
+            order = Order(computation.task, *asked)
+            if is_small(order.paths) and (kind := await computation.kind()) is not None:
+                result = await self._sharing.compute(*kind, order)
+                if result is not None:
+                    return result
         try:
-            result = await self.run(
-                lambda session: program().run(
-                    session, asked.files, asked.after, asked.upto, asked.interval
-                )
-            )
+            result = await self.run(lambda session: computation.alone(session, asked))
         except MedusaError:
-            self._sharing.note(task, failed=True)
+            self._sharing.note(computation.task, failed=True)
             raise
-        self._sharing.note(task, failed=False)
+        self._sharing.note(computation.task, failed=False)
         return result
 
     async def _run_shared(self, job: SharedJob, orders: list[Order]) -> list[Result | None]:
@@ -212,19 +213,27 @@ class SparkComputation:
     """One task as a Spark job; see `engine.tasks.execution.Computation`."""
 
     def __init__(self, executor: SparkExecutor, task: Task) -> None:
+        self.task = task
         self._executor = executor
-        self._task = task
         self._program: Program | None = None
+        self._kind: Kind | None = None
+        self._looked = False
 
     async def run(
         self, files: Mapping[str, Sequence[Path]], after: int, upto: int, interval: Interval
     ) -> Result:
-        def order() -> Order:
-            from engine.spark.shared_jobs import Order  # PySpark is imported by now
+        return await self._executor.compute(self, (files, after, upto, interval))
 
-            return Order(self._task, files, after, upto, interval)
+    async def kind(self) -> Kind | None:
+        """See `kind_of`."""
+        if not self._looked:
+            self._kind = await trio.to_thread.run_sync(kind_of, self.task)
+            self._looked = True
+        return self._kind
 
-        return await self._executor.compute(self._compiled, order)
+    def alone(self, session: SparkSession, epoch: Epoch) -> Result:
+        """Compute an epoch of this task alone; blocking."""
+        return self._compiled().run(session, *epoch)
 
     async def rehearse(self, within: Path) -> None:
         """Compute the task over blank tuples.
@@ -244,16 +253,16 @@ class SparkComputation:
             blank = await trio.to_thread.run_sync(self._blank_epoch, Path(folder))
             await self.run(*blank)
 
-    def _blank_epoch(self, folder: Path) -> tuple[Mapping[str, Sequence[Path]], int, int, Interval]:
+    def _blank_epoch(self, folder: Path) -> Epoch:
         from engine.spark.program import blank_epoch  # in a worker thread: see `_compiled`
 
-        return blank_epoch(self._task, folder)
+        return blank_epoch(self.task, folder)
 
     def _compiled(self) -> Program:
         from engine.spark.program import Program  # in a worker thread: this takes a while
 
         if self._program is None:
-            self._program = Program(self._task)
+            self._program = Program(self.task)
         return self._program
 
 
@@ -289,14 +298,11 @@ async def open_executor(
                 await trio.to_thread.run_sync(executor.stop)
 
 
-def kind_of(order: Order) -> tuple[Hashable, Callable[[], SharedJob]] | None:
-    """The group of the tasks that can be in one job with an order, and how to make their job. None:
-    it has to run alone."""
-    from engine.spark import rows, shared_jobs, shared_rows, shared_windows
+def kind_of(task: Task) -> Kind | None:
+    """The group of the tasks that can be in one job with a task, and how to make that job. None: it
+    always runs alone. Blocking: it imports PySpark."""
+    from engine.spark import rows, shared_rows, shared_windows
 
-    task = order.task
-    if not order.paths or sum(map(shared_jobs.bytes_of, order.paths)) >= SHARED_BYTES:
-        return None
     fields = rows.merged_fields(task.input_schemas)
     if task.window is not None:
         key = (fields, shared_windows.what(task), by_arrival(task))

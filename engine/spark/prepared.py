@@ -11,7 +11,9 @@ Only where driver and executors are one process: the slot is on this machine.
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -22,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from engine.spark.cpu import meter_of
+from overlay.errors import InternalError
 
 SLOT_BYTES: Final = 16 * 2**20
 """Bytes of a slot's file, at most: Spark plans one partition of this size, and would not see what
@@ -42,12 +45,16 @@ class Prepared:
         self.session = session
         self.meter = meter_of(session)
         scratch = session.sparkContext.getConf().get("spark.local.dir") or tempfile.gettempdir()
-        self._slot = Path(tempfile.mkdtemp(prefix="slot-", dir=scratch)) / "rows.parquet"
+        folder = Path(tempfile.mkdtemp(prefix="slot-", dir=scratch))
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._slot = folder / "rows.parquet"
         self._slot.touch()
         os.truncate(self._slot, SLOT_BYTES)  # planned for files of this size
         reader = session.read.schema(schema)
         self._frame = build(reader.parquet(f"file://{self._slot}").coalesce(1))
         self.meter.plan(self._frame)
+        if "Exchange" in self._frame._jdf.queryExecution().executedPlan().toString():
+            raise InternalError("a plan that moves rows would give those of its first run again")
 
     def run(self, rows: pa.Table) -> pa.Table | None:
         """The plan's result over these rows; None: they do not fit into the slot."""

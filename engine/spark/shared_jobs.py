@@ -23,6 +23,9 @@ MOST_ROWS: Final = 2**18
 """Rows of one job, about; those of a window count once for each window that they are in. Beyond,
 planning is little beside the work itself."""
 
+SHARED_BYTES: Final = 4 * 2**20
+"""Parquet bytes of an epoch from which it is no part of a shared job."""
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Order:
@@ -50,12 +53,12 @@ class SharedJob(Protocol):
         """
 
 
-def bytes_of(path: Path) -> int:
-    """The size of a file; 0: it is not there, as the reader will find."""
+def is_small(paths: Sequence[Path]) -> bool:
+    """Whether these files may be an epoch in a shared job."""
     try:
-        return path.stat().st_size
-    except OSError:
-        return 0
+        return 0 < sum(path.stat().st_size for path in paths) < SHARED_BYTES
+    except OSError:  # the job that runs alone finds what is wrong
+        return False
 
 
 def read_input(order: Order, fields: Sequence[Field], *, with_seq: bool) -> pa.Table | None:

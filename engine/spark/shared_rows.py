@@ -47,7 +47,8 @@ def fits(task: Task) -> bool:
 
 
 class SharedRows:
-    """The job. It is planned anew when another task joins it.
+    """The job, or several of them if there are many tasks. One is planned anew when another task
+    joins it.
 
     Args:
         task: the first of them; all have its inputs.
@@ -55,15 +56,61 @@ class SharedRows:
 
     def __init__(self, task: Task) -> None:
         self._fields = merged_fields(task.input_schemas)
-        self._absent: dict[Steps, int] = {}
-        self._planned: _Planned | None = None
+        self._jobs: list[_Job] = []
 
     def run(self, session: SparkSession, orders: Sequence[Order]) -> list[Result | None]:
         """As `SharedJob.run`. All orders have the same files and the same interval."""
         rows = read_input(orders[0], self._fields, with_seq=False)
+        results: list[Result | None] = [None] * len(orders)
         if rows is None:
-            return [None] * len(orders)
-        planned = self._plan_of(session, {order.task.steps for order in orders})
+            return results
+        places: dict[_Job, list[int]] = {}
+        for place, order in enumerate(orders):
+            places.setdefault(self._job_of(order.task.steps), []).append(place)
+        for job, own in places.items():
+            made = job.run(session, self._fields, rows, [orders[place] for place in own])
+            for place, result in zip(own, made, strict=True):
+                results[place] = result
+        self._jobs = [job for job in self._jobs if job.absent]
+        return results
+
+    def _job_of(self, steps: Steps) -> _Job:
+        """The job that has these steps; else the first with room for them."""
+        nodes = sum(step.nodes for step in steps)
+        own = (job for job in self._jobs if steps in job.absent)
+        free = (job for job in self._jobs if job.has_room(nodes))
+        found = next(own, None) or next(free, None)
+        if found is None:
+            self._jobs.append(found := _Job())
+        found.absent.setdefault(steps, 0)
+        return found
+
+
+class _Job:
+    """Tasks that are one job.
+
+    Attributes:
+        absent: by steps of its tasks, the runs that have gone by without them.
+    """
+
+    def __init__(self) -> None:
+        self.absent: dict[Steps, int] = {}
+        self._planned: _Planned | None = None
+
+    def has_room(self, nodes: int) -> bool:
+        """Whether it takes another task, of so many nodes."""
+        taken = sum(step.nodes for steps in self.absent for step in steps)
+        return len(self.absent) < MOST_TASKS and taken + nodes <= MOST_NODES
+
+    def run(
+        self,
+        session: SparkSession,
+        fields: Sequence[Field],
+        rows: pa.Table,
+        orders: Sequence[Order],
+    ) -> list[Result | None]:
+        """The results over these rows."""
+        planned = self._plan(session, fields, {order.task.steps for order in orders})
         planned.prepared.meter.start()
         raw = planned.prepared.run(rows)
         if raw is None:
@@ -73,30 +120,18 @@ class SharedRows:
         shares = shared_out(planned.prepared.meter.read(), weights)
         return [Result(*both) for both in zip(tables, shares, strict=True)]
 
-    def _plan_of(self, session: SparkSession, wanted: set[Steps]) -> _Planned:
-        self._absent = {steps: runs + 1 for steps, runs in self._absent.items()}
-        self._absent |= dict.fromkeys(wanted, 0)
+    def _plan(self, session: SparkSession, fields: Sequence[Field], wanted: set[Steps]) -> _Planned:
+        """The plan for its tasks, without those that have been absent for long."""
+        runs = {s: 0 if s in wanted else n + 1 for s, n in self.absent.items()}
+        self.absent = {steps: n for steps, n in runs.items() if n <= ABSENT}
         planned = self._planned
-        if planned is None or planned.prepared.session is not session:
-            planned = None
-        gone = [steps for steps, runs in self._absent.items() if runs > ABSENT]
-        if planned is None or gone or not wanted <= planned.steps:
-            for steps in gone:
-                del self._absent[steps]
-            planned = self._planned = _Planned(session, self._fields, _most(self._absent))
+        if (
+            planned is None
+            or planned.prepared.session is not session
+            or planned.steps != self.absent.keys()
+        ):
+            planned = self._planned = _Planned(session, fields, list(self.absent))
         return planned
-
-
-def _most(absent: dict[Steps, int]) -> list[Steps]:
-    """The steps that one job has room for, the latest first."""
-    chosen: list[Steps] = []
-    nodes = 0
-    for steps in sorted(absent, key=absent.__getitem__):
-        nodes += sum(step.nodes for step in steps)
-        if chosen and absent[steps] and (len(chosen) >= MOST_TASKS or nodes > MOST_NODES):
-            break
-        chosen.append(steps)
-    return chosen
 
 
 def _weight(order: Order, table: pa.Table, rows: pa.Table) -> float:

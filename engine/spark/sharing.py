@@ -150,8 +150,7 @@ def _next(group: _Group) -> list[_Waiting]:
     if not group.waiting:
         return []
     first = group.waiting[0]
-    batch = [each for each in group.waiting if go_together(first.order, each.order)]
-    batch = batch[:MOST_ORDERS]
+    batch = [each for each in group.waiting if go_together(first.order, each.order)][:MOST_ORDERS]
     group.waiting = [each for each in group.waiting if each not in batch]
     group.usual = len(batch)
     return batch

@@ -32,7 +32,7 @@ from engine.spark.config import SparkConfig
 from engine.spark.executor import kind_of
 from engine.spark.program import Program
 from engine.spark.session import Spark
-from engine.spark.shared_jobs import Order, SharedJob
+from engine.spark.shared_jobs import Order, SharedJob, is_small
 from engine.tasks.execution import Result
 from engine.tasks.plan import Task, plan
 from engine.tasks.windows import needs
@@ -244,8 +244,8 @@ def _compute(
     session: Any,  # noqa: ANN401 (pyspark's name stays in engine/spark)
 ) -> Result:
     """As a peer does: a small epoch in a shared job, of one task here; a large one alone."""
-    kind = kind_of(order)
-    if kind is not None:
+    kind = kind_of(order.task)
+    if kind is not None and is_small(order.paths):
         job = jobs.get(kind[0]) or jobs.setdefault(kind[0], kind[1]())
         (result,) = job.run(session, [order])
         if result is not None:

@@ -27,7 +27,7 @@ from engine.objects.schema import BEGINNING, END
 from engine.spark.executor import kind_of
 from engine.spark.program import Program
 from engine.spark.session import Spark, SparkLostError
-from engine.spark.shared_jobs import Order, SharedJob
+from engine.spark.shared_jobs import Order, SharedJob, is_small
 from engine.spark.sharing import go_together
 from engine.tasks.plan import Task, plan
 from engine.tasks.windows import Interval, needs
@@ -93,8 +93,8 @@ class Jobs:
 
     def run(self, order: Order) -> pa.Table | None:
         """Its result in a shared job; None: it runs alone."""
-        kind = kind_of(order)
-        if kind is None:
+        kind = kind_of(order.task)
+        if kind is None or not is_small(order.paths):
             return None
         key, make = kind
         job = self._jobs.get(key) or self._jobs.setdefault(key, make())
