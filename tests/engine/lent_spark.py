@@ -18,6 +18,14 @@ class LentSpark:
     def __init__(self, spark: Spark) -> None:
         self._spark = spark
 
+    @property
+    def alive(self) -> bool:
+        return self._spark.alive
+
+    @property
+    def shares(self) -> bool:
+        return self._spark.shares
+
     def start(self) -> None:
         self._spark.start()
 
