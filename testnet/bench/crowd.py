@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import Final
 
 import trio
@@ -79,7 +80,7 @@ def many_windows(count: int) -> list[Query]:
 async def _measure(queries: Sequence[Query]) -> Seen:
     seen = Seen()
     async with running(queries) as peer, trio.open_nursery() as nursery:
-        for query in range(0, len(queries), len(queries) // WATCHED):
+        for query in Random(0).sample(range(len(queries)), WATCHED):
             nursery.start_soon(_watch, peer, output(f"q{query}"), seen)
         await _post_for(peer, WARM_UP_S)
         seen.counts, before, began = True, peer.cpu_s(), trio.current_time()
