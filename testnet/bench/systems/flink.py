@@ -40,7 +40,6 @@ class Flink(System):
         self._printed = os.fdopen(printed, "rb")
         self._tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
         for name, value in {
-            "parallelism.default": str(os.cpu_count() or 1),
             "pipeline.auto-watermark-interval": f"{LOOK_MS} ms",
             "execution.buffer-timeout.interval": "10 ms",
             "table.local-time-zone": "UTC",
@@ -53,12 +52,14 @@ class Flink(System):
                 for file in files:
                     with file.open("rb") as part:
                         shutil.copyfileobj(part, joined)
+            self._parallel(os.cpu_count() or 1)
             self._source(Path(name), "")
             self._sink(query, "blackhole")
             self._tables.execute_sql(f"INSERT INTO results {_sql(query)}").wait()
 
     def epochs(self, query: str, files: Sequence[Path]) -> Iterator[float]:
         with tempfile.TemporaryDirectory() as name:
+            self._parallel(1)  # the watermark waits for a reader without files
             self._source(Path(name), f", 'source.monitor-interval' = '{LOOK_MS} ms'")
             self._sink(query, "print")
             job = self._tables.execute_sql(f"INSERT INTO results {_sql(query)}")
@@ -73,18 +74,21 @@ class Flink(System):
                 yield time.perf_counter() - began
             job.get_job_client().cancel().result()
 
+    def _parallel(self, tasks: int) -> None:
+        self._tables.get_config().set("parallelism.default", str(tasks))
+
     def _source(self, folder: Path, option: str) -> None:
         self._tables.execute_sql("DROP TABLE IF EXISTS flows")
         self._tables.execute_sql(f"""
             CREATE TABLE flows (
-                ts BIGINT, src STRING, port INT, bytes BIGINT,
+                ts BIGINT, src STRING, port INT, `bytes` BIGINT,
                 t AS TO_TIMESTAMP_LTZ(ts / 1000, 3), WATERMARK FOR t AS t
             ) WITH ('connector' = 'filesystem', 'path' = 'file://{folder}', 'format' = 'csv'
                     {option})""")
 
     def _sink(self, query: str, connector: str) -> None:
         self._tables.execute_sql("DROP TABLE IF EXISTS results")
-        columns = "ts BIGINT, src STRING, port INT, bytes BIGINT"
+        columns = "ts BIGINT, src STRING, port INT, `bytes` BIGINT"
         if query != FILTER:
             columns = "w TIMESTAMP(3), src STRING, n BIGINT, ports BIGINT"
         self._tables.execute_sql(
@@ -98,7 +102,7 @@ def _low_ports(file: Path) -> int:
 
 def _sql(query: str) -> str:
     if query == FILTER:
-        return f"SELECT ts, src, port, bytes FROM flows WHERE port < {LOW_PORT}"  # noqa: S608
+        return f"SELECT ts, src, port, `bytes` FROM flows WHERE port < {LOW_PORT}"  # noqa: S608
     advance, size = f"INTERVAL '{ADVANCE_S}' SECOND", f"INTERVAL '{SIZE_S[query]}' SECOND(3)"
     windows = f"HOP(TABLE flows, DESCRIPTOR(t), {advance}, {size})"
     if query != SLIDING:
