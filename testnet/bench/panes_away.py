@@ -1,4 +1,8 @@
-"""What crosses the network when the panes of a window are made where its tuples are."""
+"""What crosses the network when the panes of a window are made where its tuples are.
+
+An owner follows the inputs of its tasks also while a worker runs them, so as to count them and to
+take the task back at once. So what it receives is the whole input and the panes, not less.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Medusa's executor as a peer runs it: its default profile, panes, shared jobs, and an epoch file
-for each result. What a peer does besides is not in it: posts, journal, subscribers."""
+for each result. What a peer does besides is not in it: posts, journal, subscribers, and that it
+joins small epoch files."""
 
 from __future__ import annotations
 
