@@ -13,7 +13,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from testnet.bench.others import Other, Shape, figures, interpreter, percentile, skipped, write
-from testnet.bench.systems import QUERIES, WARM_EPOCHS, Measured, System, measure, tree
+from testnet.bench.systems import (
+    PATIENCE_S,
+    QUERIES,
+    WARM_EPOCHS,
+    Measured,
+    System,
+    measure,
+    patient,
+    tree,
+)
 
 MISSING = Other("riverdb", "riverdb", "no_such_module", ("riverdb",), "pip install riverdb")
 
@@ -71,6 +80,11 @@ def test_rounds_are_repeated_and_first_epochs_warm_up(tmp_path: Path) -> None:
     expected = [1e3 * (WARM_EPOCHS + n) for n in range(3)]
     assert all(each.latencies_ms == expected for each in measured)
     assert [files for _, files in system.given] == [2] * 8 + [1] * 4
+
+
+def test_no_more_is_asked_of_a_slow_system() -> None:
+    clock = iter([0.0, 1.0, PATIENCE_S, PATIENCE_S + 1])
+    assert list(patient(iter("abcd"), lambda: next(clock))) == ["a", "b", "c"]
 
 
 def test_children_are_measured_too() -> None:

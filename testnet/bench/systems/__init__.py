@@ -17,11 +17,13 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 FILTER: Final = "filter"
 TUMBLING: Final = "10-s window"
@@ -38,6 +40,8 @@ ROUNDS: Final = 3
 """Rounds that count; one before them warms up."""
 WARM_EPOCHS: Final = 20
 """Small epochs before those that count."""
+PATIENCE_S: Final = 60.0
+"""Seconds after which a system gets no further round, nor further small epochs."""
 SAMPLE_S: Final = 0.2
 
 
@@ -91,10 +95,22 @@ def measure(system: System, folder: Path) -> Iterator[Measured]:
         files = large[:1] if query in system.slow else large
         rows = sum(int(file.stem.rpartition("-")[2]) for file in files)
         with Memory() as memory:
-            rounds = [_timed(system, query, files) for _ in range(1 + ROUNDS)][1:]
-            latencies = [1e3 * seconds for seconds in system.epochs(query, small)][WARM_EPOCHS:]
-        wall_s, cpu_s = (statistics.median(each) for each in zip(*rounds, strict=True))
+            rounds = list(patient(_timed(system, query, files) for _ in range(1 + ROUNDS)))
+            seconds = list(patient(system.epochs(query, small)))
+        counted = rounds[1:] or rounds
+        latencies = [1e3 * each for each in seconds[WARM_EPOCHS:] or seconds]
+        wall_s, cpu_s = (statistics.median(each) for each in zip(*counted, strict=True))
         yield Measured(query, rows / wall_s, 1e6 * cpu_s / rows, latencies, memory.most / 2**20)
+
+
+def patient(items: Iterator[T], clock: Callable[[], float] = time.perf_counter) -> Iterator[T]:
+    """The items, until `PATIENCE_S` have passed; at least one. What was slow all the time counts
+    from its beginning on."""
+    until = clock() + PATIENCE_S
+    for item in items:
+        yield item
+        if clock() > until:
+            return
 
 
 def _timed(system: System, query: str, files: Sequence[Path]) -> tuple[float, float]:

@@ -63,16 +63,22 @@ class Flink(System):
             self._source(Path(name), f", 'source.monitor-interval' = '{LOOK_MS} ms'")
             self._sink(query, "print")
             job = self._tables.execute_sql(f"INSERT INTO results {_sql(query)}")
-            for file in files:
-                wanted = _low_ports(file) if query == FILTER else SOURCES
-                hidden = Path(name) / f".{file.name}"
-                shutil.copyfile(file, hidden)
-                began = time.perf_counter()
-                hidden.rename(Path(name) / file.name)
-                while wanted:
-                    wanted -= b"+I[" in self._printed.readline()
-                yield time.perf_counter() - began
-            job.get_job_client().cancel().result()
+            try:
+                for file in files:
+                    yield self._epoch(file, Path(name), query)
+            finally:
+                job.get_job_client().cancel().result()
+
+    def _epoch(self, file: Path, source: Path, query: str) -> float:
+        """Give one file; returns the seconds until the last of its results."""
+        wanted = _low_ports(file) if query == FILTER else SOURCES
+        hidden = source / f".{file.name}"
+        shutil.copyfile(file, hidden)
+        began = time.perf_counter()
+        hidden.rename(source / file.name)
+        while wanted:
+            wanted -= b"+I[" in self._printed.readline()
+        return time.perf_counter() - began
 
     def _parallel(self, tasks: int) -> None:
         self._tables.get_config().set("parallelism.default", str(tasks))

@@ -55,12 +55,14 @@ class StructuredStreaming(System):
             source.mkdir()
             running = self._spark.run(partial(_start, query=query, folder=Path(name)))
             running.processAllAvailable()
-            for file in files:
-                began = time.perf_counter()
-                put(file, source)
-                running.processAllAvailable()
-                yield time.perf_counter() - began
-            running.stop()
+            try:
+                for file in files:
+                    began = time.perf_counter()
+                    put(file, source)
+                    running.processAllAvailable()
+                    yield time.perf_counter() - began
+            finally:
+                running.stop()
 
 
 def put(file: Path, folder: Path) -> None:
