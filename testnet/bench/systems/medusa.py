@@ -89,9 +89,11 @@ class Medusa(System):
 
     def epochs(self, query: str, files: Sequence[Path]) -> Iterator[float]:
         folder = Path(tempfile.mkdtemp())
-        stages = [
-            Stage(task, self._executor.compile(task), folder) for task in _tasks(query_of(query))
-        ]
+        stages = []
+        for number, task in enumerate(_tasks(query_of(query))):
+            log = folder / str(number)
+            log.mkdir()
+            stages.append(Stage(task, self._executor.compile(task), log))
         try:
             yield from self._epochs(query, stages, files)
         finally:
