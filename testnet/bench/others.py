@@ -1,0 +1,185 @@
+"""The same rows and queries on Medusa's engine and on other systems, one after the other.
+
+A system that is not here is skipped by name. `pip install 'medusa-federation[bench]'` has those
+that can be in one environment with PySpark; Flink cannot: its py4j and pyarrow are older. With
+MEDUSA_BENCH_ENVIRONMENTS=1, the missing ones get environments of their own in the cache folder.
+
+* The queries: half of the rows pass a filter; count and distinct ports of each source, every 10 s,
+  of the last 10 or 600 seconds.
+* Throughput: 1.5 million rows, 2,500 a second of stime, as six files; the median of three rounds on
+  a warm JVM.
+* Latency: epochs of 2,500 rows, 10 s of stime; each closes a window. From the file's being there to
+  the result.
+* All get the same rows as Parquet; Flink, whose package reads no Parquet, as CSV.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+
+from engine.streams.epochs import EpochWriter
+from overlay.errors import UnavailableError
+from testnet.bench import Entry, entry
+from testnet.bench.flows import SCHEMA, flows
+from testnet.bench.systems import Measured
+
+ENVIRONMENTS: Final = "MEDUSA_BENCH_ENVIRONMENTS"
+"""The variable that has missing systems installed."""
+ROOT: Final = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Other:
+    """A system.
+
+    Attributes:
+        module: of `testnet.bench.systems`. needs: a module that it imports, if it is optional.
+        install: what pip installs into an environment of its own. mend: how it is installed.
+    """
+
+    name: str
+    module: str
+    needs: str = "pyspark"
+    install: tuple[str, ...] = ()
+    mend: str = f"set {ENVIRONMENTS}=1"
+
+
+SYSTEMS: Final = (
+    Other("medusa", "medusa"),
+    Other("structured streaming", "structured_streaming"),
+    Other("flink", "flink", "pyflink", ("apache-flink>=2.3,<3",)),
+    Other(
+        "bytewax",
+        "bytewax",
+        "bytewax",
+        ("bytewax>=0.21,<0.22", "pyarrow"),
+        f"pip install 'medusa-federation[bench]', or set {ENVIRONMENTS}=1",
+    ),
+    Other("duckdb", "duckdb", "duckdb"),
+)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Files of rows, each of an epoch. rate: rows a second of stime."""
+
+    name: str
+    files: int
+    rows: int
+    rate: float
+
+
+LARGE: Final = Shape("large", 6, 250_000, 2_500)
+SMALL: Final = Shape("small", 70, 2_500, 250)
+"""The last ten close windows of 600 s that are full."""
+
+
+def measure() -> Iterator[Entry]:
+    """All systems that are here; some ten minutes."""
+    ours: Mapping[str, Measured] = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for shape in (LARGE, SMALL):
+            write(folder, shape)
+        for system in SYSTEMS:
+            python = interpreter(system, os.environ)
+            if python is None:
+                yield entry(skipped(system), None, "")
+                continue
+            theirs = {each.query: each for each in run(system, python, folder)}
+            for measured in theirs.values():
+                yield from figures(system.name, measured, ours.get(measured.query))
+            ours = ours or theirs
+
+
+def skipped(system: Other) -> str:
+    """Why a system is not measured."""
+    return f"skipped: {system.name} is not installed: {system.mend}"
+
+
+def figures(name: str, measured: Measured, ours: Measured | None) -> Iterator[Entry]:
+    """The figures of one query on one system; the reference is Medusa's."""
+    reference = {} if ours is None else _values(ours)
+    for (what, unit), value in _values(measured).items():
+        title = f"{name}, {measured.query}: {what}"
+        yield entry(title, value, unit, None, reference.get((what, unit)))
+
+
+def _values(measured: Measured) -> dict[tuple[str, str], float]:
+    latencies = measured.latencies_ms
+    return {
+        ("throughput", "rows/s"): measured.rows_per_s,
+        ("CPU of a row", "us"): measured.cpu_us,
+        ("latency of an epoch, median", "ms"): statistics.median(latencies),
+        ("latency of an epoch, p99", "ms"): percentile(latencies, 0.99),
+        ("memory", "MB"): measured.memory_mb,
+    }
+
+
+def percentile(values: Sequence[float], part: float) -> float:
+    """The value that so large a part of the values do not exceed."""
+    return sorted(values)[min(len(values) - 1, int(len(values) * part))]
+
+
+def write(folder: Path, shape: Shape) -> None:
+    """Write rows as epoch files and as CSV. The last row of each file is the first of the next
+    window, so that the file closes one; a file's name has its boundary and its rows."""
+    made = folder / shape.name
+    made.mkdir()
+    for number in range(shape.files):
+        first = 1 + number * shape.rows
+        rows = flows(first, shape.rows, shape.rate)
+        stem = f"{rows['ts'][-1].as_py():016}-{shape.rows}"
+        seq = pa.array(np.arange(first, first + shape.rows))
+        source = pa.table([rows["ts"], seq, *rows.columns], schema=SCHEMA.source)
+        writer = EpochWriter(made, source.schema, compress=False, durable=False)
+        writer.write(source)
+        writer.finish()
+        writer.commit(made / f"{stem}.parquet")
+        options = pyarrow.csv.WriteOptions(include_header=False, quoting_style="none")
+        pyarrow.csv.write_csv(rows, made / f"{stem}.csv", options)
+
+
+def run(system: Other, python: Path, folder: Path) -> list[Measured]:
+    """Measure a system in a process of its own.
+
+    Raises:
+        UnavailableError: it failed; its errors are above.
+    """
+    command = [str(python), "-m", f"testnet.bench.systems.{system.module}", str(folder)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, stdout=subprocess.PIPE, env=environment, check=False)
+    if done.returncode:
+        raise UnavailableError(f"{system.name} ended with {done.returncode}")
+    return [msgspec.json.decode(line, type=Measured) for line in done.stdout.splitlines()]
+
+
+def interpreter(system: Other, environment: Mapping[str, str]) -> Path | None:
+    """The Python that has a system: ours, or that of an environment of its own, which is made if
+    the environment asks for it. None: there is none."""
+    if importlib.util.find_spec(system.needs) is not None:
+        return Path(sys.executable)
+    caches = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = caches / "medusa" / "bench" / system.module
+    python = folder / "bin" / "python"
+    if not python.exists():
+        if environment.get(ENVIRONMENTS) != "1":
+            return None
+        print(f"installing {system.name} into {folder}")
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", *system.install], check=True)
+    return python

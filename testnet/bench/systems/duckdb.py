@@ -1,0 +1,64 @@
+"""DuckDB: one batch, in memory, without state from one epoch to the next. The floor."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import duckdb
+
+from testnet.bench.systems import (
+    ADVANCE_S,
+    FILTER,
+    LOW_PORT,
+    SIZE_S,
+    SOURCES,
+    System,
+    WrongAnswerError,
+    report,
+)
+
+
+class DuckDB(System):
+    """The files of a query as one batch; small epochs: the files of one window."""
+
+    def __init__(self, database: duckdb.DuckDBPyConnection) -> None:
+        self._database = database
+
+    def run(self, query: str, files: Sequence[Path]) -> None:
+        self._compute(query, files)
+
+    def epochs(self, query: str, files: Sequence[Path]) -> Iterator[float]:
+        reach = SIZE_S.get(query, ADVANCE_S) // ADVANCE_S
+        for number in range(len(files)):
+            began = time.perf_counter()
+            rows = self._compute(query, files[max(0, number + 1 - reach) : number + 1], one=True)
+            yield time.perf_counter() - began
+            if query != FILTER and rows < SOURCES:
+                raise WrongAnswerError(f"{query}: {rows} rows")
+
+    def _compute(self, query: str, files: Sequence[Path], *, one: bool = False) -> int:
+        source = f"read_parquet({[str(file) for file in files]})"
+        return len(self._database.sql(_sql(query, source, one=one)).to_arrow_table())
+
+
+def _sql(query: str, source: str, *, one: bool) -> str:
+    """The query over a source; one: its rows are those of one window."""
+    if query == FILTER:
+        return f"SELECT * FROM {source} WHERE port < {LOW_PORT}"  # noqa: S608
+    if one:
+        counts = "count(*) AS n, count(DISTINCT port) AS ports"
+        return f"SELECT src, {counts} FROM {source} GROUP BY src"  # noqa: S608
+    panes = SIZE_S[query] // ADVANCE_S
+    # of each value of a pane one row: then each is in the windows that the pane is in
+    return f"""
+        SELECT pane - back AS window, src, sum(n) AS n, count(DISTINCT port) AS ports
+        FROM (SELECT ts // {ADVANCE_S * 1_000_000} AS pane, src, port, count(*) AS n
+              FROM {source} GROUP BY ALL), range({panes}) AS backs(back)
+        GROUP BY ALL"""  # noqa: S608
+
+
+if __name__ == "__main__":
+    report(DuckDB(duckdb.connect()), Path(sys.argv[1]))

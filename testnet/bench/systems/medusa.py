@@ -1,0 +1,152 @@
+"""Medusa's executor as a peer runs it: its default profile, panes, shared jobs, and an epoch file
+for each result. What a peer does besides is not in it: posts, journal, subscribers, and that it
+joins small epoch files."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from engine.language.check import MAX_BOXES, check_query
+from engine.language.panes import with_panes
+from engine.objects.query import Query
+from engine.spark.config import SparkConfig
+from engine.spark.executor import SparkExecutor, open_executor
+from engine.streams.epochs import EpochWriter, path_of
+from engine.tasks.execution import Computation
+from engine.tasks.plan import Task, plan
+from engine.tasks.windows import needs
+from overlay.events import Events
+from testnet.bench.flows import COUNT, DISTINCT, SCHEMA, STREAM, filtered, windows
+from testnet.bench.systems import (
+    ADVANCE_S,
+    FILTER,
+    LOW_PORT,
+    SIZE_S,
+    SOURCES,
+    System,
+    WrongAnswerError,
+    report,
+)
+
+
+@dataclass(frozen=True)
+class EpochFile:
+    """Tuples with after < stime <= upto."""
+
+    after: int
+    upto: int
+    path: Path
+
+
+@dataclass
+class Stage:
+    """One task of a query, and its output's log."""
+
+    task: Task
+    computation: Computation
+    folder: Path
+    log: list[EpochFile] = field(default_factory=list)
+
+    async def compute(self, given: Sequence[EpochFile], after: int, upto: int) -> int:
+        """Compute one epoch of the output over the log of the input; returns its rows."""
+        interval = needs(self.task, after, upto, 0)
+        if interval is None:
+            return 0
+        needed = [e.path for e in given if e.upto > interval.lo and e.after < interval.hi]
+        files = {self.task.inputs[0]: needed}
+        result = await self.computation.run(files, after, upto, interval)
+        await trio.to_thread.run_sync(self._write, result.table, after, upto)
+        return len(result.table)
+
+    def _write(self, table: Any, after: int, upto: int) -> None:  # noqa: ANN401 - Arrow's
+        writer = EpochWriter(self.folder, table.schema, compress=False, durable=False)
+        writer.write(table)
+        writer.finish()
+        path = path_of(self.folder, after, upto)
+        writer.commit(path)
+        self.log.append(EpochFile(after, upto, path))
+
+
+class Medusa(System):
+    """Args: portal: runs what is asynchronous."""
+
+    def __init__(self, executor: SparkExecutor, token: trio.lowlevel.TrioToken) -> None:
+        self._executor = executor
+        self._token = token
+
+    def run(self, query: str, files: Sequence[Path]) -> None:
+        for _ in self.epochs(query, files):
+            pass
+
+    def epochs(self, query: str, files: Sequence[Path]) -> Iterator[float]:
+        folder = Path(tempfile.mkdtemp())
+        stages = []
+        for number, task in enumerate(_tasks(query_of(query))):
+            log = folder / str(number)
+            log.mkdir()
+            stages.append(Stage(task, self._executor.compile(task), log))
+        try:
+            yield from self._epochs(query, stages, files)
+        finally:
+            shutil.rmtree(folder)
+
+    def _epochs(
+        self, query: str, stages: Sequence[Stage], files: Sequence[Path]
+    ) -> Iterator[float]:
+        given: list[EpochFile] = []
+        after = -1
+        for file in files:
+            upto = int(file.stem.partition("-")[0])
+            given.append(EpochFile(after, upto, file))
+            began = time.perf_counter()
+            rows = trio.from_thread.run(
+                _compute_all, stages, given, after, upto, trio_token=self._token
+            )
+            yield time.perf_counter() - began
+            if query != FILTER and rows < SOURCES:
+                raise WrongAnswerError(f"{query}: {rows} rows")
+            after = upto
+
+
+async def _compute_all(
+    stages: Sequence[Stage], given: Sequence[EpochFile], after: int, upto: int
+) -> int:
+    rows = 0
+    for stage in stages:
+        rows = await stage.compute(given, after, upto)
+        given = stage.log
+    return rows
+
+
+def query_of(query: str) -> Query:
+    """The query as Medusa's boxes."""
+    if query == FILTER:
+        return filtered("others", f"port < {LOW_PORT}")
+    return windows("others", SIZE_S[query], ADVANCE_S, (COUNT, DISTINCT))
+
+
+def _tasks(query: Query) -> tuple[Task, ...]:
+    query = with_panes(query, MAX_BOXES)
+    given = {STREAM.name: SCHEMA}
+    return plan(query, {**given, **check_query(query, given)})
+
+
+async def _main(folder: Path) -> None:
+    with tempfile.TemporaryDirectory() as logs:
+        here = Path(logs)
+        async with open_executor(SparkConfig(), here / "rehearsal", here, Events()) as executor:
+            system = Medusa(executor, trio.lowlevel.current_trio_token())
+            await trio.to_thread.run_sync(report, system, folder)
+
+
+if __name__ == "__main__":
+    trio.run(_main, Path(sys.argv[1]))
