@@ -34,7 +34,7 @@ import msgspec
 
 from engine.language.operators import FLOATS
 from engine.language.steps import AggregateStep, Expression, Form, TypedAggregate
-from engine.objects.definitions import PANES
+from engine.objects.definitions import PANES, REVISIONS
 from engine.objects.query import Aggregate, Function, Query
 from engine.objects.schema import MAX_FIELDS, Field, FieldType, Schema
 from overlay.errors import InvalidInputError
@@ -100,7 +100,7 @@ def with_panes(query: Query, most: int) -> Query:
 def _has_room(box: Aggregate) -> bool:
     """Whether the panes have a name and fields within the limits."""
     try:
-        ObjectName.parse(panes_name(box.output)).child("revisions")
+        ObjectName.parse(panes_name(box.output)).child(REVISIONS)
     except InvalidInputError:
         return False
     return len(box.group_by) + 3 * len(box.functions) < MAX_FIELDS

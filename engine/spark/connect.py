@@ -150,7 +150,7 @@ def _open_session(url: str, config: SparkConfig) -> SparkSession:
 
 
 def _cause(error: BaseException) -> str:
-    """What an error says in a line. One of gRPC's says it in the line of its details."""
+    """The text of an error in one line. An error of gRPC has it in the line of its details."""
     details = re.search(r'^\s*details = "(.*)"$', str(error), re.MULTILINE)
     return details[1] if details else first_line(error)
 

@@ -1,4 +1,4 @@
-"""What one job for several tasks gets and gives; see `engine.spark.sharing`."""
+"""The orders and the results of one job for several tasks; see `engine.spark.sharing`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One job for all tasks without windows over the same rows.
 
 One scan evaluates the predicates of all tasks: a row comes out once, with a truth value for each
-task, and with the columns of each map. What is whose is told apart in Arrow.
+task, and with the columns of each map. Arrow then selects the rows and columns of each task.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class _Job:
 
 
 def _weight(order: Order, table: pa.Table, rows: pa.Table) -> float:
-    """What a task costs of a job: what it evaluates, and what it gets."""
+    """The weight of a task in a job's CPU time: the nodes it evaluates, the cells of its result."""
     nodes = sum(step.nodes for step in order.task.steps)
     cells = table.num_rows * table.num_columns
     return float(1 + nodes + cells / max(1, rows.num_rows))
@@ -177,7 +177,7 @@ class _Planned:
         return frame.select(*columns)
 
     def split(self, raw: pa.Table, orders: Sequence[Order]) -> list[pa.Table]:
-        """What is whose."""
+        """The result of each order."""
         raw = raw.combine_chunks()
         ordered = is_strict(raw)
         if not ordered and "f0" in raw.column_names:

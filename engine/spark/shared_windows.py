@@ -117,8 +117,10 @@ class SharedWindows:
         )
         if key in numbers:
             return numbers[key]
+        if most <= 0:
+            return None
         rows = read_input(order, self._fields, with_seq=self._by_arrival)
-        found = None if rows is None else _in_windows(rows, window, order, most)
+        found = None if rows is None else in_windows(rows, window, order, most)
         if found is None:
             return None
         number = numbers[key] = len(tables)
@@ -168,13 +170,15 @@ class SharedWindows:
         return canonical(made.select(schema.names), schema)
 
 
-def _in_windows(rows: pa.Table, window: AggregateStep, order: Order, most: int) -> pa.Table | None:
+def in_windows(rows: pa.Table, window: AggregateStep, order: Order, most: int) -> pa.Table | None:
     """The rows of each window that is due, with its ends; None: there are more than `most`."""
     stimes = rows.column(STIME).to_numpy()
     if len(stimes) and (stimes[0] < -FAR or stimes[-1] > FAR):
         return None
     size, advance = window.size_us, window.advance_us
     if size == advance:
+        if rows.num_rows > most:
+            return None
         starts = stimes // size * size
         found = rows
     else:

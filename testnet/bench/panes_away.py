@@ -1,4 +1,4 @@
-"""What crosses the network when the panes of a window are made where its tuples are.
+"""The bytes that an owner receives when the panes of its window are made where the tuples are.
 
 An owner follows the inputs of its tasks also while a worker runs them, so as to count them and to
 take the task back at once. So what it receives is the whole input and the panes, not less.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from engine.language.check import check_query
 from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
 from engine.objects.schema import Field, FieldType, Schema
 from engine.spark.shared_jobs import Order, SharedJob, shared_out
+from engine.spark.shared_windows import in_windows
 from engine.spark.sharing import GATHER_S, MOST_GROUPS, Sharing, go_together
 from engine.tasks.execution import Result
 from engine.tasks.plan import Task, plan
@@ -162,3 +164,18 @@ def test_rows_are_shared_if_they_are_the_same_and_windows_always() -> None:
 def test_cpu_time_is_shared_out_by_weights() -> None:
     assert shared_out(6.0, [1, 2, 3]) == [1.0, 2.0, 3.0]
     assert shared_out(6.0, [0, 0]) == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("advance", [10, 5], ids=["tumbling", "sliding"])
+def test_an_order_whose_windows_hold_too_many_rows_runs_alone(advance: int) -> None:
+    stimes = pa.array(range(20), pa.int64())
+    rows = pa.table({"stime": stimes, "n": pa.array(range(20), pa.int32())})
+    window = task(0, window=True).window
+    assert window is not None
+    window = replace(window, size_us=10, advance_us=advance)
+    given = Order(task(0, window=True), {"s": ONE}, -1, 19, Interval(-1, 19))
+    held = 20 if advance == 10 else 35  # the first of the windows begins before the rows
+    found = in_windows(rows, window, given, held)
+    assert found is not None
+    assert found.num_rows == held
+    assert in_windows(rows, window, given, held - 1) is None
