@@ -99,8 +99,8 @@ def _why(box: Aggregate, width: int | None) -> str:
     overlap = -(-box.size_us // box.advance_us)
     if width is None:
         return (
-            f"made of its tuples: {overlap:,} of its windows hold a tuple, less than {OVERLAP}, "
-            f"and it is shorter than {LONG} panes; or no pane fits"
+            f"made of its tuples: panes pay where a tuple is in {OVERLAP} windows or more, "
+            f"or where a window has {LONG} panes or more"
         )
     if overlap >= OVERLAP:
         return f"folded from panes: a tuple is read once, not in each of {overlap:,} windows"

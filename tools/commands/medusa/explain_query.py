@@ -22,7 +22,7 @@ from tools.client.at_prompt import ask
 from tools.client.entries import entry_of
 from tools.client.times import show_duration
 from tools.commands.command_line import read_text
-from tools.commands.plain_tables import lines_table
+from tools.commands.plain_tables import details_table
 
 if TYPE_CHECKING:
     from tools.client.calls import ClientCalls
@@ -122,16 +122,19 @@ async def _inputs(
 def explanation_table(explanation: Explanation) -> Table:
     """The tasks, then the windows."""
     explanation = plain(explanation)
-    table = lines_table("task", "reads", "computes", "keeps of its input")
+    rows: list[tuple[str, str | Text]] = [("query", explanation.query)]
     for task in explanation.tasks:
-        reads, steps = "\n".join(task.reads), "\n".join(task.steps) or "merges them"
-        table.add_row(Text(task.stream), Text(reads), Text(steps), Text(_kept(task)))
-    return table
-
-
-def windows_in_words(explanation: Explanation) -> list[str]:
-    """A sentence for each window."""
-    return [f"{each.box}: {each.why}" for each in plain(explanation).windows]
+        rows += [
+            ("", ""),
+            ("task", task.stream),
+            ("reads", "\n".join(task.reads)),
+            ("computes", "\n".join(task.steps) or "their union"),
+            ("keeps", f"{_kept(task)} of what it reads"),
+        ]
+    if explanation.windows:
+        rows.append(("", ""))
+    rows += [("window", f"{each.box}: {each.why}") for each in explanation.windows]
+    return details_table(rows)
 
 
 def _kept(task: ExplainedTask) -> str:

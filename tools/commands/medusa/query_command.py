@@ -133,10 +133,7 @@ def explain_query(what: str, home: str | None, as_json: bool) -> None:
     from tools.commands.plain_tables import show
 
     for each in found:
-        say(False, None, each.query)
         show(explaining.explanation_table(each))
-        for line in explaining.windows_in_words(each):
-            say(False, None, line)
 
 
 @query.command("list")
