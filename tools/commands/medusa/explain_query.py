@@ -127,8 +127,8 @@ def explanation_table(explanation: Explanation) -> Table:
         rows += [
             ("", ""),
             ("task", task.stream),
-            ("reads", "\n".join(task.reads)),
-            ("computes", "\n".join(task.steps) or "their union"),
+            ("reads", Text("\n".join(task.reads))),
+            ("computes", Text("\n".join(task.steps) or "their union")),
             ("keeps", f"{_kept(task)} of what it reads"),
         ]
     if explanation.windows:
