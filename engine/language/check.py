@@ -14,7 +14,7 @@ import msgspec
 from engine.language.classes import check_availability
 from engine.language.history_range import check_history_range
 from engine.language.operators import aggregate_type, nullable
-from engine.language.panes import check_panes
+from engine.language.panes import DISTINCT, check_panes
 from engine.language.steps import (
     AggregateStep,
     Expression,
@@ -361,7 +361,7 @@ def _typed_function(each: AggregateFunction, given: _Input) -> TypedAggregate:
 
 
 def _aggregate_field(each: TypedAggregate, given: _Input) -> Field:
-    counts = each.function in {Function.COUNT, Function.COUNT_DISTINCT}
+    counts = each.function is Function.COUNT or each.function in DISTINCT
     size = None
     if isinstance(each.argument, FieldRef) and each.type is FieldType.STRING:
         size = given.named(each.output, each.argument).size

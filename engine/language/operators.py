@@ -142,12 +142,12 @@ def aggregate_type(function: Function, argument: FieldType | None) -> FieldType 
 
     Sums of integers are long, of floats double; an average is double; null arguments are skipped,
     except by firstval and lastval, which take the window's first and last tuple as it is. Over no
-    values, count and count_distinct give 0 and the others null; a sum that does not fit is null.
+    values, the counts give 0 and the others null; a sum that does not fit is null.
     """
     if argument is None:
         return FieldType.LONG if function is Function.COUNT else None
     match function:
-        case Function.COUNT | Function.COUNT_DISTINCT:
+        case Function.COUNT | Function.COUNT_DISTINCT | Function.APPROX_COUNT_DISTINCT:
             return FieldType.LONG
         case Function.SUM if argument in INTEGERS:
             return FieldType.LONG

@@ -7,7 +7,8 @@ tuples of an ordinary stream of the query, `OUTPUT/panes`. So both tasks have no
 of their input, and they move, fail over, fork and are revised like any others.
 
 The partial result of a group in a pane is one tuple, with the fields below for each function.
-Values that are counted once each (`count_distinct`) are fields of the group: a tuple for each.
+Values that are counted once each (`count_distinct`) are fields of the group: a tuple for each. So
+are the registers of sketches (`approx_count_distinct`), at most 4,096 tuples for a group.
 
     count                     how many
     sum, avg of integers      the sum; of longs in two halves, which do not overflow; avg: how many
@@ -15,11 +16,12 @@ Values that are counted once each (`count_distinct`) are fields of the group: a 
                               and pane after pane in a window: the same bits wherever the cut is
     min, max                  the least, the greatest
     firstval, lastval         of the pane's first and last tuple: panes follow each other
+    approx_count_distinct     the greatest rank of the register: see `engine.language.distinct`
 
 Results of functions that need one tuple a pane and group cannot stand beside values that make
 several. Then the tuples of a pane are in parts: part 0 has those functions, part n the values of
-the nth argument. So it is with several arguments of `count_distinct`, too: all combinations of
-their values could be as many as the tuples.
+the nth argument. So it is with several arguments of `count_distinct` and `approx_count_distinct`,
+too: all combinations of their values could be as many as the tuples.
 """
 
 from __future__ import annotations
@@ -135,27 +137,50 @@ def widths(query: Query) -> Mapping[str, int]:
     return {box.output: given[box.name] for box in boxes if box.name in given}
 
 
+DISTINCT: Final = frozenset({Function.COUNT_DISTINCT, Function.APPROX_COUNT_DISTINCT})
+"""The functions that make several tuples of a pane and group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """An argument whose values are counted once each.
+
+    Attributes:
+        name: the field of the value, or of its register in a sketch.
+        rank: the field of the greatest rank of the register; None: there is no sketch.
+    """
+
+    name: str
+    argument: Expression
+    rank: str | None
+
+    @property
+    def type(self) -> FieldType:
+        """Of the field `name`."""
+        return self.argument.type if self.rank is None else FieldType.SHORT
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return (self.name,) if self.rank is None else (self.name, self.rank)
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The fields of a stream of panes, behind the group-by fields.
+    """The fields of a stream of panes, behind the group-by fields: the part, those of `values`
+    (first their names, then the ranks), those of the other functions.
 
     Attributes:
         part: the field that tells the parts of a pane apart; None: there is one.
-        values: the fields of the values that are counted once each, with their arguments.
-        states: by function of the window, the fields of its partial results; of `count_distinct`,
-            the field among `values`.
+        values: the arguments whose values are counted once each; those of the nth are in part
+            n + 1.
+        states: by function of the window, the fields of its partial results, those among `values`
+            included.
     """
 
     part: str | None
-    values: tuple[tuple[str, Expression], ...]
+    values: tuple[Counted, ...]
     states: tuple[tuple[str, ...], ...]
     fields: tuple[Field, ...]
-
-    @property
-    def plain(self) -> bool:
-        """Whether there are functions beside `count_distinct`."""
-        names = {name for name, _ in self.values}
-        return any(names.isdisjoint(state) for state in self.states)
 
 
 @lru_cache(maxsize=256)
@@ -164,27 +189,39 @@ def layout(group_by: tuple[Field, ...], functions: tuple[TypedAggregate, ...]) -
     prefix = "p"
     while any(each.name.lower().startswith(prefix) for each in group_by):
         prefix += "_"  # no group-by field has such a name
-    arguments: list[Expression] = []
-    for each in functions:
-        if each.function is Function.COUNT_DISTINCT and each.argument not in arguments:
-            assert each.argument is not None
-            arguments.append(each.argument)
-    values = tuple((f"{prefix}v{n}", argument) for n, argument in enumerate(arguments))
-    others = [each for each in functions if each.function is not Function.COUNT_DISTINCT]
+    values = _counted(prefix, functions)
+    others = [each for each in functions if each.function not in DISTINCT]
     in_parts = len(values) > 1 or (bool(values) and any(map(_needs_one, others)))
     part = f"{prefix}part" if in_parts else None
     fields = [] if part is None else [Field(part, FieldType.INT)]
-    fields += [Field(name, argument.type, nullable=True) for name, argument in values]
+    fields += [Field(each.name, each.type, nullable=True) for each in values.values()]
+    ranks = [each.rank for each in values.values() if each.rank is not None]
+    fields += [Field(rank, FieldType.BYTE, nullable=True) for rank in ranks]
     states: list[tuple[str, ...]] = []
     for number, each in enumerate(functions):
-        if each.function is Function.COUNT_DISTINCT:
-            assert each.argument is not None
-            states.append((values[arguments.index(each.argument)][0],))
+        if each.function in DISTINCT:
+            states.append(values[each.function, each.argument].fields)
             continue
         made = list(_states(f"{prefix}{number}", each))
         fields += made
         states.append(tuple(field.name for field in made))
-    return Layout(part, values, tuple(states), tuple(fields))
+    return Layout(part, tuple(values.values()), tuple(states), tuple(fields))
+
+
+def _counted(
+    prefix: str, functions: tuple[TypedAggregate, ...]
+) -> dict[tuple[Function, Expression | None], Counted]:
+    """The values that these functions count once each, in order, by function and argument."""
+    found: dict[tuple[Function, Expression | None], Counted] = {}
+    for each in functions:
+        key = (each.function, each.argument)
+        if each.function in DISTINCT and key not in found:
+            assert each.argument is not None
+            number = len(found)
+            sketch = each.function is Function.APPROX_COUNT_DISTINCT
+            rank = f"{prefix}r{number}" if sketch else None
+            found[key] = Counted(f"{prefix}v{number}", each.argument, rank)
+    return found
 
 
 def _needs_one(each: TypedAggregate) -> bool:

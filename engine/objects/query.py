@@ -50,6 +50,7 @@ class Function(StrEnum):
     MAX = "max"
     AVG = "avg"
     COUNT_DISTINCT = "count_distinct"
+    APPROX_COUNT_DISTINCT = "approx_count_distinct"
     FIRSTVAL = "firstval"
     LASTVAL = "lastval"
 

@@ -13,11 +13,12 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from engine.language.operators import FLOATS
-from engine.language.panes import layout, panes_fields
+from engine.language.panes import DISTINCT, Counted, layout, panes_fields
 from engine.language.steps import AggregateStep, Expression, Form
 from engine.objects.query import WINDOW_START, Function
 from engine.objects.schema import END, SEQ, STIME, Field, FieldType
 from engine.spark.columns import changing, column, quoted, without_negative_zero
+from engine.spark.distinct import code, code_of, estimate, rank_of, register_of
 
 
 class Windows:
@@ -238,6 +239,10 @@ def _distinct(argument: Column, type_: FieldType) -> Column:
     return F.size(F.collect_set(argument)).cast(T.LongType())
 
 
+def _approximate(argument: Column, type_: FieldType) -> Column:
+    return estimate(F.collect_set(code_of(argument, type_)))
+
+
 def _sum(argument: Column, type_: FieldType) -> Column:
     if type_ in FLOATS:
         return _fold(argument)
@@ -301,6 +306,7 @@ _ENDS: Final[Mapping[Function, Callable[[Column, Column], Column]]] = {
 _UNORDERED: Final[Mapping[Function, Callable[[Column, FieldType], Column]]] = {
     Function.COUNT: lambda argument, _type: F.count(argument),
     Function.COUNT_DISTINCT: _distinct,
+    Function.APPROX_COUNT_DISTINCT: _approximate,
     Function.SUM: _sum,
     Function.AVG: _average,
     Function.MIN: lambda argument, _type: F.min(argument),
@@ -327,17 +333,27 @@ def _partial(step: AggregateStep, order: Column, part: str) -> _Functions:
         made.parts = 1 + len(layout_.values)
         made.keys.append(F.col(part))
         made.parted.append(F.col(part))
-    for number, (name, expression) in enumerate(layout_.values, start=1):
-        made.keys.append(taken(_argument(expression), number).alias(name))
-        made.parted.append(quoted(name))
-    for each in step.functions:
-        if each.argument is None:
+    for number, each in enumerate(layout_.values, start=1):
+        made.keys.append(taken(_key_of(each), number).alias(each.name))
+        made.parted.append(quoted(each.name))
+    for number, each in enumerate(layout_.values, start=1):
+        if each.rank is not None:
+            rank = rank_of(_argument(each.argument), each.argument.type)
+            made.add(F.max(taken(rank, number)))
+    for function in step.functions:
+        if function.argument is None:
             made.add(F.count(taken(F.lit(1), 0)))
-        elif each.function is not Function.COUNT_DISTINCT:
-            argument = taken(_argument(each.argument), 0)
-            for state in _states(each.function, argument, each.argument.type, order):
+        elif function.function not in DISTINCT:
+            argument = taken(_argument(function.argument), 0)
+            for state in _states(function.function, argument, function.argument.type, order):
                 made.add(state)
     return made
+
+
+def _key_of(each: Counted) -> Column:
+    """By what the tuples of a value are put together."""
+    argument = _argument(each.argument)
+    return argument if each.rank is None else register_of(argument, each.argument.type)
 
 
 def _states(
@@ -400,6 +416,7 @@ def _fold_in_order(state: Column) -> Column:
 _COMBINED: Final[Mapping[Function, Callable[[Sequence[Column], FieldType], Column]]] = {
     Function.COUNT: lambda states, _type: F.sum(states[0]),
     Function.COUNT_DISTINCT: lambda states, type_: _distinct(states[0], type_),
+    Function.APPROX_COUNT_DISTINCT: lambda states, _type: estimate(F.collect_set(code(*states))),
     Function.SUM: _combined_sum,
     Function.AVG: _combined_average,
     Function.MIN: lambda states, _type: F.min(states[0]),

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from engine.language.operators import INTEGER_RANGE
-from engine.language.panes import Layout, layout
+from engine.language.panes import DISTINCT, Counted, Layout, layout
 from engine.language.steps import AggregateStep, Expression, Form, TypedAggregate
 from engine.objects.query import Function
 from engine.objects.schema import STIME, FieldType
+from testnet.simulation.distinct import estimate, merged, place
 from testnet.simulation.expressions import Row, Value, evaluate
 
 
@@ -44,9 +45,8 @@ def _folded(function: Function, argument: Expression | None, rows: list[Row]) ->
     if function in {Function.FIRSTVAL, Function.LASTVAL}:
         return values[0 if function is Function.FIRSTVAL else -1]
     present = [value for value in values if value is not None]
-    counts = {Function.COUNT: len(present), Function.COUNT_DISTINCT: len(set(present))}
-    if function in counts:
-        return counts[function]
+    if function in _COUNTS:
+        return _COUNTS[function](present)
     return _FOLDS[function](present) if present else None
 
 
@@ -54,6 +54,12 @@ def _sum(values: list[Any]) -> Value:
     total = sum(values)
     return total if isinstance(total, float) or total in INTEGER_RANGE[FieldType.LONG] else None
 
+
+_COUNTS: dict[Function, Callable[[list[Any]], int]] = {
+    Function.COUNT: len,
+    Function.COUNT_DISTINCT: lambda values: len(set(values)),
+    Function.APPROX_COUNT_DISTINCT: lambda values: estimate(merged(map(place, values))),
+}
 
 _FOLDS: dict[Function, Callable[[list[Any]], Any]] = {
     Function.MIN: min,
@@ -78,7 +84,7 @@ def _partial(step: AggregateStep, rows: list[Row]) -> list[Row]:
     parts: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         start = row[STIME] // step.size_us * step.size_us
-        values = [evaluate(argument, row) for _, argument in made.values]
+        values = [_key(each, row) for each in made.values]
         keys = [(0, *values)]
         if made.part is not None:
             others = [
@@ -93,17 +99,35 @@ def _partial(step: AggregateStep, rows: list[Row]) -> list[Row]:
             STIME: start + step.size_us - 1,
             **dict(zip(names, rest, strict=False)),
             **({} if made.part is None else {made.part: rest[len(names)]}),
-            **dict(zip((n for n, _ in made.values), rest[len(names) + 1 :], strict=True)),
+            **dict(zip((each.name for each in made.values), rest[len(names) + 1 :], strict=True)),
+            **_ranks(made, rest[len(names) + 1 :], members),
             **_states(step, made, members if rest[len(names)] == 0 else []),
         }
         for (start, *rest), members in parts.items()
     ]
 
 
+def _key(each: Counted, row: Row) -> Value:
+    """The value, or its register in a sketch."""
+    value = evaluate(each.argument, row)
+    return value if each.rank is None or value is None else place(value)[0]
+
+
+def _ranks(made: Layout, keys: Sequence[Value], rows: list[Row]) -> Row:
+    """The greatest ranks of the registers among the keys; null without a register."""
+    return {
+        each.rank: None
+        if key is None
+        else max(place(evaluate(each.argument, row))[1] for row in rows)
+        for each, key in zip(made.values, keys, strict=True)
+        if each.rank is not None
+    }
+
+
 def _states(step: AggregateStep, made: Layout, rows: list[Row]) -> Row:
     found: Row = {}
     for each, names in zip(step.functions, made.states, strict=True):
-        if each.function is Function.COUNT_DISTINCT:
+        if each.function in DISTINCT:
             continue
         folded: list[Value] = [None]
         if rows or each.function is Function.COUNT:
@@ -157,6 +181,8 @@ def _result(
     values = [row[names[0]] for row in present]
     if each.function is Function.COUNT_DISTINCT:
         return len(set(values))
+    if each.function is Function.APPROX_COUNT_DISTINCT:
+        return estimate(merged((row[names[0]], row[names[1]]) for row in present))
     if each.function is Function.COUNT:
         return sum(values)
     if not values:

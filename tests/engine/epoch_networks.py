@@ -130,6 +130,7 @@ def function_sql(
     plain = {
         Function.COUNT: f"count({f})",
         Function.COUNT_DISTINCT: f"count(DISTINCT {f})",
+        Function.APPROX_COUNT_DISTINCT: sketch_sql(field),
         Function.MIN: f"min({f})",
         Function.MAX: f"max({f})",
         Function.FIRSTVAL: f"first({f} ORDER BY {order})",
@@ -146,6 +147,14 @@ def function_sql(
     if each.function is Function.AVG:
         return f"{total}::DOUBLE / count({f})"
     return f"TRY_CAST({total} AS {'DOUBLE' if field.type in FLOATS else 'BIGINT'})"
+
+
+def sketch_sql(field: Field) -> str:
+    """By a function of `reference_sketch`, which sees each value once, in some order."""
+    f = field.name
+    kind = {F.STRING: "VARCHAR", F.SINGLE: "DOUBLE", F.DOUBLE: "DOUBLE"}.get(field.type, "BIGINT")
+    value = f"epoch_us({f})" if field.type is F.TIMESTAMP else f"{f}::{kind}"
+    return f"coalesce(sketch_{kind}(list(DISTINCT {value}) FILTER ({f} IS NOT NULL)), 0)"
 
 
 def paned_sum_sql(f: str, width: int) -> str:
@@ -171,7 +180,8 @@ def names_sql(schema: Schema) -> str:
 
 
 def functions_of(field: Field) -> list[Function]:
-    allowed = [Function.COUNT, Function.COUNT_DISTINCT, Function.FIRSTVAL, Function.LASTVAL]
+    allowed = [Function.COUNT, Function.COUNT_DISTINCT, Function.APPROX_COUNT_DISTINCT]
+    allowed += [Function.FIRSTVAL, Function.LASTVAL]
     if field.type is not F.BOOL:
         allowed += [Function.MIN, Function.MAX]
     if field.type in (*INTEGERS, *FLOATS):

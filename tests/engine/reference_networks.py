@@ -84,6 +84,7 @@ def aggregates(draw: st.DrawFn, schema: Schema, number: int) -> AggregateFunctio
     allowed = [
         Function.COUNT,
         Function.COUNT_DISTINCT,
+        Function.APPROX_COUNT_DISTINCT,
         Function.FIRSTVAL,
         Function.LASTVAL,
         Function.MIN,

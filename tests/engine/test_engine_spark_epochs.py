@@ -20,6 +20,7 @@ import pytest
 from epoch_networks import SOURCES, Network, cuts, networks, order_sql, sources
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from reference_sketch import define
 
 from engine.language.check import check_query
 from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
@@ -40,6 +41,7 @@ def batch(network: Network, data: Mapping[str, pa.Table]) -> dict[str, list[str]
     """Every stream that the network makes, computed at once by DuckDB."""
     with duckdb.connect() as database:
         database.execute("SET TimeZone = 'UTC'")
+        define(database)
         for name, table in data.items():
             database.register(f"raw_{name}", table)
             floats = ", ".join(

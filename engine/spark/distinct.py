@@ -1,0 +1,127 @@
+"""The sketch of `approx_count_distinct` as Spark columns; `engine.language.distinct` defines it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from engine.language.distinct import (
+    RANK_BITS,
+    REGISTER_BITS,
+    REGISTERS,
+    SCALE,
+    SEED,
+    SIGMA_TERMS,
+)
+from engine.language.operators import FLOATS
+from engine.objects.schema import FieldType
+
+_CODE_BITS: Final = 6
+"""Bits of a rank, which is at most 1 + RANK_BITS."""
+
+_NO_REGISTER: Final = -1
+
+
+def register_of(argument: Column, type_: FieldType) -> Column:
+    """The register of a value, a short; null of null.
+
+    Args:
+        argument: without -0.0.
+    """
+    return _of(argument, _register(_hash(argument, type_)).cast(T.ShortType()))
+
+
+def rank_of(argument: Column, type_: FieldType) -> Column:
+    """The rank of a value, a byte; null of null."""
+    return _of(argument, _rank(_hash(argument, type_)).cast(T.ByteType()))
+
+
+def code_of(argument: Column, type_: FieldType) -> Column:
+    """Register and rank of a value as one int, as `estimate` takes it; null of null."""
+    hashed = _hash(argument, type_)
+    return _of(argument, code(_register(hashed), _rank(hashed)))
+
+
+def code(register: Column, rank: Column) -> Column:
+    """A register and a rank as one int; null if they are."""
+    return F.shiftleft(register.cast(T.IntegerType()), _CODE_BITS).bitwiseOR(
+        rank.cast(T.IntegerType())
+    )
+
+
+def _of(argument: Column, made: Column) -> Column:
+    """What is made of a hash, null where the argument is: the hash of null is a number."""
+    return F.when(argument.isNotNull(), made)
+
+
+def _hash(argument: Column, type_: FieldType) -> Column:
+    assert SEED == 42, "Spark's"
+    if type_ is FieldType.TIMESTAMP:
+        return F.xxhash64(F.unix_micros(argument))
+    if type_ is FieldType.STRING:
+        return F.xxhash64(argument)
+    return F.xxhash64(argument.cast(T.DoubleType() if type_ in FLOATS else T.LongType()))
+
+
+def _register(hashed: Column) -> Column:
+    return F.shiftrightunsigned(hashed, 64 - REGISTER_BITS)
+
+
+def _rank(hashed: Column) -> Column:
+    """From the lowest bit on up to the first 1, that included: what subtracting 1 changes."""
+    bounded = hashed.bitwiseOR(F.lit(2**RANK_BITS))
+    return F.bit_count(bounded.bitwiseXOR(bounded - F.lit(1)))
+
+
+def estimate(codes: Column) -> Column:
+    """How many values have made an array of codes, a long. The codes are all different; a register
+    may have several ranks, of which the greatest counts."""
+    long = T.LongType()
+    mask = F.lit(2**_CODE_BITS - 1)
+
+    def add(found: Column, each: Column) -> Column:
+        register = F.shiftright(each, _CODE_BITS)
+        bits = F.lit(1 + RANK_BITS) - each.bitwiseAND(mask)
+        share = F.call_function("shiftleft", F.lit(1).cast(long), bits)
+        return F.when(register == found.getField("register"), found).otherwise(
+            F.struct(
+                register.alias("register"),
+                (found.getField("n") + F.lit(1)).alias("n"),
+                (found.getField("total") + share).alias("total"),
+            )
+        )
+
+    nothing = F.struct(
+        F.lit(_NO_REGISTER).alias("register"),
+        F.lit(0).alias("n"),
+        F.lit(0).cast(long).alias("total"),  # of 2^-rank, times 2^(1 + RANK_BITS)
+    )
+    return F.aggregate(
+        F.sort_array(codes, asc=False),  # the greatest rank of a register is the first
+        nothing,
+        add,
+        lambda found: _formula(found.getField("n"), found.getField("total")),
+    )
+
+
+def _formula(n: Column, total: Column) -> Column:
+    double = T.DoubleType()
+    registers = F.lit(float(REGISTERS))
+    untouched = (registers - n.cast(double)) / registers
+    powers = total.cast(double) / F.lit(2.0 ** (1 + RANK_BITS))
+    sums = registers * _sigma(untouched) + powers
+    return F.floor(F.lit(SCALE) / sums + F.lit(0.5)).cast(T.LongType())
+
+
+def _sigma(x: Column) -> Column:
+    weights = F.array(*(F.lit(2.0**k) for k in range(SIGMA_TERMS)))
+
+    def add(found: Column, weight: Column) -> Column:
+        square = found.getField("x") * found.getField("x")
+        return F.struct(square.alias("x"), (found.getField("sum") + square * weight).alias("sum"))
+
+    begun = F.struct(x.alias("x"), x.alias("sum"))
+    return F.aggregate(weights, begun, add, lambda found: found.getField("sum"))

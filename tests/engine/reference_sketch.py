@@ -1,0 +1,67 @@
+"""A HyperLogLog as its papers print it, for comparison: an array of registers, no sum in advance."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+
+import duckdb
+
+from testnet.simulation.distinct import xxh64
+
+P, Q, SEED = 12, 40, 42
+"""Bits of the register and of the rank, of a hash of 64; the seed."""
+
+
+def counted(values: Sequence[object]) -> int:
+    """The estimate of how many different values there are."""
+    registers = [0] * 2**P
+    for value in values:
+        digits = f"{xxh64(data(value), SEED):064b}"
+        number = int(digits[:P], 2)
+        rest = digits[::-1][:Q]
+        rank = rest.index("1") + 1 if "1" in rest else Q + 1
+        registers[number] = max(registers[number], rank)
+    return improved_raw(registers)
+
+
+def data(value: object) -> bytes:
+    match value:
+        case str():
+            return value.encode()
+        case float():
+            plain = 0.0 if value == 0 else value
+            return struct.pack("<d", plain) if plain == plain else bytes([0] * 6 + [0xF8, 0x7F])
+        case int():
+            return value.to_bytes(8, "little", signed=True)
+    raise TypeError(value)
+
+
+def improved_raw(registers: Sequence[int]) -> int:
+    """Ertl, arXiv:1702.01284, algorithm 6; without tau."""
+    m = len(registers)
+    counts = [registers.count(rank) for rank in range(Q + 2)]
+    z = 0.0
+    for count in counts[:0:-1]:
+        z = 0.5 * (z + count)
+    z += m * sigma(counts[0] / m)
+    return round(m * m / (2 * math.log(2)) / z)
+
+
+def sigma(x: float) -> float:
+    if x == 1:
+        return math.inf
+    y, z, before = 1.0, x, math.nan
+    while z != before:
+        x *= x
+        before = z
+        z += x * y
+        y += y
+    return z
+
+
+def define(database: duckdb.DuckDBPyConnection) -> None:
+    """The functions `sketch_<type>` of a list of values."""
+    for kind in ("BIGINT", "DOUBLE", "VARCHAR"):
+        database.create_function(f"sketch_{kind}", counted, [f"{kind}[]"], "BIGINT")
