@@ -1,4 +1,4 @@
-"""A HyperLogLog as its papers print it, for comparison: an array of registers, no sum in advance."""
+"""A HyperLogLog as its papers print it, for comparison."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def data(value: object) -> bytes:
         case str():
             return value.encode()
         case float():
-            plain = 0.0 if value == 0 else value
-            return struct.pack("<d", plain) if plain == plain else bytes([0] * 6 + [0xF8, 0x7F])
+            not_a_number = bytes([0] * 6 + [0xF8, 0x7F])
+            return not_a_number if math.isnan(value) else struct.pack("<d", value or 0.0)
         case int():
             return value.to_bytes(8, "little", signed=True)
     raise TypeError(value)

@@ -1,0 +1,169 @@
+"""The sketch of `approx_count_distinct`: hashes, estimates, and rows of panes."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from reference_sketch import counted, improved_raw
+
+from engine.language.check import check_query
+from engine.language.distinct import RANK_BITS, REGISTERS
+from engine.language.panes import panes_fields
+from engine.language.steps import Form
+from engine.objects.query import Aggregate, AggregateFunction, Function, Query
+from engine.objects.schema import END, Field, FieldType, Schema
+from engine.tasks.plan import Task, plan
+from engine.tasks.windows import Interval
+from testnet.simulation.distinct import estimate, merged, place, xxh64
+from testnet.simulation.interpreter import run_task
+
+OUTPUT = "medusa://mit.edu/out"
+STANDARD_ERROR = 1.04 / math.sqrt(REGISTERS)
+F = FieldType
+SOURCE = Schema(
+    "s",
+    (
+        Field("g", F.INT, nullable=True),
+        Field("n", F.LONG, nullable=True),
+        Field("s", F.STRING, nullable=True),
+        Field("x", F.DOUBLE, nullable=True),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("data", "hashed", "unseeded"),
+    [
+        (b"", 0x98B1582B0977E704, 0xEF46DB3751D8E999),
+        (b"a", 0x88E4FE59ADF7B0CC, 0xD24EC4F1A98C6E5B),
+        (b"abc", 0x13C1D910702770E6, 0x44BC2CF5AD770999),
+        (b"medusa!!", 0x7A81111FC965FAE8, 0x1D217617D9F4F083),
+        (bytes(range(15)), 0x5211E07D49BDC77F, 0xA948F5F0F6ABAC2D),
+        (bytes(range(31)), 0x8340E23E22F83759, 0xC346D2B59B4D8EE1),
+        (bytes(range(32)), 0x8809E1CA0BE25072, 0xCBF59C5116FF32B4),
+        (bytes(range(101)), 0x5199593EB8B7A194, 0xE99038495F85381E),
+    ],
+)
+def test_the_hash_is_that_of_xxhash(data: bytes, hashed: int, unseeded: int) -> None:
+    """Numbers of the Python package xxhash 4.1.0, the reference's own code (xxHash 0.8.4)."""
+    assert xxh64(data, 42) == hashed
+    assert xxh64(data, 0) == unseeded
+
+
+def test_equal_values_of_all_widths_have_one_place() -> None:
+    assert place(1) == place(True)
+    assert place(0.0) == place(-0.0)
+    assert place(math.nan) == place(-math.nan) == place(math.inf - math.inf)
+    assert place("") != place("0") != place(0)
+    register, rank = 0x9ED50FD59358D232 >> 52, 2  # of the long 1: its hash ends in 0010
+    assert place(1) == (register, rank)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 10, 100, 1_000, 4_096, 10_000, 20_000, 50_000])
+def test_the_estimate_is_as_good_as_promised(n: int) -> None:
+    for values in (range(n), [f"10.0.{each // 256}.{each % 256}" for each in range(n)]):
+        found = estimate(merged(map(place, values)))
+        assert abs(found - n) <= 3 * STANDARD_ERROR * n
+        assert found == counted(list(values)), "as the papers have it"
+
+
+def test_small_sets_are_all_but_exact() -> None:
+    for n in range(60):
+        assert abs(estimate(merged(place(k * 977) for k in range(n))) - n) <= 2
+
+
+def test_any_registers_give_what_the_paper_gives() -> None:
+    """The sum has enough terms for every number of registers without a rank, and it is exact."""
+    rng = random.Random(7)
+    for n in (*range(40), *range(40, REGISTERS, 23), REGISTERS - 1, REGISTERS):
+        ranks = {k: min(1 + int(rng.expovariate(0.6)), 1 + RANK_BITS) for k in range(n)}
+        assert estimate(ranks) == improved_raw([ranks.get(k, 0) for k in range(REGISTERS)])
+    assert estimate(dict.fromkeys(range(REGISTERS), 1 + RANK_BITS)) > 10**15
+
+
+def test_the_estimate_does_not_depend_on_order_and_parts() -> None:
+    rng = random.Random(3)
+    values = [rng.randrange(3_000) for _ in range(5_000)]
+    expected = estimate(merged(map(place, values)))
+    for _ in range(5):
+        rng.shuffle(values)
+        at = rng.randrange(len(values))
+        parts = [merged(map(place, values[:at])), merged(map(place, values[at:]))]
+        assert estimate(merged(pair for part in parts for pair in part.items())) == expected
+
+
+def tasks(functions: tuple[AggregateFunction, ...], pane: int | None = 10) -> list[Task]:
+    box = Aggregate("w", "s", OUTPUT, 60, 20, ("g",), functions)
+    query = Query("q", (box,), panes=() if pane is None else (("w", pane),))
+    return list(plan(query, check_query(query, {"s": SOURCE})))
+
+
+def approximate(argument: str, output: str) -> AggregateFunction:
+    return AggregateFunction(Function.APPROX_COUNT_DISTINCT, argument, output)
+
+
+def test_a_pane_has_a_row_for_each_register() -> None:
+    partial, combined = tasks((approximate("n", "a"), AggregateFunction(Function.COUNT, None, "c")))
+    assert partial.window is not None
+    assert partial.window.form is Form.PARTIAL
+    assert [(each.name, each.type) for each in panes_fields(partial.window)] == [
+        ("g", F.INT),
+        ("pv0", F.SHORT),
+        ("pr0", F.BYTE),
+        ("p1", F.LONG),
+    ]
+    rows = [{"stime": 0, "g": 1, "n": n % 20_000, "seq": n} for n in range(25_000)]
+    panes = run_task(partial, {"s": rows}, -1, 9, Interval(-1, 9))
+    assert 4_000 < len(panes) <= REGISTERS
+    (found,) = run_task(combined, {partial.output: panes}, 40, 59, Interval(-1, 59))
+    assert found["c"] == 25_000
+    assert abs(found["a"] / 20_000 - 1) <= 3 * STANDARD_ERROR
+
+
+def test_sketches_of_one_argument_are_one() -> None:
+    """Several arguments, and the set beside the sketch, are in parts of their own."""
+    partial, _ = tasks((approximate("n", "a"), approximate("n", "b")))
+    assert partial.window is not None
+    assert [each.name for each in panes_fields(partial.window)] == ["g", "pv0", "pr0"]
+    exact = AggregateFunction(Function.COUNT_DISTINCT, "n", "c")
+    partial, _ = tasks((exact, approximate("n", "a"), approximate("s", "b")))
+    assert partial.window is not None
+    assert [each.name for each in panes_fields(partial.window)] == [
+        "g",
+        "ppart",
+        "pv0",
+        "pv1",
+        "pv2",
+        "pr1",
+        "pr2",
+    ]
+
+
+def test_folded_windows_have_the_estimate_of_windows_of_tuples() -> None:
+    functions = (
+        approximate("n", "a"),
+        approximate("s", "b"),
+        approximate("x", "c"),
+        AggregateFunction(Function.AVG, "x", "d"),
+        AggregateFunction(Function.COUNT_DISTINCT, "n", "e"),
+    )
+    rng = random.Random(5)
+    rows = [
+        {
+            "stime": stime,
+            "seq": stime,
+            "g": rng.choice([None, 1]),
+            "n": rng.choice([None, rng.randrange(500)]),
+            "s": rng.choice([None, "", str(rng.randrange(500))]),
+            "x": rng.choice([None, 0.0, -0.0, rng.randrange(500) / 8]),
+        }
+        for stime in range(200)
+    ]
+    (whole,) = tasks(functions, None)
+    expected = run_task(whole, {"s": rows}, -100, 300, Interval(-200, 300))
+    partial, combined = tasks(functions)
+    panes = run_task(partial, {"s": rows}, -100, END, Interval(-200, 300))
+    assert run_task(combined, {partial.output: panes}, -100, 300, Interval(-200, 300)) == expected
+    assert {type(row["a"]) for row in expected} == {int}
