@@ -40,16 +40,10 @@ def rank_of(argument: Column, type_: FieldType) -> Column:
 
 
 def code_of(argument: Column, type_: FieldType) -> Column:
-    """Register and rank of a value as one int, as `estimate` takes it; null of null."""
+    """Register and rank of a value as one int, as `estimate_of_codes` takes it; null of null."""
     hashed = _hash(argument, type_)
-    return _of(argument, code(_register(hashed), _rank(hashed)))
-
-
-def code(register: Column, rank: Column) -> Column:
-    """A register and a rank as one int; null if they are."""
-    return F.shiftleft(register.cast(T.IntegerType()), _CODE_BITS).bitwiseOR(
-        rank.cast(T.IntegerType())
-    )
+    register = _register(hashed).cast(T.IntegerType())
+    return _of(argument, F.shiftleft(register, _CODE_BITS).bitwiseOR(_rank(hashed)))
 
 
 def _of(argument: Column, made: Column) -> Column:
@@ -76,28 +70,29 @@ def _rank(hashed: Column) -> Column:
     return F.bit_count(bounded.bitwiseXOR(bounded - F.lit(1)))
 
 
-def estimate(codes: Column) -> Column:
+def estimate(register: Column, rank: Column) -> Column:
+    """How many values have made these rows, a long: an aggregate over one row a register, with its
+    greatest rank. Rows with nulls do not count."""
+    return _formula(F.count(register), F.coalesce(F.sum(_share(rank)), _long(0)))
+
+
+def estimate_of_codes(codes: Column) -> Column:
     """How many values have made an array of codes, a long. The codes are all different; a register
     may have several ranks, of which the greatest counts."""
-    long = T.LongType()
-    mask = F.lit(2**_CODE_BITS - 1)
 
     def add(found: Column, each: Column) -> Column:
         register = F.shiftright(each, _CODE_BITS)
-        bits = F.lit(1 + RANK_BITS) - each.bitwiseAND(mask)
-        share = F.call_function("shiftleft", F.lit(1).cast(long), bits)
+        rank = each.bitwiseAND(F.lit(2**_CODE_BITS - 1))
         return F.when(register == found.getField("register"), found).otherwise(
             F.struct(
                 register.alias("register"),
-                (found.getField("n") + F.lit(1)).alias("n"),
-                (found.getField("total") + share).alias("total"),
+                (found.getField("n") + _long(1)).alias("n"),
+                (found.getField("total") + _share(rank)).alias("total"),
             )
         )
 
     nothing = F.struct(
-        F.lit(_NO_REGISTER).alias("register"),
-        F.lit(0).alias("n"),
-        F.lit(0).cast(long).alias("total"),  # of 2^-rank, times 2^(1 + RANK_BITS)
+        F.lit(_NO_REGISTER).alias("register"), _long(0).alias("n"), _long(0).alias("total")
     )
     return F.aggregate(
         F.sort_array(codes, asc=False),  # the greatest rank of a register is the first
@@ -107,12 +102,21 @@ def estimate(codes: Column) -> Column:
     )
 
 
+def _long(number: int) -> Column:
+    return F.lit(number).cast(T.LongType())
+
+
+def _share(rank: Column) -> Column:
+    """2^-rank, times 2^(1 + RANK_BITS): a long."""
+    return F.call_function("shiftleft", _long(1), F.lit(1 + RANK_BITS) - rank.cast("int"))
+
+
 def _formula(n: Column, total: Column) -> Column:
+    """The estimate. n: registers with a rank. total: the sum of their shares."""
     double = T.DoubleType()
     registers = F.lit(float(REGISTERS))
-    untouched = (registers - n.cast(double)) / registers
     powers = total.cast(double) / F.lit(2.0 ** (1 + RANK_BITS))
-    sums = registers * _sigma(untouched) + powers
+    sums = registers * _sigma((registers - n.cast(double)) / registers) + powers
     return F.floor(F.lit(SCALE) / sums + F.lit(0.5)).cast(T.LongType())
 
 

@@ -18,7 +18,7 @@ from engine.language.steps import AggregateStep, Expression, Form
 from engine.objects.query import WINDOW_START, Function
 from engine.objects.schema import END, SEQ, STIME, Field, FieldType
 from engine.spark.columns import changing, column, quoted, without_negative_zero
-from engine.spark.distinct import code, code_of, estimate, rank_of, register_of
+from engine.spark.distinct import code_of, estimate, estimate_of_codes, rank_of, register_of
 
 
 class Windows:
@@ -61,7 +61,8 @@ class Windows:
         windows = _in_parts(windows, self._functions.parts, self._part)
         if small:
             windows = windows.coalesce(1)  # no shuffle
-        result = windows.groupBy(*self._keys).agg(*self._functions.computed)
+        windows = _with_merged_values(windows, self._step, [F.col(self._window)])
+        result = _grouped(windows, self._keys, self._functions.computed)
         return result.select(*self._found) if self._found else result
 
 
@@ -76,6 +77,7 @@ class TaggedWindows:
     def __init__(
         self, step: AggregateStep, fields: Sequence[Field], tags: Sequence[str], *, by_arrival: bool
     ) -> None:
+        self._step = step
         self._tags = [quoted(tag) for tag in tags]
         _, self._part = _free_names(fields)
         self._functions = _functions(step, fields, self._part, by_arrival=by_arrival)
@@ -91,7 +93,8 @@ class TaggedWindows:
     def apply(self, frame: DataFrame) -> DataFrame:
         """All windows of the rows."""
         frame = _in_parts(frame, self._functions.parts, self._part)
-        return frame.groupBy(*self._keys).agg(*self._functions.computed).select(*self._found)
+        frame = _with_merged_values(frame, self._step, self._tags)
+        return _grouped(frame, self._keys, self._functions.computed).select(*self._found)
 
 
 def _keys(step: AggregateStep) -> list[Column]:
@@ -114,6 +117,13 @@ def named(step: AggregateStep, start: Column, rest: Sequence[Column]) -> list[Co
         F.timestamp_micros(start).alias(WINDOW_START),
         *(value.alias(name) for value, name in zip(rest, names, strict=True)),
     ]
+
+
+def _grouped(frame: DataFrame, keys: Sequence[Column], computed: Sequence[Column]) -> DataFrame:
+    """The computed columns of each group. Panes of `count_distinct` alone have none."""
+    if not computed:
+        return frame.select(*keys).distinct()
+    return frame.groupBy(*keys).agg(*computed)
 
 
 def _in_parts(frame: DataFrame, parts: int, name: str) -> DataFrame:
@@ -240,7 +250,7 @@ def _distinct(argument: Column, type_: FieldType) -> Column:
 
 
 def _approximate(argument: Column, type_: FieldType) -> Column:
-    return estimate(F.collect_set(code_of(argument, type_)))
+    return estimate_of_codes(F.collect_set(code_of(argument, type_)))
 
 
 def _sum(argument: Column, type_: FieldType) -> Column:
@@ -384,6 +394,41 @@ def _combined(step: AggregateStep) -> _Functions:
     return made
 
 
+def _with_merged_values(
+    frame: DataFrame, step: AggregateStep, window: Sequence[Column]
+) -> DataFrame:
+    """The panes of each window as one, so that a value or a register has one row. Part 0 of a pane,
+    whose functions may ask for time, stays as it is; and so do panes without values.
+
+    Args:
+        window: the columns that tell windows apart.
+    """
+    made = layout(step.group_by, step.functions)
+    if step.form is not Form.COMBINED or not made.values:
+        return frame
+    names = [*(each.name for each in step.group_by), *(each.name for each in made.values)]
+    keys = [*window, *map(quoted, names)]
+    if made.part is not None:
+        at = F.when(quoted(made.part) == 0, quoted(STIME))
+        keys += [quoted(made.part), at.alias(STIME)]
+    ranks = [each.rank for each in made.values if each.rank is not None]
+    merged = [F.max(quoted(rank)).alias(rank) for rank in ranks]
+    for each, states in zip(step.functions, made.states, strict=True):
+        if each.function not in DISTINCT:
+            # what is not added up or compared is in part 0, where there is one row
+            fold = _MERGED.get(each.function, F.max) if made.part is None else F.max
+            merged += [fold(quoted(state)).alias(state) for state in states]
+    return _grouped(frame, keys, merged)
+
+
+_MERGED: Final[Mapping[Function, Callable[[Column], Column]]] = {
+    Function.COUNT: F.sum,
+    Function.SUM: F.sum,
+    Function.AVG: F.sum,
+    Function.MIN: F.min,
+}
+
+
 def _combined_total(states: Sequence[Column], type_: FieldType) -> tuple[Column, Column]:
     """The halves of a sum of integers."""
     if type_ is FieldType.LONG:
@@ -415,8 +460,8 @@ def _fold_in_order(state: Column) -> Column:
 
 _COMBINED: Final[Mapping[Function, Callable[[Sequence[Column], FieldType], Column]]] = {
     Function.COUNT: lambda states, _type: F.sum(states[0]),
-    Function.COUNT_DISTINCT: lambda states, type_: _distinct(states[0], type_),
-    Function.APPROX_COUNT_DISTINCT: lambda states, _type: estimate(F.collect_set(code(*states))),
+    Function.COUNT_DISTINCT: lambda states, _type: F.count(states[0]),
+    Function.APPROX_COUNT_DISTINCT: lambda states, _type: estimate(*states),
     Function.SUM: _combined_sum,
     Function.AVG: _combined_average,
     Function.MIN: lambda states, _type: F.min(states[0]),

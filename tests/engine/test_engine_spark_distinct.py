@@ -19,7 +19,7 @@ from engine.language.check import check_query
 from engine.language.distinct import RANK_BITS, REGISTERS
 from engine.objects.query import Aggregate, AggregateFunction, Function, Query
 from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
-from engine.spark.distinct import estimate, rank_of, register_of
+from engine.spark.distinct import estimate_of_codes, rank_of, register_of
 from engine.spark.program import Program
 from engine.spark.session import Spark
 from engine.tasks.plan import Task, plan
@@ -92,7 +92,7 @@ def test_any_registers_give_what_the_interpreter_gives(spark: Spark, tmp_path: P
             row[0]
             for row in session.read.parquet(str(path))
             .orderBy("n")
-            .select(estimate(F.col("codes")))
+            .select(estimate_of_codes(F.col("codes")))
             .collect()
         ]
     )
