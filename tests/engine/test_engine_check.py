@@ -103,6 +103,9 @@ def test_aggregates_types() -> None:
     calls = [
         (Function.COUNT, "port", Field("f", F.LONG)),
         (Function.COUNT_DISTINCT, "port", Field("f", F.LONG)),
+        (Function.APPROX_COUNT_DISTINCT, "port", Field("f", F.LONG)),
+        (Function.APPROX_COUNT_DISTINCT, "ok", Field("f", F.LONG)),
+        (Function.APPROX_COUNT_DISTINCT, "stime", Field("f", F.LONG)),
         (Function.SUM, "tiny", Field("f", F.LONG, nullable=True)),
         (Function.SUM, "bytes + 1", Field("f", F.LONG, nullable=True)),
         (Function.SUM, "ts", Field("f", F.DOUBLE, nullable=True)),
@@ -163,6 +166,10 @@ def test_aggregates_types() -> None:
         (window(AggregateFunction(Function.COUNT, None, "window_start")), "window_start occurs 2"),
         (window(AggregateFunction(Function.FIRSTVAL, None, "f")), "firstval needs an argument"),
         (window(AggregateFunction(Function.COUNT_DISTINCT, None, "f")), "needs an argument"),
+        (
+            window(AggregateFunction(Function.APPROX_COUNT_DISTINCT, None, "f")),
+            "approx_count_distinct needs an argument",
+        ),
         (
             window(AggregateFunction(Function.SUM, "src", "f")),
             "output field 'f': sum does not take",

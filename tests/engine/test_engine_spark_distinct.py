@@ -170,6 +170,26 @@ def test_the_estimate_is_as_good_as_promised(spark: Spark, tmp_path: Path) -> No
         assert row["of_n"] == counted(range(size)), "the reference"
 
 
+def test_a_function_of_one_argument_alone_has_panes(spark: Spark, tmp_path: Path) -> None:
+    """Of `count_distinct` alone a pane has values and no results beside them."""
+    columns = {
+        "stime": [n * 120 // 1_000 for n in range(1_000)],
+        "seq": range(1_000),
+        "g": [n % 3 for n in range(1_000)],
+        "n": [None if n % 7 == 0 else n // 3 % 41 for n in range(1_000)],
+        "s": [None] * 1_000,
+        "x": [math.nan if n % 2 else -0.0 for n in range(1_000)],
+    }
+    rows = pa.table(columns, schema=SOURCE.source)
+    for function in (Function.COUNT_DISTINCT, APPROXIMATE):
+        for field in "nsx":
+            functions = [AggregateFunction(function, field, "d")]
+            whole, folded = (tasks(functions, 60, 20, pane) for pane in (None, 10))
+            expected = computed(spark, whole, rows, [END], tmp_path)
+            assert computed(spark, folded, rows, [50, END], tmp_path).equals(expected)
+            assert max(expected["d"].to_pylist()) == {"n": 41, "s": 0, "x": 2}[field]
+
+
 def test_panes_and_cuts_do_not_change_the_estimate(spark: Spark, tmp_path: Path) -> None:
     """Thousands of values in each pane, so that registers are met again and again."""
     count = 40_000
