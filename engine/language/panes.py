@@ -22,6 +22,10 @@ Results of functions that need one tuple a pane and group cannot stand beside va
 several. Then the tuples of a pane are in parts: part 0 has those functions, part n the values of
 the nth argument. So it is with several arguments of `count_distinct` and `approx_count_distinct`,
 too: all combinations of their values could be as many as the tuples.
+
+A last field tells the panes of two editions apart. A query that is modified may have windows open
+that overlap: for as long as a window lasts, its panes are made by the old parameters and by the new
+ones (`engine.tasks.query_editions`).
 """
 
 from __future__ import annotations
@@ -105,7 +109,7 @@ def _has_room(box: Aggregate) -> bool:
         ObjectName.parse(panes_name(box.output)).child(REVISIONS)
     except InvalidInputError:
         return False
-    return len(box.group_by) + 3 * len(box.functions) < MAX_FIELDS
+    return len(box.group_by) + 3 * len(box.functions) + 2 <= MAX_FIELDS
 
 
 def check_panes(query: Query) -> None:
@@ -175,11 +179,14 @@ class Layout:
             n + 1.
         states: by function of the window, the fields of its partial results, those among `values`
             included.
+        former: the last field: whether the former edition of a modified query made the pane, for
+            windows that its tuples are in yet.
     """
 
     part: str | None
     values: tuple[Counted, ...]
     states: tuple[tuple[str, ...], ...]
+    former: str
     fields: tuple[Field, ...]
 
 
@@ -205,7 +212,9 @@ def layout(group_by: tuple[Field, ...], functions: tuple[TypedAggregate, ...]) -
         made = list(_states(f"{prefix}{number}", each))
         fields += made
         states.append(tuple(field.name for field in made))
-    return Layout(part, tuple(values.values()), tuple(states), tuple(fields))
+    former = f"{prefix}former"
+    fields.append(Field(former, FieldType.BOOL))
+    return Layout(part, tuple(values.values()), tuple(states), former, tuple(fields))
 
 
 def _counted(

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import ClassVar, Final
 
 from engine.objects.query import Function
-from engine.objects.schema import Field, FieldType
+from engine.objects.schema import END, Field, FieldType
 
 _REPEATED: Final = {"floor": 3, "ceil": 3}
 """How often Spark's form (`engine.spark.columns`) of an operation has its operands; others: 1."""
@@ -125,6 +125,8 @@ class AggregateStep:
         functions: of the window, in each form.
         grain_us: the tuples of the input stand for so many microseconds up to their stime: the
             width of the panes, if it reads panes.
+        former_after: if it reads panes: after this boundary, microseconds, it takes those of the
+            edition before (`engine.language.panes.Layout.former`); up to it, the others.
     """
 
     size_us: int
@@ -133,6 +135,12 @@ class AggregateStep:
     functions: tuple[TypedAggregate, ...]
     form: Form = Form.WHOLE
     grain_us: int = 1
+    former_after: int = END
+
+    @property
+    def overlapping(self) -> bool:
+        """Whether one of its windows is open at any time."""
+        return self.size_us != self.advance_us
 
     @property
     def nodes(self) -> int:

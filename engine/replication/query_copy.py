@@ -199,14 +199,13 @@ class QueryCopy:
             copy.runner.modify(editions[copy.name])
 
     def limit(self) -> None:
-        """Stop changed tasks at the boundary of the last modification, until `go_on`."""
+        """Stop each task where the last modification changes it, until `go_on`."""
         if not self.stored.editions:
             return
-        upto = self.stored.editions[-1].upto
-        names = changing(self.plan, upto)
+        begins = changing(self.plan, self.stored.editions[-1].upto)
         for copy in self.tasks:
-            if copy.name in names and copy.boundary <= upto:
-                copy.runner.limit.set(upto)
+            if copy.name in begins and copy.boundary <= begins[copy.name]:
+                copy.runner.limit.set(begins[copy.name])
 
     def stand_still(self, names: Collection[str]) -> None:
         """Stop these tasks where they are, until `go_on`. Call it while they are paused."""

@@ -23,8 +23,9 @@ from engine.objects.query import WINDOW_START
 from engine.objects.schema import SEQ, STIME, Field
 from engine.spark.columns import column, quoted, within, without_negative_zero
 from engine.spark.cpu import meter_of
-from engine.spark.rows import canonical, merged_fields, row_schema
+from engine.spark.rows import merged_fields, row_schema
 from engine.spark.windows import Windows
+from engine.tasks.canonical import canonical
 from engine.tasks.execution import Result
 from engine.tasks.plan import AggregateStep, FilterStep, MapStep, Step, Task
 from engine.tasks.revisions.tasks import by_arrival

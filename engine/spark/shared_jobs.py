@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from engine.objects.schema import SEQ, STIME, Field
-from engine.spark.rows import without_negative_zeros
 from engine.streams.epochs import read_group, reading
 from engine.streams.ordering import between, is_ordered
+from engine.tasks.canonical import without_negative_zeros
 from engine.tasks.execution import Result
 from engine.tasks.plan import Task
 from engine.tasks.windows import Interval

@@ -20,9 +20,10 @@ from engine.objects.schema import STIME, Field
 from engine.spark.columns import quoted
 from engine.spark.prepared import Prepared
 from engine.spark.program import leaves_by, output
-from engine.spark.rows import canonical, is_strict, merged_fields, row_schema
+from engine.spark.rows import merged_fields, row_schema
 from engine.spark.shared_jobs import Order, read_input, shared_out
 from engine.streams.ordering import between
+from engine.tasks.canonical import canonical, is_strict
 from engine.tasks.execution import Result
 from engine.tasks.plan import FilterStep, MapStep, Step, Task
 

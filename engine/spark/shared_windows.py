@@ -23,9 +23,10 @@ from engine.objects.schema import STIME, Field
 from engine.spark.columns import quoted
 from engine.spark.prepared import Prepared
 from engine.spark.program import leaves_by, mapped, output
-from engine.spark.rows import canonical, merged_fields, row_schema
+from engine.spark.rows import merged_fields, row_schema
 from engine.spark.shared_jobs import MOST_ROWS, Order, read_input, shared_out
 from engine.spark.windows import TaggedWindows
+from engine.tasks.canonical import canonical
 from engine.tasks.execution import Result
 from engine.tasks.plan import AggregateStep, FilterStep, MapStep, Step, Task
 from engine.tasks.revisions.tasks import by_arrival

@@ -37,6 +37,7 @@ class Windows:
         self._step = step
         self._window, self._part = _free_names(fields)
         self._functions = _functions(step, fields, self._part, by_arrival=by_arrival)
+        self._taken = _taken(step)
         keys = _keys(step)
         self._keys = [F.col(self._window), *keys, *self._functions.keys]
         found = [F.col(self._window), *_key_names(step), *self._functions.values]
@@ -53,6 +54,8 @@ class Windows:
         Args:
             small: one core without a shuffle is quicker.
         """
+        if self._taken is not None:
+            frame = frame.where(self._taken)
         size, advance = self._step.size_us, self._step.advance_us
         starts = _starts(self._step, after, upto).alias(self._window)
         windows = frame.select(starts, F.col("*"))
@@ -81,6 +84,7 @@ class TaggedWindows:
         self._tags = [quoted(tag) for tag in tags]
         _, self._part = _free_names(fields)
         self._functions = _functions(step, fields, self._part, by_arrival=by_arrival)
+        self._taken = _taken(step)
         self._keys = [*self._tags, *_keys(step), *self._functions.keys]
         values = [*_key_names(step), *self._functions.parted, *self._functions.values]
         if step.form is Form.PARTIAL:
@@ -92,9 +96,21 @@ class TaggedWindows:
 
     def apply(self, frame: DataFrame) -> DataFrame:
         """All windows of the rows."""
+        if self._taken is not None:
+            frame = frame.where(self._taken)
         frame = _in_parts(frame, self._functions.parts, self._part)
         frame = _with_merged_values(frame, self._step, self._tags)
         return _grouped(frame, self._keys, self._functions.computed).select(*self._found)
+
+
+def _taken(step: AggregateStep) -> Column | None:
+    """True for the panes of the step's edition; None: it reads tuples."""
+    if step.form is not Form.COMBINED:
+        return None
+    former = quoted(layout(step.group_by, step.functions).former)
+    if step.former_after == END:
+        return ~former
+    return former == (quoted(STIME) > F.lit(step.former_after))
 
 
 def _keys(step: AggregateStep) -> list[Column]:
@@ -357,6 +373,7 @@ def _partial(step: AggregateStep, order: Column, part: str) -> _Functions:
             argument = taken(_argument(function.argument), 0)
             for state in _states(function.function, argument, function.argument.type, order):
                 made.add(state)
+    made.add(F.lit(False))  # `former`
     return made
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
+from engine.tasks.canonical import canonical
 from engine.tasks.plan import Task
 from engine.tasks.windows import Interval
 from overlay.events import Events
@@ -85,8 +86,40 @@ class Editions:
         for known, computation in self._compiled:
             if known == edition:
                 return computation
-        computation = self._executor.compile(edition)
+        computation = self._compile(edition)
         current = [task.steps, *(each.steps for each in task.editions)]
         self._compiled = [each for each in self._compiled if each[0].steps in current]
         self._compiled.append((edition, computation))
         return computation
+
+    def _compile(self, edition: Task) -> Computation:
+        if not edition.former:
+            return self._executor.compile(edition)
+        now, before = replace(edition, former=()), replace(edition, steps=edition.former, former=())
+        made = self._executor.compile(now), self._executor.compile(before)
+        return _BothEditions(*made, edition.output_schema.derived)
+
+
+@dataclass(frozen=True, slots=True)
+class _BothEditions:
+    """The panes of a window by two editions of its query, while windows of both are open.
+
+    Attributes:
+        now, before: the editions'. schema: of panes, whose last field marks those of `before`.
+    """
+
+    now: Computation
+    before: Computation
+    schema: pa.Schema
+
+    async def run(
+        self, files: Mapping[str, Sequence[Path]], after: int, upto: int, interval: Interval
+    ) -> Result:
+        """As `Computation.run`."""
+        now = await self.now.run(files, after, upto, interval)
+        before = await self.before.run(files, after, upto, interval)
+        marks = pa.repeat(pa.scalar(value=True), before.table.num_rows)
+        number = before.table.num_columns - 1
+        marked = before.table.set_column(number, self.schema.field(number), marks)
+        table = pa.concat_tables([now.table, marked])
+        return Result(canonical(table, self.schema), now.cpu_s + before.cpu_s)

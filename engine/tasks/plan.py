@@ -40,10 +40,18 @@ filter that routes by one comparison to each of `MAX_PORTS` streams is within it
 
 @dataclass(frozen=True, slots=True)
 class EditionSteps:
-    """The steps of a former edition of a task: they make its output up to a boundary."""
+    """The steps of a former edition of a task.
+
+    Attributes:
+        upto: they make its output up to this boundary, microseconds.
+        modified: the boundary of the modification that ended them: `upto`, or later.
+        former: of panes: further steps, those of the edition before. What they make is marked.
+    """
 
     upto: int
     steps: tuple[Step, ...]
+    modified: int
+    former: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +69,7 @@ class Task:
         of: of a task that makes revisions, the task whose output they revise; else None.
         history_us: of such a task: how far behind its boundary its inputs may be revised.
         editions: the steps of former editions, the oldest first.
+        former: see `EditionSteps`; of one edition.
     """
 
     name: str
@@ -76,11 +85,14 @@ class Task:
     of: Task | None = None
     history_us: int = 0
     editions: tuple[EditionSteps, ...] = ()
+    former: tuple[Step, ...] = ()
 
     def at(self, boundary: int) -> Task:
         """The edition of it that makes the tuples after the boundary, up to `edition_until`."""
-        steps = next((each.steps for each in self.editions if boundary < each.upto), self.steps)
-        return replace(self, steps=steps, editions=())
+        found = next((each for each in self.editions if boundary < each.upto), None)
+        if found is None:
+            return replace(self, editions=())
+        return replace(self, steps=found.steps, former=found.former, editions=())
 
     def edition_until(self, boundary: int) -> int:
         """The boundary up to which the edition at `boundary` counts, microseconds."""

@@ -6,12 +6,15 @@ until no peer can need them.
 
 Results that are out stay true, and every window that ends later is wholly of the new edition. So T
 (`earliest`) is not behind any result that others may know, nor behind the start of such a window.
-Sans IO.
+
+Windows that overlap are always open. If they are folded from panes, T is so late that the panes of
+all that end after it can be made by the new parameters, and meanwhile those of the old ones as
+well: a modification of the panes counts `overlap_us` before T. Sans IO.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import lcm
 from typing import Final
@@ -19,9 +22,10 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from engine.language.steps import Form
 from engine.objects.query import Box, Query, characters_of
 from engine.objects.schema import BEGINNING, END, Schema
-from engine.tasks.plan import EditionSteps, Task
+from engine.tasks.plan import AggregateStep, EditionSteps, Step, Task
 from engine.tasks.windows import first_whole
 from overlay.errors import ConflictError, InvalidInputError
 
@@ -87,34 +91,67 @@ def succeeded(before: Iterable[Task], now: Iterable[Task], upto: int) -> tuple[T
         InvalidInputError: a task has other inputs, or its output other fields.
     """
     known = {task.name: task for task in before}
+    tasks = list(now)
+    overlaps = _overlaps(tasks)
+    begins: dict[str, int] = {}
     made = []
-    for task in now:
+    for task in tasks:
         old = known.get(task.name)
         if old is None or old.inputs != task.inputs:
             raise InvalidInputError(f"{task.name} was not made of these streams before")
         _check_same(task.name, old.output_schema, task.output_schema)
-        editions = old.editions
-        if old.steps != task.steps:
-            editions = (*editions, EditionSteps(upto, old.steps))
-        made.append(replace(task, editions=editions))
+        editions = list(old.editions)
+        steps = old.steps
+        if steps != task.steps and task.name in overlaps:
+            begin = max(BEGINNING, upto - overlaps[task.name], *(each.upto for each in editions))
+            begins[task.name] = begin
+            editions.append(EditionSteps(begin, steps, upto))
+            editions.append(EditionSteps(upto, task.steps, upto, former=steps))
+        elif task.inputs[0] in begins:
+            editions.append(EditionSteps(upto, _of_former(steps, begins[task.inputs[0]]), upto))
+        elif steps != task.steps:
+            editions.append(EditionSteps(upto, steps, upto))
+        made.append(replace(task, editions=tuple(editions)))
     return tuple(made)
 
 
-def trimmed(tasks: Iterable[Task], upto: int) -> tuple[Task, ...]:
-    """The tasks without former steps that end at that boundary or before."""
+def _overlaps(tasks: Iterable[Task]) -> dict[str, int]:
+    """By stream of panes that overlapping windows are folded from: how long before T it has to be
+    made by the new parameters, microseconds."""
+    found = {}
+    for task in tasks:
+        window = task.window
+        if window is not None and window.form is Form.COMBINED and window.overlapping:
+            found[task.inputs[0]] = window.size_us - window.grain_us
+    return found
+
+
+def _of_former(steps: Sequence[Step], begin: int) -> tuple[Step, ...]:
+    """The steps over panes of which those after a boundary are made by two editions."""
     return tuple(
-        replace(task, editions=tuple(each for each in task.editions if each.upto > upto))
+        replace(step, former_after=begin) if isinstance(step, AggregateStep) else step
+        for step in steps
+    )
+
+
+def trimmed(tasks: Iterable[Task], upto: int) -> tuple[Task, ...]:
+    """The tasks without what modifications at that boundary and before left."""
+    return tuple(
+        replace(task, editions=tuple(each for each in task.editions if each.modified > upto))
         for task in tasks
     )
 
 
 def changed(before: Iterable[Task], now: Iterable[Task]) -> frozenset[str]:
-    """The tasks whose steps differ."""
+    """The tasks whose steps differ, and those that have to tell old panes from new ones."""
     known = {task.name: task.steps for task in before}
-    return frozenset(task.name for task in now if known[task.name] != task.steps)
+    tasks = list(now)
+    found = frozenset(task.name for task in tasks if known[task.name] != task.steps)
+    panes = found & _overlaps(tasks).keys()
+    return found | {task.name for task in tasks if task.inputs[0] in panes}
 
 
-def affected(tasks: Iterable[Task], names: frozenset[str]) -> frozenset[str]:
+def affected(tasks: Iterable[Task], names: Collection[str]) -> frozenset[str]:
     """The named tasks, and all that read their outputs, directly or not.
 
     Args:
@@ -134,16 +171,19 @@ def made_since(tasks: Sequence[Task], settled: Mapping[str, int]) -> dict[str, i
         settled: the same, of editions that are dropped.
     """
     found = dict(settled)
-    for upto in sorted({each.upto for task in tasks for each in task.editions}):
+    for upto in sorted({each.modified for task in tasks for each in task.editions}):
         found |= dict.fromkeys(affected(tasks, changing(tasks, upto)), upto)
     return found
 
 
-def changing(tasks: Iterable[Task], boundary: int) -> frozenset[str]:
-    """The tasks whose steps change at that boundary."""
-    return frozenset(
-        task.name for task in tasks if any(each.upto == boundary for each in task.editions)
-    )
+def changing(tasks: Iterable[Task], boundary: int) -> dict[str, int]:
+    """The tasks that the modification at that boundary changes, and the boundary of each from which
+    on it is changed, microseconds."""
+    return {
+        task.name: min(uptos)
+        for task in tasks
+        if (uptos := [each.upto for each in task.editions if each.modified == boundary])
+    }
 
 
 def _check_same(stream: str, before: Schema, now: Schema) -> None:
@@ -192,7 +232,7 @@ def earliest(tasks: Sequence[Task], names: frozenset[str], footing: Footing, lea
 
     Args:
         tasks: of the new edition, each after those whose output it reads.
-        names: the tasks whose steps change.
+        names: the tasks that change, as `changed` gives them.
 
     Raises:
         InvalidInputError: there is none: overlapping windows read a stream that changes.
@@ -202,6 +242,7 @@ def earliest(tasks: Sequence[Task], names: frozenset[str], footing: Footing, lea
     if at == BEGINNING:
         return at  # nothing has been made yet
     changes = affected(tasks, names)
+    made = {task.name: task for task in tasks}
     period = 1
     for task in tasks:
         window = task.window
@@ -209,21 +250,34 @@ def earliest(tasks: Sequence[Task], names: frozenset[str], footing: Footing, lea
             continue
         if not changes.isdisjoint(task.inputs):
             # its windows must not hold tuples of both editions
-            if window.advance_us != window.size_us:
+            if not window.overlapping:
+                period = lcm(period, window.size_us)
+                continue
+            panes = made.get(task.inputs[0])
+            if window.form is not Form.COMBINED or panes is None or changes & {*panes.inputs}:
                 raise InvalidInputError(
                     f"{task.name} is made of overlapping windows over "
                     f"{min(changes.intersection(task.inputs))}: there is no boundary at which none "
                     "of them is open, and they would mix old tuples and new ones; make another "
                     "query, or let those windows not overlap"
                 )
-            period = lcm(period, window.size_us)
+            # the panes of the first new window are made by both editions: not by a third one
+            known = (footing.usable.get(name, BEGINNING) for name in (panes.name, task.name))
+            begin = max(footing.given.get(panes.name, BEGINNING), _whole(panes, footing), *known)
+            at = max(at, begin + window.size_us - window.grain_us)
+            period = lcm(period, window.grain_us)
         elif task.name in names:
-            known = max(footing.usable.get(stream, BEGINNING) for stream in task.inputs)
-            if known > BEGINNING:
-                at = max(at, first_whole(window, known))
+            at = max(at, _whole(task, footing))
     at = -(-(at + 1) // period) * period - 1
     if at >= END:
         ended = [name for name in names if footing.given.get(name) == END]
         why = f"{min(ended)} has ended" if ended else "the boundary would be beyond all time"
         raise ConflictError(f"{why}: there is nothing to come that could be made otherwise")
     return at
+
+
+def _whole(task: Task, footing: Footing) -> int:
+    """The boundary after which all its windows are whole in inputs that are as they are now."""
+    known = max(footing.usable.get(stream, BEGINNING) for stream in task.inputs)
+    assert task.window is not None
+    return known if known == BEGINNING else first_whole(task.window, known)

@@ -102,6 +102,7 @@ def _partial(step: AggregateStep, rows: list[Row]) -> list[Row]:
             **dict(zip((each.name for each in made.values), rest[len(names) + 1 :], strict=True)),
             **_ranks(made, rest[len(names) + 1 :], members),
             **_states(step, made, members if rest[len(names)] == 0 else []),
+            made.former: False,
         }
         for (start, *rest), members in parts.items()
     ]
@@ -153,6 +154,8 @@ def _combined(step: AggregateStep, rows: list[Row]) -> list[Row]:
     made, names = layout(step.group_by, step.functions), _groups(step)
     windows: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
+        if row[made.former] != (row[STIME] > step.former_after):
+            continue
         start = row[STIME] // step.advance_us * step.advance_us
         while start + step.size_us > row[STIME]:
             windows.setdefault((start, *(row[name] for name in names)), []).append(row)

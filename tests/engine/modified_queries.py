@@ -61,6 +61,15 @@ def sieve_and_sums(
     return msgspec.structs.replace(query, availability=availability)
 
 
+def rolling_sums(place: Place, source: str, *, size: int = 600, advance: int = 100) -> Query:
+    """The sums and the number of the odd values by windows that are folded from panes, `sums`."""
+    plain = sieve_and_sums(place, source)
+    sieve, sums = plain.boxes
+    assert isinstance(sums, Aggregate)
+    windows = msgspec.structs.replace(sums, size_us=size, advance_us=advance)
+    return Query(plain.name, (sieve, windows))
+
+
 def change(box: str, **parameters: str) -> BoxChange:
     """expression_0='...' is the parameter expression.0, window_size='...' is window-size."""
     named = {name.replace("_0", ".0").replace("_", "-"): v for name, v in parameters.items()}
@@ -198,3 +207,23 @@ def chains(draw: st.DrawFn) -> Query:
         Aggregate("v", "t1", "t2", second, second, (), total),
     )
     return Query("q", boxes, ("t0",))
+
+
+@st.composite
+def folded(draw: st.DrawFn) -> Query:
+    """Windows that are folded from panes, most of which overlap; a filter before and one behind."""
+    functions = (
+        AggregateFunction(Function.SUM, "a", "a"),
+        AggregateFunction(Function.COUNT, None, "n"),
+        AggregateFunction(Function.COUNT_DISTINCT, "b", "bs"),
+    )
+    size, parts = draw(st.sampled_from([(10, 2), (20, 2), (30, 3), (30, 6), (20, 1)]))
+    grouped = ("b",) if draw(st.booleans()) else ()
+    boxes = (
+        Filter(
+            "f", "s0", ("medusa://p/t0",), (draw(st.sampled_from(["a > 2", "a % 2 = 1", "b > 0"])),)
+        ),
+        Aggregate("w", "medusa://p/t0", "medusa://p/t1", size, size // parts, grouped, functions),
+        Filter("g", "medusa://p/t1", ("medusa://p/t2",), ("n > 1",)),
+    )
+    return Query("q", boxes, panes=(("w", 5),))

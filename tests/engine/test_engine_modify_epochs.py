@@ -15,12 +15,13 @@ import pyarrow as pa
 import trio
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from modified_queries import chains, other_box, stored_query
+from modified_queries import chains, folded, other_box, stored_query
 from reference_interpreter import Row, run_query
 from reference_networks import SOURCES, queries, rows
 
 from engine.language.check import check_query
 from engine.language.modification import BoxChange, modified_query
+from engine.language.panes import panes_name, widths
 from engine.language.xml.boxes import parameters_of
 from engine.objects.query import Box, Query
 from engine.objects.schema import BEGINNING, END
@@ -149,7 +150,8 @@ class Bench:
 
     def expected(self) -> dict[str, list[Row]]:
         """By the interpreter of networks, box by box, edition by edition."""
-        made: dict[str, list[Row]] = {name: [] for name in self.runners}
+        panes = {panes_name(name) for name in widths(self.stored.entry.query)}
+        made: dict[str, list[Row]] = {name: [] for name in self.runners if name not in panes}
         ends = [since for _, since in self.editions[1:]] + [END]
         for (query, since), upto in zip(self.editions, ends, strict=True):
             schemas = check_query(query, SOURCES)
@@ -237,5 +239,16 @@ def test_old_up_to_the_boundary_and_new_after_it(
 )
 @given(st.data(), chains())
 def test_windows_over_what_changes_are_of_one_edition(data: st.DataObject, query: Query) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        trio.run(play, data, query, {"s0": dense(), "s1": []}, Path(folder))
+
+
+@settings(
+    max_examples=examples(60, soak=300),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(st.data(), folded())
+def test_windows_folded_from_panes_are_of_one_edition(data: st.DataObject, query: Query) -> None:
     with tempfile.TemporaryDirectory() as folder:
         trio.run(play, data, query, {"s0": dense(), "s1": []}, Path(folder))

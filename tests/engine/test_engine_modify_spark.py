@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -127,3 +128,44 @@ async def test_old_up_to_a_given_boundary_and_new_after_it_on_spark(tmp_path: Pa
         rows_of(summed(odd, 100), "last", *names), rows_of(summed(thirds, 160), "last", *names)
     )
     assert {row[0] for row in sums.rows if T - 100 <= row[0] <= T + 160} == {699, T, T + 160}
+
+
+async def test_panes_of_both_editions_on_spark(tmp_path: Path) -> None:
+    """Windows that overlap are folded from panes, which two editions make for a window's length."""
+    size, advance = 600, 100
+    async with open_town(tmp_path, timing=QUICK) as town:
+        one = await town.settle("mit.edu")
+        async with one.client() as client, one.client() as poster:
+            source = await make_stream(client, one, "s")
+            sieve, window = sums_of_some(one, source).boxes
+            window = msgspec.structs.replace(window, size_us=size, advance_us=advance)
+            await begin(client, Query(one.name("q"), (sieve, window)))
+            sums = ModifiedReader(client, one.name("sums"), "name", "total", "number", "greatest")
+            modified = trio.Event()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(pour, poster, source, modified)
+                await sums.take(199)  # results are out
+                changes = change("sieve", expression_0="value % 3 = 1")
+                since = (await modify(client, one.name("q"), changes)).since
+                modified.set()
+                await sums.take(END)
+    odd = sieved(lambda value: pc.equal(pc.bit_wise_and(value, 1), 1))
+    thirds = sieved(lambda value: pa.array([each % 3 == 1 for each in value.to_pylist()]))
+    old, new = rolled(odd, size, advance), rolled(thirds, size, advance)
+    assert 199 + size - advance <= since < GATE + size
+    assert sums.rows == [row for row in old if row[0] <= since] + [
+        row for row in new if row[0] > since
+    ]
+
+
+def rolled(state: pa.Table, size: int, advance: int) -> list[tuple[Any, ...]]:
+    """All at once, by each window and name."""
+    rows: list[tuple[Any, ...]] = []
+    for start in range(advance - size, LAST, advance):
+        inside = pc.and_(pc.greater_equal(state["t"], start), pc.less(state["t"], start + size))
+        kinds = [("value", "sum"), ("value", "count"), ("value", "max")]
+        groups = state.filter(inside).group_by("name").aggregate(kinds).sort_by("name")
+        names = ("name", "value_sum", "value_count", "value_max")
+        columns = (groups[name].to_pylist() for name in names)
+        rows += [(start + size - 1, *row) for row in zip(*columns, strict=True)]
+    return rows
