@@ -20,6 +20,9 @@ from engine.objects.schema import END, SEQ, STIME, Field, FieldType
 from engine.spark.columns import changing, column, quoted, without_negative_zero
 from engine.spark.distinct import code_of, estimate, estimate_of_codes, rank_of, register_of
 
+SLICED: Final = 3
+"""Windows of one job from which on panes that are in the same ones are merged first."""
+
 
 class Windows:
     """An aggregate over a DataFrame of its input.
@@ -56,17 +59,33 @@ class Windows:
         """
         if self._taken is not None:
             frame = frame.where(self._taken)
-        size, advance = self._step.size_us, self._step.advance_us
-        starts = _starts(self._step, after, upto).alias(self._window)
-        windows = frame.select(starts, F.col("*"))
-        if size % advance:  # the oldest of them may have ended before the tuple
-            windows = windows.where(f"{self._window} > {STIME} - {size}L")
-        windows = _in_parts(windows, self._functions.parts, self._part)
         if small:
-            windows = windows.coalesce(1)  # no shuffle
+            frame = frame.coalesce(1)  # no shuffle
+        windows = self._slices(frame, after, upto)
+        if windows is None:
+            windows = frame.select(_starts(self._step, after, upto).alias(self._window), F.col("*"))
+            if self._step.size_us % self._step.advance_us:
+                # the oldest of them may have ended before the tuple
+                windows = windows.where(f"{self._window} > {STIME} - {self._step.size_us}L")
+        windows = _in_parts(windows, self._functions.parts, self._part)
         windows = _with_merged_values(windows, self._step, [F.col(self._window)])
         result = _grouped(windows, self._keys, self._functions.computed)
         return result.select(*self._found) if self._found else result
+
+    def _slices(self, frame: DataFrame, after: int, upto: int) -> DataFrame | None:
+        """The panes of each due window, those merged before that are in the same ones: then a value
+        is once in each window, not once for each pane and window. None: it would not pay."""
+        size, advance = self._step.size_us, self._step.advance_us
+        first, last = _due(self._step, after, upto)
+        if size % advance or last - first < (SLICED - 1) * advance or not _has_values(self._step):
+            return None
+        begins, ends = (f"{self._window} {end}" for end in ("begins", "ends"))
+        bounds = _first_and_last(self._step, after, upto)
+        placed = frame.select(bounds[0].alias(begins), bounds[1].alias(ends), F.col("*"))
+        columns = (quoted(begins), quoted(ends))
+        merged = _with_merged_values(placed.where(columns[0] <= columns[1]), self._step, columns)
+        starts = F.explode(F.sequence(*columns, F.lit(advance)))
+        return merged.select(starts.alias(self._window), F.col("*"))
 
 
 class TaggedWindows:
@@ -161,19 +180,34 @@ def _free_names(fields: Sequence[Field]) -> tuple[str, str]:
 def _starts(step: AggregateStep, after: int, upto: int) -> Column:
     """The starts of the windows that may hold a tuple and end in (after, upto]: one (tumbling), or
     one per row (sliding)."""
-    stime, size, advance = quoted(STIME), step.size_us, step.advance_us
-    last = stime - F.pmod(stime, F.lit(advance))
-    if size == advance:
-        return last  # the job reads tuples of those windows only
-    first_due = max((after + 1 - size) // advance + 1, -(END // advance)) * advance
-    last_due = min((upto + 1 - size) // advance, END // advance) * advance
-    due = [F.expr(each) for each in changing(STIME, first_due, last_due)]
-    oldest = last - F.lit((-(-size // advance) - 1) * advance)
-    # a stime so low that the subtraction wraps has no other window
-    begins = F.greatest(F.least(oldest, last), due[0])
-    ends = F.least(last, due[1])
+    if step.size_us == step.advance_us:
+        return _newest(step)  # the job reads tuples of those windows only
+    begins, ends = _first_and_last(step, after, upto)
     # a sequence that runs backwards would fail
-    return F.explode(F.when(begins <= ends, F.sequence(begins, ends, F.lit(advance))))
+    return F.explode(F.when(begins <= ends, F.sequence(begins, ends, F.lit(step.advance_us))))
+
+
+def _newest(step: AggregateStep) -> Column:
+    """The start of the newest window that holds a tuple."""
+    stime = quoted(STIME)
+    return stime - F.pmod(stime, F.lit(step.advance_us))
+
+
+def _due(step: AggregateStep, after: int, upto: int) -> tuple[int, int]:
+    """The starts of the first and of the last window that end in (after, upto]."""
+    size, advance = step.size_us, step.advance_us
+    first = max((after + 1 - size) // advance + 1, -(END // advance)) * advance
+    return first, min((upto + 1 - size) // advance, END // advance) * advance
+
+
+def _first_and_last(step: AggregateStep, after: int, upto: int) -> tuple[Column, Column]:
+    """The starts of the first and the last window that may hold a tuple and end in (after, upto];
+    the first is behind the last if there is none."""
+    due = [F.expr(each) for each in changing(STIME, *_due(step, after, upto))]
+    last = _newest(step)
+    oldest = last - F.lit((-(-step.size_us // step.advance_us) - 1) * step.advance_us)
+    # a stime so low that the subtraction wraps has no other window
+    return F.greatest(F.least(oldest, last), due[0]), F.least(last, due[1])
 
 
 class _Functions:
@@ -411,6 +445,11 @@ def _combined(step: AggregateStep) -> _Functions:
     return made
 
 
+def _has_values(step: AggregateStep) -> bool:
+    """Whether it reads panes that have rows for values."""
+    return step.form is Form.COMBINED and bool(layout(step.group_by, step.functions).values)
+
+
 def _with_merged_values(
     frame: DataFrame, step: AggregateStep, window: Sequence[Column]
 ) -> DataFrame:
@@ -420,9 +459,9 @@ def _with_merged_values(
     Args:
         window: the columns that tell windows apart.
     """
-    made = layout(step.group_by, step.functions)
-    if step.form is not Form.COMBINED or not made.values:
+    if not _has_values(step):
         return frame
+    made = layout(step.group_by, step.functions)
     names = [*(each.name for each in step.group_by), *(each.name for each in made.values)]
     keys = [*window, *map(quoted, names)]
     if made.part is not None:
