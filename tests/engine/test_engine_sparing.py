@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import trio
-from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, passing, rows, until
-from moving_tasks import SIZE_US, Reader, Sums, expected, post, windows
+from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, passing, until
+from moving_tasks import SIZE_US, Reader, Sums, post, windows
 
 from engine.objects.availability import Availability, Mode
 from engine.objects.schema import BEGINNING, END
