@@ -35,6 +35,7 @@ class KillPoint(StrEnum):
     LEADER_WITHDRAW = "leader.withdraw"
     LOG_BEGIN = "log.begin"
     LOG_COMMIT = "log.commit"
+    LOG_FORGET = "log.forget"
     LOG_REOPEN = "log.reopen"
     MODIFICATION_DECIDE = "modification.decide"
     MOVE_ACTIVATE = "move.activate"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import trio
 
@@ -31,7 +32,7 @@ from engine.tasks.plan import Task
 from engine.tasks.revisions.runner import runner_of
 from engine.tasks.status import TaskStatus
 from engine.tasks.windows import needed_after
-from overlay.concurrency import until_one_ends
+from overlay.concurrency import Watched, until_one_ends
 from overlay.errors import ClosedError, NotRetainedError
 from overlay.names import PeerId
 from overlay.node import Overlay
@@ -70,6 +71,15 @@ class Workshop:
         return self.overlay.identity.peer_id
 
 
+@dataclass(frozen=True)
+class Reading:
+    """A worker's report: the boundary that all its inputs have, microseconds, and when it came, on
+    trio's clock, seconds."""
+
+    boundary: int
+    at: float
+
+
 class Copy:
     """A task at this peer: its logs, and the runner or follower that extends its output.
 
@@ -88,9 +98,11 @@ class Copy:
         tried: the number of the last move, also of a failed one: no two workers get one number.
         load, rate, cost_ns: cores it takes here, or would take; rows per second it reads; CPU
             nanoseconds a row, as last measured here.
-        behind_since: since when the worker has not computed epochs that our inputs allow, on trio's
+        behind_since: since when the worker has not computed epochs that the inputs allow, on trio's
             clock, seconds; None: it is not behind.
         given: the highest boundary that a released worker reported; consumers may have read so far.
+        spared: the worker has the inputs, so they need not be here; see `moves.sparing`.
+        reading: the worker's last report of its reading, under this placement; None: none yet.
     """
 
     def __init__(
@@ -130,6 +142,8 @@ class Copy:
         self.tried = 0
         self.behind_since: float | None = None
         self.given = BEGINNING
+        self.spared = Watched(False)
+        self.reading: Reading | None = None
         self.load, self.rate = self.current.load, self.current.rate
         self.cost_ns = self.current.owed.cost_ns
         self._reach = shop.followers.reach
@@ -218,17 +232,36 @@ class Copy:
 
         def committed() -> None:
             nonlocal seen
-            self.runner.followed(seen)
+            if self.spared.value:
+                self.runner.hold()
+            else:
+                self.runner.followed(seen)
             seen = self.boundary
 
         course = Course(
-            due=self.runner.wait_for_inputs,  # or the worker alone could end the stream
+            due=self._wait_for_inputs,  # or the worker alone could end the stream
             committed=committed,
             tentative=True,
         )
         term = self.current.term
         worker = (Place(term.holder),)  # if it lost it, we take the task back
         await Follower(self.state, worker, self._reach, f"{OWNER} {term.number}", course).run()
+
+    async def _wait_for_inputs(self, boundary: int) -> None:
+        """Wait until the inputs have that boundary, unless the worker is who has them."""
+
+        async def until_spared() -> None:
+            await self.spared.until(lambda spared: spared)
+
+        await until_one_ends(partial(self.runner.wait_for_inputs, boundary), until_spared)
+
+    def hear(self, boundary: int, rate: float) -> None:
+        """Note what the worker says of its inputs. boundary: that all of them have, microseconds.
+        rate: rows per second that it reads."""
+        now, before = trio.current_time(), self.reading
+        self.reading = Reading(boundary, now)
+        if self.spared.value and before is not None:
+            self.runner.read_elsewhere(rate * (now - before.at))
 
     @asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:
@@ -254,7 +287,10 @@ class Copy:
 
     def watch(self, now: float) -> float:
         """How long a worker has been behind, seconds. now: on trio's clock."""
-        if not self.current.term.holder or self.boundary >= self.runner.input_boundary:
+        reached = self.runner.input_boundary
+        if self.spared.value and self.reading is not None:
+            reached = max(reached, self.reading.boundary)
+        if not self.current.term.holder or self.boundary >= reached:
             self.behind_since = None
             return 0.0
         if self.behind_since is None or self.state.moved_at > self.behind_since:

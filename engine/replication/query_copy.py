@@ -20,6 +20,7 @@ from engine.streams.store import REPLICA
 from engine.streams.stream_state import Role, StreamState
 from engine.tasks.plan import Task
 from engine.tasks.query_editions import changing
+from engine.tasks.windows import needed_after
 from overlay.concurrency import Job
 from overlay.errors import StorageError
 from overlay.killpoints import KillPoint, kill_point
@@ -106,8 +107,8 @@ class QueryCopy:
         return state
 
     async def _follow_inputs(self) -> None:
-        """Open the logs of the inputs: whole ones where the query was created; in a replica, from
-        the boundary of its outputs on."""
+        """Open the logs of the inputs: whole ones where the query was created, unless it has begun;
+        in a replica, from the boundary of its outputs on."""
         stored, followers = self.stored, self._shop.followers
         query = stored.entry.query
         reached = {task.output: self.logs[task.output].log.boundary for task in self.plan}
@@ -121,7 +122,13 @@ class QueryCopy:
                 since = max(after[name], query.after)
                 self.logs[name] = await followers.follow_history(entry, self.name, since)
             else:
-                self.logs[name] = await followers.follow(entry, self.name)
+                self.logs[name] = await followers.follow(entry, self.name, self._begin_of(name))
+
+    def _begin_of(self, name: str) -> int:
+        """The boundary after which an input is needed; one that was not needed here is empty."""
+        readers = [task for task in self.plan if name in task.inputs]
+        needs = (needed_after(task, self.logs[task.output].log.boundary) for task in readers)
+        return min(needs, default=BEGINNING)
 
     def compute(self) -> None:
         """Make copies of its tasks, not yet running, that hold the inputs they need."""

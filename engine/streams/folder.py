@@ -5,6 +5,8 @@
   the old one. Between the two, both names are there: the shorter interval is dropped.
 * compaction: the merged file is written, renamed, and only then its parts are deleted. In between
   they lie within its interval, and are dropped.
+* a copy that is not needed: deletes from the newest file on, behind the rows that retention drops.
+  So what a crash leaves begins early enough.
 * retention: deletes from the oldest file on, and stops at a file that a reader pins. So a crash
   leaves no gap.
 
@@ -37,6 +39,7 @@ from engine.streams.ordering import tidy
 from engine.streams.storage import sync_folder
 from overlay.errors import InternalError, StorageError
 from overlay.files import storing
+from overlay.killpoints import KillPoint, kill_point
 
 
 class EpochFolder:
@@ -154,6 +157,16 @@ class EpochFolder:
         except StorageError:
             self._put(0, 0, oldest)  # or the next drop would leave a gap
             raise
+
+    @kill_point(KillPoint.LOG_FORGET)
+    def drop_newest(self) -> None:
+        """Delete the newest file. Raises: StorageError: the disk does not let it go."""
+        newest = self._files[-1]
+        with storing(newest.path):
+            newest.path.unlink(missing_ok=True)
+            self._put(len(self._files) - 1, len(self._files))
+            if self._durable:
+                sync_folder(self.path)
 
     def put_back(self, lost: EpochFile, found: EpochFile, writer: EpochWriter | None) -> None:
         """Put back a lost file. writer: has written it anew; None: the file is there.

@@ -242,8 +242,8 @@ class LoadMeter:
         self._rate.expect(rate)
         self._learn(load, rate, now)
 
-    def add_elsewhere(self, rows: int, now: float) -> None:
-        """Note the input rows of an epoch that another peer computed."""
+    def add_elsewhere(self, rows: float, now: float) -> None:
+        """Note the input rows of epochs that another peer computed."""
         self._rate.add(rows, now)
 
     def predicted(self, now: float) -> float:

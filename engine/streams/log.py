@@ -47,6 +47,7 @@ from engine.streams.retention import Hold, Retention
 from engine.streams.scanning import lost_in_words, not_here, read_all, scan
 from overlay.concurrency import Watched
 from overlay.errors import (
+    BusyError,
     ClosedError,
     InternalError,
     NotRetainedError,
@@ -450,6 +451,30 @@ class StreamLog:
             count += 1
         self.retention.rest()
         return count
+
+    def forget(self, after: int) -> None:
+        """Drop all rows, so that the log is as new. Blocking.
+
+        Args:
+            after: the boundary that it may have to go on from. So it must not begin later, nor end
+                earlier, if a crash comes between.
+
+        Raises:
+            BusyError: a file is being read.
+            StorageError: the disk does not let them go; some may be gone.
+        """
+        if any(file.pins for file in self._files):
+            raise BusyError(f"the log in {self.folder} is being read: try again")
+        try:
+            while self._files and self._files[0].upto <= after:
+                self._folder.drop_oldest()
+            while self._files:
+                self._folder.drop_newest()
+        finally:
+            boundary = self._files[-1].upto if self._files else BEGINNING
+            self._recent.begin(boundary)
+            self.shared.last.forget(self)
+            self._move_to(boundary)
 
     async def compact(self) -> int:
         """Merge one run of small files, if one is worth it; gives how many files became one.

@@ -141,7 +141,9 @@ class TaskRunner:
             NotRetainedError: its inputs are not kept so long.
         """
         needed = needed_after(self.task, after)
-        if any(log.start > needed for log in self._inputs.values()):
+        if self.input_boundary < min(upto, self.task.until) or any(
+            log.start > needed for log in self._inputs.values()
+        ):
             raise NotRetainedError(f"the inputs of {self.task.name} are not kept from {needed} on")
         while after < upto:
             end = min(upto, self.task.edition_until(after))
@@ -187,9 +189,13 @@ class TaskRunner:
 
     def hold(self) -> None:
         """Keep the part of the inputs that the next epoch may need."""
-        needed = needed_after(self.task, self._output.boundary)
         for log in self._inputs.values():
-            log.hold(self._consumer, max(needed, self.task.after))
+            log.hold(self._consumer, self.needed)
+
+    @property
+    def needed(self) -> int:
+        """The boundary after which the next epoch may need the inputs."""
+        return max(needed_after(self.task, self._output.boundary), self.task.after)
 
     def release(self) -> None:
         """Let go of the inputs."""
@@ -219,6 +225,10 @@ class TaskRunner:
         self.hold()
         with suppress(NotRetainedError):
             self._load.add_elsewhere(self.count(after, self._output.boundary), trio.current_time())
+
+    def read_elsewhere(self, rows: float) -> None:
+        """Note the input rows that another peer says it has read since the last call."""
+        self._load.add_elsewhere(rows, trio.current_time())
 
     @property
     def predicted_load(self) -> float:

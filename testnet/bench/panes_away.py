@@ -1,7 +1,7 @@
 """The bytes that an owner receives when the panes of its window are made where the tuples are.
 
-An owner follows the inputs of its tasks also while a worker runs them, so as to count them and to
-take the task back at once. So what it receives is the whole input and the panes, not less.
+The panes' task moves to the source's leader. For some seconds its owner still reads the input,
+until it need not (`engine.replication.moves.sparing`); from then on it receives the panes alone.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ async def away_entry() -> Entry:
             await here.until_ready()
             whole = await _received(there, here, 0)
             await reader.move_task(panes_name(output("moved")), source.id)
-            moved = await _received(there, here, SPAN_S)
+            await _received(there, here, SPAN_S)  # meanwhile the owner ceases to read the input
+            moved = await _received(there, here, 2 * SPAN_S)
     name = "bytes received with the panes made at the source, against the whole input"
     return entry(name, round(moved / 1024), "KB", None, round(whole / 1024))
 

@@ -39,6 +39,9 @@ MOVES: Final[dict[tuple[At, At], list[Order]]] = {
 }
 """Who is killed, and where the task is being moved: from its owner to the worker, or back."""
 
+FORGETTING: Final = both(KillPoint.LOG_FORGET)
+"""The owner of a task, while it drops rows that it needs no more: they are where the task is."""
+
 MODIFYING: Final[list[tuple[Role, Order]]] = [
     *(("primary", order) for order in both(KillPoint.MODIFICATION_DECIDE)),
     *(("primary", order) for order in both(KillPoint.QUERY_WRITE)),
@@ -103,6 +106,7 @@ DELETING_VIEWS: Final = [
 
 SWEEPS: Final[dict[str, list[Order]]] = {
     **{f"the {victim}, moved to the {to}": orders for (victim, to), orders in MOVES.items()},
+    "forgetting": FORGETTING,
     "modifying": [order for _, order in MODIFYING],
     "altering streams": ALTERING_STREAMS,
     "deleting streams": DELETING_STREAMS,

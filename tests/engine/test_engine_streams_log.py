@@ -18,13 +18,14 @@ from trio.testing import wait_all_tasks_blocked
 from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
 from engine.streams import epochs
 from engine.streams.feed import Cursor
-from engine.streams.folder import RUN, choose, merge
+from engine.streams.folder import RUN, EpochFolder, choose, merge
 from engine.streams.log import StreamLog
 from engine.streams.messages import MAX_BATCH_BYTES
 from engine.streams.parts import PART_BYTES
 from engine.streams.recent import SharedMemory
 from engine.streams.retention import Hold
 from overlay.errors import (
+    BusyError,
     ClosedError,
     InternalError,
     NotRetainedError,
@@ -522,3 +523,40 @@ def test_any_history_of_a_log_reads_as_a_list(
             assert pairs(found) == state
             check_counts(log, model, counted)
             assert log.bytes == sum(path.stat().st_size for path in log.folder.glob("*.parquet"))
+
+
+def test_a_log_that_forgets_all_begins_again_later(tmp_path: Path) -> None:
+    log, _ = filled(tmp_path, 5)
+    end = log.boundary
+    log.forget(end)
+    assert (log.boundary, log.rows, log.bytes) == (BEGINNING, 0, 0)
+    assert not list(log.folder.glob("*.parquet"))
+    log.begin(end + 100)
+    log.append(end + 110, logged([(end + 105, 1)]))
+    assert (log.start, all_rows(log)) == (end + 100, [(end + 105, 1)])
+    assert all_rows(opened(tmp_path)) == [(end + 105, 1)]
+
+
+def test_what_a_crash_leaves_of_a_forgotten_log_begins_early_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, _ = filled(tmp_path, 5)
+    middle = log.boundary // 2
+    drop, left = EpochFolder.drop_newest, []
+
+    def look(folder: EpochFolder) -> None:
+        left.append(opened(tmp_path))
+        drop(folder)
+
+    monkeypatch.setattr(EpochFolder, "drop_newest", look)
+    log.forget(middle)
+    assert len(left) > 1
+    assert all(each.start <= middle <= each.boundary for each in left)
+    assert opened(tmp_path).boundary == BEGINNING
+
+
+def test_a_log_that_is_read_forgets_nothing(tmp_path: Path) -> None:
+    log, before = filled(tmp_path, 3)
+    with log.files(log.start, log.boundary), pytest.raises(BusyError):
+        log.forget(log.boundary)
+    assert all_rows(log) == before

@@ -8,6 +8,7 @@ import trio
 from engine.objects.definitions import StreamEntry
 from engine.objects.schema import BEGINNING, END
 from engine.replication.directory import Directory
+from engine.replication.following.dormancy import Dormancy, Keep, Look, Read, Sleep
 from engine.replication.following.follower import Course, Follower
 from engine.replication.following.origin import FOR_QUERIES, Origin, Place, Reach, short_digest
 from engine.streams.retention import Hold
@@ -18,6 +19,7 @@ from overlay.errors import ConflictError, MedusaError
 from overlay.events import Events
 from overlay.killpoints import KillPoint, kill_point
 from overlay.listeners import Listeners
+from overlay.names import NO_PEER, PeerId
 
 INPUT: Final = "in"
 """The variant of the copies that tasks of other peers read: one for each stream and owner, since an
@@ -76,14 +78,15 @@ class Followers:
             if key.stream == stream:
                 run.follower.subscribe_anew()
 
-    async def follow(self, entry: StreamEntry, user: str) -> StreamState:
-        """The log of a stream, for a query: our own, or a follower's."""
+    async def follow(self, entry: StreamEntry, user: str, after: int = BEGINNING) -> StreamState:
+        """The log of a stream, for a query: our own, or a follower's, which begins at the boundary
+        `after` if it is new."""
         async with self._changing:
             state = self._store.get(entry.stream.name)
             if state is None:
                 state = await self._store.keep(entry, Role.MIRROR)
             if state.role is Role.MIRROR:
-                self._use(state, user, FOR_QUERIES, BEGINNING)
+                self._use(state, user, FOR_QUERIES, after)
             else:
                 self._direct.setdefault(state.key, set()).add(user)
             return state
@@ -141,6 +144,19 @@ class Followers:
             needs = self._needs.setdefault(key, {})
             needs[user] = boundary
             self._running[key].follower.need(min(needs.values()))
+
+    def spare(self, key: LogKey, user: str, source: PeerId, needed: int) -> None:
+        """Read a copy no longer, if `source` has the stream and `user` has no other need of it
+        here than that the rows after `needed` can be had there; NO_PEER: read it."""
+        run, state = self._running.get(key), self._store.get(*key)
+        if run is None or state is None:
+            return  # it is no copy
+        if not run.dormancy.source and state.log.boundary == BEGINNING:
+            return  # it has not begun
+        alone = self._users.get(key) == {user}
+        if not alone or any(hold.kind != "task" for hold in state.log.retention.consumers):
+            source = NO_PEER
+        run.look(Look(source, needed, run.follower.held))
 
     def readers(self, stream: str) -> set[str]:
         """The readers of a stream here: queries, views and tasks that we run for others."""
@@ -209,8 +225,10 @@ class Followers:
 
     def _use(self, state: StreamState, user: str, origin: Origin, after: int) -> None:
         self._users.setdefault(state.key, set()).add(user)
-        if state.key in self._running:
-            self._running[state.key].origins.setdefault(user, origin)
+        if (running := self._running.get(state.key)) is not None:
+            running.origins.setdefault(user, origin)
+            if running.dormancy.source:  # the new user wants what the stream still has
+                running.look(Look(NO_PEER, after))
             return
         follower = Follower(
             state,
@@ -281,16 +299,34 @@ class _Run:
     follower: Follower
     after: int
     origins: dict[str, Origin]
+    dormancy: Dormancy = field(default_factory=Dormancy)
     job: Job = field(default_factory=Job)
+
+    @property
+    def origin(self) -> Origin:
+        """Where the stream comes from."""
+        return next(iter(self.origins.values()))
+
+    def look(self, look: Look) -> None:
+        """Take the step of `Dormancy`."""
+        match self.dormancy.handle(look):
+            case Keep(source):
+                self.follower.keep_at(source)
+            case Sleep(needed):
+                self.follower.sleep(needed)
+            case Read(after):
+                self.follower.wake(after, self.origin)
+            case None:
+                pass
 
     def take_from(self, user: str, origin: Origin) -> None:
         """Set where a user wants the stream from."""
         self.origins[user] = origin
-        self.follower.read_from(next(iter(self.origins.values())))
+        self.follower.read_from(self.origin)
 
     def forget(self, user: str) -> None:
         """Remove a user."""
         first = next(iter(self.origins), None)
         self.origins.pop(user, None)
         if first == user and self.origins:
-            self.follower.read_from(next(iter(self.origins.values())))
+            self.follower.read_from(self.origin)

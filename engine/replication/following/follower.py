@@ -32,10 +32,15 @@ from overlay.errors import (
     NotAuthorisedError,
     NotFoundError,
     NotRetainedError,
+    StorageError,
     UntrustedError,
 )
 from overlay.log import bound
+from overlay.names import PeerId
 from overlay.rpc import EndOfCall
+
+NO_ROWS = END - 1
+"""The boundary after which a dormant follower subscribes: no row has a later stime."""
 
 LOOK_AGAIN_S = 15.0
 """Between two looks into the catalog for the definition of a followed stream, seconds."""
@@ -75,6 +80,8 @@ class Follower:
 
     Attributes:
         gone: the last place of its origin, if that one has dropped the next tuples as well.
+        held: the peer of `keep_at` has all tuples after that boundary, and keeps them for us; END:
+            it has not said so yet.
     """
 
     def __init__(
@@ -85,9 +92,13 @@ class Follower:
         self._reach = reach
         self._subscriber = subscriber
         self._course = course
+        self._after = course.after
         self._timing = reach.store.timing
         self.gone: Place | None = None
         self._safe = Watched(END)
+        self._dormant: Watched[int | None] = Watched(None)
+        self._keeps = False
+        self.held = END
         self._jitter = SystemRandom()
         self._elsewhere = Bell()
 
@@ -130,10 +141,40 @@ class Follower:
         if boundary != self._safe.value:
             self._safe.set(boundary)
 
+    def keep_at(self, source: PeerId) -> None:
+        """Read at that peer, which is to keep all rows from now on; see `held`."""
+        self._keeps, self.held = True, END
+        self.read_from((Place(source),))
+
+    def sleep(self, needed: int) -> None:
+        """Drop the copy, read nothing, and have that peer keep the rows after `needed`, which grows
+        with each call; until `wake`."""
+        was_awake = self._dormant.value is None
+        self._dormant.set(needed)
+        if was_awake:
+            self.subscribe_anew()
+
+    def wake(self, after: int, origin: Origin) -> None:
+        """Read on, at these places, and have nothing kept that is here. A copy that was dropped
+        begins again at `after`."""
+        self._keeps, self.held = False, END
+        if self._dormant.value is not None:
+            self._dormant.set(None)
+            self._after = after
+            with suppress(StorageError):  # else it begins with its first rows
+                self._begin()
+        self.need(END)
+        self.read_from(origin)
+
+    @property
+    def _position(self) -> int:
+        """The boundary that it reads from: a log that has begun goes on."""
+        boundary = self._state.log.boundary
+        return boundary if boundary > BEGINNING else self._after
+
     @property
     def _request(self) -> Subscribe:
-        course, boundary = self._course, self._state.log.boundary
-        after = boundary if boundary > BEGINNING else course.after  # a log that has begun goes on
+        course, after = self._course, self._position
         term_number = self._reach.directory.number(self._state.name) if course.listed else 0
         keep = min(after, self._safe.value)
         seen = max(after, self._state.suffix.boundary) if course.tentative else None
@@ -145,6 +186,12 @@ class Follower:
         Raises:
             MedusaError: it has failed; `run` tries again.
         """
+        if self._dormant.value is not None:
+            await self._hold(self._dormant.value)
+            return
+        if self._keeps:
+            self.held = END
+            self.need(self._position)
         request = self._request
         *others, last = self._origin
         for place in others:
@@ -158,6 +205,26 @@ class Follower:
             self.gone = last
             raise
 
+    async def _hold(self, needed: int) -> None:
+        """Hold the stream at its source, without reading any of it."""
+        self._state.log.forget(needed)
+        request = Subscribe(self._state.name, NO_ROWS, self._subscriber, keep=needed)
+
+        async def listen(feed: Reading) -> None:
+            while True:  # the end of the stream, at most
+                await feed.receive(Tuples)
+
+        async def acknowledge(feed: Reading) -> None:
+            told = needed
+            while True:
+                if (known := self._dormant.value) is not None and known > told:
+                    await feed.send(Acknowledge(known))
+                    told = known
+                else:
+                    await self._dormant.changed()
+
+        await self._converse(self._reach.open(self._origin[0], request), listen, acknowledge)
+
     async def _look_up(self) -> None:
         """Look up the stream's definition again and again: it may have been altered. Its producer
         ends the call then, but another peer may be the one that updates the catalog."""
@@ -170,9 +237,16 @@ class Follower:
             await trio.sleep(LOOK_AGAIN_S)
 
     async def _take(self, opening: AbstractAsyncContextManager[Reading]) -> None:
+        await self._converse(opening, self._receive, self._acknowledge)
+
+    async def _converse(
+        self,
+        opening: AbstractAsyncContextManager[Reading],
+        *sides: Callable[[Reading], Awaitable[None]],
+    ) -> None:
         async with opening as feed:
             try:
-                await until_one_ends(partial(self._receive, feed), partial(self._acknowledge, feed))
+                await until_one_ends(*(partial(side, feed) for side in sides))
             except EndOfCall:
                 raise BrokenError(f"the call that brought {self._state.name} was ended") from None
 
@@ -184,9 +258,8 @@ class Follower:
                 await feed.receive(Tuples)
 
     async def _receive(self, feed: Reading) -> None:
-        log, after = self._state.log, self._course.after
-        if log.boundary == BEGINNING < after:
-            log.begin(after)  # the next tuples may be long in coming
+        self._begin()  # the next tuples may be long in coming
+        log = self._state.log
         suffix = self._state.suffix
         incoming = Incoming(log.schema, log.boundary, suffix.boundary)
         try:
@@ -201,10 +274,17 @@ class Follower:
         with suppress(EndOfCall), trio.move_on_after(self._timing.last_word_s):
             await feed.receive(Tuples)  # the producer ends the call after the last acknowledgement
 
+    def _begin(self) -> None:
+        """Begin a new log. Raises: StorageError: the disk does not take it."""
+        if self._state.log.boundary == BEGINNING < self._after:
+            self._state.log.begin(self._after)
+
     async def _take_part(self, feed: Reading, incoming: Incoming) -> None:
         log, suffix = self._state.log, self._state.suffix
         message, body = await feed.receive(Tuples)
         self._state.refusal = ""
+        if self._keeps:  # it would have refused us older tuples than it has
+            self.held = self._safe.value
         epoch = incoming.add(message, body)
         self._state.memory.set(incoming.held)
         if epoch is None:

@@ -20,7 +20,7 @@ from engine.replication.replicas.messages import ReadReplica
 from engine.streams.feed import cursor_for, parts_of
 from engine.streams.messages import Acknowledge, Subscribe, Tuples
 from engine.streams.parts import Part
-from engine.streams.retention import Hold
+from engine.streams.retention import Hold, too_old
 from engine.streams.store import StreamStore
 from engine.streams.stream_state import LogKey, Role, StreamState
 from overlay.concurrency import until_one_ends
@@ -164,10 +164,16 @@ class Reach:
             yield duplex
 
     def _here(self, request: Subscribe) -> StreamState | None:
-        """The stream, if this peer produces it and has the requested tuples."""
+        """The stream, if this peer produces it and has the requested tuples.
+
+        Raises:
+            NotRetainedError: it is the stream's leader, so no other producer has them.
+        """
         state = self.store.serving(request.stream)
         if state is None or state.log.start <= request.after:
             return state
+        if state.is_at_leader and request.after > BEGINNING:
+            raise too_old(state.name, state.log.start, request.after)
         begins = request.after == BEGINNING and state.role is not Role.ASSIGNED
         return state if begins else None
 

@@ -113,9 +113,12 @@ class Guest:
         return Progress(copy.boundary, copy.runner.input_bytes, copy.ready, reason)
 
     @property
-    def consumed(self) -> int | None:
-        """The boundary that all consumers of its output here have reached; None: not open yet."""
-        return None if self.copy is None else self.copy.state.log.needed(frozenset())
+    def confirm(self) -> Confirm:
+        """The question to the owner, with what it is told of the task."""
+        if self.copy is None:
+            return Confirm(*self.stored.key)
+        runner, consumed = self.copy.runner, self.copy.state.log.needed(frozenset())
+        return Confirm(*self.stored.key, consumed, runner.input_boundary, runner.input_rate)
 
     def count(self, after: int, upto: int) -> int:
         """See `Copy.count`."""
@@ -155,7 +158,7 @@ async def ask_owner(overlay: Overlay, directory: Directory, assigned: Guest) -> 
         MedusaError: neither can be reached.
     """
     stored = assigned.stored
-    owner, confirm = stored.owner_id, Confirm(*stored.key, assigned.consumed)
+    owner, confirm = stored.owner_id, assigned.confirm
     try:
         return await _ask(overlay, owner, confirm)
     except UnavailableError:

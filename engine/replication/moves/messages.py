@@ -118,11 +118,15 @@ class Confirm(Struct, frozen=True, rename={"term_number": "fence"}):
     Attributes:
         consumed: the boundary of the output that all consumers at this peer have reached,
             microseconds; None: unknown.
+        reached: the boundary that all inputs have at this peer, microseconds; None: unknown.
+        rate: input rows per second that it reads.
     """
 
     task: str
     term_number: int
     consumed: int | None = None
+    reached: int | None = None
+    rate: float = 0.0
 
 
 class PlacementStatus(StrEnum):

@@ -16,7 +16,8 @@ The steps, each with the effect of a crash after it:
 
 The owner has the output log, and all workers compute the same. So a crash of any peer at any step
 loses nothing, and repeats nothing. The inputs stay at the owner as well, as far back as the
-boundary needs, so a task can always be taken back.
+boundary needs, or are kept for it at the one peer that has them (`sparing`). So a task can always
+be taken back.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from engine.replication.moves.messages import (
 )
 from engine.replication.moves.notifications import Notifier
 from engine.replication.moves.placements import Placement, status_of
+from engine.replication.moves.sparing import Sparing
 from engine.replication.queries import QueryHost
 from engine.replication.stored_query import StoredQuery
 from engine.replication.term import Term
@@ -74,6 +76,10 @@ POLL_S: Final = 0.05
 KEPT_RECORDS: Final = 1000
 """Moves that are remembered, for the monitor."""
 
+FETCH_S: Final = 5.0
+"""How long a task that comes home may wait for inputs that were not here, while its worker still
+works, seconds: the worker may be dead, and the peer that has the inputs with it."""
+
 FIRST_EPOCH_S: Final = 60.0
 """How long the first epoch after a switch is waited for, to measure the standstill, seconds."""
 
@@ -98,6 +104,7 @@ class Mover:
         self._timing = shop.config.timing
         self._nursery = shop.nursery
         self._here = shop.here
+        self._sparing = Sparing(queries)
         self._preparing: dict[tuple[str, PeerId], int] = {}
         self.teller = Notifier(shop.overlay, self._stored, self._timing.worker_call_s)
         self.teller.gone.add(self._fetch)
@@ -189,6 +196,8 @@ class Mover:
         answer = status_of(placed.placements, worker, request.term_number)
         if answer.status is PlacementStatus.ACTIVE and request.consumed is not None:
             placed.hold_for_consumers(request.consumed, self._stranger(worker))
+        if answer.status is PlacementStatus.ACTIVE and request.reached is not None:
+            placed.hear(request.reached, request.rate)
         return answer
 
     def _stranger(self, worker: PeerId) -> str:
@@ -233,6 +242,7 @@ class Mover:
         async with placed.moving:
             if placed.current is not known:
                 raise ConflictError(f"{task} has moved meanwhile")
+            await self._fetch_inputs(placed, wait_s=0.0 if to else FETCH_S)
             term = placed.next_term(to)
             source = placed.current.term.holder or self._here
             with self._prepared_for(task, to, term.number):
@@ -265,6 +275,12 @@ class Mover:
         )
         self._announce(placed, record, committed_at)
         return record
+
+    async def _fetch_inputs(self, placed: Copy, *, wait_s: float) -> None:
+        """Have the inputs here again, while the task is being moved; wait for them so long."""
+        self._sparing.look(self._queries.get(placed.task.query))
+        with trio.move_on_after(wait_s):
+            await placed.runner.wait_for_inputs(placed.boundary)
 
     @contextmanager
     def _prepared_for(self, task: str, to: PeerId, term_number: int) -> Iterator[None]:
@@ -362,6 +378,7 @@ class Mover:
         """Tell workers again, and take back tasks that stand still; for ever."""
         while True:
             await trio.sleep_until(next_beat(self._timing.workers_s))
+            self._sparing.look_at_all()
             for placed in self._queries.tasks():
                 placed.measure()
                 if placed.moving.locked():

@@ -1,0 +1,255 @@
+"""A task that runs where its input is: its owner reads none of it, and can take the task home."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, passing, until
+from moving_tasks import SIZE_US, Reader, Sums, post, windows
+
+from engine.objects.availability import Availability, Mode
+from engine.objects.schema import BEGINNING, END
+from engine.replication.copy import Copy
+from engine.replication.moves.messages import Deal
+from engine.streams.config import Timing
+from engine.tasks.runner import TaskRunner
+from tools.client.async_client import AsyncMedusaClient
+
+pytestmark = [
+    pytest.mark.town(timing=Timing(tend_s=0.05, workers_s=0.05, confirm_s=0.05)),
+    pytest.mark.usefixtures("interpreted"),
+]
+
+
+def task_of(owner: Place, path: str = "out") -> Copy:
+    return owner.up.engine.queries.find(owner.name(path))[1]
+
+
+async def move(owner: Place, to: Place, path: str = "out") -> None:
+    await owner.up.engine.mover.move(owner.name(path), to.peer_id, Deal(giver=owner.id))
+
+
+def kept_from(leader: Place) -> int:
+    """The boundary from which on the leader of `s` keeps it for readers elsewhere."""
+    retention = leader.state("s").log.retention
+    return retention.held(frozenset(h for h in retention.consumers if h.kind != "subscriber"))
+
+
+class Scene:
+    """A query at one peer over a stream of another one, which has no history of its own."""
+
+    def __init__(
+        self, owner: Place, leader: Place, client: AsyncMedusaClient, poster: AsyncMedusaClient
+    ) -> None:
+        self.owner, self.leader = owner, leader
+        self.client, self.poster = client, poster
+        self.source = owner.name("s")
+        self.sums = Sums(client, owner.name("out"))
+
+    async def feed(self, stimes: range) -> None:
+        await self.sums.feed(self.poster, self.source, stimes)
+
+    async def fall_asleep(self, begin: int) -> int:
+        """Post from there on until the owner reads no more; returns the next stime."""
+        with trio.fail_after(DEADLINE_S):
+            while self.owner.state("s").log.boundary > BEGINNING:
+                await self.feed(range(begin, begin + 10))
+                begin += 10
+                await trio.sleep(0.05)
+        return begin
+
+    async def finish(self, begin: int) -> None:
+        """Post the rest: all sums are those of all that was posted."""
+        await self.sums.finish(self.poster, self.source, range(begin, begin + 130))
+
+
+async def spared(town: Town) -> tuple[Scene, int]:
+    """A task at the leader of its input, whose owner reads no more; and the next stime."""
+    owner, leader = await town.siblings(2)
+    poster, client = await town.clients(leader, owner)
+    await make_stream(poster, leader, "s", history_us=0)
+    await begin(client, windows(owner, owner.name("s")))
+    scene = Scene(owner, leader, client, poster)
+    await scene.feed(range(200))
+    await move(owner, leader)
+    return scene, await scene.fall_asleep(200)
+
+
+async def test_no_row_comes_while_the_task_is_where_they_are(town: Town) -> None:
+    scene, begin = await spared(town)
+    log = scene.owner.state("s").log
+    before = log.appended_rows
+    await scene.feed(range(begin, begin + 1_000))
+    assert (log.appended_rows, log.rows, log.boundary) == (before, 0, BEGINNING)
+    assert not list(log.folder.glob("*.parquet"))
+    # it is kept for the owner from the open window on, and not from earlier on
+    reached = begin + 999
+    await until(lambda: kept_from(scene.leader) >= reached - SIZE_US, "its hold goes on")
+    assert kept_from(scene.leader) <= reached // SIZE_US * SIZE_US
+    await scene.finish(begin + 1_000)
+
+
+async def test_it_comes_home_with_the_open_window(town: Town) -> None:
+    scene, begin = await spared(town)
+    await scene.feed(range(begin, begin + 50))
+    await scene.owner.up.engine.mover.take_back(scene.owner.name("out"))
+    log = scene.owner.state("s").log
+    assert log.boundary == begin + 49, "the move has waited for the input"
+    assert log.start >= begin - SIZE_US, "of no more than the open window"
+    await until(lambda: not scene.leader.up.engine.assignments.all())
+    await scene.feed(range(begin + 50, begin + 320))
+    assert log.boundary == begin + 319
+    await scene.finish(begin + 320)
+
+
+async def test_there_and_back_again_and_again(town: Town) -> None:
+    scene, begin = await spared(town)
+    for _ in range(3):
+        await scene.owner.up.engine.mover.take_back(scene.owner.name("out"))
+        await scene.feed(range(begin, begin + 70))
+        await move(scene.owner, scene.leader)
+        begin = await scene.fall_asleep(begin + 70)
+    await scene.finish(begin)
+
+
+@pytest.mark.parametrize("who", ["owner", "leader", "leader, then owner"])
+async def test_a_restart_changes_nothing(town: Town, who: str) -> None:
+    scene, begin = await spared(town)
+    for name in who.split(", then "):
+        await town.restart(scene.owner if name == "owner" else scene.leader)
+    begin = await scene.fall_asleep(begin)
+    await scene.owner.up.engine.mover.take_back(scene.owner.name("out"))
+    await scene.finish(begin)
+
+
+async def test_a_task_that_was_taken_home_goes_on_when_the_leader_is_back(town: Town) -> None:
+    scene, begin = await spared(town)
+    await scene.feed(range(begin, begin + 50))
+    await town.stop(scene.leader)
+    await scene.owner.up.engine.mover.take_back(scene.owner.name("out"))
+    await town.start(scene.leader)
+    await until(lambda: not scene.leader.up.engine.assignments.all(), "it hears that it is not")
+    await scene.finish(begin + 50)
+
+
+@pytest.mark.town(patience_s=0.3)
+async def test_a_worker_that_stands_still_is_noticed(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene, begin = await spared(town)
+    missed: list[str] = []
+    scene.owner.up.engine.mover.missed.add(lambda _, task: missed.append(task))
+    stuck, run = (
+        scene.leader.up.engine.assignments.of_task(scene.owner.name("out")),
+        TaskRunner._run_epoch,
+    )
+
+    async def stands_still(runner: TaskRunner) -> None:
+        if stuck.copy is not None and runner is stuck.copy.runner:
+            await trio.sleep_forever()
+        await run(runner)
+
+    monkeypatch.setattr(TaskRunner, "_run_epoch", stands_still)
+    await scene.feed(range(begin, begin + 250))
+    assert missed == [scene.owner.name("out")]
+    await scene.finish(begin + 250)
+
+
+async def test_a_new_query_gets_what_the_stream_still_has(town: Town) -> None:
+    scene, begin = await spared(town)
+    await begin_query(scene, "also")
+    also = Reader(scene.client, scene.owner.name("also"), "value")
+    await scene.finish(begin)
+    await also.take(END)
+    stimes = [stime for stime, _ in also.rows]
+    assert stimes == list(range(stimes[0], begin + 130))
+    assert stimes[0] <= begin - begin % SIZE_US
+
+
+async def begin_query(scene: Scene, path: str) -> None:
+    owner = scene.owner
+    query = passing(owner, f"q/{path}", scene.source, owner.name(path), "value >= 0")
+    await begin(scene.client, query)
+
+
+async def test_an_input_is_read_where_another_query_needs_it(town: Town) -> None:
+    owner, leader = await town.siblings(2)
+    poster, client = await town.clients(leader, owner)
+    source = await make_stream(poster, leader, "s")
+    await begin(client, windows(owner, source))
+    await begin(client, passing(owner, "q/also", source, owner.name("also"), "value >= 0"))
+    sums, also = Sums(client, owner.name("out")), Reader(client, owner.name("also"), "value")
+    await sums.feed(poster, source, range(200))
+    await move(owner, leader)
+    await until(lambda: task_of(owner).spared.value)
+    for at in range(200, 400, 10):
+        await post(poster, source, range(at, at + 10))
+        await trio.sleep(0.02)
+    await sums.finish(poster, source, range(400, 500))
+    await also.take(END)
+    assert also.rows == [(at, at) for at in range(500)]
+    # both have it: once the other query's task is there as well, two users are still two
+    assert owner.state("s").log.appended_rows == 500
+
+
+@pytest.mark.parametrize(
+    "availability",
+    [Availability(bound_s=1.0), Availability(Mode.UPSTREAM_BACKUP)],
+    ids=["bound", "secondary"],
+)
+async def test_a_promise_of_the_query_keeps_its_input_here(
+    town: Town, availability: Availability
+) -> None:
+    owner, leader = await town.siblings(2)
+    poster, client = await town.clients(leader, owner)
+    source = await make_stream(poster, leader, "s")
+    query = windows(owner, source)
+    query = type(query)(query.name, query.boxes, availability=availability)
+    await begin(client, query)
+    sums = Sums(client, owner.name("out"))
+    await sums.feed(poster, source, range(200))
+    await move(owner, leader)
+    await until(lambda: task_of(owner).reading is not None)
+    assert not task_of(owner).spared.value
+    await sums.finish(poster, source, range(200, 400))
+    assert owner.state("s").log.appended_rows == 400
+
+
+async def test_so_does_a_worker_that_has_the_input_from_elsewhere(town: Town) -> None:
+    owner, leader, third = await town.siblings(3)
+    poster, client = await town.clients(leader, owner)
+    source = await make_stream(poster, leader, "s")
+    await begin(client, windows(owner, source))
+    sums = Sums(client, owner.name("out"))
+    await sums.feed(poster, source, range(200))
+    await move(owner, third)
+    await until(lambda: task_of(owner).reading is not None)
+    assert not task_of(owner).spared.value
+    await sums.finish(poster, source, range(200, 400))
+    assert owner.state("s").log.appended_rows == 400
+
+
+async def test_it_moves_on_to_a_third_peer(town: Town) -> None:
+    owner, leader, third = await town.siblings(3)
+    poster, client = await town.clients(leader, owner)
+    await make_stream(poster, leader, "s", history_us=0)
+    await begin(client, windows(owner, owner.name("s")))
+    scene = Scene(owner, leader, client, poster)
+    await scene.feed(range(200))
+    await move(owner, leader)
+    at = await scene.fall_asleep(200)
+    await move(owner, third)
+    await scene.feed(range(at, at + 60))
+    assert owner.state("s").log.boundary == at + 59
+    await scene.finish(at + 60)
+
+
+async def test_the_load_of_a_task_is_what_its_worker_reads(town: Town) -> None:
+    scene, begin = await spared(town)
+    for _ in range(30):
+        await post(scene.poster, scene.source, range(begin, begin + 20))
+        begin += 20
+        await trio.sleep(0.02)
+    await scene.sums.take(begin - 1)
+    await until(lambda: task_of(scene.owner).rate > 10)
+    await scene.finish(begin)
