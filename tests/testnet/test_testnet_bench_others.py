@@ -34,7 +34,7 @@ def test_a_system_that_is_not_installed_is_skipped_by_name(tmp_path: Path) -> No
 
 def test_a_system_runs_in_our_environment_or_in_its_own(tmp_path: Path) -> None:
     assert interpreter(Other("ours", "ours", "msgspec"), {}) == Path(sys.executable)
-    python = tmp_path / "medusa" / "bench" / "riverdb" / "bin" / "python"
+    python = tmp_path / "medusa" / "bench" / "no_such_module" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.touch()
     assert interpreter(MISSING, {"XDG_CACHE_HOME": str(tmp_path)}) == python

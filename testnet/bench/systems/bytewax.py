@@ -1,5 +1,5 @@
-"""Bytewax: Arrow filters the batches, or counts them by pane; its own windows fold the panes. Rows
-as they are would cost it a call of Python for each row and window.
+"""Bytewax as fast as we can make it: Arrow filters the batches, or counts them by pane; its own
+windows fold the panes. The module `bytewax_rows` has the rows as its documentation has them.
 
 A window of Bytewax closes for a key when a later item of that key comes. So each batch tells all
 sources its time.
@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,14 +48,17 @@ Count = tuple[int, set[int]]
 class Epochs:
     """The files as epochs: one is given when the results of the last have come.
 
+    Args:
+        results: how many an epoch of these rows must have, at least.
+
     Attributes:
         seconds: of each epoch.
     """
 
-    def __init__(self, files: Sequence[Path], results: int) -> None:
+    def __init__(self, files: Sequence[Path], results: Callable[[pa.Table], int]) -> None:
         self._files = iter(files)
-        self._results = results
-        self._got = results
+        self._expected = results
+        self._results = self._got = 0
         self._began = 0.0
         self.seconds: list[float] = []
 
@@ -63,8 +67,10 @@ class Epochs:
         if self._got < self._results:
             return []
         file = next(self._files)
-        self._got, self._began = 0, time.perf_counter()
-        return [pq.read_table(file, columns=["ts", "src", "port", "bytes"], use_threads=False)]
+        self._began = time.perf_counter()
+        rows = pq.read_table(file, columns=["ts", "src", "port", "bytes"], use_threads=False)
+        self._got, self._results = 0, self._expected(rows)
+        return [rows]
 
     def give(self, results: int) -> None:
         """Count results."""
@@ -81,7 +87,7 @@ class _Partition(StatelessSourcePartition[pa.Table]):  # type: ignore[misc]
         return self._epochs.take()
 
 
-class _Source(DynamicSource[pa.Table]):  # type: ignore[misc]
+class Source(DynamicSource[pa.Table]):  # type: ignore[misc]
     def __init__(self, epochs: Epochs) -> None:
         self._epochs = epochs
 
@@ -97,7 +103,7 @@ class _SinkPartition(StatelessSinkPartition[Any]):  # type: ignore[misc]
         self._epochs.give(len(items))
 
 
-class _Sink(DynamicSink[Any]):  # type: ignore[misc]
+class Sink(DynamicSink[Any]):  # type: ignore[misc]
     def __init__(self, epochs: Epochs) -> None:
         self._epochs = epochs
 
@@ -108,6 +114,14 @@ class _Sink(DynamicSink[Any]):  # type: ignore[misc]
 class Bytewax(System):
     """One worker, as it has no threads that Python lets run at the same time."""
 
+    def flow(self, query: str, epochs: Epochs) -> Dataflow:
+        """The dataflow of a query."""
+        return _flow(query, epochs)
+
+    def results(self, query: str, rows: pa.Table) -> int:
+        """How many results an epoch of these rows has, at least: a batch, or a row a source."""
+        return 1 if query == FILTER else SOURCES
+
     def run(self, query: str, files: Sequence[Path]) -> None:
         self._run(query, files)
 
@@ -115,9 +129,8 @@ class Bytewax(System):
         yield from self._run(query, files)
 
     def _run(self, query: str, files: Sequence[Path]) -> list[float]:
-        # a filter gives a batch for each; a window's rows come one by one
-        epochs = Epochs(files, 1 if query == FILTER else SOURCES)
-        run_main(_flow(query, epochs))
+        epochs = Epochs(files, partial(self.results, query))
+        run_main(self.flow(query, epochs))
         if len(epochs.seconds) != len(files):
             raise WrongAnswerError(f"{query}: results of {len(epochs.seconds)} epochs")
         return epochs.seconds
@@ -125,21 +138,23 @@ class Bytewax(System):
 
 def _flow(query: str, epochs: Epochs) -> Dataflow:
     flow = Dataflow("others")
-    rows = op.input("rows", flow, _Source(epochs))
+    rows = op.input("rows", flow, Source(epochs))
     if query == FILTER:
         results: Any = op.map("low", rows, _low)
     else:
-        windower = win.SlidingWindower(
-            length=timedelta(seconds=SIZE_S[query]),
-            offset=timedelta(seconds=ADVANCE_S),
-            align_to=ALIGN,
-        )
+        windower = windower_of(query)
         clock = win.EventClock(_pane_time, wait_for_system_duration=timedelta(0))
         panes = op.flat_map("panes", rows, _panes)
-        folded = win.fold_window("window", panes, clock, windower, _empty, _add, _merge)
-        results = op.map("count", folded.down, _count)
-    op.output("results", results, _Sink(epochs))
+        folded = win.fold_window("window", panes, clock, windower, empty, _add, merge)
+        results = op.map("count", folded.down, count)
+    op.output("results", results, Sink(epochs))
     return flow
+
+
+def windower_of(query: str) -> win.Windower:
+    """The query's windows."""
+    size, advance = timedelta(seconds=SIZE_S[query]), timedelta(seconds=ADVANCE_S)
+    return win.SlidingWindower(length=size, offset=advance, align_to=ALIGN)
 
 
 def _low(rows: pa.Table) -> pa.Table:
@@ -170,7 +185,7 @@ def _at(us: int) -> datetime:
     return ALIGN + timedelta(microseconds=us)
 
 
-def _empty() -> Count:
+def empty() -> Count:
     return 0, set()
 
 
@@ -179,11 +194,11 @@ def _add(count: Count, pane: Pane) -> Count:
     return count[0] + pane[1], count[1]
 
 
-def _merge(one: Count, other: Count) -> Count:
+def merge(one: Count, other: Count) -> Count:
     return one[0] + other[0], one[1] | other[1]
 
 
-def _count(result: tuple[str, tuple[int, Count]]) -> tuple[str, int, int, int]:
+def count(result: tuple[str, tuple[int, Count]]) -> tuple[str, int, int, int]:
     src, (window, (rows, ports)) = result
     return src, window, rows, len(ports)
 
