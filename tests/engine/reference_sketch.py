@@ -7,8 +7,7 @@ import struct
 from collections.abc import Sequence
 
 import duckdb
-
-from testnet.simulation.distinct import xxh64
+from xxhash import xxh64_intdigest
 
 P, Q, SEED = 12, 40, 42
 """Bits of the register and of the rank, of a hash of 64; the seed."""
@@ -18,7 +17,7 @@ def counted(values: Sequence[object]) -> int:
     """The estimate of how many different values there are."""
     registers = [0] * 2**P
     for value in values:
-        digits = f"{xxh64(data(value), SEED):064b}"
+        digits = f"{xxh64_intdigest(data(value), SEED):064b}"
         number = int(digits[:P], 2)
         rest = digits[::-1][:Q]
         rank = rest.index("1") + 1 if "1" in rest else Q + 1
