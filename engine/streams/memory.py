@@ -22,9 +22,17 @@ _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 """mallopt(3)'s names of these settings, from malloc.h."""
 
+_ARROW: Final = "narenas:1,dirty_decay_ms:10000"
+"""Settings of Arrow's jemalloc: all threads share one arena, in place of four for each core, so
+that the pages that one thread has freed serve the next one; and free pages stay for ten seconds,
+not for one. Measured with 5 million rows through one leader, eight times each: 210-227 MB in place
+of 240-260, a quarter fewer page faults, and no more CPU. (Four arenas, with the ten seconds: up to
+307 MB.)"""
+
 ENVIRONMENT: Final[Mapping[str, str]] = (
     {
         "ARROW_DEFAULT_MEMORY_POOL": "jemalloc",
+        "JE_ARROW_MALLOC_CONF": _ARROW,
         "MALLOC_MMAP_THRESHOLD_": str(_LARGE),
         "MALLOC_TRIM_THRESHOLD_": str(_KEPT),
     }
@@ -33,7 +41,7 @@ ENVIRONMENT: Final[Mapping[str, str]] = (
 )
 """The allocator's variables for a process that streams pass through. Measured with 10 million rows
 through one leader, at equal speed: 290-310 MB with Arrow's default, mimalloc, which holds far more
-than is alive; 240 with this. (Parquet ignores `pyarrow.set_memory_pool`.)"""
+than is alive; 220-240 with this. (Parquet ignores `pyarrow.set_memory_pool`.)"""
 
 
 def keep_flat() -> None:

@@ -4,6 +4,8 @@
   serves a second client: three TLS hops.
 * The reference: the same Arrow batches, encoded and sent by one process, received and decoded by
   another, over one `trio.SSLStream`.
+* Beside it: the same through two processes that do nothing but pass the bytes on, three plain TLS
+  hops. What the path is below that is the price of its journal, its log and its multiplexing.
 * Also measured: the memory of the peers' Python processes meanwhile, and the time from a demo's
   start to its first answer.
 """
@@ -12,11 +14,12 @@ from __future__ import annotations
 
 import ssl
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -41,7 +44,9 @@ from tools.client.async_client import open_medusa
 ROWS: Final = 10_000_000
 """Rows that pass through the peers."""
 PLAIN_ROWS: Final = 6_000_000
-"""Rows over the plain connection, before the path and again after it."""
+"""Rows over the plain connections, before the path and again after it."""
+HOPS: Final = 3
+"""TLS connections between the two clients."""
 SEGMENT_ROWS: Final = 1_000_000
 """Rows in a segment; the reported rate is the median segment's."""
 MEMORY_GOAL_MB: Final = 300
@@ -85,13 +90,18 @@ def measure() -> Iterator[Entry]:
     """Rates, memory and the time to the first answer."""
     with one_error():
         rates = trio.run(measure_plain, PLAIN_ROWS)
+        hop_rates = trio.run(measure_plain, PLAIN_ROWS, HOPS)
         path, memory = trio.run(measure_path, ROWS)
         # before and after, so that a machine that slows down favours neither
+        hop_rates += trio.run(measure_plain, PLAIN_ROWS, HOPS)
         rates += trio.run(measure_plain, PLAIN_ROWS)
-    plain = statistics.median(rates)
+    plain, hops = statistics.median(rates), statistics.median(hop_rates)
     name = "client - peer - peer - client"
     moved = entry(name, round(path), "rows/s", f">= {RATE_GOAL}", round(plain))
     yield {**moved, "ratio": round(path / plain, 3)}
+    name = "client - peer - peer - client, of three plain TLS hops"
+    moved = entry(name, round(path), "rows/s", reference=round(hops))
+    yield {**moved, "ratio": round(path / hops, 3)}
     name = "memory of a peer's Python while 10 million rows pass"
     yield entry(name, round(max(memory) / 2**20), "MB", f"< {MEMORY_GOAL_MB}")
     # growth: memory at the end against memory after a fifth of the rows
@@ -143,8 +153,12 @@ async def sending(how: str, where: Peer | int, what: str, rows: int) -> AsyncIte
         yield
 
 
-async def measure_plain(rows: int) -> list[float]:
-    """Rows per second over one plain TLS connection, process to process, segment by segment."""
+async def measure_plain(rows: int, hops: int = 1) -> list[float]:
+    """Rows per second over plain TLS connections, process to process, segment by segment.
+
+    Args:
+        hops: connections, one after the other; between two of them a process passes bytes on.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         Identity.issue(Root.create(participant_name(0), time.time()), time.time()).save(folder)
@@ -152,13 +166,27 @@ async def measure_plain(rows: int) -> list[float]:
         context.load_cert_chain(folder / "peer.crt", folder / "peer.key")
         (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
         port = listener.socket.getsockname()[1]
-        async with listener, sending("tls", port, str(folder / "root.crt"), rows):
-            stream = trio.SSLStream(await listener.accept(), context, server_side=True)
-            async with stream:
-                meter = await _receive(stream)
+        async with listener, AsyncExitStack() as relays:
+            for _ in range(hops - 1):
+                port = await relays.enter_async_context(_relaying(port, folder))
+            async with sending("tls", port, str(folder / "root.crt"), rows):
+                stream = trio.SSLStream(await listener.accept(), context, server_side=True)
+                async with stream:
+                    meter = await _receive(stream)
     if meter.rows != rows:
         raise InternalError(f"{meter.rows} of {rows} rows arrived")
     return meter.steady
+
+
+@asynccontextmanager
+async def _relaying(port: int, folder: Path) -> AsyncIterator[int]:
+    """Pass bytes on to that port in a process of its own during the block; gives its port."""
+    command = [sys.executable, "-m", "testnet.bench.sender", "relay", str(port), str(folder)]
+    async with trio.open_nursery() as nursery:
+        run = partial(trio.run_process, command, stdout=subprocess.PIPE)
+        process: trio.Process = await nursery.start(run)
+        assert process.stdout is not None
+        yield int(await process.stdout.receive_some())
 
 
 async def _receive(stream: trio.SSLStream[trio.SocketStream]) -> Meter:

@@ -18,7 +18,7 @@ from testnet.bench import __main__ as bench
 from testnet.bench import fanout
 from testnet.bench.fanout import Arrivals
 from testnet.bench.moving_reference import copy_checkpoint
-from testnet.bench.path import Meter, measure_plain
+from testnet.bench.path import HOPS, Meter, measure_plain
 from testnet.bench.sender import BATCH_ROWS, batches
 from testnet.connections.conn import ARROW
 
@@ -133,6 +133,10 @@ def test_workload_is_ascending_and_of_the_size_asked() -> None:
 
 async def test_the_plain_connection_moves_all_rows() -> None:
     assert min(await measure_plain(2_500_000)) > 0
+
+
+async def test_three_plain_connections_move_all_rows() -> None:
+    assert min(await measure_plain(2_500_000, HOPS)) > 0
 
 
 def test_meter_counts_whole_segments() -> None:
