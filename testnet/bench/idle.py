@@ -37,10 +37,11 @@ from tools.client.async_client import AsyncMedusaClient, open_medusa
 
 STREAMS: Final = 100
 QUERIES: Final = 40
-WINDOW_S: Final = 20.0
+WINDOW_S: Final = 40.0
 """Seconds for which an idle process is watched."""
-QUIET_S: Final = 8.0
-"""Seconds until a peer is idle: it has told the catalog and its peers all news by then."""
+QUIET_S: Final = 30.0
+"""Seconds until a peer is idle: it has told the catalog and its peers of 100 new streams by then,
+and of 100 that are deleted."""
 ROWS: Final = 100
 """Rows of each idle stream."""
 POST_ROWS: Final = 250
