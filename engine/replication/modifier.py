@@ -41,6 +41,7 @@ from engine.replication.query_history import modified, postponed, settled, withd
 from engine.replication.replicas import secondary_state as upkeep
 from engine.replication.replicas.primaries import Primaries
 from engine.replication.stored_query import StoredQuery
+from engine.streams.retention import dated
 from engine.tasks.network import Network
 from engine.tasks.plan import Task
 from engine.tasks.query_editions import Footing, changed, earliest, made_since, succeeded, trimmed
@@ -284,7 +285,10 @@ class Modifier:
         asked = plan.wish.at
         if asked is not None and at != asked:
             raise plan.refusal(
-                InvalidInputError(f"it can count from {at} on, not from {asked}: ask for that")
+                InvalidInputError(
+                    f"it can count from {at}{dated(at)} on, not from {asked}{dated(asked)}: ask "
+                    f"for {at}"
+                )
             )
         return at
 

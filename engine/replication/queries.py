@@ -286,7 +286,7 @@ class QueryHost:
             for placed in running.tasks:
                 if placed.name == task:
                     return running.stored, placed
-        raise NotFoundError(f"{task} is no task of a query of this peer")
+        raise NotFoundError(f"{task} is no task of a query of this peer: ask the query's peer")
 
     # -- decisions about them -------------------------------------------------------------------
 

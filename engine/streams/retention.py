@@ -169,12 +169,13 @@ def too_old(stream: str, oldest: int, asked: int, why: str = "") -> NotRetainedE
     """
     reason = f" ({why})" if why else ""
     return NotRetainedError(
-        f"{stream} is kept from boundary {oldest} on{_date(oldest)}; {asked}{_date(asked)} is "
+        f"{stream} is kept from boundary {oldest} on{dated(oldest)}; {asked}{dated(asked)} is "
         f"older{reason}: begin at {oldest}, or at the beginning"
     )
 
 
-def _date(boundary: int) -> str:
+def dated(boundary: int) -> str:
+    """A boundary's date and time behind it, in brackets; empty beyond all calendars."""
     try:
         moment = _EPOCH + datetime.timedelta(microseconds=boundary)
     except OverflowError:

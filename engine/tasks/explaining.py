@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from engine.language.panes import LONG, OVERLAP
+from engine.language.panes import LONG, OVERLAP, pane_us
 from engine.language.steps import AggregateStep, FilterStep, Form, MapStep, Step
 from engine.objects.query import Aggregate, Query
+from engine.objects.schema import BEGINNING
 from engine.tasks.network import Network
 from engine.tasks.plan import Task
 from engine.tasks.windows import horizon_us
@@ -45,15 +46,23 @@ class ExplainedWindow(Struct, frozen=True):
 
 
 class Explanation(Struct, frozen=True):
-    """The plan of one query."""
+    """The plan of one query.
+
+    Attributes:
+        since: the boundary after which it counts, microseconds; up to it, the edition before.
+    """
 
     query: str
     tasks: tuple[ExplainedTask, ...]
     windows: tuple[ExplainedWindow, ...]
+    since: int = BEGINNING
 
 
-def explain(network: Network) -> Explanation:
+def explain(network: Network, since: int = BEGINNING) -> Explanation:
     """The plan of a query.
+
+    Args:
+        since: see `Explanation`.
 
     Raises:
         InvalidInputError: as `Network.tasks`.
@@ -63,6 +72,7 @@ def explain(network: Network) -> Explanation:
         network.query.name,
         tuple(_task(task) for task in network.tasks()),
         tuple(_window(box, network.query) for box in windows),
+        since,
     )
 
 
@@ -80,12 +90,13 @@ def _in_words(step: Step) -> str:
         case AggregateStep(form=form):
             groups = ", ".join(field.name for field in step.group_by)
             by = f" by {groups}" if groups else ""
+            functions = ", ".join(f"{each.function} as {each.output}" for each in step.functions)
             if form is Form.PARTIAL:
-                return f"partial results of panes of {_s(step.size_us)}{by}"
+                return f"partial results of panes of {_s(step.size_us)}{by}: {functions}"
             window = f"windows of {_s(step.size_us)} every {_s(step.advance_us)}{by}"
             if form is Form.COMBINED:
-                return f"{window}, of {step.size_us // step.grain_us:,} panes each"
-            return window
+                window += f", of {step.size_us // step.grain_us:,} panes each"
+            return f"{window}: {functions}"
 
 
 def _window(box: Aggregate, query: Query) -> ExplainedWindow:
@@ -97,6 +108,11 @@ def _window(box: Aggregate, query: Query) -> ExplainedWindow:
 
 def _why(box: Aggregate, width: int | None) -> str:
     overlap = -(-box.size_us // box.advance_us)
+    if width is None and pane_us(box.size_us, box.advance_us) is not None:
+        return (
+            "made of its tuples: that was decided when the query was created; create it anew to "
+            "have it folded from panes"
+        )
     if width is None:
         return (
             f"made of its tuples: panes pay where a tuple is in {OVERLAP} windows or more, "

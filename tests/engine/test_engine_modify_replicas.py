@@ -117,7 +117,7 @@ async def test_a_secondary_that_is_ahead_puts_the_boundary_off(
     brake = Brake(one, monkeypatch)
     await post(poster, source, range(250, 730))
     await until(ahead(two, query.name, one.name("kept"), 729), "it is ahead")
-    with pytest.raises(InvalidInputError, match="from 799 on, not from 399"):
+    with pytest.raises(InvalidInputError, match=r"from 799 .* on, not from 399"):
         await modify(owner, query.name, MORE, at=399)
     assert stored(one).entry.edition == 0
     assert not stored(one).editions

@@ -190,10 +190,15 @@ def test_the_plan_is_explained() -> None:
     entry = StreamEntry(StreamDefinition(SOURCE.name, SOURCE.name), SOURCE)
     found = explain(Network(box, {SOURCE.name: entry}))
     assert [task.keeps_s for task in found.tasks] == [9.999999, 590.0]
-    assert found.tasks[0].steps == ("partial results of panes of 10 s by src",)
-    assert found.tasks[1].steps == ("windows of 600 s every 10 s by src, of 60 panes each",)
+    functions = ", ".join(f"{each.value} as of_{each.value}" for each in Function)
+    assert found.tasks[0].steps == (f"partial results of panes of 10 s by src: {functions}",)
+    windows = "windows of 600 s every 10 s by src, of 60 panes each"
+    assert found.tasks[1].steps == (f"{windows}: {functions}",)
     assert found.windows[0].pane_s == 10.0
     assert "not in each of 60 windows" in found.windows[0].why
     plain = explain(Network(query(10 * S, 10 * S), {SOURCE.name: entry}))
     assert plain.windows[0].pane_s is None
-    assert plain.windows[0].why.startswith("made of its tuples")
+    assert plain.windows[0].why.startswith("made of its tuples: panes pay")
+    late = explain(Network(query(600 * S, 10 * S), {SOURCE.name: entry}), since=5)
+    assert late.since == 5
+    assert "decided when the query was created" in late.windows[0].why

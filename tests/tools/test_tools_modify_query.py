@@ -309,7 +309,7 @@ async def test_what_the_peer_refuses_is_said_on_one_line_and_changes_nothing(
             ((QUERY, *ONE, *ONE[2:]), "box 'busy': parameter 'expression.0' occurs twice"),
             ((QUERY, "--box", "count", "--set", "window-size=long"), "'long' is not a number"),
             ((QUERY, "--box", "count", "--set", "group-by=dst_port"), "would have the fields"),
-            ((QUERY, *ONE, "--at", "2018-03-24T15:00:00Z"), f"it can count from {out} on"),
+            ((QUERY, *ONE, "--at", "2018-03-24T15:00:00Z"), f"it can count from {out} ("),
             (("medusa://mit.edu/none", *ONE), "query medusa://mit.edu/none: not found"),
             (("medusa://mit.edu/conns", *ONE), "query medusa://mit.edu/conns: not found"),
             (("medusa://utah.edu/q", *ONE), "is administered by utah.edu, not by mit.edu"),

@@ -13,6 +13,7 @@ from engine.language.panes import with_panes
 from engine.language.xml.documents import Document, read_document
 from engine.objects.definitions import QueryEntry, StreamDefinition, StreamEntry
 from engine.objects.query import Query, streams_read, streams_written
+from engine.objects.schema import BEGINNING
 from engine.streams.revisions.columns import revisions_entry
 from engine.tasks.explaining import ExplainedTask, Explanation, explain
 from engine.tasks.network import Network
@@ -20,7 +21,7 @@ from overlay.errors import InvalidInputError, NotFoundError
 from overlay.plain import plain
 from tools.client.at_prompt import ask
 from tools.client.entries import entry_of
-from tools.client.times import show_duration
+from tools.client.times import show_duration, show_time
 from tools.commands.command_line import read_text
 from tools.commands.plain_tables import details_table
 
@@ -45,7 +46,8 @@ def explain_query(home: str | None, name: str) -> list[Explanation]:
         inputs = await _inputs(client, entry.query, {})
         made = streams_written(entry.query)
         kept = tuple(stream for stream in entry.outputs if stream in made)
-        return [explain(Network(entry.query, inputs, kept, readers=entry.readers))]
+        network = Network(entry.query, inputs, kept, readers=entry.readers)
+        return [explain(network, entry.since)]
 
     return ask(home, look)
 
@@ -123,6 +125,9 @@ def explanation_table(explanation: Explanation) -> Table:
     """The tasks, then the windows."""
     explanation = plain(explanation)
     rows: list[tuple[str, str | Text]] = [("query", explanation.query)]
+    if explanation.since > BEGINNING:
+        after = f"{show_time(explanation.since)} ({explanation.since})"
+        rows.append(("counts after", f"{after}; before, as it was before it was modified"))
     for task in explanation.tasks:
         rows += [
             ("", ""),

@@ -182,13 +182,14 @@ def _told(query_name: str, objects: Objects) -> str:
 
 @medusa.command()
 @click.argument("stream", shell_complete=names_of("stream"))
-@click.option("--to", metavar="PEER", required=True, help="The beginning of its id, or home.")
+@click.option("--to", metavar="PEER", required=True, help="How its id begins; home: the query's.")
 @home_option
 @json_option
 def move(stream: str, to: str, home: str | None, as_json: bool) -> None:
     """Move the task that makes STREAM, of a query of this peer, to another peer of ours.
 
-    No tuple is lost or repeated, and subscribers go on reading.
+    `medusa query explain` names the tasks of a query by their streams. No tuple is lost or
+    repeated, and subscribers go on reading.
     """
     import msgspec
 
