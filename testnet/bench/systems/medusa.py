@@ -4,11 +4,11 @@ joins small epoch files."""
 
 from __future__ import annotations
 
-import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -84,37 +84,41 @@ class Medusa(System):
         self._token = token
 
     def run(self, query: str, files: Sequence[Path]) -> None:
-        for _ in self.epochs(query, files):
-            pass
+        with self._stages(query) as stages:
+            trio.from_thread.run(_compute_beside, stages, _epochs_of(files), trio_token=self._token)
 
     def epochs(self, query: str, files: Sequence[Path]) -> Iterator[float]:
-        folder = Path(tempfile.mkdtemp())
-        stages = []
-        for number, task in enumerate(_tasks(query_of(query))):
-            log = folder / str(number)
-            log.mkdir()
-            stages.append(Stage(task, self._executor.compile(task), log))
-        try:
+        with self._stages(query) as stages:
             yield from self._epochs(query, stages, files)
-        finally:
-            shutil.rmtree(folder)
+
+    @contextmanager
+    def _stages(self, query: str) -> Iterator[Sequence[Stage]]:
+        with tempfile.TemporaryDirectory() as folder:
+            stages = []
+            for number, task in enumerate(_tasks(query_of(query))):
+                log = Path(folder, str(number))
+                log.mkdir()
+                stages.append(Stage(task, self._executor.compile(task), log))
+            yield stages
 
     def _epochs(
         self, query: str, stages: Sequence[Stage], files: Sequence[Path]
     ) -> Iterator[float]:
         given: list[EpochFile] = []
-        after = -1
-        for file in files:
-            upto = int(file.stem.partition("-")[0])
-            given.append(EpochFile(after, upto, file))
+        for epoch in _epochs_of(files):
+            given.append(epoch)
             began = time.perf_counter()
             rows = trio.from_thread.run(
-                _compute_all, stages, given, after, upto, trio_token=self._token
+                _compute_all, stages, given, epoch.after, epoch.upto, trio_token=self._token
             )
             yield time.perf_counter() - began
             if query != FILTER and rows < SOURCES:
                 raise WrongAnswerError(f"{query}: {rows} rows")
-            after = upto
+
+
+def _epochs_of(files: Sequence[Path]) -> list[EpochFile]:
+    uptos = [int(file.stem.partition("-")[0]) for file in files]
+    return list(map(EpochFile, [-1, *uptos[:-1]], uptos, files))
 
 
 async def _compute_all(
@@ -125,6 +129,31 @@ async def _compute_all(
         rows = await stage.compute(given, after, upto)
         given = stage.log
     return rows
+
+
+async def _compute_beside(stages: Sequence[Stage], epochs: Sequence[EpochFile]) -> None:
+    """Each stage computes its next epoch while the one behind it computes the last, as tasks of a
+    peer do."""
+    given, ready = epochs, None
+    async with trio.open_nursery() as nursery:
+        for stage in stages:
+            done, further = trio.open_memory_channel[None](len(epochs))
+            nursery.start_soon(_compute_each, stage, given, epochs, ready, done)
+            given, ready = stage.log, further
+
+
+async def _compute_each(
+    stage: Stage,
+    given: Sequence[EpochFile],
+    epochs: Sequence[EpochFile],
+    ready: trio.MemoryReceiveChannel[None] | None,
+    done: trio.MemorySendChannel[None],
+) -> None:
+    for epoch in epochs:
+        if ready is not None:
+            await ready.receive()
+        await stage.compute(given, epoch.after, epoch.upto)
+        await done.send(None)
 
 
 def query_of(query: str) -> Query:
