@@ -14,6 +14,7 @@ from engine.objects.query import Box, inputs_of, outputs_of
 from engine.objects.schema import BEGINNING, Field, Schema
 from engine.replication.status import PeerStatus, Snapshot
 from engine.streams.messages import StreamStatus
+from engine.tasks.status import TaskStatus
 from overlay.plain import plain
 from tools.client.times import show_duration, show_time
 from tools.commands.medusa.listing import QueryLine, StreamLine, failing
@@ -109,6 +110,16 @@ def queries_table(lines: Sequence[QueryLine]) -> Table:
     return table
 
 
+def _doing(task: TaskStatus) -> str:
+    match task.state:
+        case "away":
+            return f"is computed by {task.worker[:SHORT_ID]}"
+        case "waiting":
+            return "waits for input"
+        case state:
+            return f"is {state}"
+
+
 def query_details(line: QueryLine) -> Table:
     line = plain(line)
     rows: list[tuple[str, str | Text]] = [("query", line.name), ("owner", line.owner)]
@@ -127,7 +138,7 @@ def query_details(line: QueryLine) -> Table:
         since = "the beginning" if entry.since == BEGINNING else show_time(entry.since)
         rows.append(("modified", f"{entry.edition} times; as it is from {since} on"))
     for first, task in _first(line.tasks):
-        told = f"{task.name} is {task.state}, at {show_time(task.boundary)}"
+        told = f"{task.name} {_doing(task)}, at {show_time(task.boundary)}"
         rows.append(
             ("tasks" if first else "", f"{told}{f': {task.reason}' if task.reason else ''}")
         )
