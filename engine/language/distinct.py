@@ -46,7 +46,7 @@ RANK_BITS: Final = 40
 """As many as keep the sum of 2^-rank exact in a double."""
 
 SEED: Final = 42
-"""That of Spark's `xxhash64`."""
+"""Spark's `xxhash64` hashes with this seed."""
 
 SIGMA_TERMS: Final = 18
 """With x at most 1 - 1 / REGISTERS, a further one does not change the sum. With x = 1 the sum is so

@@ -47,7 +47,7 @@ def code_of(argument: Column, type_: FieldType) -> Column:
 
 
 def _of(argument: Column, made: Column) -> Column:
-    """What is made of a hash, null where the argument is: the hash of null is a number."""
+    """`made` of the argument's hash; null if the argument is null, as Spark hashes null, too."""
     return F.when(argument.isNotNull(), made)
 
 

@@ -45,7 +45,8 @@ class EditionSteps:
     Attributes:
         upto: they make its output up to this boundary, microseconds.
         modified: the boundary of the modification that ended them: `upto`, or later.
-        former: of panes: further steps, those of the edition before. What they make is marked.
+        former: steps of the edition before, which a task of panes computes as well; it marks their
+            rows (`engine.language.panes.Layout.former`). Empty: none.
     """
 
     upto: int

@@ -5,7 +5,7 @@
 * The reference: the same Arrow batches, encoded and sent by one process, received and decoded by
   another, over one `trio.SSLStream`.
 * Beside it: the same through two processes that do nothing but pass the bytes on, three plain TLS
-  hops. What the path is below that is the price of its journal, its log and its multiplexing.
+  hops. The difference to the path is what journal, log and multiplexing cost.
 * Also measured: the memory of the peers' Python processes meanwhile, and the time from a demo's
   start to its first answer.
 """

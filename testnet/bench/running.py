@@ -83,7 +83,7 @@ class Running:
                 return
 
     async def status(self) -> PeerStatus:
-        """What it reports about itself."""
+        """The peer's status, as it reports it."""
         return (await self.poster.status(federation=False)).peers[0]
 
     async def stream(self, name: str) -> StreamStatus:

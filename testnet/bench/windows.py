@@ -115,8 +115,8 @@ def memory_entry(memory: Sequence[int]) -> Entry:
 
 
 async def _disk_entry(peer: Running) -> Entry:
-    """What is kept of the input and of its panes, against the tuples of the window, with as many
-    bytes on disk for each."""
+    """The disk that the kept tuples and the panes need, against the disk that all tuples of the
+    window would need."""
     source = await peer.stream(STREAM.name)
     panes = await peer.stream(panes_name(output("day")))
     kept, unfolded = source.bytes + panes.bytes, DAY_RATE * DAY_S * source.bytes / source.rows

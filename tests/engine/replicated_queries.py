@@ -132,3 +132,13 @@ def detectors(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, ToldDetector]:
     # a test may say of a living peer that it is dead: the catalog goes on without believing it
     monkeypatch.setattr("dht.local_peer._PeerContacts.address_of", first_address)
     return made
+
+
+async def cast(town: Town, made: Made) -> list[Place]:
+    """The source's home, a primary and its secondary, a reader: only those two keep queries."""
+    places = await town.siblings(4)
+    home, one, two, reader = places
+    for place in (one, two):
+        for other in (home, reader):
+            believes(made, place, other.id, Health.DEAD)  # not chosen
+    return places

@@ -1,4 +1,4 @@
-"""What the panes of overlapping windows are made of is modified: they are always open, so both
+"""A filter before overlapping windows is modified. One of these windows is always open, so both
 editions make panes for as long as a window lasts."""
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from modified_queries import (
     stored,
 )
 from moving_tasks import post
-from replicated_queries import LOSSLESS, Made, asked, believes, die, stands_by
+from replicated_queries import LOSSLESS, Made, asked, cast, die, stands_by
 
 from engine.objects.availability import Mode
 from engine.replication.moves.messages import Deal
 from engine.streams.config import Timing
 from overlay.errors import InvalidInputError
-from overlay.gossip.events import Health
 
 QUICK = Timing(
     modified_s=0.05, tend_s=0.05, keep_up_s=0.05, parted_s=0.3, workers_s=0.05, confirm_s=0.05
@@ -68,11 +67,7 @@ async def test_the_new_edition_counts_once_its_first_window_is_whole(town: Town)
 async def test_a_primary_that_dies_meanwhile_is_succeeded(
     town: Town, made: Made, mode: Mode
 ) -> None:
-    places = await town.siblings(4)
-    home, one, two, reader = places
-    for place in (one, two):
-        for other in (home, reader):
-            believes(made, place, other.id, Health.DEAD)  # not chosen
+    home, one, two, reader = await cast(town, made)
     async with home.client() as poster, one.client() as owner, reader.client() as client:
         source = await make_stream(poster, home, "s")
         query = asked(rolling_sums(one, source), mode, two)

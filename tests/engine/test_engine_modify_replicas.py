@@ -22,7 +22,7 @@ from modified_queries import (
     stored,
 )
 from moving_tasks import post
-from replicated_queries import LOSSLESS, Made, asked, believes, die, has, stands_by
+from replicated_queries import LOSSLESS, Made, asked, believes, cast, die, has, stands_by
 
 from engine.objects.availability import Mode
 from engine.objects.schema import END
@@ -35,16 +35,6 @@ from tools.client.async_client import AsyncMedusaClient
 
 QUICK = Timing(modified_s=0.05, tend_s=0.05, keep_up_s=0.05, parted_s=0.3)
 pytestmark = pytest.mark.town(timing=QUICK)
-
-
-async def cast(town: Town, made: Made) -> list[Place]:
-    """The source's home, a primary and its secondary, a reader: only those two keep queries."""
-    places = await town.siblings(4)
-    home, one, two, reader = places
-    for place in (one, two):
-        for other in (home, reader):
-            believes(made, place, other.id, Health.DEAD)  # not chosen
-    return places
 
 
 def standby_edition(place: Place, query: str) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 import trio
 from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, passing, until
 from moving_tasks import SIZE_US, Reader, Sums, post, windows
 
 from engine.objects.availability import Availability, Mode
+from engine.objects.query import Query
 from engine.objects.schema import BEGINNING, END
 from engine.replication.copy import Copy
 from engine.replication.moves.messages import Deal
@@ -65,7 +67,11 @@ class Scene:
 
 async def spared(town: Town) -> tuple[Scene, int]:
     """A task at the leader of its input, whose owner reads no more; and the next stime."""
-    owner, leader = await town.siblings(2)
+    return await spared_between(town, *await town.siblings(2))
+
+
+async def spared_between(town: Town, owner: Place, leader: Place) -> tuple[Scene, int]:
+    """As `spared`."""
     poster, client = await town.clients(leader, owner)
     await make_stream(poster, leader, "s", history_us=0)
     await begin(client, windows(owner, owner.name("s")))
@@ -73,6 +79,20 @@ async def spared(town: Town) -> tuple[Scene, int]:
     await scene.feed(range(200))
     await move(owner, leader)
     return scene, await scene.fall_asleep(200)
+
+
+async def reads_on(town: Town, owner: Place, leader: Place, worker: Place, query: Query) -> None:
+    """The task of this query moves to the worker, and its owner reads the input all the same."""
+    poster, client = await town.clients(leader, owner)
+    source = await make_stream(poster, leader, "s")
+    await begin(client, query)
+    sums = Sums(client, owner.name("out"))
+    await sums.feed(poster, source, range(200))
+    await move(owner, worker)
+    await until(lambda: task_of(owner).reading is not None)
+    assert not task_of(owner).spared.value
+    await sums.finish(poster, source, range(200, 400))
+    assert owner.state("s").log.appended_rows == 400
 
 
 async def test_no_row_comes_while_the_task_is_where_they_are(town: Town) -> None:
@@ -201,43 +221,19 @@ async def test_a_promise_of_the_query_keeps_its_input_here(
     town: Town, availability: Availability
 ) -> None:
     owner, leader = await town.siblings(2)
-    poster, client = await town.clients(leader, owner)
-    source = await make_stream(poster, leader, "s")
-    query = windows(owner, source)
-    query = type(query)(query.name, query.boxes, availability=availability)
-    await begin(client, query)
-    sums = Sums(client, owner.name("out"))
-    await sums.feed(poster, source, range(200))
-    await move(owner, leader)
-    await until(lambda: task_of(owner).reading is not None)
-    assert not task_of(owner).spared.value
-    await sums.finish(poster, source, range(200, 400))
-    assert owner.state("s").log.appended_rows == 400
+    query = windows(owner, leader.name("s"))
+    query = msgspec.structs.replace(query, availability=availability)
+    await reads_on(town, owner, leader, leader, query)
 
 
 async def test_so_does_a_worker_that_has_the_input_from_elsewhere(town: Town) -> None:
     owner, leader, third = await town.siblings(3)
-    poster, client = await town.clients(leader, owner)
-    source = await make_stream(poster, leader, "s")
-    await begin(client, windows(owner, source))
-    sums = Sums(client, owner.name("out"))
-    await sums.feed(poster, source, range(200))
-    await move(owner, third)
-    await until(lambda: task_of(owner).reading is not None)
-    assert not task_of(owner).spared.value
-    await sums.finish(poster, source, range(200, 400))
-    assert owner.state("s").log.appended_rows == 400
+    await reads_on(town, owner, leader, third, windows(owner, leader.name("s")))
 
 
 async def test_it_moves_on_to_a_third_peer(town: Town) -> None:
     owner, leader, third = await town.siblings(3)
-    poster, client = await town.clients(leader, owner)
-    await make_stream(poster, leader, "s", history_us=0)
-    await begin(client, windows(owner, owner.name("s")))
-    scene = Scene(owner, leader, client, poster)
-    await scene.feed(range(200))
-    await move(owner, leader)
-    at = await scene.fall_asleep(200)
+    scene, at = await spared_between(town, owner, leader)
     await move(owner, third)
     await scene.feed(range(at, at + 60))
     assert owner.state("s").log.boundary == at + 59

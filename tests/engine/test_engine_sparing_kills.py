@@ -1,9 +1,9 @@
 """A folded window whose panes are made at their source, with real peers that are killed with -9.
 
 Two peers of one participant: the source's leader, and the owner of the query. The traffic never
-stops. The task of panes moves to the leader, and the owner reads no row any more. Then either is
-killed, and started again, or the task comes home in between. What a subscriber at the owner got is
-compared at the end with what one batch run gives.
+stops. The task of panes moves to the leader, and the owner reads no row any more. Then one of the
+two is killed and started again, or the task comes home in between. At the end the rows of a
+subscriber at the owner are compared with the rows of one batch run.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("overlay", "dht", "engine", "contracts", "tools", "testnet")
 OPTIONAL = {"matplotlib", "bytewax", "pyflink"}
-"""What `testnet/picture.py` and `testnet/bench/others.py` name where it is missing."""
+"""`testnet/picture.py` and `testnet/bench/others.py` name these packages if they are missing."""
 
 
 def test_what_is_imported_is_a_dependency() -> None:

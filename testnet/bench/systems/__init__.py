@@ -104,8 +104,8 @@ def measure(system: System, folder: Path) -> Iterator[Measured]:
 
 
 def patient(items: Iterator[T], clock: Callable[[], float] = time.perf_counter) -> Iterator[T]:
-    """The items, until `PATIENCE_S` have passed; at least one. What was slow all the time counts
-    from its beginning on."""
+    """The items, until `PATIENCE_S` have passed; at least one. Of a slow system there may be no
+    rounds but those that should warm it up: then the callers count these."""
     until = clock() + PATIENCE_S
     for item in items:
         yield item

@@ -1,6 +1,6 @@
 """Medusa's executor as a peer runs it: its default profile, panes, shared jobs, and an epoch file
-for each result. What a peer does besides is not in it: posts, journal, subscribers, and that it
-joins small epoch files."""
+for each result. Posts, the journal, subscribers and the joining of small epoch files, which a peer
+does besides, are left out."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+import pyarrow as pa
 import trio
 
 from engine.language.check import MAX_BOXES, check_query
@@ -67,7 +67,7 @@ class Stage:
         await trio.to_thread.run_sync(self._write, result.table, after, upto)
         return len(result.table)
 
-    def _write(self, table: Any, after: int, upto: int) -> None:  # noqa: ANN401 - Arrow's
+    def _write(self, table: pa.Table, after: int, upto: int) -> None:
         writer = EpochWriter(self.folder, table.schema, compress=False, durable=False)
         writer.write(table)
         writer.finish()

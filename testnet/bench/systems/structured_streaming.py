@@ -11,7 +11,10 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from engine.spark.config import SparkConfig
 from engine.spark.session import Spark
@@ -73,15 +76,15 @@ def put(file: Path, folder: Path) -> None:
     hidden.rename(folder / file.name)
 
 
-def _to_the_end(session: Any, query: str, folder: Path) -> None:  # noqa: ANN401 - PySpark's
+def _to_the_end(session: SparkSession, query: str, folder: Path) -> None:
     _writer(session, query, folder).trigger(availableNow=True).start().awaitTermination()
 
 
-def _start(session: Any, query: str, folder: Path) -> Any:  # noqa: ANN401 - PySpark's
+def _start(session: SparkSession, query: str, folder: Path) -> StreamingQuery:
     return _writer(session, query, folder).start()
 
 
-def _writer(session: Any, query: str, folder: Path) -> Any:  # noqa: ANN401 - PySpark's
+def _writer(session: SparkSession, query: str, folder: Path) -> DataStreamWriter:
     reader = session.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1)
     rows = reader.parquet(f"file://{folder}/source")
     timed = rows.selectExpr("*", "timestamp_micros(ts) AS time")
