@@ -197,9 +197,17 @@ async def test_who_may_still_take_itself_for_the_secondary_is_waited_for(
 
 
 async def modified_at_the_primary_alone(
-    owner: AsyncMedusaClient, query: str, deaf: pytest.MonkeyPatch
+    owner: AsyncMedusaClient, primary: Place, secondary: Place, deaf: pytest.MonkeyPatch
 ) -> None:
-    """The primary writes the modification down, and its secondary hears nothing from now on."""
+    """The primary writes the modification down, and its secondary, which knew all that the primary
+    did, hears nothing from now on."""
+    query = primary.name("q")
+
+    def knows_all() -> bool:
+        standby = secondary.up.engine.standbys.get(query)
+        return standby is not None and standby.stored.entry == stored(primary).entry
+
+    await until(knows_all, "its secondary has heard that it runs")
 
     async def unheard(_self: Primaries, *_: Any) -> int:
         await trio.lowlevel.checkpoint()
@@ -228,7 +236,7 @@ async def test_what_the_secondary_has_not_heard_counts_for_nobody_yet(
             await stands_by(one, two, "q")
             await sums.feed(poster, source, range(250))
             with monkeypatch.context() as deaf:
-                await modified_at_the_primary_alone(owner, query.name, deaf)
+                await modified_at_the_primary_alone(owner, one, two, deaf)
                 await post(poster, source, range(250, 530))
                 log = one.state("sums").log
                 await until(lambda: log.boundary >= 333, "it comes to the boundary")
@@ -271,7 +279,7 @@ async def test_a_restarted_primary_tells_its_secondary_before_it_goes_on(
             await stands_by(one, two, "q")
             await sums.feed(poster, source, range(250))
             with monkeypatch.context() as deaf:
-                await modified_at_the_primary_alone(owner, query.name, deaf)
+                await modified_at_the_primary_alone(owner, one, two, deaf)
                 await town.stop(one)
         await town.start(one)
         await until(lambda: standby_edition(two, query.name) == 1, "it has heard of it")
