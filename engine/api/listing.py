@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -12,11 +13,27 @@ from dht.catalog import Catalog, Kind
 from engine.api.messages import ListObjects, LookupObject, ObjectDescription, Objects
 from engine.api.status import ASK_PEER_S
 from engine.objects.availability import Availability, Mode
-from engine.objects.catalog_records import PRODUCER, QUERY, SCHEMA, STREAM, VIEW, Definition, find
+from engine.objects.catalog_records import (
+    PRODUCER,
+    QUERY,
+    SCHEMA,
+    STREAM,
+    VIEW,
+    Definition,
+    find,
+)
+from engine.objects.definitions import StreamEntry
 from engine.replication.queries import QueryHost
 from engine.replication.status import PeerStatus, Status
 from engine.tasks.status import TaskStatus
-from overlay.errors import MedusaError, NotAuthorisedError, UnavailableError, UntrustedError
+from overlay.concurrency import one_error
+from overlay.errors import (
+    MedusaError,
+    NotAuthorisedError,
+    NotFoundError,
+    UnavailableError,
+    UntrustedError,
+)
 from overlay.names import ObjectName, PeerId
 from overlay.node import Overlay
 from overlay.rpc import Caller
@@ -26,6 +43,71 @@ LISTED_QUERIES: Final = 64
 
 LOOK_UP_S: Final = 2.0
 """How long a listing waits for that, seconds: a person is waiting."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Lookup:
+    """What the catalog has under a name, by kind.
+
+    Attributes:
+        entries, private, unavailable: see `ObjectDescription`.
+    """
+
+    catalog: Catalog
+    name: ObjectName
+    entries: dict[str, str] = field(default_factory=dict)
+    private: list[str] = field(default_factory=list)
+    unavailable: dict[str, str] = field(default_factory=dict)
+
+    async def look_up(self, kind: str) -> None:
+        """Look for one kind first, if it is named, and for the others unless that is there.
+
+        Raises:
+            UntrustedError, DecodeError: see `Catalog.lookup`.
+        """
+        looks = {
+            SCHEMA.label: partial(self._look_up, SCHEMA),
+            STREAM.label: partial(self._look_up, STREAM),
+            QUERY.label: partial(self._look_up, QUERY),
+        }
+        if first := looks.pop(kind, None):
+            await first()
+        if kind not in self.entries:
+            with one_error():
+                async with trio.open_nursery() as nursery:
+                    for look in looks.values():
+                        nursery.start_soon(look)
+
+    async def _look_up(self, kind: Kind[Definition]) -> None:
+        try:
+            published = await find(self.catalog, kind, self.name)
+            if published is not None:
+                self.entries[kind.label] = _in_json(published.value)
+                if isinstance(published.value, StreamEntry):
+                    await self._add_parts(published.value)
+        except UntrustedError:
+            raise
+        except NotAuthorisedError:
+            self.private.append(kind.label)
+        except UnavailableError as error:
+            self.unavailable[kind.label] = str(error)
+
+    async def _add_parts(self, entry: StreamEntry) -> None:
+        producers = await self.catalog.lookup_all(PRODUCER, self.name)
+        peers = [each.value.worker or each.publisher.hex() for each in producers]
+        self.entries[PRODUCER.label] = _in_json(peers)
+        if entry.stream.view is not None:
+            self.entries[VIEW.label] = _in_json(entry.stream.view)
+
+    def absent(self) -> NotFoundError | UnavailableError:
+        """The error if there is nothing."""
+        if self.unavailable and not self.catalog.is_in_doubt:
+            return UnavailableError("; ".join(self.unavailable.values()))
+        return self.catalog.absent(f"nothing is known under {self.name}")
+
+
+def _in_json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,40 +128,14 @@ class ListingCalls:
         self, _caller: Caller, request: LookupObject, _: bytes
     ) -> ObjectDescription:
         name = ObjectName.parse(request.name)
-        catalog = self.catalog
-        entries: dict[str, str] = {}
-        private: list[str] = []
-
-        async def look_up(kind: Kind[Definition]) -> Definition | None:
-            try:
-                published = await find(catalog, kind, name)
-            except UntrustedError:
-                raise
-            except NotAuthorisedError:
-                private.append(kind.label)
-                return None
-            except UnavailableError:
-                if not catalog.is_in_doubt:
-                    raise
-                return None
-            if published is None:
-                return None
-            entries[kind.label] = msgspec.json.encode(published.value).decode()
-            return published.value
-
-        await look_up(SCHEMA)
-        stream = await look_up(STREAM)
-        await look_up(QUERY)
-        if stream is not None:
-            producers = await catalog.lookup_all(PRODUCER, name)
-            peers = [each.value.worker or each.publisher.hex() for each in producers]
-            entries[PRODUCER.label] = msgspec.json.encode(peers).decode()
-            if stream.stream.view is not None:
-                entries[VIEW.label] = msgspec.json.encode(stream.stream.view).decode()
-        if not entries and not private:
-            raise catalog.absent(f"nothing is known under {name}")
-        tasks = await self._tasks_of(name) if QUERY.label in entries else ()
-        return ObjectDescription(str(name), entries, tasks, tuple(private))
+        lookup = _Lookup(self.catalog, name)
+        await lookup.look_up(request.kind)
+        if not lookup.entries and not lookup.private:
+            raise lookup.absent()
+        tasks = await self._tasks_of(name) if QUERY.label in lookup.entries else ()
+        return ObjectDescription(
+            str(name), lookup.entries, tasks, tuple(lookup.private), lookup.unavailable
+        )
 
     async def _tasks_of(self, query: ObjectName) -> tuple[TaskStatus, ...]:
         if query.participant != self.overlay.identity.participant:

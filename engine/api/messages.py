@@ -84,9 +84,14 @@ class SetQueryStatus(Struct, frozen=True):
 
 
 class LookupObject(Struct, frozen=True):
-    """Ask for all entries that are published under a name."""
+    """Ask for the entries that are published under a name.
+
+    Attributes:
+        kind: if there is one of that kind, it is enough; "": all are wanted.
+    """
 
     name: str
+    kind: str = ""
 
 
 class ObjectDescription(Struct, frozen=True):
@@ -96,12 +101,14 @@ class ObjectDescription(Struct, frozen=True):
         entries: the kinds under that name, each with its entry's JSON.
         tasks: the present tasks of a query of the asked participant, if its peer answers.
         private: kinds under that name whose entries the caller may not have.
+        unavailable: kinds of which it is not known whether they are there, each with the reason.
     """
 
     name: str
     entries: dict[str, str]
     tasks: tuple[TaskStatus, ...] = ()
     private: tuple[str, ...] = ()
+    unavailable: dict[str, str] = {}
 
 
 class ListObjects(Struct, frozen=True):

@@ -41,17 +41,21 @@ class Asking:
         self.remarks: tuple[str, ...] = ()
 
     @in_trio
-    async def lookup_object(self, name: str) -> ObjectDescription:
+    async def lookup_object(self, name: str, kind: str = "") -> ObjectDescription:
         """Look up the catalog's entries under a name.
+
+        Args:
+            kind: schema, stream or query: if there is one, the peer looks no further.
 
         Raises:
             NotFoundError: nothing has that name.
+            UnavailableError: too few peers answer, and the peer that is asked knows nothing of it.
 
         Example:
             >>> "stream" in (await medusa.lookup_object("medusa://mit.edu/conns")).entries
             True
         """
-        return await self._ask("lookup_object", LookupObject(name), ObjectDescription)
+        return await self._ask("lookup_object", LookupObject(name, kind), ObjectDescription)
 
     async def _ask(self, method: str, request: msgspec.Struct, response: type[Answer]) -> Answer:
         return await call(

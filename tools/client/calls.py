@@ -289,7 +289,7 @@ class ClientCalls(QueryCalls):
         patience = Patience(self._patience_s)
         while True:
             try:
-                return entry_of(await self.lookup_object(name), "stream", StreamEntry)
+                return entry_of(await self.lookup_object(name, "stream"), "stream", StreamEntry)
             except UnavailableError as error:
                 await patience.bear(error)
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from engine.api.messages import ObjectDescription
 from overlay.encoding import decode_json
-from overlay.errors import InvalidInputError, NotAuthorisedError, NotFoundError
+from overlay.errors import InvalidInputError, NotAuthorisedError, NotFoundError, UnavailableError
 from overlay.names import ObjectName
 from overlay.rpc import MAX_STRUCT_BYTES
 
@@ -20,6 +20,7 @@ def entry_of(description: ObjectDescription, kind: str, type_: type[T]) -> T:
         NotFoundError: nothing has that name.
         InvalidInputError: the object of that name is of another kind.
         NotAuthorisedError: we may not read it.
+        UnavailableError: it is not known whether there is one of that kind.
         DecodeError: the peer's answer is malformed.
     """
     try:
@@ -27,6 +28,8 @@ def entry_of(description: ObjectDescription, kind: str, type_: type[T]) -> T:
     except KeyError:
         if kind in description.private:
             raise NotAuthorisedError(hidden(description.name)) from None
+        if kind in description.unavailable:
+            raise UnavailableError(description.unavailable[kind]) from None
         kinds = ", ".join(sorted(description.entries)) or "nothing"
         if not description.entries:
             raise NotFoundError(f"no {kind} {description.name}") from None

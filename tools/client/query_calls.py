@@ -148,7 +148,7 @@ class QueryCalls(Asking):
             >>> (await medusa.copy_query(query, copy))[0]
             'medusa://mit.edu/again'
         """
-        entry = entry_of(await self.lookup_object(query), "query", QueryEntry)
+        entry = entry_of(await self.lookup_object(query, "query"), "query", QueryEntry)
         copy = copy_of(entry, new, after, until)
         names = await self.create_query(copy)
         await self.start_query(new)

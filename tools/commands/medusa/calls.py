@@ -85,7 +85,7 @@ async def _outcome(client: ClientCalls, query: str) -> str:
     """Why a started query does not run, or "", once Spark has started or failed."""
     waits = False
     while True:
-        tasks = (await client.lookup_object(query)).tasks
+        tasks = (await client.lookup_object(query, "query")).tasks
         if all(task.state != "starting" for task in tasks):
             return next((task.reason for task in tasks if task.reason), "")
         if not waits:
@@ -96,11 +96,11 @@ async def _outcome(client: ClientCalls, query: str) -> str:
 
 def lookup(home: str | None, name: str) -> tuple[dict[str, object], tuple[TaskStatus, ...]]:
     """The entries under a name, by kind, and the tasks of a query of ours. For an entry that we may
-    not read, a sentence about it."""
+    not read, or of which it is not known whether it is there, a sentence about it."""
     found = ask(home, lambda client: client.lookup_object(name))
     private = dict.fromkeys(found.private, hidden(found.name))
     entries = {kind: entry_of(found, kind, object) for kind in found.entries}
-    return private | entries, found.tasks
+    return found.unavailable | private | entries, found.tasks
 
 
 def how_it_goes(tasks: Sequence[TaskStatus]) -> list[str]:

@@ -42,7 +42,7 @@ def explain_query(home: str | None, name: str) -> list[Explanation]:
     """
 
     async def look(client: ClientCalls) -> list[Explanation]:
-        entry = entry_of(await client.lookup_object(name), "query", QueryEntry)
+        entry = entry_of(await client.lookup_object(name, "query"), "query", QueryEntry)
         inputs = await _inputs(client, entry.query, {})
         made = streams_written(entry.query)
         kept = tuple(stream for stream in entry.outputs if stream in made)
@@ -111,7 +111,8 @@ async def _inputs(
         entry = known.get(name)
         if entry is None:
             try:
-                entry = entry_of(await client.lookup_object(name), "stream", StreamEntry)
+                described = await client.lookup_object(name, "stream")
+                entry = entry_of(described, "stream", StreamEntry)
             except NotFoundError:
                 raise NotFoundError(f"{query.name} reads {name}, which does not exist") from None
         found[name] = entry

@@ -88,7 +88,7 @@ def streams(home: str | None) -> list[StreamLine]:
         listed = (await client.list_objects()).names.get("stream", ())
         names = [name for name in listed if base_of(name) == name and not is_panes(name)]
         told = _kept((await client.status()).peers)
-        return await _each(client, names, lambda name, found: _stream(name, found, told))
+        return await _each(client, names, "stream", lambda name, found: _stream(name, found, told))
 
     return ask_and_warn(home, look)
 
@@ -114,7 +114,9 @@ def queries(home: str | None) -> list[QueryLine]:
         told = _run((await client.status()).peers)
         names = objects.names.get("query", ())
         failing = objects.failing
-        return await _each(client, names, lambda name, found: _query(name, found, told, failing))
+        return await _each(
+            client, names, "query", lambda name, found: _query(name, found, told, failing)
+        )
 
     return ask_and_warn(home, look)
 
@@ -152,7 +154,7 @@ def _one(
     """The line of an object that must be of that kind."""
 
     async def look(client: ClientCalls) -> Line:
-        found = await client.lookup_object(name)
+        found = await client.lookup_object(name, kind)
         if kind not in found.private:
             entry_of(found, kind, entry)
         return line(found, await client.status())
@@ -163,6 +165,7 @@ def _one(
 async def _each(
     client: ClientCalls,
     names: Iterable[str],
+    kind: str,
     line: Callable[[str, ObjectDescription | str], Line],
 ) -> list[Line]:
     found: dict[str, Line] = {}
@@ -170,7 +173,7 @@ async def _each(
 
     async def one(name: str) -> None:
         async with limit:
-            found[name] = line(name, await _described(client, name))
+            found[name] = line(name, await _described(client, name, kind))
 
     async with trio.open_nursery() as nursery:
         for name in names:
@@ -178,10 +181,10 @@ async def _each(
     return [found[name] for name in sorted(found)]
 
 
-async def _described(client: ClientCalls, name: str) -> ObjectDescription | str:
+async def _described(client: ClientCalls, name: str, kind: str) -> ObjectDescription | str:
     """The catalog's entry, or the reason that there is none. A listed name may be gone by now."""
     try:
-        return await client.lookup_object(name)
+        return await client.lookup_object(name, kind)
     except (NotFoundError, UnavailableError) as error:
         return str(error)
 
@@ -196,7 +199,7 @@ def _entry(
         return f"private: {ObjectName.parse(found.name).participant} says who may {secret}"
     try:
         return entry_of(found, kind, entry)
-    except DecodeError as error:
+    except (DecodeError, UnavailableError) as error:
         return str(error)
 
 

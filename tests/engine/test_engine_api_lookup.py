@@ -1,0 +1,35 @@
+"""A lookup by name when a peer that may know the name does not answer."""
+
+from __future__ import annotations
+
+import pytest
+from engine_peers import Town, begin, make_stream, received, rows
+
+from engine.objects.query import Filter, Query
+from overlay.errors import UnavailableError
+from tools.client.entries import entry_of
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+
+
+async def test_what_a_peer_publishes_is_found_though_its_only_sibling_is_dead(town: Town) -> None:
+    """Whether the sibling has made something else of that name is not known."""
+    one, two = await town.siblings(2)
+    async with one.client() as client:
+        source = await make_stream(client, one, "s")
+        odd = Filter("odd", source, (one.name("odds"),), ("value % 2 = 1",))
+        await begin(client, Query(one.name("odd"), (odd,)))
+    await town.stop(two)
+    async with one.client(patience_s=0.2) as client:
+        await client.post_event(source, rows([(1, 1), (2, 2)]), boundary=10)
+        await client.flush()
+        assert await received(client.subscribe(one.name("odds")), 1) == [(1, 1)]
+        for name, kind in ((source, "stream"), (one.name("odd"), "query")):
+            found = await client.lookup_object(name)
+            assert kind in found.entries
+            assert set(found.unavailable) == {"schema", "stream", "query"} - {kind}
+            assert set((await client.lookup_object(name, kind)).unavailable) == set()
+        with pytest.raises(UnavailableError, match="may know of it cannot be asked"):
+            entry_of(await client.lookup_object(source, "query"), "query", object)
+        with pytest.raises(UnavailableError, match="may know of it cannot be asked"):
+            await client.lookup_object(one.name("nothing"))
