@@ -45,13 +45,19 @@ class Functions:
 
 
 def functions_of(
-    step: AggregateStep, fields: Sequence[Field], part: str, *, by_arrival: bool
+    step: AggregateStep,
+    fields: Sequence[Field],
+    part: str,
+    *,
+    by_arrival: bool,
+    counted: bool = False,
 ) -> Functions:
     """The functions of a window.
 
     Args:
         fields: of its input. part: the column with the part for which a tuple is taken.
         by_arrival: the input has SEQ, and tuples of one stime are in its order.
+        counted: in place of values, panes have numbers of different values.
     """
     order = F.struct(STIME, SEQ) if by_arrival else _order_of(fields)
     match step.form:
@@ -60,7 +66,7 @@ def functions_of(
         case Form.PARTIAL:
             return _partial(step, order, part)
         case Form.COMBINED:
-            return _combined(step)
+            return _combined(step, counted=counted)
 
 
 def _order_of(fields: Sequence[Field]) -> Column:
@@ -243,7 +249,7 @@ def _states(
     return sums if function is Function.SUM else (*sums, F.count(argument))
 
 
-def _combined(step: AggregateStep) -> Functions:
+def _combined(step: AggregateStep, *, counted: bool) -> Functions:
     """Partial results to results."""
     made, layout_ = Functions(), layout(step.group_by, step.functions)
     at = quoted(STIME)
@@ -254,6 +260,8 @@ def _combined(step: AggregateStep) -> Functions:
         type_ = FieldType.LONG if each.argument is None else each.argument.type
         if each.function in _ENDS:
             made.add(_ENDS[each.function](states[0], at))
+        elif counted and each.function is Function.COUNT_DISTINCT:
+            made.add(F.coalesce(F.sum(states[0]), F.lit(0).cast(T.LongType())))
         else:
             made.add(_COMBINED[each.function](states, type_))
     return made

@@ -1,0 +1,112 @@
+"""The panes of the windows that one job makes: what is in the same windows is put together before
+it is copied for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from engine.language.panes import DISTINCT, layout
+from engine.language.steps import AggregateStep, Form
+from engine.objects.query import Function
+from engine.objects.schema import END, STIME
+from engine.spark.columns import changing, quoted
+
+
+def first_and_last(step: AggregateStep, after: int, upto: int) -> tuple[Column, Column]:
+    """The starts of the first and the last window that may hold a tuple and end in (after, upto];
+    the first is behind the last if there is none."""
+    least, greatest = (F.expr(each) for each in changing(STIME, *due(step, after, upto)))
+    last = newest(step)
+    oldest = last - F.lit((-(-step.size_us // step.advance_us) - 1) * step.advance_us)
+    # a stime so low that the subtraction wraps has no other window
+    return F.greatest(F.least(oldest, last), least), F.least(last, greatest)
+
+
+def newest(step: AggregateStep) -> Column:
+    """The start of the newest window that holds a tuple."""
+    stime = quoted(STIME)
+    return stime - F.pmod(stime, F.lit(step.advance_us))
+
+
+def due(step: AggregateStep, after: int, upto: int) -> tuple[int, int]:
+    """The starts of the first and of the last window that end in (after, upto]."""
+    size, advance = step.size_us, step.advance_us
+    first = max((after + 1 - size) // advance + 1, -(END // advance)) * advance
+    return first, min((upto + 1 - size) // advance, END // advance) * advance
+
+
+def in_slices(
+    frame: DataFrame, step: AggregateStep, window: str, after: int, upto: int
+) -> DataFrame:
+    """The panes of each window that ends in (after, upto], those put together that are in the same
+    ones: then a value is once in each window, not once for each pane and window.
+
+    Args:
+        window: the column for a window's start, which no field is called.
+    """
+    begins, ends = (f"{window} {end}" for end in ("begins", "ends"))
+    bounds = (quoted(begins), quoted(ends))
+    first, last = first_and_last(step, after, upto)
+    placed = frame.select(first.alias(begins), last.alias(ends), F.col("*"))
+    merged = with_merged_values(placed.where(bounds[0] <= bounds[1]), step, bounds)
+    starts = F.explode(F.sequence(*bounds, F.lit(step.advance_us)))
+    return merged.select(starts.alias(window), F.col("*"))
+
+
+def has_values(step: AggregateStep) -> bool:
+    """Whether it reads panes that have rows for values."""
+    return step.form is Form.COMBINED and bool(layout(step.group_by, step.functions).values)
+
+
+def with_merged_values(
+    frame: DataFrame, step: AggregateStep, window: Sequence[Column]
+) -> DataFrame:
+    """The panes of each window as one, so that a value or a register has one row. Part 0 of a pane,
+    whose functions may ask for time, stays as it is; and so do panes without values.
+
+    Args:
+        window: the columns that tell windows apart.
+    """
+    if not has_values(step):
+        return frame
+    made = layout(step.group_by, step.functions)
+    names = [*(each.name for each in step.group_by), *(each.name for each in made.values)]
+    keys = [*window, *map(quoted, names)]
+    if made.part is not None:
+        at = F.when(quoted(made.part) == 0, quoted(STIME))
+        keys += [quoted(made.part), at.alias(STIME)]
+    ranks = [each.rank for each in made.values if each.rank is not None]
+    merged = [F.max(quoted(rank)).alias(rank) for rank in ranks]
+    merged += [F.expr(f"{fold}(`{state}`)").alias(state) for state, fold in folds(step).items()]
+    return grouped(frame, keys, merged)
+
+
+def folds(step: AggregateStep) -> Mapping[str, str]:
+    """Spark's functions that put together states of functions that count no values, by field."""
+    made = layout(step.group_by, step.functions)
+    found: dict[str, str] = {}
+    for each, states in zip(step.functions, made.states, strict=True):
+        if each.function not in DISTINCT:
+            # what is not added up or compared is in part 0, where there is one row
+            fold = _MERGED.get(each.function, "max") if made.part is None else "max"
+            found.update(dict.fromkeys(states, fold))
+    return found
+
+
+_MERGED: Final[Mapping[Function, str]] = {
+    Function.COUNT: "sum",
+    Function.SUM: "sum",
+    Function.AVG: "sum",
+    Function.MIN: "min",
+}
+
+
+def grouped(frame: DataFrame, keys: Sequence[Column], computed: Sequence[Column]) -> DataFrame:
+    """The computed columns of each group. Panes of `count_distinct` alone have none."""
+    if not computed:
+        return frame.select(*keys).distinct()
+    return frame.groupBy(*keys).agg(*computed)
