@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import trio
 from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, rows, until
@@ -14,7 +16,13 @@ from engine.replication.moves.messages import Deal
 from engine.replication.moves.mover import Mover
 from engine.replication.moves.notifications import Notifier
 from engine.streams.config import Timing
-from overlay.errors import ConflictError, MedusaError, NotAuthorisedError, NotFoundError
+from overlay.errors import (
+    BusyError,
+    ConflictError,
+    MedusaError,
+    NotAuthorisedError,
+    NotFoundError,
+)
 from overlay.names import PeerId
 from tools.commands.medusa import calls
 
@@ -233,3 +241,28 @@ async def test_moved_by_hand(town: Town) -> None:
         await trio.to_thread.run_sync(calls.move_task, home, one.name("out"), "ffff0000")
     back = await trio.to_thread.run_sync(calls.move_task, home, one.name("out"), "home")
     assert (back.source, back.target) == (two.id, one.id)
+
+
+async def test_a_peer_that_cannot_compute_takes_no_task(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = await town.siblings(2)
+    client = await town.client(one)
+    source = await make_stream(client, one, "s")
+    await begin(client, windows(one, source))
+    sums = Sums(client, one.name("out"))
+    mover, deal = one.up.engine.mover, Deal(giver=one.id)
+    executor: Any = two.up.engine.executor
+    monkeypatch.setattr(executor, "trouble", "Spark does not start: no Java")
+
+    async def mended(*_: object) -> None:
+        await trio.lowlevel.checkpoint()
+        executor.trouble = ""
+
+    monkeypatch.setattr(executor, "prepare", mended)
+    await sums.feed(client, source, range(250))
+    with pytest.raises(BusyError, match="computes nothing now: Spark does not start"):
+        await mover.move(one.name("out"), two.peer_id, deal)
+    await until(lambda: not executor.trouble, "it tries again")
+    await mover.move(one.name("out"), two.peer_id, deal)
+    await sums.finish(client, source, range(250, 777))

@@ -114,7 +114,7 @@ class Assignments:
             NotAuthorisedError: it is not theirs, we may not read its inputs, or `admit` refuses.
             ConflictError: we have a later assignment of that task.
             InvalidInputError: the definition makes no sense, or has no such task.
-            BusyError: too many already.
+            BusyError: too many already; or this peer cannot compute now, and tries to mend it.
         """
         check_owner(request, participant)
         async with self._changing.of(request.task):
@@ -135,6 +135,10 @@ class Assignments:
         task = await permitted_task(request, participant, self._shop)
         if len(self._tasks) - len(earlier) >= MAX_ASSIGNMENTS:
             raise BusyError(f"this peer runs {MAX_ASSIGNMENTS} tasks for others already")
+        executor = self._shop.executor
+        if trouble := executor.trouble:
+            self._nursery.start_soon(executor.prepare)
+            raise BusyError(f"this peer computes nothing now: {trouble}")
         self.admit(owner, participant, request, task)
         for each in earlier:
             await self._settle(each)
