@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from engine.language.panes import LONG, OVERLAP, pane_us
+from engine.language.panes import LONG, OVERLAP, pane_us, panes_name
 from engine.language.steps import AggregateStep, FilterStep, Form, MapStep, Step
-from engine.objects.query import Aggregate, Query
+from engine.objects.query import Aggregate, Query, Union, inputs_of, outputs_of
 from engine.objects.schema import BEGINNING
 from engine.tasks.network import Network
 from engine.tasks.plan import Task
@@ -19,7 +19,7 @@ class ExplainedTask(Struct, frozen=True):
 
     Attributes:
         stream: its output. reads: its inputs.
-        steps: in words, in order; empty: it only merges its inputs.
+        steps: each with its box, in order; empty: it only merges its inputs.
         keeps_s: how much of its inputs it keeps behind its boundary, seconds.
     """
 
@@ -70,15 +70,37 @@ def explain(network: Network, since: int = BEGINNING) -> Explanation:
     windows = (box for box in network.query.boxes if isinstance(box, Aggregate))
     return Explanation(
         network.query.name,
-        tuple(_task(task) for task in network.tasks()),
+        tuple(_task(task, network.query) for task in network.tasks()),
         tuple(_window(box, network.query) for box in windows),
         since,
     )
 
 
-def _task(task: Task) -> ExplainedTask:
-    steps = tuple(map(_in_words, task.steps)) if task.of is None else ("revisions",)
-    return ExplainedTask(task.output, task.inputs, steps, horizon_us(task) / 1e6)
+def _task(task: Task, query: Query) -> ExplainedTask:
+    steps = ["revisions"]
+    if task.of is None:
+        # the union of a single stream has a step of its own, which puts it into order
+        names = [*_boxes(task, query), "union"][: len(task.steps)]
+        words = map(_in_words, task.steps)
+        steps = [f"{name}: {each}" for name, each in zip(reversed(names), words, strict=True)]
+    return ExplainedTask(task.output, task.inputs, tuple(steps), horizon_us(task) / 1e6)
+
+
+def _boxes(task: Task, query: Query) -> list[str]:
+    """The names of the boxes whose steps the task has, the last one first."""
+    made = {stream: box for box in query.boxes for stream in outputs_of(box)}
+    for box in query.boxes:
+        if isinstance(box, Aggregate):
+            made[panes_name(box.output)] = box
+    found: list[str] = []
+    stream = task.output
+    while stream not in task.inputs and stream in made and not isinstance(made[stream], Union):
+        box = made[stream]
+        found.append(box.name)
+        if panes_name(stream) in task.inputs:
+            break
+        (stream,) = inputs_of(box)
+    return found
 
 
 def _in_words(step: Step) -> str:

@@ -191,8 +191,8 @@ def test_the_plan_is_explained() -> None:
     found = explain(Network(box, {SOURCE.name: entry}))
     assert [task.keeps_s for task in found.tasks] == [9.999999, 590.0]
     functions = ", ".join(f"{each.value} as of_{each.value}" for each in Function)
-    assert found.tasks[0].steps == (f"partial results of panes of 10 s by src: {functions}",)
-    windows = "windows of 600 s every 10 s by src, of 60 panes each"
+    assert found.tasks[0].steps == (f"w: partial results of panes of 10 s by src: {functions}",)
+    windows = "w: windows of 600 s every 10 s by src, of 60 panes each"
     assert found.tasks[1].steps == (f"{windows}: {functions}",)
     assert found.windows[0].pane_s == 10.0
     assert "not in each of 60 windows" in found.windows[0].why
