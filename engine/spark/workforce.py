@@ -95,5 +95,5 @@ class Workforce:
         if count > before:
             return Note("info", f"runs with executors of {self._master}: {count}")
         lost = f"{before - count} of {before}"
-        again = "Spark runs their part of its jobs again"
-        return Note("warning", f"lost executors of {self._master}: {lost}; {again}")
+        then = "the others run their part again" if count else "jobs wait for another one"
+        return Note("warning", f"lost executors of {self._master}: {lost}; {then}")
