@@ -54,6 +54,7 @@ from overlay.clock import MILLIS
 from overlay.encoding import encode
 from overlay.errors import MedusaError, NotAuthorisedError
 from overlay.events import wall_clock
+from overlay.gossip import Health
 from overlay.identity import Root
 from overlay.signing import signed
 from tools.market.settler import PASSED, SETTLE, Passed
@@ -171,7 +172,7 @@ async def test_a_partner_that_is_away_is_worked_for(trade: Trade) -> None:
     real = gossip.health
     gone = bytes.fromhex(trade.mit.id)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gossip, "health", lambda p: real(p) if p != gone else "dead")
+        patch.setattr(gossip, "health", lambda p: real(p) if p != gone else Health.DEAD)
         books = Bookkeeper(trade.mit.up)
         books.answer(says_nothing)
         await trade.billed()
