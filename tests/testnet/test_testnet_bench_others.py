@@ -8,21 +8,28 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
 from testnet.bench.others import Other, Shape, figures, interpreter, percentile, skipped, write
 from testnet.bench.systems import (
+    FILTER,
+    LOW_PORT,
     PATIENCE_S,
     QUERIES,
+    TUMBLING,
     WARM_EPOCHS,
     Measured,
     System,
+    WrongAnswerError,
     measure,
     patient,
     tree,
 )
+from testnet.bench.systems.medusa import check
 
 MISSING = Other("riverdb", "riverdb", "no_such_module", ("riverdb",), "pip install riverdb")
 
@@ -104,3 +111,23 @@ def test_figures_are_against_ours() -> None:
 @pytest.mark.parametrize(("part", "value"), [(0.5, 51), (0.99, 100), (1.0, 100)])
 def test_percentile(part: float, value: int) -> None:
     assert percentile(list(range(1, 101)), part) == value
+
+
+def test_medusas_answers_are_compared_with_arrows(tmp_path: Path) -> None:
+    write(tmp_path, Shape("small", 3, 2_500, 250))
+    files = sorted((tmp_path / "small").glob("*.parquet"))
+    rows = pa.concat_tables([pq.read_table(file) for file in files])
+    low = pq.read_table(files[-1]).filter(pc.field("port") < LOW_PORT)
+    check(FILTER, low, files)
+    with pytest.raises(WrongAnswerError, match="not those that Arrow gives"):
+        check(FILTER, low.slice(1), files)
+    ports: dict[str, list[int]] = {}
+    for row in rows.to_pylist():
+        if 20_000_000 <= row["ts"] < 30_000_000:
+            ports.setdefault(row["src"], []).append(row["port"])
+    counted = [(src, len(found), len(set(found))) for src, found in ports.items()]
+    names = ["src", "n", "ports"]
+    check(TUMBLING, pa.table(list(map(list, zip(*counted, strict=True))), names), files)
+    counted[0] = (counted[0][0], counted[0][1], counted[0][2] + 1)
+    with pytest.raises(WrongAnswerError, match="100 rows, not those"):
+        check(TUMBLING, pa.table(list(map(list, zip(*counted, strict=True))), names), files)
