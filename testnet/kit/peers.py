@@ -29,6 +29,7 @@ from overlay.concurrency import one_error
 from overlay.errors import DeadlineError, InvalidInputError, MedusaError, UnavailableError
 from overlay.listeners import Listeners
 from testnet.kit.patience import STILL_S, while_moving
+from testnet.kit.ports import port_to_keep
 from tools.client.async_client import open_medusa
 from tools.commands.peer.admission import invite
 from tools.commands.peer.founding import make_peer, make_sibling
@@ -47,7 +48,6 @@ PARTICIPANTS: Final = (
     "uw.edu",
 )
 
-ANY_PORT: Final = "127.0.0.1:0"
 CONFIG: Final = '[overlay]\npreset = "local"\n'
 """News spreads as fast as possible with all peers on one machine."""
 STOP_S: Final = 60.0
@@ -67,13 +67,13 @@ class Launch:
     """How the daemon of one peer is started.
 
     Attributes:
-        listen: the first address to listen on.
+        listen: the first address to listen on; "": a loopback port that it can keep.
         prefix: a command that runs the program that follows it (`ip netns exec NAME`).
         program: takes the arguments of `medusa-peer`, in its place.
         config: additions to the federation's medusa.toml.
     """
 
-    listen: str = ANY_PORT
+    listen: str = ""
     prefix: tuple[str, ...] = ()
     program: tuple[str, ...] | None = None
     config: str = ""
@@ -97,8 +97,7 @@ class Peer:
     Attributes:
         log: the output of all its processes, one after the other.
         launch: how its processes are started.
-        listen: its address: any port at first, then the one it got, so that a restarted peer is
-            found.
+        listen: its address: the launch's, then the one it got, so that a restarted peer is found.
     """
 
     participant: str
@@ -110,7 +109,7 @@ class Peer:
     running: Running | None = None
 
     def __post_init__(self) -> None:
-        self.listen = self.launch.listen
+        self.listen = self.launch.listen or f"127.0.0.1:{port_to_keep()}"
 
     @property
     def name(self) -> str:

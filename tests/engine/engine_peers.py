@@ -25,6 +25,7 @@ from overlay.events import wall_clock
 from overlay.gossip.config import Preset
 from overlay.identity import parse_peer_id
 from overlay.names import PeerId
+from testnet.kit.ports import port_to_keep
 from tools.client.async_client import AsyncMedusaClient, Subscription, open_medusa
 from tools.commands.peer.admission import invite
 from tools.commands.peer.founding import make_peer, make_sibling
@@ -41,7 +42,6 @@ LOOK_S, LONGER, LONGEST_S = 0.005, 1.2, 0.04
 
 T = TypeVar("T")
 
-LOOPBACK: Address = ("127.0.0.1", 0)
 
 Row = tuple[int, int]
 """(stime, value)."""
@@ -128,7 +128,7 @@ class Place:
     engine_config: EngineConfig
     contracts_config: ContractsConfig | None = None
     overlay_timing: OverlayTiming = field(default=OverlayTiming())
-    listen: Address = LOOPBACK
+    listen: Address = field(default_factory=lambda: ("127.0.0.1", port_to_keep()))
     peer: Peer | None = None
     spark_patience: Patience = field(default=Patience())
     clock_off_s: float = 0.0

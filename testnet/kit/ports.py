@@ -1,0 +1,50 @@
+"""Ports for peers that are stopped and started again on this machine."""
+
+from __future__ import annotations
+
+import random
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from overlay.errors import ConflictError
+
+_LEAST: Final = 12_000
+_GIVEN_OUT: Final = 32_768
+"""The least port that Linux gives to outgoing connections, unless it is told otherwise."""
+_TRIES: Final = 100
+
+
+def port_to_keep() -> int:
+    """A loopback port that is free now, for TCP and UDP, and below those of outgoing connections:
+    none of them takes it while its peer is down.
+
+    Raises:
+        ConflictError: there seems to be none.
+    """
+    most = _least_given_out()
+    draw = random.SystemRandom()
+    for _ in range(_TRIES):
+        port = draw.randrange(min(_LEAST, most // 2), most)
+        if _is_free(port):
+            return port
+    raise ConflictError(f"no port below {most} is free on this machine")
+
+
+def _least_given_out() -> int:
+    try:
+        text = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
+        return max(2_048, min(_GIVEN_OUT, int(text.split()[0])))
+    except (OSError, ValueError, IndexError):
+        return _GIVEN_OUT
+
+
+def _is_free(port: int) -> bool:
+    with ExitStack() as stack:
+        try:
+            for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+                stack.enter_context(socket.socket(type=kind)).bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
