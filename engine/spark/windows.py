@@ -49,7 +49,8 @@ class Windows:
         self._step = step
         self._window, self._part = _free_names(fields)
         made = partial(functions_of, step, fields, self._part, by_arrival=by_arrival)
-        self._functions, self._of_numbers = made(), made(counted=True)
+        self._functions = made()
+        self._of_numbers = made(counted=True) if has_values(step) else self._functions
         self._taken = _taken(step)
         keys = _keys(step)
         self._keys = [F.col(self._window), *keys, *self._functions.keys]

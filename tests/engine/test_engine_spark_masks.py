@@ -64,14 +64,18 @@ def rows_of(rng: random.Random, span: int, count: int) -> list[Row]:
 
 
 def expected(
-    rows: Sequence[Row], functions: Sequence[AggregateFunction], size: int, advance: int
+    rows: Sequence[Row],
+    functions: Sequence[AggregateFunction],
+    size: int,
+    advance: int,
+    groups: tuple[str, ...] = ("g",),
 ) -> list[tuple[object, ...]]:
     least = (rows[0][0] - size) // advance * advance
     found: list[tuple[object, ...]] = []
     for start in range(least, rows[-1][0] + advance, advance):
         within = [row for row in rows if start <= row[0] < start + size]
-        for group in {row[2] for row in within}:
-            of_group = [row for row in within if row[2] == group]
+        for group in {(row[2],)[: len(groups)] for row in within}:
+            of_group = [row for row in within if (row[2],)[: len(groups)] == group]
             numbers = [row[3] for row in of_group if row[3] is not None]
             texts = [row[4] for row in of_group if row[4] is not None]
             total = sum(numbers)
@@ -83,12 +87,17 @@ def expected(
                 LEAST: min(texts, default=None),
                 LAST: of_group[-1][3],
             }
-            found.append((start, group, *(results[each] for each in functions)))
+            found.append((start, *group, *(results[each] for each in functions)))
     return sorted(found, key=repr)
 
 
-def tasks(functions: Sequence[AggregateFunction], size: int, advance: int) -> list[Task]:
-    box = Aggregate("w", "s", "medusa://mit.edu/out", size, advance, ("g",), tuple(functions))
+def tasks(
+    functions: Sequence[AggregateFunction],
+    size: int,
+    advance: int,
+    groups: tuple[str, ...] = ("g",),
+) -> list[Task]:
+    box = Aggregate("w", "s", "medusa://mit.edu/out", size, advance, groups, tuple(functions))
     query = Query("q", (box,), panes=(("w", 10),))
     return list(plan(query, check_query(query, {"s": SOURCE})))
 
@@ -137,6 +146,15 @@ def test_windows_of_one_job_are_those_of_the_tuples(
     assert computed(spark, made, rows, boundaries, tmp_path) == expected(
         rows, functions, size, advance
     )
+
+
+def test_windows_without_groups_are_those_of_the_tuples(spark: Spark, tmp_path: Path) -> None:
+    """A job over no panes at all has none, either."""
+    rows = [row for row in rows_of(random.Random(3), 600, 150) if not 200 < row[0] < 400]
+    functions = [DISTINCT_N, TUPLES]
+    made = tasks(functions, 60, 10, ())
+    found = computed(spark, made, rows, [199, 259, 309, 349, 459], tmp_path)
+    assert found == expected(rows, functions, 60, 10, ())
 
 
 def fitting(functions: Sequence[AggregateFunction], most: int) -> list[int]:
