@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -174,7 +175,11 @@ def run(system: Other, python: Path, folder: Path) -> list[Measured]:
 
 def interpreter(system: Other, environment: Mapping[str, str]) -> Path | None:
     """The Python that has a system: ours, or that of an environment of its own, which is made if
-    the environment asks for it. None: there is none."""
+    the environment asks for it. None: there is none.
+
+    Raises:
+        UnavailableError: it cannot be made.
+    """
     if importlib.util.find_spec(system.needs) is not None:
         return Path(sys.executable)
     caches = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -184,6 +189,10 @@ def interpreter(system: Other, environment: Mapping[str, str]) -> Path | None:
         if environment.get(ENVIRONMENTS) != "1":
             return None
         print(f"installing {system.name} into {folder}")
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        subprocess.run([python, "-m", "pip", "install", "-q", *system.install], check=True)
+        try:
+            subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+            subprocess.run([python, "-m", "pip", "install", "-q", *system.install], check=True)
+        except subprocess.CalledProcessError as error:
+            shutil.rmtree(folder, ignore_errors=True)  # half an environment is none
+            raise UnavailableError(f"cannot install {system.name}; its errors are above") from error
     return python
