@@ -1,3 +1,5 @@
+"""Calls of clients that tell which objects there are, and what is published under a name."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -60,7 +62,7 @@ class _Lookup:
     unavailable: dict[str, str] = field(default_factory=dict)
 
     async def look_up(self, kind: str) -> None:
-        """Look for one kind first, if it is named, and for the others unless that is there.
+        """Look for the kind that is named, if one is. If there is none of it, look for all others.
 
         Raises:
             UntrustedError, DecodeError: see `Catalog.lookup`.
@@ -81,26 +83,32 @@ class _Lookup:
     async def _look_up(self, kind: Kind[Definition]) -> None:
         try:
             published = await find(self.catalog, kind, self.name)
-            if published is not None:
-                self.entries[kind.label] = _in_json(published.value)
-                if isinstance(published.value, StreamEntry):
-                    await self._add_parts(published.value)
         except UntrustedError:
             raise
         except NotAuthorisedError:
             self.private.append(kind.label)
         except UnavailableError as error:
             self.unavailable[kind.label] = str(error)
+        else:
+            if published is not None:
+                self.entries[kind.label] = _in_json(published.value)
+                if isinstance(published.value, StreamEntry):
+                    await self._add_parts(published.value)
 
     async def _add_parts(self, entry: StreamEntry) -> None:
-        producers = await self.catalog.lookup_all(PRODUCER, self.name)
-        peers = [each.value.worker or each.publisher.hex() for each in producers]
-        self.entries[PRODUCER.label] = _in_json(peers)
+        """A stream's producers, and its view if it is one."""
         if entry.stream.view is not None:
             self.entries[VIEW.label] = _in_json(entry.stream.view)
+        try:
+            producers = await self.catalog.lookup_all(PRODUCER, self.name)
+        except UnavailableError as error:
+            self.unavailable[PRODUCER.label] = str(error)
+        else:
+            peers = [each.value.worker or each.publisher.hex() for each in producers]
+            self.entries[PRODUCER.label] = _in_json(peers)
 
     def absent(self) -> NotFoundError | UnavailableError:
-        """The error if there is nothing."""
+        """The error for a name under which nothing was found."""
         if self.unavailable and not self.catalog.is_in_doubt:
             return UnavailableError("; ".join(self.unavailable.values()))
         return self.catalog.absent(f"nothing is known under {self.name}")
@@ -120,7 +128,7 @@ class ListingCalls:
 
     def register(self) -> None:
         service = self.overlay.service
-        # Each asks every peer: only our own clients may cause that.
+        # each may ask many peers: only our own clients may cause that
         service.unary("lookup_object", LookupObject, self.lookup_object, clients=True, peers=False)
         service.unary("list_objects", ListObjects, self.list_objects, clients=True, peers=False)
 

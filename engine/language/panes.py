@@ -98,12 +98,12 @@ def with_panes(query: Query, most: int) -> Query:
     for box in query.boxes:
         if isinstance(box, Aggregate) and len(query.boxes) + len(decided) < most:
             width = pane_us(box.size_us, box.advance_us)
-            if width is not None and _has_room(box):
+            if width is not None and has_room(box):
                 decided.append((box.name, width))
     return msgspec.structs.replace(query, panes=tuple(decided))
 
 
-def _has_room(box: Aggregate) -> bool:
+def has_room(box: Aggregate) -> bool:
     """Whether the panes have a name and fields within the limits."""
     try:
         ObjectName.parse(panes_name(box.output)).child(REVISIONS)
@@ -128,7 +128,7 @@ def check_panes(query: Query) -> None:
                 f"query {query.name}: box {name!a} is folded from panes of {width / 1e6:g} s: its "
                 "window and its advance must be multiples of that; or make another query"
             )
-        if not _has_room(box):
+        if not has_room(box):
             raise InvalidInputError(f"query {query.name}: box {name!a} is too large for panes")
     if len(dict(query.panes)) < len(query.panes):
         raise InvalidInputError(f"query {query.name}: panes of one box are named twice")

@@ -15,10 +15,11 @@ from engine.spark.columns import changing, quoted
 from engine.spark.slices import due, folds
 
 WINDOWS: Final = 62
-"""Windows of one job at most: a mask is a long."""
+"""Windows of one job at most: a mask is a long, and is made of powers of two up to 2^62."""
 
 STATES: Final = 24
-"""States of other functions, times windows, at most: each is a column of its own."""
+"""Columns for other functions at most: each of their states (their fields in a pane) has one for
+each window."""
 
 
 class Masks:
@@ -38,8 +39,8 @@ class Masks:
 
     @property
     def fit(self) -> bool:
-        """Whether the windows can be made so: there are no sketches, and few states of other
-        functions, none of which asks for time."""
+        """Whether the windows can be made so: there are no sketches, few states of other functions,
+        and no function that needs panes in their order."""
         if self._windows > WINDOWS or any(each.rank for each in self._layout.values):
             return False
         few = len(self._folds) * self._windows <= STATES
@@ -88,7 +89,7 @@ class Masks:
         return found.where(mask).drop(mask[1:-1])
 
     def _mask(self) -> str:
-        """The mask of a pane, whose windows follow each other."""
+        """The mask of a pane: ones for its first window to its last."""
         size, advance = self._step.size_us, self._step.advance_us
         (first,) = changing(STIME, self._first)
         begins = f"greatest(({STIME} - {first} - {size - advance}L) div {advance}L, 0L)"

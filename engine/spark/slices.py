@@ -1,5 +1,5 @@
-"""The panes of the windows that one job makes: what is in the same windows is put together before
-it is copied for each of them."""
+"""The panes of the windows that one job makes. Panes of a group that are in the same windows become
+one, before that is copied for each of the windows."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def due(step: AggregateStep, after: int, upto: int) -> tuple[int, int]:
 def in_slices(
     frame: DataFrame, step: AggregateStep, window: str, after: int, upto: int
 ) -> DataFrame:
-    """The panes of each window that ends in (after, upto], those put together that are in the same
-    ones: then a value is once in each window, not once for each pane and window.
+    """The panes of each window that ends in (after, upto]. Those that are in the same windows become
+    one: then a value is copied once for each window, not once for each pane and window.
 
     Args:
         window: the column for a window's start, which no field is called.
@@ -91,7 +91,7 @@ def folds(step: AggregateStep) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for each, states in zip(step.functions, made.states, strict=True):
         if each.function not in DISTINCT:
-            # what is not added up or compared is in part 0, where there is one row
+            # with parts, these are in part 0: it has one row, which any of the functions leaves
             fold = _MERGED.get(each.function, "max") if made.part is None else "max"
             found.update(dict.fromkeys(states, fold))
     return found

@@ -3,11 +3,29 @@ folded from panes or not."""
 
 from __future__ import annotations
 
+from math import gcd
+
 from msgspec import Struct
 
-from engine.language.panes import LONG, OVERLAP, pane_us, panes_name
+from engine.language.panes import (
+    LIMIT_PANES,
+    LONG,
+    OVERLAP,
+    has_room,
+    pane_us,
+    panes_name,
+)
 from engine.language.steps import AggregateStep, FilterStep, Form, MapStep, Step
-from engine.objects.query import Aggregate, Query, Union, inputs_of, outputs_of
+from engine.objects.query import (
+    Aggregate,
+    Box,
+    Filter,
+    Map,
+    Query,
+    Union,
+    inputs_of,
+    outputs_of,
+)
 from engine.objects.schema import BEGINNING
 from engine.tasks.network import Network
 from engine.tasks.plan import Task
@@ -19,7 +37,7 @@ class ExplainedTask(Struct, frozen=True):
 
     Attributes:
         stream: its output. reads: its inputs.
-        steps: each with its box, in order; empty: it only merges its inputs.
+        steps: in order, each with its box; empty: it is a union and no more.
         keeps_s: how much of its inputs it keeps behind its boundary, seconds.
     """
 
@@ -49,7 +67,8 @@ class Explanation(Struct, frozen=True):
     """The plan of one query.
 
     Attributes:
-        since: the boundary after which it counts, microseconds; up to it, the edition before.
+        since: the boundary, microseconds, after which this plan counts. Until then the plan of
+            the query as it was before its last modification does.
     """
 
     query: str
@@ -79,46 +98,59 @@ def explain(network: Network, since: int = BEGINNING) -> Explanation:
 def _task(task: Task, query: Query) -> ExplainedTask:
     steps = ["revisions"]
     if task.of is None:
-        # the union of a single stream has a step of its own, which puts it into order
-        names = [*_boxes(task, query), "union"][: len(task.steps)]
-        words = map(_in_words, task.steps)
-        steps = [f"{name}: {each}" for name, each in zip(reversed(names), words, strict=True)]
+        # of a union of one stream a task has a step that puts it into order, and no box
+        made = [*_made_by(task, query), None][: len(task.steps)]
+        steps = list(map(_in_words, reversed(made), task.steps))
     return ExplainedTask(task.output, task.inputs, tuple(steps), horizon_us(task) / 1e6)
 
 
-def _boxes(task: Task, query: Query) -> list[str]:
-    """The names of the boxes whose steps the task has, the last one first."""
+def _made_by(task: Task, query: Query) -> list[tuple[Box, str]]:
+    """The boxes whose steps the task has, the last one first, each with the stream it makes."""
     made = {stream: box for box in query.boxes for stream in outputs_of(box)}
     for box in query.boxes:
         if isinstance(box, Aggregate):
             made[panes_name(box.output)] = box
-    found: list[str] = []
+    found: list[tuple[Box, str]] = []
     stream = task.output
     while stream not in task.inputs and stream in made and not isinstance(made[stream], Union):
         box = made[stream]
-        found.append(box.name)
+        found.append((box, stream))
         if panes_name(stream) in task.inputs:
             break
         (stream,) = inputs_of(box)
     return found
 
 
-def _in_words(step: Step) -> str:
-    match step:
-        case FilterStep():
-            return "filter"
-        case MapStep():
-            return "map"
-        case AggregateStep(form=form):
-            groups = ", ".join(field.name for field in step.group_by)
-            by = f" by {groups}" if groups else ""
-            functions = ", ".join(f"{each.function} as {each.output}" for each in step.functions)
-            if form is Form.PARTIAL:
-                return f"partial results of panes of {_s(step.size_us)}{by}: {functions}"
-            window = f"windows of {_s(step.size_us)} every {_s(step.advance_us)}{by}"
-            if form is Form.COMBINED:
-                window += f", of {step.size_us // step.grain_us:,} panes each"
-            return f"{window}: {functions}"
+def _in_words(made: tuple[Box, str] | None, step: Step) -> str:
+    match made, step:
+        case (Filter() as box, stream), FilterStep():
+            return f"{box.name}: filter: {_of_port(box, stream)}"
+        case (Map() as box, _), MapStep():
+            fields = (f"{text} as {name}" for name, text in box.expressions)
+            return f"{box.name}: map: {', '.join(fields)}"
+        case (Aggregate() as box, _), AggregateStep():
+            return f"{box.name}: {_aggregate(box, step)}"
+        case _:
+            return "union: into order"
+
+
+def _of_port(box: Filter, stream: str) -> str:
+    """The condition under which a tuple leaves by that output."""
+    port = box.outputs.index(stream)
+    before = [f"not ({text})" for text in box.predicates[:port]]
+    return " and ".join([*before, *box.predicates[port : port + 1]])
+
+
+def _aggregate(box: Aggregate, step: AggregateStep) -> str:
+    by = f" by {', '.join(box.group_by)}" if box.group_by else ""
+    calls = (f"{each.function}({each.argument or ''}) as {each.output}" for each in box.functions)
+    functions = ", ".join(calls)
+    if step.form is Form.PARTIAL:
+        return f"partial results of panes of {_s(step.size_us)}{by}: {functions}"
+    window = f"windows of {_s(step.size_us)} every {_s(step.advance_us)}{by}"
+    if step.form is Form.COMBINED:
+        window += f", of {step.size_us // step.grain_us:,} panes each"
+    return f"{window}: {functions}"
 
 
 def _window(box: Aggregate, query: Query) -> ExplainedWindow:
@@ -130,20 +162,31 @@ def _window(box: Aggregate, query: Query) -> ExplainedWindow:
 
 def _why(box: Aggregate, width: int | None) -> str:
     overlap = -(-box.size_us // box.advance_us)
-    if width is None and pane_us(box.size_us, box.advance_us) is not None:
-        return (
-            "made of its tuples: that was decided when the query was created; create it anew to "
-            "have it folded from panes"
-        )
     if width is None:
-        return (
-            f"made of its tuples: panes pay where a tuple is in {OVERLAP} windows or more, "
-            f"or where a window has {LONG} panes or more"
-        )
+        return f"made of its tuples: {_why_not(box, overlap)}"
     if overlap >= OVERLAP:
         return f"folded from panes: a tuple is read once, not in each of {overlap:,} windows"
     panes = box.size_us // width
     return f"folded from panes: it closes by reading {panes:,} panes, not all of its tuples"
+
+
+def _why_not(box: Aggregate, overlap: int) -> str:
+    if not has_room(box):
+        return "its panes would have too many fields, or too long a name"
+    if pane_us(box.size_us, box.advance_us) is not None:
+        return (
+            "that was decided when the query was created, and a modification leaves it so; create "
+            "it anew, with fewer tasks if it has hundreds, to have it folded from panes"
+        )
+    if overlap >= OVERLAP or box.size_us // gcd(box.size_us, box.advance_us) > LIMIT_PANES:
+        return (
+            f"its size and its advance have no common divisor that makes {LIMIT_PANES:,} panes or "
+            "fewer of it"
+        )
+    return (
+        f"panes pay where a tuple is in {OVERLAP} windows or more, or where a window has {LONG} "
+        "panes or more"
+    )
 
 
 def _s(microseconds: int) -> str:

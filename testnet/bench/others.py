@@ -8,9 +8,9 @@ MEDUSA_BENCH_ENVIRONMENTS=1, the missing ones get environments of their own in t
   of the last 10 or 600 seconds.
 * Throughput: 1.5 million rows, 2,500 a second of stime, as six files; the median of three rounds on
   a warm JVM.
-* Latency: epochs of 2,500 rows, 10 s of stime; each closes a window. From the file's being there to
-  the result.
-* All get the same rows as Parquet; Flink, whose package reads no Parquet, as CSV.
+* Latency: 250 rows a second of stime, as epochs of 2,500 rows; each closes a window. From the
+  file's being there to the result.
+* All get the same rows: Flink, whose package reads no Parquet, as CSV, all others as Parquet.
 * Medusa is there twice: with its default profile, which uses little memory, and with `throughput`,
   which has Java's optimising compiler, as Structured Streaming and Flink have. Its answers to the
   small epochs are compared with Arrow's.
@@ -54,7 +54,7 @@ class Other:
 
     Attributes:
         module: of `testnet.bench.systems`. needs: a module that it imports, if it is optional.
-        install: what pip installs into an environment of its own. mend: how it is installed.
+        install: what pip installs into an environment of its own. mend: what to do without.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Shape:
 
 LARGE: Final = Shape("large", 6, 250_000, 2_500)
 SMALL: Final = Shape("small", 70, 2_500, 250)
-"""The last ten close windows of 600 s that are full."""
+"""The last ten files close windows of 600 s that have rows from end to end."""
 
 
 def measure() -> Iterator[Entry]:

@@ -10,7 +10,8 @@ from typing import Final
 
 from overlay.errors import ConflictError
 
-_LEAST: Final = 12_000
+_LEAST: Final = 10_000
+"""Lower ports are those of services, of which this machine may start one."""
 _GIVEN_OUT: Final = 32_768
 """The least port that Linux gives to outgoing connections, unless it is told otherwise."""
 _TRIES: Final = 100
@@ -18,24 +19,26 @@ _TRIES: Final = 100
 
 def port_to_keep() -> int:
     """A loopback port that is free now, for TCP and UDP, and below those of outgoing connections:
-    none of them takes it while its peer is down.
+    none of them takes it while its peer is down. 0, any port, if they may have nearly all ports.
 
     Raises:
         ConflictError: there seems to be none.
     """
     most = _least_given_out()
+    if most < 2 * _LEAST:
+        return 0
     draw = random.SystemRandom()
     for _ in range(_TRIES):
-        port = draw.randrange(min(_LEAST, most // 2), most)
+        port = draw.randrange(_LEAST, most)
         if _is_free(port):
             return port
-    raise ConflictError(f"no port below {most} is free on this machine")
+    raise ConflictError(f"no port from {_LEAST} to {most} is free on this machine")
 
 
 def _least_given_out() -> int:
     try:
         text = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
-        return max(2_048, min(_GIVEN_OUT, int(text.split()[0])))
+        return min(_GIVEN_OUT, int(text.split()[0]))
     except (OSError, ValueError, IndexError):
         return _GIVEN_OUT
 

@@ -190,7 +190,9 @@ def test_the_plan_is_explained() -> None:
     entry = StreamEntry(StreamDefinition(SOURCE.name, SOURCE.name), SOURCE)
     found = explain(Network(box, {SOURCE.name: entry}))
     assert [task.keeps_s for task in found.tasks] == [9.999999, 590.0]
-    functions = ", ".join(f"{each.value} as of_{each.value}" for each in Function)
+    functions = ", ".join(
+        f"{each.function}({each.argument or ''}) as {each.output}" for each in EVERY
+    )
     assert found.tasks[0].steps == (f"w: partial results of panes of 10 s by src: {functions}",)
     windows = "w: windows of 600 s every 10 s by src, of 60 panes each"
     assert found.tasks[1].steps == (f"{windows}: {functions}",)
@@ -199,6 +201,8 @@ def test_the_plan_is_explained() -> None:
     plain = explain(Network(query(10 * S, 10 * S), {SOURCE.name: entry}))
     assert plain.windows[0].pane_s is None
     assert plain.windows[0].why.startswith("made of its tuples: panes pay")
+    fine = explain(Network(query(6_000 * S, 10 * S + 1_000), {SOURCE.name: entry}))
+    assert "no common divisor that makes 100,000 panes or fewer" in fine.windows[0].why
     late = explain(Network(query(600 * S, 10 * S), {SOURCE.name: entry}), since=5)
     assert late.since == 5
     assert "decided when the query was created" in late.windows[0].why

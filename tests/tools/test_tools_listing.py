@@ -186,13 +186,19 @@ async def test_the_plan_of_a_query_is_explained(
     assert "reads medusa://mit.edu/conns, which does not exist" in await at_mit.refused(
         "query", "explain", str(file)
     )
+    file.write_text(HOP.replace("often", "often/panes"))
+    refused = await at_mit.refused("query", "explain", str(file))
+    assert "names in /panes are kept for partial results" in refused
+    file.write_text("<medusa/>")
+    assert "there is no <query> in it" in await at_mit.refused("query", "explain", str(file))
+    file.write_text(HOP)
     async with mit.client() as client:
         await client.create_query_xml(DOCUMENT)
         foreseen = json.loads(await at_mit("query", "explain", str(file), "--json"))
         await client.create_query_xml(HOP)
     few = await at_mit("query", "explain", "medusa://mit.edu/few")
     assert "minutes: made of its tuples" in few
-    assert "few: filter\n" in few
+    assert "few: filter: id < 10\n" in few
     assert "?" not in few, "lines stay lines"
     hop = await at_mit("query", "explain", "medusa://mit.edu/hop")
     assert "medusa://mit.edu/often/panes" in hop

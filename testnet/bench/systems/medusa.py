@@ -172,7 +172,8 @@ def check(query: str, result: pa.Table, files: Sequence[Path]) -> None:
         WrongAnswerError: it differs.
     """
     size_s = SIZE_S.get(query, 0)
-    used = files[-1 - size_s // ADVANCE_S :]  # the first row of a window is the last of a file
+    # of a window, and one before: its last row is the window's first
+    used = files[-1 - size_s // ADVANCE_S :]
     rows = pa.concat_tables(pq.read_table(file, columns=list(COLUMNS)) for file in used)
     if query == FILTER:
         names = list(COLUMNS)

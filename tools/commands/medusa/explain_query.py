@@ -11,7 +11,12 @@ from rich.text import Text
 from engine.language.check import MAX_BOXES, check_query
 from engine.language.panes import with_panes
 from engine.language.xml.documents import Document, read_document
-from engine.objects.definitions import QueryEntry, StreamDefinition, StreamEntry
+from engine.objects.definitions import (
+    QueryEntry,
+    StreamDefinition,
+    StreamEntry,
+    check_not_late,
+)
 from engine.objects.query import Query, streams_read, streams_written
 from engine.objects.schema import BEGINNING
 from engine.streams.revisions.columns import revisions_entry
@@ -67,6 +72,8 @@ def explain_document(home: str | None, file: str) -> list[Explanation]:
         snapshot = await client.status()
         own = next(peer.participant for peer in snapshot.peers if peer.peer == snapshot.by)
         document = read_document(text, f"medusa://{own}/")
+        if not document.queries:
+            raise InvalidInputError("there is no <query> in it")
         known = _declared(document)
         found = []
         for query in document.queries:
@@ -88,6 +95,8 @@ def _declared(document: Document) -> dict[str, StreamEntry]:
 
 
 async def _network(client: ClientCalls, query: Query, known: dict[str, StreamEntry]) -> Network:
+    for name in streams_written(query):
+        check_not_late(name)
     inputs = await _inputs(client, query, known)
     return Network(with_panes(query, MAX_BOXES), inputs)
 
