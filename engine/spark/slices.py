@@ -42,8 +42,8 @@ def due(step: AggregateStep, after: int, upto: int) -> tuple[int, int]:
 def in_slices(
     frame: DataFrame, step: AggregateStep, window: str, after: int, upto: int
 ) -> DataFrame:
-    """The panes of each window that ends in (after, upto]. Those that are in the same windows become
-    one: then a value is copied once for each window, not once for each pane and window.
+    """The panes of each window that ends in (after, upto]. Those that are in the same windows are
+    made one: then a value is copied once for each window, not once for each pane and window.
 
     Args:
         window: the column for a window's start, which no field is called.
