@@ -137,7 +137,7 @@ def _in_words(made: tuple[Box, str] | None, step: Step) -> str:
 def _of_port(box: Filter, stream: str) -> str:
     """The condition under which a tuple leaves by that output."""
     port = box.outputs.index(stream)
-    before = [f"not ({text})" for text in box.predicates[:port]]
+    before = [f"({text}) is not true" for text in box.predicates[:port]]
     return " and ".join([*before, *box.predicates[port : port + 1]])
 
 
