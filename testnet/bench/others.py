@@ -74,7 +74,7 @@ SYSTEMS: Final = (
     Other("flink", "flink", "pyflink", ("apache-flink>=2.3,<3",)),
     Other("bytewax", "bytewax_rows", "bytewax", BYTEWAX, BYTEWAX_MEND),
     Other("bytewax over Arrow", "bytewax", "bytewax", BYTEWAX, BYTEWAX_MEND),
-    Other("duckdb", "duckdb", "duckdb"),
+    Other("duckdb", "duckdb", "duckdb", ("duckdb", "pyarrow")),
 )
 
 
