@@ -33,59 +33,74 @@ class Masks:
     def __init__(self, step: AggregateStep, after: int, upto: int) -> None:
         self._step = step
         self._first, last = due(step, after, upto)
-        self._windows = (last - self._first) // step.advance_us + 1
+        self._count = (last - self._first) // step.advance_us + 1
         self._layout = layout(step.group_by, step.functions)
+        self._groups = [quoted(each.name) for each in step.group_by]
+        self._values = [each.name for each in self._layout.values]
         self._folds = folds(step)
 
     @property
     def fit(self) -> bool:
         """Whether the windows can be made so: there are no sketches, few states of other functions,
         and no function that needs panes in their order."""
-        if self._windows > WINDOWS or any(each.rank for each in self._layout.values):
+        if self._count > WINDOWS or any(each.rank for each in self._layout.values):
             return False
-        few = len(self._folds) * self._windows <= STATES
+        few = len(self._folds) * self._count <= STATES
         return not self._folds or (few and self._layout.part is None)
 
     def apply(self, frame: DataFrame, window: str) -> DataFrame:
         """A row for each window and group.
 
-        Expressions are text: each is one call of the JVM, however long.
-
         Args:
             frame: of panes, each of which is in at least one of the windows.
             window: the column for a window's start, which no field is called.
         """
-        mask, windows = f"`{window} mask`", range(self._windows)
-        groups = [quoted(each.name) for each in self._step.group_by]
-        values = [each.name for each in self._layout.values]
-        bits = f"bit_or({mask}) AS {mask}"
-        in_window = [f"({mask} & {1 << n}L) != 0" for n in windows]
-        states = [
-            f"{fold}(IF({has}, `{state}`, NULL)) AS `{state} {n}`"
-            for state, fold in self._folds.items()
-            for n, has in enumerate(in_window)
-        ]
+        mask = f"`{window} mask`"
         found = frame.selectExpr("*", f"{self._mask()} AS {mask}")
-        found = _grouped(found, [*groups, *map(quoted, values)], [bits, *states])
+        return self._windows_of(self._groups_of(self._values_of(found, mask), mask), mask, window)
+
+    # Expressions are text: each is one call of the JVM, however long. The column `NAME n` is of the
+    # nth window.
+
+    def _values_of(self, panes: DataFrame, mask: str) -> DataFrame:
+        """A row for each value of a group: the bits of its panes, and their states by window."""
+        states = [
+            f"{fold}(IF({_has(mask, n)}, `{state}`, NULL)) AS `{state} {n}`"
+            for state, fold in self._folds.items()
+            for n in range(self._count)
+        ]
+        return _grouped(panes, [*self._groups, *map(quoted, self._values)], [_bits(mask), *states])
+
+    def _groups_of(self, values: DataFrame, mask: str) -> DataFrame:
+        """A row for each group: its bits, how many values have the bit of each window, states."""
         numbers = [
-            f"count(IF({has}, `{value}`, NULL)) AS `{value} {n}`"
-            for value in values
-            for n, has in enumerate(in_window)
+            f"count(IF({_has(mask, n)}, `{value}`, NULL)) AS `{value} {n}`"
+            for value in self._values
+            for n in range(self._count)
         ]
         states = [
             f"{fold}(`{state} {n}`) AS `{state} {n}`"
             for state, fold in self._folds.items()
-            for n in windows
+            for n in range(self._count)
         ]
-        found = _grouped(found, groups, [bits, *numbers, *states])
+        return _grouped(values, self._groups, [_bits(mask), *numbers, *states])
+
+    def _windows_of(self, groups: DataFrame, mask: str, window: str) -> DataFrame:
+        """A row for each window of each group that has its bit."""
         (first,) = changing(mask, self._first)
-        rows = [
-            [f"{first} + {n * self._step.advance_us}L AS `{window}`", f"{has} AS {mask}"]
-            + [f"`{name} {n}` AS `{name}`" for name in (*values, *self._folds)]
-            for n, has in enumerate(in_window)
+        names = [*self._values, *self._folds]
+        windows = [
+            ", ".join(
+                [
+                    f"{first} + {n * self._step.advance_us}L AS `{window}`",
+                    f"{_has(mask, n)} AS {mask}",
+                    *(f"`{name} {n}` AS `{name}`" for name in names),
+                ]
+            )
+            for n in range(self._count)
         ]
-        structs = ", ".join(f"struct({', '.join(row)})" for row in rows)
-        found = found.select(*groups, F.expr(f"inline(array({structs}))"))
+        rows = ", ".join(f"struct({each})" for each in windows)
+        found = groups.select(*self._groups, F.expr(f"inline(array({rows}))"))
         return found.where(mask).drop(mask[1:-1])
 
     def _mask(self) -> str:
@@ -93,8 +108,18 @@ class Masks:
         size, advance = self._step.size_us, self._step.advance_us
         (first,) = changing(STIME, self._first)
         begins = f"greatest(({STIME} - {first} - {size - advance}L) div {advance}L, 0L)"
-        ends = f"least(({STIME} - {first}) div {advance}L, {self._windows - 1}L)"
+        ends = f"least(({STIME} - {first}) div {advance}L, {self._count - 1}L)"
         return f"shiftleft(2L, CAST({ends} AS INT)) - shiftleft(1L, CAST({begins} AS INT))"
+
+
+def _has(mask: str, n: int) -> str:
+    """Whether a mask has the nth window's bit."""
+    return f"({mask} & {1 << n}L) != 0"
+
+
+def _bits(mask: str) -> str:
+    """The bits of all masks."""
+    return f"bit_or({mask}) AS {mask}"
 
 
 def _grouped(frame: DataFrame, keys: Sequence[Column], computed: Sequence[str]) -> DataFrame:
