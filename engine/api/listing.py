@@ -49,7 +49,7 @@ LOOK_UP_S: Final = 2.0
 
 @dataclass(frozen=True, eq=False)
 class _Lookup:
-    """What the catalog has under a name, by kind.
+    """Asks the catalog for the objects of one name, and collects its answers.
 
     Attributes:
         entries, private, unavailable: see `ObjectDescription`.

@@ -59,8 +59,8 @@ class Masks:
         found = frame.selectExpr("*", f"{self._mask()} AS {mask}")
         return self._windows_of(self._groups_of(self._values_of(found, mask), mask), mask, window)
 
-    # Expressions are text: each is one call of the JVM, however long. The column `NAME n` is of the
-    # nth window.
+    # Expressions are text: each is one call of the JVM, however long. No name in them is a user's:
+    # `layout` makes those of panes. The column `NAME n` is of the nth window.
 
     def _values_of(self, panes: DataFrame, mask: str) -> DataFrame:
         """A row for each value of a group: the bits of its panes, and their states by window."""
@@ -101,7 +101,7 @@ class Masks:
         ]
         rows = ", ".join(f"struct({each})" for each in windows)
         found = groups.select(*self._groups, F.expr(f"inline(array({rows}))"))
-        return found.where(mask).drop(mask[1:-1])
+        return found.where(mask).drop(F.col(mask))
 
     def _mask(self) -> str:
         """The mask of a pane: ones for its first window to its last."""
