@@ -41,7 +41,8 @@ from overlay.listening import (
     dial_tcp,
     listen_tcp,
 )
-from overlay.memory import MEMORY_BYTES, Memory
+from overlay.memory import MEMORY_BYTES, Memory, Share
+from overlay.names import NO_PEER
 from overlay.rpc import Caller, Service
 from overlay.tls import CLIENT_PROTOCOL, client_context, listener_context, shake_hands, show
 
@@ -132,6 +133,11 @@ class Clients:
             )
 
 
+def caller_with(token: ClientToken, participant: str) -> Caller:
+    """The caller that a client of ours with that token is."""
+    return Caller(participant, None, own=True, token=token.name, scopes=token.scopes)
+
+
 @asynccontextmanager
 async def open_client_listener(
     identity: Identity,
@@ -176,7 +182,7 @@ async def open_client_listener(
         proven()
         connection = Connection(
             tls,
-            Caller(identity.participant, None, own=True, token=token.name, scopes=token.scopes),
+            caller_with(token, identity.participant),
             dialled=False,
             service=service,
             events=events,
@@ -202,6 +208,48 @@ async def open_client_listener(
         nursery.start_soon(send_away)
         yield bound_address(listener)
         nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def open_admitted_client(
+    participant: str,
+    clients: Clients,
+    service: Service,
+    proof: bytes,
+    *,
+    came_from: Address,
+    events: Events,
+    memory: Share,
+) -> AsyncIterator[Connection]:
+    """Connect, inside the peer, a client that speaks another protocol to it.
+
+    Its calls take the way of every client's: the same token, scopes, limits and handlers. It is
+    listed with the others, and its connection ends with its token.
+
+    Args:
+        participant: ours. came_from: where the client is.
+        memory: the share of clients.
+
+    Raises:
+        NotAuthorisedError: no such token, or it no longer counts.
+    """
+    token = clients.admit(proof)
+    near, far = (trio.SocketStream(end) for end in trio.socket.socketpair())
+    answering = Connection(
+        far,
+        caller_with(token, participant),
+        dialled=False,
+        service=service,
+        events=events,
+        memory=memory,
+    )
+    calling = Connection(
+        near, Caller(participant, NO_PEER), dialled=True, service=Service(), events=events
+    )
+    session = Session(token, came_from, clients.clock(), answering)
+    with clients.session(session):
+        async with running(answering), running(calling):
+            yield calling
 
 
 @asynccontextmanager

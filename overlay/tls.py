@@ -32,6 +32,9 @@ PEER_PROTOCOL: Final = "medusa-peer/1"
 CLIENT_PROTOCOL: Final = "medusa-client/1"
 """ALPN names: a connection to the wrong port, or of another version, ends in the handshake."""
 
+HTTP_PROTOCOL: Final = "http/1.1"
+"""The ALPN name of HTTP (RFC 7301). Many of its clients name no protocol."""
+
 NO_CHECK_TIME: Final = 0x200000
 """OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which Python does not name: dates are checked afterwards."""
 
@@ -66,10 +69,10 @@ class PeerContexts:
         return self._contexts[server_side]
 
 
-def listener_context(identity: Identity) -> ssl.SSLContext:
-    """The context for the clients' listener: clients prove themselves with a token, not a
+def listener_context(identity: Identity, protocol: str = CLIENT_PROTOCOL) -> ssl.SSLContext:
+    """The context for a listener for clients: they prove themselves with a token, not a
     certificate."""
-    return _context(CLIENT_PROTOCOL, server_side=True, identity=identity)
+    return _context(protocol, server_side=True, identity=identity)
 
 
 def client_context(root: x509.Certificate) -> ssl.SSLContext:
@@ -87,11 +90,13 @@ async def shake_hands(
     *,
     server_side: bool,
     traffic: Traffic | None = None,
+    unnamed: bool = False,
 ) -> TlsStream:
     """Do the handshake; returns the encrypted stream.
 
     Args:
         traffic: where its bytes are counted.
+        unnamed: the other side need not name the protocol.
 
     Raises:
         UntrustedError: either side refuses the other's certificate. (In TLS 1.3 the dialling side
@@ -103,7 +108,7 @@ async def shake_hands(
         await tls.do_handshake()
     except trio.BrokenResourceError as error:
         raise failure(error) from None
-    if tls.protocol != protocol:
+    if tls.protocol != protocol and not (unnamed and tls.protocol is None):
         raise UnavailableError(f"the other side does not speak {protocol}")
     return tls
 

@@ -24,7 +24,8 @@ from engine.replication.restored import begin_again, is_restored
 from engine.streams.config import Timing
 from engine.streams.freezing import freeze
 from engine.tasks.execution import OpenExecutor
-from overlay.clients import Clients, open_client_listener
+from overlay.addresses import Address
+from overlay.clients import CLIENTS, Clients, open_client_listener
 from overlay.concurrency import next_beat, one_error
 from overlay.errors import InternalError, MedusaError, NotAuthorisedError
 from overlay.events import wall_clock
@@ -35,7 +36,7 @@ from overlay.rpc import Caller
 from tools.daemon.reloading import Reloading, live_settings
 from tools.daemon.renewal import renew_at_start, renewing
 from tools.daemon.scopes import SCOPES
-from tools.home.config import Config
+from tools.home.config import Config, XmlRpcConfig
 from tools.home.federation import enter, load_federation
 from tools.home.folder import Home, Running
 from tools.home.log_file import open_log
@@ -233,6 +234,7 @@ async def _open(
                 renewed=overlay.renewed,
                 memory=overlay.memory.messages,
             ) as client,
+            _xmlrpc_listener(identity, clients, service, config.xmlrpc, overlay) as xmlrpc,
             service.answering(),
             renewing(home, overlay),
         ):
@@ -245,8 +247,36 @@ async def _open(
                     peer=identity.peer_id.hex(),
                     overlay=overlay.address,
                     client=client,
+                    xmlrpc=xmlrpc,
                 ),
             )
+
+
+@asynccontextmanager
+async def _xmlrpc_listener(
+    identity: Identity,
+    clients: Clients,
+    service: PeerService,
+    config: XmlRpcConfig,
+    overlay: Overlay,
+) -> AsyncIterator[Address | None]:
+    """Serve clients that speak XML-RPC, if the settings say where; yields the address."""
+    if config.listen is None:
+        yield None
+        return
+    from tools.xmlrpc.listener import open_xmlrpc_listener  # late: most peers have none
+
+    async with open_xmlrpc_listener(
+        identity,
+        clients,
+        service,
+        config,
+        overlay.events,
+        renewed=overlay.renewed,
+        memory=overlay.memory.messages.share(CLIENTS),
+        threads=overlay.threads,
+    ) as address:
+        yield address
 
 
 def register_calls(engine: Engine, clients: Clients, home: Home) -> None:

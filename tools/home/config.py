@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 import tomllib
 import types
 import typing
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SECTIONS: Final = ("overlay", "dht", "engine", "contracts", "spark", "client", "log")
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+SECTIONS: Final = ("overlay", "dht", "engine", "contracts", "spark", "client", "xmlrpc", "log")
 
 MAX_CONFIG_BYTES: Final = 1024 * 1024
 """Bytes: settings take a page; a megabyte is a mistaken file."""
@@ -63,6 +66,27 @@ class ClientConfig:
 
 
 @dataclass(frozen=True)
+class XmlRpcConfig:
+    """The settings of the listener for clients that speak XML-RPC.
+
+    Attributes:
+        listen: its address; None: there is none.
+        sinks: networks whose hosts a client may name as its sinks, beside its own host, and to
+            which tuples may go in clear.
+    """
+
+    listen: Address | None = None
+    sinks: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.networks()
+
+    def networks(self) -> tuple[Network, ...]:
+        """The networks of `sinks`. Raises: ValueError."""
+        return tuple(ipaddress.ip_network(text) for text in self.sinks)
+
+
+@dataclass(frozen=True)
 class Config:
     """All settings of one peer, a section per package."""
 
@@ -72,6 +96,7 @@ class Config:
     contracts: ContractsConfig
     spark: SparkConfig
     client: ClientConfig
+    xmlrpc: XmlRpcConfig
     log: LogConfig
 
 
@@ -118,6 +143,7 @@ def load_config(
         contracts=section("contracts", ContractsConfig),
         spark=section("spark", SparkConfig, secret_file=home.spark_secret),
         client=load_client(home),
+        xmlrpc=section("xmlrpc", XmlRpcConfig),
         log=LogConfig(log_level or log.level, log_format or log.format),
     )
 

@@ -41,6 +41,7 @@ class Running(Struct, frozen=True):
     Attributes:
         peer: its peer id, hex.
         overlay: its address for other peers. client: its address for this participant's clients.
+        xmlrpc: its address for those that speak XML-RPC; None: it has none.
     """
 
     pid: int
@@ -48,6 +49,7 @@ class Running(Struct, frozen=True):
     peer: str
     overlay: Address
     client: Address
+    xmlrpc: Address | None = None
 
 
 @dataclass(frozen=True)

@@ -123,6 +123,7 @@ def run_daemon(
 
     def ready(running: Running) -> None:
         overlay, client = format_address(running.overlay), format_address(running.client)
+        xmlrpc = "" if running.xmlrpc is None else format_address(running.xmlrpc)
         say(
             as_json,
             {
@@ -131,10 +132,12 @@ def run_daemon(
                 "peer": running.peer,
                 "overlay": overlay,
                 "client": client,
+                "xmlrpc": xmlrpc or None,
                 "log": str(place.log_file),
             },
             f"peer {running.peer[:8]} of {running.participant} is up: "
-            f"peers reach it at {overlay}, clients at {client}; its log is {place.log_file}",
+            f"peers reach it at {overlay}, clients at {client}"
+            f"{xmlrpc and f', by XML-RPC at {xmlrpc}'}; its log is {place.log_file}",
         )
         sys.stdout.flush()
 

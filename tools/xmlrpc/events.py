@@ -1,0 +1,100 @@
+"""Events, as the first paper calls tuples on their way: structs of a tuple's fields."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+
+from engine.objects.schema import STIME, Schema
+from engine.streams.recent import Epoch
+from overlay.errors import InvalidInputError
+from tools.rows.columns import to_payload
+from tools.rows.given_rows import to_table
+from tools.rows.row_output import readable
+from tools.xmlrpc.values import MAX_VALUES, Value
+
+
+def table_of(events: list[dict[str, Value]], schema: Schema) -> pa.Table:
+    """The events as the tuples of a post.
+
+    Raises:
+        InvalidInputError: an event does not fit the schema; names its row, from 1, and the field.
+    """
+    rows = [{name: _given(value) for name, value in event.items()} for event in events]
+    return to_payload(to_table(rows, schema), schema, 1, ignore_extra=None)
+
+
+def _given(value: Value) -> Value:
+    """A text that XML cannot write comes as base64 of its UTF-8."""
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise InvalidInputError("base64 that is no UTF-8: fields are texts, not bytes") from None
+
+
+def batches(stream: str, epoch: Epoch, *, most: int = MAX_VALUES) -> Iterator[dict[str, Value]]:
+    """An epoch as the structs of `receive_events`: each is whole up to its own boundary, and has
+    at most so many values.
+
+    Raises:
+        InvalidInputError: tuples of one stime have more.
+    """
+    table = epoch.table
+    rows = max(1, most // table.num_columns)
+    stimes = table.column(STIME)
+    after, start = epoch.after, 0
+    while table.num_rows - start > rows:
+        end = start + rows
+        while end > start and stimes[end - 1] == stimes[end]:
+            end -= 1
+        if end == start:
+            raise InvalidInputError(
+                f"{stream}: more than {rows:,} tuples of one stime: XML-RPC carries no more at a "
+                "time; subscribe with `import medusa`"
+            )
+        upto = int(stimes[end - 1].as_py())
+        yield _batch(stream, after, upto, table.slice(start, end - start))
+        after, start = upto, end
+    yield _batch(stream, after, epoch.upto, table.slice(start))
+
+
+def _batch(stream: str, after: int, upto: int, table: pa.Table) -> dict[str, Value]:
+    events: list[Value] = list(readable(table).to_pylist())
+    return {"stream": stream, "after": after, "upto": upto, "events": events}
+
+
+def no_events(stream: str, after: int) -> dict[str, Value]:
+    """The answer of `receive_events` if there is no later boundary yet."""
+    return {"stream": stream, "after": after, "upto": after, "events": []}
+
+
+EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def boundary_of(value: Value, default: int) -> int:
+    """A boundary: microseconds as a whole number or as the text of one, or a moment.
+
+    Raises:
+        InvalidInputError: it is none of them.
+    """
+    match value:
+        case None:
+            return default
+        case bool():
+            pass
+        case int():
+            return value
+        case datetime.datetime():
+            return (value - EPOCH) // datetime.timedelta(microseconds=1)
+        case str() if value.removeprefix("-").isdecimal() and len(value) <= len(str(-(2**63))):
+            return max(-(2**63), min(int(value), 2**63 - 1))
+        case _:
+            pass
+    raise InvalidInputError(
+        "a boundary is microseconds since 1970, as i8 or as text, or a dateTime.iso8601 in UTC"
+    )

@@ -1,0 +1,321 @@
+"""The listener for clients that speak XML-RPC: HTTP over TLS, and the tokens of all clients."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from typing import Final
+
+import trio
+
+from overlay.addresses import Address
+from overlay.client_tokens import proof_of
+from overlay.clients import CLIENTS, Clients, open_admitted_client
+from overlay.errors import InternalError, MedusaError, NotAuthorisedError
+from overlay.events import Events
+from overlay.identity import Identity
+from overlay.listeners import Listeners
+from overlay.listening import (
+    HANDSHAKE_S,
+    ConnectionLimits,
+    Listening,
+    bound_address,
+    listen_tcp,
+)
+from overlay.memory import Share
+from overlay.rpc import Service
+from overlay.threads import Threads
+from overlay.tls import HTTP_PROTOCOL, listener_context, shake_hands, show
+from tools.client.async_client import AsyncMedusaClient
+from tools.client.link import open_background, open_link
+from tools.home.config import XmlRpcConfig
+from tools.home.token_text import PREFIX, parse_token
+from tools.xmlrpc.calls import Calls
+from tools.xmlrpc.faults import number_of
+from tools.xmlrpc.http import XML, Head, HttpError, HttpServer
+from tools.xmlrpc.posting import Posting
+from tools.xmlrpc.sinks import Sinks, Subscriber
+from tools.xmlrpc.values import Call, read_call, write_answer, write_fault
+
+MAX_BODY_BYTES: Final = 2 * 2**20
+"""Bytes of a request: a document of 1 MiB whose every other character needs an escape."""
+
+BODY_S: Final = 30.0
+"""Seconds for the body of a request."""
+
+SEND_S: Final = 60.0
+"""Seconds for an answer of many events to a slow client."""
+
+IDLE_S: Final = 120.0
+"""Seconds between two requests over one connection: longer than any pull waits."""
+
+BODIES_AT_ONCE: Final = 32
+"""Requests and answers in memory: all others wait for their turn."""
+
+PATIENCE_S: Final = 20.0
+"""Seconds for which a stream's leader, or a query's peer, may be away during one call."""
+
+SINK_PATIENCE_S: Final = 60.0
+"""Seconds for which a sink may be away: a program that is started again is back by then."""
+
+SHORT_BYTES: Final = 16 * 2**10
+"""Bytes of a document that is read on the event loop: a thread costs more."""
+
+PATHS: Final = frozenset({"/", "/RPC2"})
+"""Where the calls are answered."""
+
+KINDS: Final = frozenset({XML, "application/xml"})
+
+_BEARER: Final = re.compile(r"bearer +([!-~]+)", re.IGNORECASE)
+_BASIC: Final = re.compile(r"basic +([A-Za-z0-9+/=]+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, eq=False)
+class Desk:
+    """What all connections of the listener share."""
+
+    identity: Identity
+    clients: Clients
+    service: Service
+    events: Events
+    threads: Threads
+    memory: Share
+    posting: Posting
+    sinks: Sinks
+    bodies: trio.CapacityLimiter
+
+    @asynccontextmanager
+    async def client(
+        self, proof: bytes, came_from: Address, patience_s: float = PATIENCE_S
+    ) -> AsyncIterator[Calls]:
+        """The calls of a client inside the peer, with that token.
+
+        Raises:
+            NotAuthorisedError: the token does not count.
+        """
+        token = self.clients.admit(proof)
+        dial = partial(
+            open_admitted_client,
+            self.identity.participant,
+            self.clients,
+            self.service,
+            proof,
+            came_from=came_from,
+            events=self.events,
+            memory=self.memory,
+        )
+        subscriber = Subscriber(token.name, came_from[0], partial(self.reader, proof, came_from))
+        async with open_background() as nursery:
+            link = await open_link(dial, nursery)
+            client = AsyncMedusaClient(link, nursery, producer="", patience_s=patience_s)
+            yield Calls(client, link, subscriber, self.posting, self.sinks, self.threads)
+
+    @asynccontextmanager
+    async def reader(self, proof: bytes, came_from: Address) -> AsyncIterator[AsyncMedusaClient]:
+        """A client of its own for a sink, which outlives the connection that subscribed it."""
+        async with self.client(proof, came_from, SINK_PATIENCE_S) as calls:
+            yield calls.client
+
+
+@asynccontextmanager
+async def open_xmlrpc_listener(
+    identity: Identity,
+    clients: Clients,
+    service: Service,
+    config: XmlRpcConfig,
+    events: Events,
+    *,
+    renewed: Listeners[[Identity]],
+    memory: Share,
+    threads: Threads,
+    limits: ConnectionLimits | None = None,
+    handshake_s: float = HANDSHAKE_S,
+    idle_s: float = IDLE_S,
+    sink_patience_s: float = SINK_PATIENCE_S,
+) -> AsyncIterator[Address]:
+    """Serve clients of `identity`'s participant that speak XML-RPC; yields the address.
+
+    Args:
+        config: its `listen` is set.
+        events: gets faults in calls, and refused clients.
+        renewed: tells when the identity's certificate was renewed.
+        memory: the share of clients. threads: read and write long documents.
+        handshake_s: from the connection to its first request. idle_s: between two requests.
+
+    Raises:
+        ConflictError: the port is in use.
+        InvalidInputError: the address cannot be listened on.
+    """
+    assert config.listen is not None
+    context = listener_context(identity, HTTP_PROTOCOL)
+    renewed.add(partial(show, context))
+    listener = await listen_tcp(config.listen)
+    async with trio.open_nursery() as nursery:
+        sinks = Sinks(nursery, config.networks(), threads, events, sink_patience_s)
+        desk = Desk(
+            identity,
+            clients,
+            service,
+            events,
+            threads,
+            memory,
+            Posting(identity.peer_id.hex(), PATIENCE_S),
+            sinks,
+            trio.CapacityLimiter(BODIES_AT_ONCE),
+        )
+
+        async def welcome(stream: trio.SocketStream, proven: Callable[[], None]) -> None:
+            tls = await shake_hands(stream, context, HTTP_PROTOCOL, server_side=True, unnamed=True)
+            host, port = stream.socket.getpeername()[:2]
+            await Visit(desk, HttpServer(tls), (_plain(host), port), idle_s).serve(proven)
+
+        listening = Listening(welcome, limits or ConnectionLimits(), events, handshake_s)
+        nursery.start_soon(listening.serve, listener)
+        yield bound_address(listener)
+        nursery.cancel_scope.cancel()
+
+
+@dataclass(eq=False)
+class Visit:
+    """One connection of a client, which has one token from its first request on."""
+
+    desk: Desk
+    http: HttpServer
+    came_from: Address
+    idle_s: float
+
+    async def serve(self, proven: Callable[[], None]) -> None:
+        """Answer requests until the client goes. proven: called at the first good token.
+
+        Raises:
+            NotAuthorisedError: the token does not count; the client was told.
+            BrokenError: the connection broke.
+        """
+        async with AsyncExitStack() as opened:
+            calls: Calls | None = None
+            shown: bytes | None = None
+            try:
+                while (head := await self._next_head(first=calls is None)) is not None:
+                    _check_head(head)
+                    try:
+                        proof = proof_of(token_in(head))
+                        self.desk.clients.admit(proof)
+                        if shown not in {None, proof}:
+                            raise NotAuthorisedError("another token: open a connection of its own")
+                        if calls is None:
+                            proven()
+                            client = self.desk.client(proof, self.came_from)
+                            calls, shown = await opened.enter_async_context(client), proof
+                    except NotAuthorisedError as error:
+                        await self._send_away(error)
+                        raise
+                    if not await self._answer(calls):
+                        return
+            except HttpError as error:
+                await self.http.refuse(error)
+
+    async def _next_head(self, *, first: bool) -> Head | None:
+        """The next request; None: the client has gone, or sent none in time. The listener limits
+        the time of the first."""
+        with trio.move_on_after(float("inf") if first else self.idle_s):
+            return await self.http.head()
+        return None
+
+    async def _send_away(self, error: NotAuthorisedError) -> None:
+        """Tell a client that it is refused: after its request, or it would not read the answer."""
+        with trio.move_on_after(BODY_S):
+            await self.http.body(MAX_BODY_BYTES, keep=False)
+            await self._send(write_fault(number_of(error), str(error)))
+
+    async def _answer(self, calls: Calls) -> bool:
+        """Answer one call; whether another one may follow."""
+        body = b""
+        with trio.move_on_after(BODY_S) as reading:
+            async with self.desk.bodies:
+                body = await self.http.body(MAX_BODY_BYTES)
+        if reading.cancelled_caught:
+            raise HttpError(HTTPStatus.REQUEST_TIMEOUT, f"no request within {BODY_S:g} s")
+        document = await self._document(calls, body)
+        with trio.move_on_after(SEND_S):
+            return await self._send(document)
+        return False
+
+    async def _send(self, document: bytes) -> bool:
+        return await self.http.answer(HTTPStatus.OK, XML, document)
+
+    async def _document(self, calls: Calls, body: bytes) -> bytes:
+        try:
+            value = await calls.answer(await self._read(body))
+            return await self.desk.threads.run(CLIENTS, partial(write_answer, value))
+        except MedusaError as error:
+            return write_fault(number_of(error), str(error))
+        except Exception as error:  # noqa: BLE001 - a boundary: only the stranger's call ends
+            events = self.desk.events
+            why = events.why(events.fault("failed at a call by XML-RPC", error))
+            return write_fault(
+                number_of(InternalError()), f"the call failed inside the peer; {why}"
+            )
+
+    async def _read(self, body: bytes) -> Call:
+        if len(body) <= SHORT_BYTES:
+            return read_call(body)
+        return await self.desk.threads.run(CLIENTS, partial(read_call, body))
+
+
+def token_in(head: Head) -> bytes:
+    """The secret in a request: a bearer token, or the user of `https://TOKEN@host:port`; the token
+    as `medusa-peer token add` prints it, or its secret alone, as in client.token.
+
+    Raises:
+        NotAuthorisedError: there is none.
+    """
+    said = head.headers.get("authorization", "").strip()
+    text = ""
+    if (found := _BEARER.fullmatch(said)) is not None:
+        text = found[1]
+    elif (found := _BASIC.fullmatch(said)) is not None:
+        try:
+            text = base64.b64decode(found[1], validate=True).decode("ascii").partition(":")[0]
+        except (binascii.Error, ValueError):
+            text = ""
+    if not text:
+        raise NotAuthorisedError(
+            "no token: call https://TOKEN@HOST:PORT, or send the header `Authorization: Bearer "
+            "TOKEN`, with a token that `medusa-peer token add` has printed"
+        )
+    if not text.startswith(PREFIX):
+        return text.encode()
+    try:
+        return parse_token(text).secret
+    except MedusaError as error:
+        raise NotAuthorisedError(str(error)) from None
+
+
+def _check_head(head: Head) -> None:
+    """
+    Raises:
+        HttpError: it is no call of XML-RPC.
+    """
+    if head.path not in PATHS:
+        raise HttpError(HTTPStatus.NOT_FOUND, f"calls go to one of: {', '.join(sorted(PATHS))}")
+    if head.method != "POST":
+        raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, "calls are POST requests")
+    kind = head.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in KINDS:
+        raise HttpError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the Content-Type must be {XML}")
+    if head.headers.get("content-encoding", "identity").lower() != "identity":
+        raise HttpError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send the call uncompressed")
+
+
+def _plain(host: str) -> str:
+    """An IPv4 client of a listener for both kinds has its IPv4 address."""
+    address = ipaddress.ip_address(host)
+    mapped = getattr(address, "ipv4_mapped", None)
+    return host if mapped is None else str(mapped)
