@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from engine_peers import Place
 from tools_fake_peer import FakePeer, open_fake_peer
 from tools_market_town import Loads, set_up
+from tools_xmlrpc import OpenStock, Stock
 
 
 @pytest.fixture
@@ -20,3 +23,17 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
 async def peer(tmp_path: Path) -> AsyncIterator[FakePeer]:
     async with open_fake_peer(tmp_path) as peer:
         yield peer
+
+
+@pytest.fixture
+def stock() -> Iterator[OpenStock]:
+    """Makes stock clients of XML-RPC, which are closed after the test."""
+    made: list[Stock] = []
+
+    def make(place: Place, token: str | None = None, **options: Any) -> Stock:
+        made.append(Stock(place, token, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.proxy("close")()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Iterator
 from typing import Final
 
 import pyarrow as pa
 
-from engine.objects.schema import STIME, Schema
+from engine.objects.schema import BEGINNING, END, STIME, Field, FieldType, Schema
 from engine.streams.recent import Epoch
 from overlay.errors import InvalidInputError
 from tools.rows.columns import to_payload
@@ -17,24 +18,43 @@ from tools.rows.row_output import readable
 from tools.xmlrpc.values import MAX_VALUES, Value
 
 
+WHOLE: Final = frozenset({FieldType.BYTE, FieldType.SHORT, FieldType.INT, FieldType.LONG})
+"""Types whose values a client may write as the text of a number."""
+
+_DIGITS: Final = re.compile(r"[+-]?[0-9]{1,19}")
+
+EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
 def table_of(events: list[dict[str, Value]], schema: Schema) -> pa.Table:
     """The events as the tuples of a post.
 
     Raises:
         InvalidInputError: an event does not fit the schema; names its row, from 1, and the field.
     """
-    rows = [{name: _given(value) for name, value in event.items()} for event in events]
+    rows = [
+        {name: _given(value, schema.field(name)) for name, value in event.items()}
+        for event in events
+    ]
     return to_payload(to_table(rows, schema), schema, 1, ignore_extra=None)
 
 
-def _given(value: Value) -> Value:
-    """A text that XML cannot write comes as base64 of its UTF-8."""
-    if not isinstance(value, bytes):
-        return value
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        raise InvalidInputError("base64 that is no UTF-8: fields are texts, not bytes") from None
+def _given(value: Value, field: Field | None) -> Value:
+    """The value as the events of one post can have it together: clients write the same type in
+    several ways, as XML-RPC has 32 bits, no parts of seconds, and not every text."""
+    match value:
+        case bytes():
+            try:
+                return value.decode()
+            except UnicodeDecodeError:
+                text = "base64 that is no UTF-8: fields are texts, not bytes"
+                raise InvalidInputError(text) from None
+        case datetime.datetime():
+            return value.strftime("%Y-%m-%dT%H:%M:%SZ")
+        case str() if field is not None and field.type in WHOLE and _DIGITS.fullmatch(value):
+            return int(value)
+        case _:
+            return value
 
 
 def batches(stream: str, epoch: Epoch, *, most: int = MAX_VALUES) -> Iterator[dict[str, Value]]:
@@ -73,9 +93,6 @@ def no_events(stream: str, after: int) -> dict[str, Value]:
     return {"stream": stream, "after": after, "upto": after, "events": []}
 
 
-EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-
-
 def boundary_of(value: Value, default: int) -> int:
     """A boundary: microseconds as a whole number or as the text of one, or a moment.
 
@@ -91,8 +108,8 @@ def boundary_of(value: Value, default: int) -> int:
             return value
         case datetime.datetime():
             return (value - EPOCH) // datetime.timedelta(microseconds=1)
-        case str() if value.removeprefix("-").isdecimal() and len(value) <= len(str(-(2**63))):
-            return max(-(2**63), min(int(value), 2**63 - 1))
+        case str() if _DIGITS.fullmatch(value) and BEGINNING <= int(value) <= END:
+            return int(value)
         case _:
             pass
     raise InvalidInputError(

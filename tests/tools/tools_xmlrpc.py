@@ -1,0 +1,100 @@
+"""A peer of a town that serves XML-RPC, and stock clients of it: `xmlrpc.client` alone."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from xmlrpc.client import Fault, ServerProxy
+
+import pytest
+import trio
+from deadline import DEADLINE_S
+from engine_peers import Place, Town
+
+from overlay.client_tokens import Scope
+from tools.home.addresses import Address, format_address
+from tools.home.token_file import TokenFile
+
+ANY_PORT = '[xmlrpc]\nlisten = "127.0.0.1:0"\n'
+
+
+async def settled(town: Town, participant: str = "mit.edu", settings: str = ANY_PORT) -> Place:
+    """A peer whose settings say that it serves XML-RPC."""
+    place = await town.settle(participant)
+    configure(place, settings)
+    await town.restart(place)
+    return place
+
+
+def configure(place: Place, settings: str) -> None:
+    place.home.config.write_text(settings)
+
+
+def address_of(place: Place) -> Address:
+    address = place.up.running.xmlrpc
+    assert address is not None
+    return address
+
+
+def url(place: Place, token: str | None = None) -> str:
+    token = place.home.client_token().decode() if token is None else token
+    return f"https://{token}@{format_address(address_of(place))}/"
+
+
+def trusting(place: Place) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(place.home.root_certificate))
+    context.check_hostname = False
+    return context
+
+
+def token_for(place: Place, *scopes: Scope) -> str:
+    name = "-".join(scopes)
+    return TokenFile(place.home).add(name, frozenset(scopes), None, time.time()).decode()
+
+
+class Stock:
+    """`xmlrpc.client.ServerProxy`, each call in a thread."""
+
+    def __init__(self, place: Place, token: str | None = None, **options: Any) -> None:
+        options = {"use_builtin_types": True, **options}
+        self.proxy = ServerProxy(url(place, token), context=trusting(place), **options)
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        async def call(*arguments: Any) -> Any:
+            with trio.fail_after(DEADLINE_S):
+                return await trio.to_thread.run_sync(
+                    partial(getattr(self.proxy, method), *arguments)
+                )
+
+        return call
+
+    async def refused(self, method: str, *arguments: Any) -> tuple[int, str]:
+        """The number and the text of the fault that a call gets."""
+        with pytest.raises(Fault) as raised:
+            await getattr(self, method)(*arguments)
+        return raised.value.faultCode, raised.value.faultString
+
+
+def posted(
+    place: Place, body: bytes, headers: dict[str, str] | None = None, path: str = "/"
+) -> tuple[int, bytes]:
+    """The status and the body of the answer to a request of our own making."""
+    connection = http.client.HTTPSConnection(*address_of(place), context=trusting(place))
+    try:
+        connection.request("POST", path, body, headers or {})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+def bearer(place: Place, token: str | None = None) -> dict[str, str]:
+    token = place.home.client_token().decode() if token is None else token
+    return {"Authorization": f"Bearer {token}", "Content-Type": "text/xml"}
+
+
+OpenStock = Callable[..., Stock]
