@@ -17,7 +17,6 @@ from tools.rows.given_rows import to_table
 from tools.rows.row_output import readable
 from tools.xmlrpc.values import MAX_VALUES, Value
 
-
 WHOLE: Final = frozenset({FieldType.BYTE, FieldType.SHORT, FieldType.INT, FieldType.LONG})
 """Types whose values a client may write as the text of a number."""
 
