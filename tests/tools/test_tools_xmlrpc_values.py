@@ -181,27 +181,9 @@ def test_what_is_no_call(document: bytes, reason: str) -> None:
 
 TAGS = st.sampled_from(
     [
-        "methodCall",
-        "methodName",
-        "params",
-        "param",
-        "value",
-        "int",
-        "i8",
-        "boolean",
-        "double",
-        "string",
-        "base64",
-        "nil",
-        "array",
-        "data",
-        "struct",
-        "member",
-        "name",
-        "fault",
-        "methodResponse",
-        "dateTime.iso8601",
-        "x",
+        *("methodCall", "methodResponse", "methodName", "params", "param", "fault", "value"),
+        *("array", "data", "struct", "member", "name"),
+        *("int", "i8", "boolean", "double", "string", "base64", "nil", "dateTime.iso8601", "x"),
     ]
 )
 

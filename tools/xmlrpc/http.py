@@ -102,10 +102,8 @@ class HttpServer:
         ]
         if self._http.their_state is not h11.DONE:  # the rest of the request is never read
             headers.append(("Connection", "close"))
-        reason = status.phrase
-        await self._send(h11.Response(status_code=status, headers=headers, reason=reason))
-        await self._send(h11.Data(data=body))
-        await self._send(h11.EndOfMessage())
+        response = h11.Response(status_code=status, headers=headers, reason=status.phrase)
+        await _sent(self._stream, _written(self._http, response, body))
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
             return False
         self._http.start_next_cycle()
@@ -126,11 +124,9 @@ class HttpServer:
                 assert not isinstance(event, type) or event is h11.PAUSED
                 return event
             if self._http.they_are_waiting_for_100_continue:
-                await self._send(h11.InformationalResponse(status_code=100, headers=[]))
+                leave = h11.InformationalResponse(status_code=100, headers=[])
+                await _sent(self._stream, self._http.send(leave) or b"")
             self._http.receive_data(await _received(self._stream))
-
-    async def _send(self, event: h11.Event) -> None:
-        await _sent(self._stream, self._http.send(event) or b"")
 
 
 async def post(
@@ -153,8 +149,7 @@ async def post(
         ("Connection", "close"),
     ]
     request = h11.Request(method="POST", target=path, headers=headers)
-    for event in (request, h11.Data(data=body), h11.EndOfMessage()):
-        await _sent(stream, http.send(event) or b"")
+    await _sent(stream, _written(http, request, body))
     parts: list[bytes] = []
     size = 0
     while True:
@@ -178,6 +173,12 @@ async def post(
                 raise BrokenError(f"{shown(address)} ended the connection inside its answer")
             case _:
                 pass  # the head of the answer
+
+
+def _written(http: h11.Connection, head: h11.Request | h11.Response, body: bytes) -> bytes:
+    """A whole message."""
+    events = (head, h11.Data(data=body), h11.EndOfMessage())
+    return b"".join(http.send(event) or b"" for event in events)
 
 
 async def _received(stream: trio.abc.Stream) -> bytes:
