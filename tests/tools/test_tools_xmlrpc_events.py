@@ -11,7 +11,7 @@ from tools_xmlrpc import OpenStock, settled
 
 from engine.streams.recent import Epoch
 from overlay.errors import InvalidInputError
-from tools.xmlrpc.events import batches
+from tools.xmlrpc.events import BATCH_VALUES, batches
 
 
 def test_batches_are_cut_between_tuples_of_different_stimes() -> None:
@@ -44,4 +44,4 @@ async def test_many_events_come_batch_by_batch(stock: OpenStock, town: Town) -> 
             sizes.append(len(batch["events"]))
             after = str(batch["upto"])
     assert found == [(number // 3, number) for number in range(count)]
-    assert max(sizes) <= 200_000 // 5 < count
+    assert max(sizes) <= BATCH_VALUES // 5 < count

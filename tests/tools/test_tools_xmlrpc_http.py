@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 from xmlrpc.client import dumps, loads
 
@@ -18,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tools_xmlrpc import OpenStock, address_of, bearer, posted, settled, trusting
 
+from overlay.errors import MedusaError
 from tools.xmlrpc import listener
 from tools.xmlrpc.http import MAX_HEAD_BYTES, HttpError, HttpServer
 from tools.xmlrpc.listener import MAX_BODY_BYTES, open_xmlrpc_listener
@@ -229,11 +231,11 @@ def test_no_bytes_raise_anything_but_an_error_of_http(pieces: list[bytes], hones
         try:
             while await http.head() is not None:
                 await http.body(16)
-                if not await http.answer(listener.HTTPStatus.OK, "text/xml", b"x"):
+                if not await http.answer(HTTPStatus.OK, "text/xml", b"x"):
                     return
         except HttpError as error:
             await http.refuse(error)
-        except listener.MedusaError:
+        except MedusaError:
             return
 
     trio.run(serve)

@@ -15,7 +15,6 @@ from typing import Final, TypeAlias, cast
 from engine.objects.definitions import StreamDefinition
 from engine.objects.query import Query, QueryStatus
 from engine.objects.schema import BEGINNING, Schema
-from overlay.clients import CLIENTS
 from overlay.errors import NotFoundError
 from overlay.threads import Threads
 from tools.client.async_client import AsyncMedusaClient
@@ -28,6 +27,9 @@ from tools.xmlrpc.values import Call, Value
 
 Answer: TypeAlias = dict[str, Value]
 
+Made: TypeAlias = Callable[[], Value]
+"""Makes the value of an answer: in a thread, when it is this answer's turn."""
+
 
 @dataclass(frozen=True, eq=False)
 class Calls:
@@ -36,7 +38,7 @@ class Calls:
     Attributes:
         client, link: its way to this peer's own handlers.
         subscriber: the client as the owner of sinks.
-        threads: make and read events.
+        threads: read events.
     """
 
     client: AsyncMedusaClient
@@ -46,8 +48,11 @@ class Calls:
     sinks: Sinks
     threads: Threads
 
-    async def answer(self, call: Call) -> Value:
+    async def answer(self, call: Call) -> Made:
         """
+        Returns:
+            what makes the answer's value; it may raise an error of the call, too.
+
         Raises:
             NotFoundError: there is no such method.
             MedusaError: the call's error.
@@ -57,7 +62,8 @@ class Calls:
             raise NotFoundError(
                 f"no method {call.method!a} is served here; those that are: {', '.join(METHODS)}"
             )
-        return await method(self, call)
+        made = await method(self, call)
+        return made if callable(made) else lambda: made
 
     async def create_schema(self, call: Call) -> Answer:
         schema = Arguments(call, "create_schema(schema)", 1, 1).take(Schema)
@@ -90,7 +96,8 @@ class Calls:
         entry = await self.client.stream_entry(stream)
         table = None
         if events:
-            table = await self.threads.run(CLIENTS, partial(table_of, events, entry.schema))
+            work = partial(table_of, events, entry.schema)
+            table = await self.threads.run(self.subscriber.label, work)
         token = self.subscriber.token
         posted = await self.posting.post(self.link, stream, token, table, options)
         return {
@@ -101,15 +108,15 @@ class Calls:
             "duplicate": posted.duplicate,
         }
 
-    async def receive_events(self, call: Call) -> Answer:
+    async def receive_events(self, call: Call) -> Made:
         arguments = Arguments(call, "receive_events(stream[, after[, timeout_s]])", 1, 3)
         stream = arguments.take(str)
         after = boundary_of(arguments.value(), BEGINNING)
         timeout_s = arguments.take(float, 0.0)
         epoch = await self.client.receive_events(stream, after, timeout_s)
         if epoch is None:
-            return no_events(stream, after)
-        return await self.threads.run(CLIENTS, lambda: next(batches(stream, epoch)))
+            return lambda: no_events(stream, after)
+        return lambda: next(batches(stream, epoch))
 
     async def subscribe(self, call: Call) -> Answer:
         signature = "subscribe(stream, protocol, address, sink[, operation[, options]])"
@@ -142,7 +149,7 @@ class Calls:
         return {"names": list(names), "remarks": list(self.client.remarks)}
 
 
-METHODS: Final[Mapping[str, Callable[[Calls, Call], Awaitable[Value]]]] = {
+METHODS: Final[Mapping[str, Callable[[Calls, Call], Awaitable[Answer | Made]]]] = {
     each.__name__: each
     for each in (
         Calls.create_schema,

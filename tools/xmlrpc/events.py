@@ -15,7 +15,10 @@ from overlay.errors import InvalidInputError
 from tools.rows.columns import to_payload
 from tools.rows.given_rows import to_table
 from tools.rows.row_output import readable
-from tools.xmlrpc.values import MAX_VALUES, Value
+from tools.xmlrpc.values import Value
+
+BATCH_VALUES: Final = 50_000
+"""Fields of tuples in one batch: some megabytes of XML, unless texts are long."""
 
 WHOLE: Final = frozenset({FieldType.BYTE, FieldType.SHORT, FieldType.INT, FieldType.LONG})
 """Types whose values a client may write as the text of a number."""
@@ -56,7 +59,7 @@ def _given(value: Value, field: Field | None) -> Value:
             return value
 
 
-def batches(stream: str, epoch: Epoch, *, most: int = MAX_VALUES) -> Iterator[dict[str, Value]]:
+def batches(stream: str, epoch: Epoch, *, most: int = BATCH_VALUES) -> Iterator[dict[str, Value]]:
     """An epoch as the structs of `receive_events`: each is whole up to its own boundary, and has
     at most so many values.
 

@@ -17,8 +17,8 @@ import trio
 
 from overlay.addresses import Address
 from overlay.client_tokens import proof_of
-from overlay.clients import CLIENTS, Clients, open_admitted_client
-from overlay.errors import InternalError, MedusaError, NotAuthorisedError
+from overlay.clients import Clients, open_admitted_client
+from overlay.errors import BrokenError, InternalError, MedusaError, NotAuthorisedError
 from overlay.events import Events
 from overlay.identity import Identity
 from overlay.listeners import Listeners
@@ -37,7 +37,7 @@ from tools.client.async_client import AsyncMedusaClient
 from tools.client.link import open_background, open_link
 from tools.home.config import XmlRpcConfig
 from tools.home.token_text import PREFIX, parse_token
-from tools.xmlrpc.calls import Calls
+from tools.xmlrpc.calls import Calls, Made
 from tools.xmlrpc.faults import number_of
 from tools.xmlrpc.http import XML, Head, HttpError, HttpServer
 from tools.xmlrpc.posting import Posting
@@ -57,7 +57,11 @@ IDLE_S: Final = 120.0
 """Seconds between two requests over one connection: longer than any pull waits."""
 
 BODIES_AT_ONCE: Final = 32
-"""Requests and answers in memory: all others wait for their turn."""
+"""Requests and answers under way: all others wait for their turn."""
+
+CONNECTIONS: Final = ConnectionLimits(per_network=64, in_all=256)
+"""Fewer than of clients of the peer's own protocol: an answer that waits for its turn is held as
+tuples, and takes up to 8 MiB."""
 
 PATIENCE_S: Final = 20.0
 """Seconds for which a stream's leader, or a query's peer, may be away during one call."""
@@ -176,7 +180,7 @@ async def open_xmlrpc_listener(
             host, port = stream.socket.getpeername()[:2]
             await Visit(desk, HttpServer(tls), (_plain(host), port), idle_s).serve(proven)
 
-        listening = Listening(welcome, limits or ConnectionLimits(), events, handshake_s)
+        listening = Listening(welcome, limits or CONNECTIONS, events, handshake_s)
         nursery.start_soon(listening.serve, listener)
         yield bound_address(listener)
         nursery.cancel_scope.cancel()
@@ -220,6 +224,9 @@ class Visit:
                         return
             except HttpError as error:
                 await self.http.refuse(error)
+            except BrokenError:
+                if calls is None:
+                    raise  # the listener notes it; a client may go at any time
 
     async def _next_head(self, *, first: bool) -> Head | None:
         """The next request; None: the client has gone, or sent none in time. The listener limits
@@ -242,31 +249,42 @@ class Visit:
                 body = await self.http.body(MAX_BODY_BYTES)
         if reading.cancelled_caught:
             raise HttpError(HTTPStatus.REQUEST_TIMEOUT, f"no request within {BODY_S:g} s")
-        document = await self._document(calls, body)
+        made = await self._carried_out(calls, body)
         with trio.move_on_after(SEND_S):
-            return await self._send(document)
+            async with self.desk.bodies:
+                return await self._send(await self._document(calls, made))
         return False
 
     async def _send(self, document: bytes) -> bool:
         return await self.http.answer(HTTPStatus.OK, XML, document)
 
-    async def _document(self, calls: Calls, body: bytes) -> bytes:
+    async def _carried_out(self, calls: Calls, body: bytes) -> Made | bytes:
+        """Carry out a call: what makes its value, or the document of a fault."""
         try:
-            value = await calls.answer(await self._read(body))
-            return await self.desk.threads.run(CLIENTS, partial(write_answer, value))
-        except MedusaError as error:
-            return write_fault(number_of(error), str(error))
+            return await calls.answer(await self._read(calls, body))
         except Exception as error:  # noqa: BLE001 - a boundary: only the stranger's call ends
-            events = self.desk.events
-            why = events.why(events.fault("failed at a call by XML-RPC", error))
-            return write_fault(
-                number_of(InternalError()), f"the call failed inside the peer; {why}"
-            )
+            return self._fault(error)
 
-    async def _read(self, body: bytes) -> Call:
+    async def _document(self, calls: Calls, made: Made | bytes) -> bytes:
+        if isinstance(made, bytes):
+            return made
+        try:
+            label = calls.subscriber.label
+            return await self.desk.threads.run(label, lambda: write_answer(made()))
+        except Exception as error:  # noqa: BLE001 - as above
+            return self._fault(error)
+
+    async def _read(self, calls: Calls, body: bytes) -> Call:
         if len(body) <= SHORT_BYTES:
             return read_call(body)
-        return await self.desk.threads.run(CLIENTS, partial(read_call, body))
+        return await self.desk.threads.run(calls.subscriber.label, partial(read_call, body))
+
+    def _fault(self, error: Exception) -> bytes:
+        if isinstance(error, MedusaError):
+            return write_fault(number_of(error), str(error))
+        events = self.desk.events
+        why = events.why(events.fault("failed at a call by XML-RPC", error))
+        return write_fault(number_of(InternalError()), f"the call failed inside the peer; {why}")
 
 
 def token_in(head: Head) -> bytes:

@@ -11,7 +11,7 @@ import hmac
 import ipaddress
 import re
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,8 +22,9 @@ from xmlrpc.client import Fault
 import trio
 from msgspec import Struct
 
+from engine.objects.schema import END
+from engine.streams.recent import Epoch
 from overlay.addresses import Address, check_address, is_one_machine, shown
-from overlay.clients import CLIENTS
 from overlay.errors import (
     BusyError,
     DecodeError,
@@ -45,8 +46,11 @@ from tools.xmlrpc.events import batches
 from tools.xmlrpc.http import post
 from tools.xmlrpc.values import Value, read_answer, write_call
 
-MAX_SINKS: Final = 64
-"""Sinks of one token: each is a subscription, and a connection now and then."""
+MAX_SINKS: Final = 16
+"""Sinks of one token: each holds a batch of events until it has answered."""
+
+MAX_ALL_SINKS: Final = 64
+"""Sinks of one peer."""
 
 MAX_SINK_NAME: Final = 64
 """Characters of a sink's name, which is part of a method's name."""
@@ -56,6 +60,9 @@ MAX_SINK_ANSWER: Final = 64 * 2**10
 
 TELL_S: Final = 30.0
 """Seconds for one call of a sink."""
+
+PULL_S: Final = 30.0
+"""Seconds that a sink's peer waits for tuples at a time."""
 
 PATH: Final = "/RPC2"
 """Where servers of XML-RPC answer by custom, Python's too."""
@@ -95,6 +102,11 @@ class Subscriber:
     token: str
     host: str
     client: Callable[[], AbstractAsyncContextManager[AsyncMedusaClient]]
+
+    @property
+    def label(self) -> str:
+        """Under which the long work for it is done in turn with that for others."""
+        return f"client {self.token}"
 
 
 @dataclass(frozen=True)
@@ -173,6 +185,8 @@ class Sinks:
             before.cancel()
         elif self.count(subscriber) >= MAX_SINKS:
             raise BusyError(f"client token {subscriber.token!a} has {MAX_SINKS} sinks: remove one")
+        elif len(self._served) >= MAX_ALL_SINKS:
+            raise BusyError(f"this peer has {MAX_ALL_SINKS} sinks: pull with receive_events")
         self._served[key] = scope = trio.CancelScope()
         self.nursery.start_soon(self._serve, subscriber, sink, after, certificate, scope)
 
@@ -209,15 +223,24 @@ class Sinks:
     async def _send_on(
         self, subscriber: Subscriber, sink: Sink, after: int, certificate: str
     ) -> None:
-        async with (
-            subscriber.client() as client,
-            client.subscribe(sink.stream, after) as subscription,
-        ):
-            async for epoch in subscription:
-                made = batches(sink.stream, epoch)
-                while batch := await self.threads.run(CLIENTS, partial(next, made, None)):
-                    body = await self.threads.run(CLIENTS, partial(_document, sink, batch))
-                    await self._tell(sink, certificate, body)
+        """Pull, and tell the sink: so the peer holds one answer for it, and not a whole epoch."""
+        patience = Patience(self.patience_s)
+        async with subscriber.client() as client:
+            while after < END:
+                try:
+                    epoch = await client.receive_events(sink.stream, after, PULL_S)
+                except MedusaError as error:
+                    await patience.bear(error)
+                    continue
+                patience.progress()
+                if epoch is not None:
+                    await self._tell_all(sink, certificate, epoch)
+                    after = epoch.upto
+
+    async def _tell_all(self, sink: Sink, certificate: str, epoch: Epoch) -> None:
+        made = batches(sink.stream, epoch)
+        while body := await self.threads.run(str(sink), partial(_next_call, sink, made)):
+            await self._tell(sink, certificate, body)
 
     async def _tell(self, sink: Sink, certificate: str, body: bytes) -> None:
         patience = Patience(self.patience_s)
@@ -266,8 +289,10 @@ def _plain(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     return address if mapped is None else ipaddress.IPv4Address(mapped)
 
 
-def _document(sink: Sink, batch: dict[str, Value]) -> bytes:
-    return write_call(f"{sink.name}.receive_events", batch)
+def _next_call(sink: Sink, made: Iterator[dict[str, Value]]) -> bytes:
+    """The call for the next batch; b"": there is none."""
+    batch = next(made, None)
+    return b"" if batch is None else write_call(f"{sink.name}.receive_events", batch)
 
 
 @asynccontextmanager
