@@ -238,7 +238,8 @@ def _open_auction(rng: np.random.Generator, numbers: Integers) -> Integers:
 
 def _prices(rng: np.random.Generator, rows: int) -> Integers:
     """Cents, from 100 to 100 million: each power of ten is as likely as any other."""
-    return np.rint(np.power(10.0, rng.random(rows) * 6) * 100).astype(np.int64)
+    prices: Integers = np.rint(np.power(10.0, rng.random(rows) * 6) * 100).astype(np.int64)
+    return prices
 
 
 def _chosen(rng: np.random.Generator, rows: int, values: tuple[str, ...]) -> pa.Array:
@@ -248,7 +249,8 @@ def _chosen(rng: np.random.Generator, rows: int, values: tuple[str, ...]) -> pa.
 def _bytes(*columns: pa.Array) -> Integers:
     """The bytes of each row's texts together."""
     lengths = (np.asarray(pc.binary_length(column)) for column in columns)
-    return np.sum(list(lengths), axis=0, dtype=np.int64)
+    total: Integers = np.sum(list(lengths), axis=0, dtype=np.int64)
+    return total
 
 
 def _persons(rng: np.random.Generator, numbers: Integers, events_per_s: int) -> pa.Table:
