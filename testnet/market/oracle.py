@@ -1,0 +1,100 @@
+"""The right answers to a trader's queries over whole tables, by DuckDB.
+
+A minute is tumbling, aligned to the epoch, and named by its beginning. Of trades of one symbol at
+one time, the table's order says which is the first. Prices are computed with as decimals of four
+places, as TAQ has them, so that no sum depends on an order; what is divided is a double at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import duckdb
+import pyarrow as pa
+
+from testnet.market.tables import EXCHANGES
+
+_EXACT: Final = """
+    CREATE VIEW trade AS SELECT place, time, time_bucket(INTERVAL 1 MINUTE, time) AS minute,
+        symbol, CAST(price AS DECIMAL(12, 4)) AS exact, price, size FROM given;
+    CREATE VIEW bar AS SELECT minute, symbol,
+        arg_min(exact, (time, place)) AS open, max(exact) AS high, min(exact) AS low,
+        arg_max(exact, (time, place)) AS close, CAST(sum(size) AS BIGINT) AS volume
+        FROM trade GROUP BY minute, symbol"""
+
+_VWAP: Final = """
+    SELECT minute, symbol,
+        CAST(sum(exact * size) AS DOUBLE) / CAST(sum(size) AS DOUBLE) AS vwap,
+        CAST(sum(size) AS BIGINT) AS volume, count(*) AS trades
+    FROM trade GROUP BY minute, symbol ORDER BY minute, symbol"""
+
+_BARS: Final = """
+    SELECT minute, symbol, CAST(open AS DOUBLE) AS open, CAST(high AS DOUBLE) AS high,
+        CAST(low AS DOUBLE) AS low, CAST(close AS DOUBLE) AS close, volume
+    FROM bar ORDER BY minute, symbol"""
+
+_QUOTED: Final = """
+    SELECT t.time, t.symbol, t.price, t.size,
+        n.bid AS newyork_bid, n.ask AS newyork_ask, c.bid AS chicago_bid, c.ask AS chicago_ask
+    FROM trade AS t
+    ASOF LEFT JOIN newyork AS n ON t.symbol = n.symbol AND t.time >= n.time
+    ASOF LEFT JOIN chicago AS c ON t.symbol = c.symbol AND t.time >= c.time
+    ORDER BY t.time, t.place"""
+
+# a change above so many hundredths of a percent, without a division
+_TOGETHER: Final = """
+    WITH moved AS (
+        SELECT minute, symbol, CAST(close - open AS DOUBLE) / CAST(open AS DOUBLE) AS change
+        FROM bar WHERE (close - open) * 10000 > open * CAST($basis_points AS BIGINT))
+    SELECT a.minute, a.symbol AS one, b.symbol AS other, a.change AS change_of_one,
+        b.change AS change_of_other
+    FROM moved AS a JOIN moved AS b ON a.minute = b.minute AND a.symbol < b.symbol
+    ORDER BY a.minute, one, other"""
+
+
+def vwap(trades: pa.Table) -> pa.Table:
+    """The mean price of each symbol in each minute, weighted by size, with the volume in shares and
+    the number of trades."""
+    return _answer(_VWAP, {"given": trades})
+
+
+def bars(trades: pa.Table) -> pa.Table:
+    """The first, highest, lowest and last price of each symbol in each minute, and the volume."""
+    return _answer(_BARS, {"given": trades})
+
+
+def quoted(trades: pa.Table, quotes: Mapping[str, pa.Table]) -> pa.Table:
+    """Each trade with the latest quote of each exchange, at its time or before; null before any.
+
+    Args:
+        trades: by time.
+        quotes: by exchange, no two of a symbol at one time.
+    """
+    return _answer(_QUOTED, {"given": trades, **{name: quotes[name] for name in EXCHANGES}})
+
+
+def together(trades: pa.Table, basis_points: int) -> pa.Table:
+    """Pairs of symbols that both rose by more than so much within the same minute, from its first
+    trade to its last.
+
+    Args:
+        trades: by time.
+        basis_points: hundredths of a percent of the first price.
+    """
+    return _answer(_TOGETHER, {"given": trades}, {"basis_points": basis_points})
+
+
+def _answer(
+    sql: str, tables: Mapping[str, pa.Table], parameters: Mapping[str, int] | None = None
+) -> pa.Table:
+    with duckdb.connect() as database:
+        for name, table in tables.items():
+            places = pa.array(range(len(table)), pa.int64())
+            # DuckDB shows times with a zone in the machine's
+            naive = table.set_column(0, "time", table.column("time").cast(pa.timestamp("us")))
+            database.register(name, naive.append_column("place", places))
+        database.execute(_EXACT)
+        answer = database.sql(sql, params=dict(parameters or {})).to_arrow_table()
+    first = answer.column(0).cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
+    return answer.set_column(0, answer.column_names[0], first)
