@@ -172,13 +172,13 @@ def test_an_accident_is_told_in_five_segments(seg: int, direction: int, alerted:
     "cars",
     [
         standing(100, 0, 9),
-        [*standing(100, 0, 3), *standing(101, 5, 3)],
+        [*standing(100, 50, 3), *standing(101, 55, 3)],
         [*standing(100, 0, 9), *((*row[:4], 2, *row[5:]) for row in standing(101, 5, 9))],
     ],
     ids=["one car", "three reports", "two lanes"],
 )
 def test_what_is_no_accident(cars: list[Row]) -> None:
-    assert alerts(told([*cars, entering(150, seg=20), entering(180, seg=19, vid=2)])) == []
+    assert alerts(told([*cars, entering(130, seg=20), entering(180, seg=19, vid=2)])) == []
 
 
 def test_a_segment_has_a_second_accident() -> None:
