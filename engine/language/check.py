@@ -11,10 +11,11 @@ from typing import Final
 
 import msgspec
 
+from engine.language.aggregates import CHOSEN, COUNTS, check_parameter
 from engine.language.classes import check_availability
 from engine.language.history_range import check_history_range
 from engine.language.operators import aggregate_type, nullable
-from engine.language.panes import DISTINCT, check_panes
+from engine.language.panes import check_panes
 from engine.language.steps import (
     AggregateStep,
     Expression,
@@ -269,6 +270,7 @@ def _check_window(box: Aggregate) -> None:
     for each in box.functions:
         if each.argument is None and each.function is not Function.COUNT:
             raise InvalidInputError(f"{each.function} needs an argument, like {each.function}(x)")
+        check_parameter(each)
 
 
 def _type_filter(box: Filter, given: _Input) -> TypedBox:
@@ -357,15 +359,14 @@ def _typed_function(each: AggregateFunction, given: _Input) -> TypedAggregate:
         if type_ is None:
             what = "nothing" if argument is None else argument.type
             raise InvalidInputError(f"{each.function} does not take {what}")
-        return TypedAggregate(each.function, argument, each.output, type_)
+        return TypedAggregate(each.function, argument, each.output, type_, each.parameter)
 
 
 def _aggregate_field(each: TypedAggregate, given: _Input) -> Field:
-    counts = each.function is Function.COUNT or each.function in DISTINCT
     size = None
-    if isinstance(each.argument, FieldRef) and each.type is FieldType.STRING:
+    if isinstance(each.argument, FieldRef) and each.function in CHOSEN:
         size = given.named(each.output, each.argument).size
-    return Field(each.output, each.type, size, nullable=not counts)
+    return Field(each.output, each.type, size, nullable=each.function not in COUNTS)
 
 
 def _widest(fields: Sequence[Field]) -> Field:

@@ -142,21 +142,17 @@ def aggregate_type(function: Function, argument: FieldType | None) -> FieldType 
 
     Sums of integers are long, of floats double; an average is double; null arguments are skipped,
     except by firstval and lastval, which take the window's first and last tuple as it is. Over no
-    values, the counts give 0 and the others null; a sum that does not fit is null.
+    values, the counts give 0 and the others null; a sum that does not fit is null. The variance of
+    a sample of one value is null. `engine.language.aggregates` defines the rest.
     """
     if argument is None:
         return FieldType.LONG if function is Function.COUNT else None
-    match function:
-        case Function.COUNT | Function.COUNT_DISTINCT | Function.APPROX_COUNT_DISTINCT:
-            return FieldType.LONG
-        case Function.SUM if argument in INTEGERS:
-            return FieldType.LONG
-        case Function.SUM | Function.AVG:
-            return FieldType.DOUBLE if argument in NUMBERS else None
-        case Function.MIN | Function.MAX:
-            return argument if argument in ORDERED else None
-        case Function.FIRSTVAL | Function.LASTVAL:
-            return argument
+    takes, result = _AGGREGATES[function]
+    if argument not in takes:
+        return None
+    if function is Function.SUM and argument in INTEGERS:
+        return FieldType.LONG
+    return result or argument
 
 
 def _same(types: Types, allowed: frozenset[FieldType]) -> FieldType | None:
@@ -169,6 +165,34 @@ _NUMBERS: Final = frozenset(NUMBERS)
 _BOOL: Final = frozenset({FieldType.BOOL})
 _STRING: Final = frozenset({FieldType.STRING})
 _ANY: Final = frozenset(FieldType)
+
+
+_AGGREGATES: Final[dict[Function, tuple[frozenset[FieldType], FieldType | None]]] = {
+    Function.COUNT: (_ANY, FieldType.LONG),
+    Function.COUNT_DISTINCT: (_ANY, FieldType.LONG),
+    Function.APPROX_COUNT_DISTINCT: (_ANY, FieldType.LONG),
+    Function.SUM: (_NUMBERS, FieldType.DOUBLE),
+    Function.AVG: (_NUMBERS, FieldType.DOUBLE),
+    Function.MIN: (ORDERED, None),
+    Function.MAX: (ORDERED, None),
+    Function.FIRSTVAL: (_ANY, None),
+    Function.LASTVAL: (_ANY, None),
+    Function.VAR_POP: (_NUMBERS, FieldType.DOUBLE),
+    Function.VAR_SAMP: (_NUMBERS, FieldType.DOUBLE),
+    Function.STDDEV_POP: (_NUMBERS, FieldType.DOUBLE),
+    Function.STDDEV_SAMP: (_NUMBERS, FieldType.DOUBLE),
+    Function.MEDIAN: (_NUMBERS, FieldType.DOUBLE),
+    Function.PERCENTILE: (_NUMBERS, FieldType.DOUBLE),
+    Function.PERCENTILE_DISC: (ORDERED, None),
+    Function.APPROX_PERCENTILE: (_NUMBERS, FieldType.DOUBLE),
+    Function.TOP_K: (_ANY - {*FLOATS}, FieldType.STRING),
+    Function.STRING_AGG: (_STRING, FieldType.STRING),
+    Function.ARRAY_AGG: (_ANY - {*FLOATS}, FieldType.STRING),
+    Function.HISTOGRAM: (_NUMBERS, FieldType.STRING),
+    Function.BOOL_AND: (_BOOL, None),
+    Function.BOOL_OR: (_BOOL, None),
+}
+"""The types that the argument of an aggregate may have, and that of its result; None: the same."""
 
 
 def _uniform(

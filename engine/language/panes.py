@@ -7,8 +7,8 @@ tuples of an ordinary stream of the query, `OUTPUT/panes`. So both tasks have no
 of their input, and they move, fail over, fork and are revised like any others.
 
 The partial result of a group in a pane is one tuple, with the fields below for each function.
-Values that are counted once each (`count_distinct`) are fields of the group: a tuple for each. So
-are the registers of sketches (`approx_count_distinct`), at most 4,096 tuples for a group.
+Values that are counted (`engine.language.aggregates.Kind`) are fields of the group: a tuple for
+each. So are the registers and buckets of sketches, at most 4,096 and 12,035 tuples for a group.
 
     count                     how many
     sum, avg of integers      the sum; of longs in two halves, which do not overflow; avg: how many
@@ -16,12 +16,23 @@ are the registers of sketches (`approx_count_distinct`), at most 4,096 tuples fo
                               and pane after pane in a window: the same bits wherever the cut is
     min, max                  the least, the greatest
     firstval, lastval         of the pane's first and last tuple: panes follow each other
+    bool_and, bool_or         the least, the greatest
+    variances of integers     how many, the sum in two halves, the sum of squares in six
+    variances of floats       how many, the mean, the sum of squares around it; put together in
+                              ascending order in a pane, and pane after pane
+    count_distinct            nothing beside the value
     approx_count_distinct     the greatest rank of the register: see `engine.language.distinct`
+    percentiles, top_k, texts how many tuples have the value
+    approx_percentile         how many are in the bucket: see `engine.language.buckets`
+    histogram                 how many are in the bin
 
 Results of functions that need one tuple a pane and group cannot stand beside values that make
 several. Then the tuples of a pane are in parts: part 0 has those functions, part n the values of
-the nth argument. So it is with several arguments of `count_distinct` and `approx_count_distinct`,
-too: all combinations of their values could be as many as the tuples.
+the nth argument. So it is with several arguments whose values are counted, and with several ways to
+count them, too: all combinations of their values could be as many as the tuples.
+
+A window of tuples that counts how often values occur is computed as if it had one pane: so equal
+values are one before they are put in order.
 
 A last field tells the panes of two editions apart. A query that is modified may have windows open
 that overlap: for as long as a window lasts, its panes are made by the old parameters and by the new
@@ -38,6 +49,7 @@ from typing import Final
 
 import msgspec
 
+from engine.language.aggregates import KINDS, VARIANCES, Kind
 from engine.language.operators import FLOATS
 from engine.language.steps import AggregateStep, Expression, Form, TypedAggregate
 from engine.objects.definitions import PANES, REVISIONS
@@ -109,7 +121,8 @@ def has_room(box: Aggregate) -> bool:
         ObjectName.parse(panes_name(box.output)).child(REVISIONS)
     except InvalidInputError:
         return False
-    return len(box.group_by) + 3 * len(box.functions) + 2 <= MAX_FIELDS
+    fields = sum(9 if each.function in VARIANCES else 3 for each in box.functions)
+    return len(box.group_by) + fields + 2 <= MAX_FIELDS
 
 
 def check_panes(query: Query) -> None:
@@ -141,42 +154,52 @@ def widths(query: Query) -> Mapping[str, int]:
     return {box.output: given[box.name] for box in boxes if box.name in given}
 
 
-DISTINCT: Final = frozenset({Function.COUNT_DISTINCT, Function.APPROX_COUNT_DISTINCT})
-"""The functions that make several tuples of a pane and group."""
-
-
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """An argument whose values are counted once each.
+    """An argument whose values make tuples of their own.
 
     Attributes:
-        name: the field of the value, or of its register in a sketch.
-        rank: the field of the greatest rank of the register; None: there is no sketch.
+        name: the field of the value, or of its register, bucket or bin.
+        state: the field of the greatest rank of the register, or of how often the value occurs;
+            None: of `Kind.VALUES`.
+        parameter: the width of `Kind.BINS`.
     """
 
+    kind: Kind
     name: str
     argument: Expression
-    rank: str | None
+    state: str | None
+    parameter: int | float | str | None
 
     @property
     def type(self) -> FieldType:
         """Of the field `name`."""
-        return self.argument.type if self.rank is None else FieldType.SHORT
+        return _KEY_TYPES.get(self.kind, self.argument.type)
+
+    @property
+    def state_type(self) -> FieldType:
+        return FieldType.BYTE if self.kind is Kind.REGISTERS else FieldType.LONG
 
     @property
     def fields(self) -> tuple[str, ...]:
-        return (self.name,) if self.rank is None else (self.name, self.rank)
+        return (self.name,) if self.state is None else (self.name, self.state)
+
+
+_KEY_TYPES: Final[Mapping[Kind, FieldType]] = {
+    Kind.REGISTERS: FieldType.SHORT,
+    Kind.BUCKETS: FieldType.SHORT,
+    Kind.BINS: FieldType.LONG,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     """The fields of a stream of panes, behind the group-by fields: the part, those of `values`
-    (first their names, then the ranks), those of the other functions.
+    (first their names, then their states), those of the other functions.
 
     Attributes:
         part: the field that tells the parts of a pane apart; None: there is one.
-        values: the arguments whose values are counted once each; those of the nth are in part
-            n + 1.
+        values: the arguments whose values make tuples; those of the nth are in part n + 1.
         states: by function of the window, the fields of its partial results, those among `values`
             included.
         former: the last field: whether the former edition of a modified query made the pane, for
@@ -197,17 +220,20 @@ def layout(group_by: tuple[Field, ...], functions: tuple[TypedAggregate, ...]) -
     while any(each.name.lower().startswith(prefix) for each in group_by):
         prefix += "_"  # no group-by field has such a name
     values = _counted(prefix, functions)
-    others = [each for each in functions if each.function not in DISTINCT]
+    others = [each for each in functions if each.function not in KINDS]
     in_parts = len(values) > 1 or (bool(values) and any(map(_needs_one, others)))
     part = f"{prefix}part" if in_parts else None
     fields = [] if part is None else [Field(part, FieldType.INT)]
     fields += [Field(each.name, each.type, nullable=True) for each in values.values()]
-    ranks = [each.rank for each in values.values() if each.rank is not None]
-    fields += [Field(rank, FieldType.BYTE, nullable=True) for rank in ranks]
+    fields += [
+        Field(each.state, each.state_type, nullable=True)
+        for each in values.values()
+        if each.state is not None
+    ]
     states: list[tuple[str, ...]] = []
     for number, each in enumerate(functions):
-        if each.function in DISTINCT:
-            states.append(values[each.function, each.argument].fields)
+        if each.function in KINDS:
+            states.append(values[_key(each)].fields)
             continue
         made = list(_states(f"{prefix}{number}", each))
         fields += made
@@ -217,19 +243,25 @@ def layout(group_by: tuple[Field, ...], functions: tuple[TypedAggregate, ...]) -
     return Layout(part, tuple(values.values()), tuple(states), former, tuple(fields))
 
 
-def _counted(
-    prefix: str, functions: tuple[TypedAggregate, ...]
-) -> dict[tuple[Function, Expression | None], Counted]:
-    """The values that these functions count once each, in order, by function and argument."""
-    found: dict[tuple[Function, Expression | None], Counted] = {}
+_Key = tuple[Kind, Expression | None, int | float | str | None]
+
+
+def _key(each: TypedAggregate) -> _Key:
+    """Functions with one key have the same tuples of values."""
+    kind = KINDS[each.function]
+    return kind, each.argument, each.parameter if kind is Kind.BINS else None
+
+
+def _counted(prefix: str, functions: tuple[TypedAggregate, ...]) -> dict[_Key, Counted]:
+    """The values of these functions that make tuples, in order."""
+    found: dict[_Key, Counted] = {}
     for each in functions:
-        key = (each.function, each.argument)
-        if each.function in DISTINCT and key not in found:
+        if each.function in KINDS and _key(each) not in found:
             assert each.argument is not None
+            kind, _, parameter = _key(each)
             number = len(found)
-            sketch = each.function is Function.APPROX_COUNT_DISTINCT
-            rank = f"{prefix}r{number}" if sketch else None
-            found[key] = Counted(f"{prefix}v{number}", each.argument, rank)
+            state = None if kind is Kind.VALUES else f"{prefix}r{number}"
+            found[_key(each)] = Counted(kind, f"{prefix}v{number}", each.argument, state, parameter)
     return found
 
 
@@ -237,7 +269,7 @@ def _needs_one(each: TypedAggregate) -> bool:
     """Whether its partial result needs all tuples of a pane and group, in their order."""
     if each.function in {Function.FIRSTVAL, Function.LASTVAL}:
         return True
-    sums = each.function in {Function.SUM, Function.AVG}
+    sums = each.function in {Function.SUM, Function.AVG, *VARIANCES}
     return sums and each.argument is not None and each.argument.type in FLOATS
 
 
@@ -257,9 +289,23 @@ def _states(name: str, each: TypedAggregate) -> Iterator[Field]:
                 yield Field(name, type_, nullable=True)
             if each.function is Function.AVG:
                 yield Field(f"{name}n", FieldType.LONG, nullable=True)
+        case function if function in VARIANCES:
+            assert each.argument is not None
+            if each.argument.type in FLOATS:
+                yield Field(f"{name}n", FieldType.LONG, nullable=True)
+                yield Field(f"{name}a", FieldType.DOUBLE, nullable=True)
+                yield Field(f"{name}s", FieldType.DOUBLE, nullable=True)
+            else:
+                for sum_ in MOMENTS:
+                    yield Field(f"{name}{sum_}", FieldType.LONG, nullable=True)
         case _:
             assert each.argument is not None
             yield Field(name, each.argument.type, nullable=True)
+
+
+MOMENTS: Final = ("n", "h", "l", "hhh", "hhl", "hlh", "hll", "llh", "lll")
+"""What is summed of integers x = h 2^32 + l, 0 <= l < 2^32: 1, h, l, and the halves of h h, h l and
+l l, of which the lower one is from 0 to 2^32 - 1. So 2^31 tuples cannot make a sum overflow."""
 
 
 def split(step: AggregateStep, width_us: int) -> tuple[AggregateStep, AggregateStep]:

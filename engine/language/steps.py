@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar, Final
 
+from engine.language.aggregates import VARIANCES
 from engine.objects.query import Function
 from engine.objects.schema import END, Field, FieldType
 
@@ -66,6 +67,9 @@ AVERAGE_REPEATS: Final = 5
 """Most times that Spark's form of an aggregate has its argument: an average of longs has it in two
 sums of halves, one of which stands in two places, and in a count."""
 
+VARIANCE_REPEATS: Final = 15
+"""The same of a variance: `engine.spark.moments` has the argument in nine sums."""
+
 
 @dataclass(frozen=True, slots=True)
 class FilterStep:
@@ -98,12 +102,18 @@ class MapStep:
 
 @dataclass(frozen=True, slots=True)
 class TypedAggregate:
-    """`function(argument) AS output`, of type `type`; no argument: count of tuples."""
+    """`function(argument, parameter) AS output`, of type `type`; no argument: count of tuples."""
 
     function: Function
     argument: Expression | None
     output: str
     type: FieldType
+    parameter: int | float | str | None = None
+
+    @property
+    def nodes(self) -> int:
+        repeats = VARIANCE_REPEATS if self.function in VARIANCES else AVERAGE_REPEATS
+        return 1 + (0 if self.argument is None else repeats * self.argument.nodes)
 
 
 class Form(Enum):
@@ -144,8 +154,7 @@ class AggregateStep:
 
     @property
     def nodes(self) -> int:
-        arguments = [each.argument for each in self.functions if each.argument is not None]
-        return len(self.functions) + AVERAGE_REPEATS * sum(each.nodes for each in arguments)
+        return sum(each.nodes for each in self.functions)
 
 
 Step = FilterStep | MapStep | AggregateStep

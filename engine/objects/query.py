@@ -53,14 +53,33 @@ class Function(StrEnum):
     APPROX_COUNT_DISTINCT = "approx_count_distinct"
     FIRSTVAL = "firstval"
     LASTVAL = "lastval"
+    VAR_POP = "var_pop"
+    VAR_SAMP = "var_samp"
+    STDDEV_POP = "stddev_pop"
+    STDDEV_SAMP = "stddev_samp"
+    MEDIAN = "median"
+    PERCENTILE = "percentile"
+    PERCENTILE_DISC = "percentile_disc"
+    APPROX_PERCENTILE = "approx_percentile"
+    TOP_K = "top_k"
+    STRING_AGG = "string_agg"
+    ARRAY_AGG = "array_agg"
+    HISTOGRAM = "histogram"
+    BOOL_AND = "bool_and"
+    BOOL_OR = "bool_or"
 
 
-class AggregateFunction(Struct, frozen=True):
-    """One aggregate: `function(argument) AS output`; count may have no argument."""
+class AggregateFunction(Struct, frozen=True, omit_defaults=True):
+    """One aggregate: `function(argument, parameter) AS output`; count may have no argument.
+
+    Attributes:
+        parameter: the constant that the function takes: see `engine.language.aggregates`.
+    """
 
     function: Function
     argument: str | None
     output: str
+    parameter: int | float | str | None = None
 
 
 class Aggregate(Struct, frozen=True, tag="aggregate"):
@@ -140,7 +159,8 @@ def characters_of(box: Box) -> int:
         case Union():
             return 0
         case Aggregate():
-            return sum(len(each.argument or "") for each in box.functions)
+            texts = (each.parameter for each in box.functions if isinstance(each.parameter, str))
+            return sum(len(each.argument or "") for each in box.functions) + sum(map(len, texts))
 
 
 def streams_read(query: Query) -> frozenset[str]:

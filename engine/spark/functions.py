@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from engine.language.aggregates import BAGS, KINDS, VARIANCES, Kind
 from engine.language.operators import FLOATS
-from engine.language.panes import DISTINCT, Counted, layout
-from engine.language.steps import AggregateStep, Expression, Form
+from engine.language.panes import Counted, Layout, layout
+from engine.language.steps import AggregateStep, Expression, Form, TypedAggregate
 from engine.objects.query import Function
 from engine.objects.schema import SEQ, STIME, Field, FieldType
+from engine.spark.bags import Bag, bag_of, bin_of, of_bag
+from engine.spark.buckets import bucket_of
 from engine.spark.columns import column, quoted, without_negative_zero
 from engine.spark.distinct import code_of, estimate, estimate_of_codes, rank_of, register_of
+from engine.spark.moments import combined_moments, moments_of, partial_moments_of, variance
 
 
 class Functions:
@@ -39,9 +44,18 @@ class Functions:
 
     def add(self, column: Column) -> None:
         """Add a result that Spark aggregates."""
+        self.values.append(self.compute(column))
+
+    def add_over(self, result: Column) -> None:
+        """Add a result over what Spark aggregates."""
+        self.plain = False
+        self.values.append(result.alias(f"result{len(self.values)}"))
+
+    def compute(self, column: Column) -> Column:
+        """Have Spark aggregate something that is no result; gives its column."""
         name = f"value{len(self.computed)}"
         self.computed.append(column.alias(name))
-        self.values.append(F.col(name))
+        return F.col(name)
 
 
 def functions_of(
@@ -98,6 +112,9 @@ def _whole(step: AggregateStep, order: Column) -> Functions:
             made.values.append(F.col(each.function).getField(name))
         elif each.argument is None:
             made.add(F.count(F.lit(1)))
+        elif each.function in VARIANCES:
+            states = moments_of(_argument(each.argument), each.argument.type)
+            _add_variance(made, each, states)
         else:
             made.add(_UNORDERED[each.function](_argument(each.argument), each.argument.type))
     for function, arguments in ends.items():
@@ -106,6 +123,13 @@ def _whole(step: AggregateStep, order: Column) -> Functions:
             made.computed.append(found.alias(function))
             made.plain = False
     return made
+
+
+def _add_variance(made: Functions, each: TypedAggregate, states: Sequence[Column]) -> None:
+    """Add the result of the states, each of which Spark aggregates."""
+    assert each.argument is not None
+    found = [made.compute(state) for state in states]
+    made.add_over(variance(each.function, found, each.argument.type))
 
 
 def _argument(expression: Expression) -> Column:
@@ -191,6 +215,8 @@ _UNORDERED: Final[Mapping[Function, Callable[[Column, FieldType], Column]]] = {
     Function.AVG: _average,
     Function.MIN: lambda argument, _type: F.min(argument),
     Function.MAX: lambda argument, _type: F.max(argument),
+    Function.BOOL_AND: lambda argument, _type: F.min(argument),
+    Function.BOOL_OR: lambda argument, _type: F.max(argument),
 }
 
 
@@ -217,13 +243,12 @@ def _partial(step: AggregateStep, order: Column, part: str) -> Functions:
         made.keys.append(taken(_key_of(each), number).alias(each.name))
         made.parted.append(quoted(each.name))
     for number, each in enumerate(layout_.values, start=1):
-        if each.rank is not None:
-            rank = rank_of(_argument(each.argument), each.argument.type)
-            made.add(F.max(taken(rank, number)))
+        if each.state is not None:
+            made.add(_state_of(each, partial(taken, number=number)))
     for function in step.functions:
         if function.argument is None:
             made.add(F.count(taken(F.lit(1), 0)))
-        elif function.function not in DISTINCT:
+        elif function.function not in KINDS:
             argument = taken(_argument(function.argument), 0)
             for state in _states(function.function, argument, function.argument.type, order):
                 made.add(state)
@@ -234,7 +259,23 @@ def _partial(step: AggregateStep, order: Column, part: str) -> Functions:
 def _key_of(each: Counted) -> Column:
     """By what the tuples of a value are put together."""
     argument = _argument(each.argument)
-    return argument if each.rank is None else register_of(argument, each.argument.type)
+    match each.kind:
+        case Kind.VALUES | Kind.NUMBERS:
+            return argument
+        case Kind.REGISTERS:
+            return register_of(argument, each.argument.type)
+        case Kind.BUCKETS:
+            return bucket_of(argument)
+        case Kind.BINS:
+            assert isinstance(each.parameter, int)
+            return bin_of(argument, each.argument.type, each.parameter)
+
+
+def _state_of(each: Counted, taken: Callable[[Column], Column]) -> Column:
+    """What is known of a value."""
+    if each.kind is Kind.REGISTERS:
+        return F.max(taken(rank_of(_argument(each.argument), each.argument.type)))
+    return F.count(taken(F.lit(1)))
 
 
 def _states(
@@ -243,6 +284,8 @@ def _states(
     """The partial results of one function."""
     if function in _ENDS:
         return [_ENDS[function](argument, order)]
+    if function in VARIANCES:
+        return partial_moments_of(argument, type_)
     if function not in {Function.SUM, Function.AVG}:
         return [_UNORDERED[function](argument, type_)]
     sums = _halves(argument) if type_ is FieldType.LONG else (_sum(argument, type_),)
@@ -255,16 +298,32 @@ def _combined(step: AggregateStep, *, counted: bool) -> Functions:
     at = quoted(STIME)
     if layout_.part is not None:
         at = F.when(quoted(layout_.part) == 0, at)
+    bags = _bags(made, layout_)
     for each, names in zip(step.functions, layout_.states, strict=True):
         states = [quoted(name) for name in names]
         type_ = FieldType.LONG if each.argument is None else each.argument.type
-        if each.function in _ENDS:
+        if names[0] in bags:
+            made.add_over(of_bag(each, bags[names[0]]))
+        elif each.function in VARIANCES:
+            _add_variance(made, each, combined_moments(states, type_))
+        elif each.function in _ENDS:
             made.add(_ENDS[each.function](states[0], at))
         elif counted and each.function is Function.COUNT_DISTINCT:
             made.add(F.coalesce(F.sum(states[0]), F.lit(0).cast(T.LongType())))
         else:
             made.add(_COMBINED[each.function](states, type_))
     return made
+
+
+def _bags(made: Functions, layout_: Layout) -> dict[str, Bag]:
+    """The values that occur a number of times, by the field of the values. Functions share them."""
+    found: dict[str, Bag] = {}
+    for each in layout_.values:
+        if each.kind in BAGS and each.state is not None:
+            key, number = quoted(each.name), quoted(each.state)
+            entries, total = (made.compute(column) for column in bag_of(key, number))
+            found[each.name] = Bag(entries, total, each.type)
+    return found
 
 
 def _combined_total(states: Sequence[Column], type_: FieldType) -> tuple[Column, Column]:
@@ -304,4 +363,6 @@ _COMBINED: Final[Mapping[Function, Callable[[Sequence[Column], FieldType], Colum
     Function.AVG: _combined_average,
     Function.MIN: lambda states, _type: F.min(states[0]),
     Function.MAX: lambda states, _type: F.max(states[0]),
+    Function.BOOL_AND: lambda states, _type: F.min(states[0]),
+    Function.BOOL_OR: lambda states, _type: F.max(states[0]),
 }

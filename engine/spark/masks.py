@@ -41,9 +41,9 @@ class Masks:
 
     @property
     def fit(self) -> bool:
-        """Whether the windows can be made so: there are no sketches, few states of other functions,
-        and no function that needs panes in their order."""
-        if self._count > WINDOWS or any(each.rank for each in self._layout.values):
+        """Whether the windows can be made so: no value has a state, other functions have few, and
+        none needs panes in their order."""
+        if self._count > WINDOWS or any(each.state for each in self._layout.values):
             return False
         few = len(self._folds) * self._count <= STATES
         return not self._folds or (few and self._layout.part is None)

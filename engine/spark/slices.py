@@ -9,7 +9,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from engine.language.panes import DISTINCT, layout
+from engine.language.aggregates import KINDS, VARIANCES, Kind
+from engine.language.panes import layout
 from engine.language.steps import AggregateStep, Form
 from engine.objects.query import Function
 from engine.objects.schema import END, STIME
@@ -79,8 +80,11 @@ def with_merged_values(
     if made.part is not None:
         at = F.when(quoted(made.part) == 0, quoted(STIME))
         keys += [quoted(made.part), at.alias(STIME)]
-    ranks = [each.rank for each in made.values if each.rank is not None]
-    merged = [F.max(quoted(rank)).alias(rank) for rank in ranks]
+    merged = [
+        (F.max if each.kind is Kind.REGISTERS else F.sum)(quoted(each.state)).alias(each.state)
+        for each in made.values
+        if each.state is not None
+    ]
     merged += [F.expr(f"{fold}(`{state}`)").alias(state) for state, fold in folds(step).items()]
     return grouped(frame, keys, merged)
 
@@ -90,7 +94,7 @@ def folds(step: AggregateStep) -> Mapping[str, str]:
     made = layout(step.group_by, step.functions)
     found: dict[str, str] = {}
     for each, states in zip(step.functions, made.states, strict=True):
-        if each.function not in DISTINCT:
+        if each.function not in KINDS:
             # with parts, these are in part 0: it has one row, which any of the functions leaves
             fold = _MERGED.get(each.function, "max") if made.part is None else "max"
             found.update(dict.fromkeys(states, fold))
@@ -102,6 +106,8 @@ _MERGED: Final[Mapping[Function, str]] = {
     Function.SUM: "sum",
     Function.AVG: "sum",
     Function.MIN: "min",
+    Function.BOOL_AND: "min",
+    **dict.fromkeys(VARIANCES, "sum"),
 }
 
 

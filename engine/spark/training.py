@@ -11,10 +11,12 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from engine.language.aggregates import PARAMETERS, Parameter
 from engine.language.check import check_query
 from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Map, Query
 from engine.objects.schema import Field, FieldType, Schema
@@ -41,8 +43,32 @@ _SCHEMA: Final = Schema(
 _SECOND_US: Final = 1_000_000
 
 
-def _functions(argument: str) -> tuple[AggregateFunction, ...]:
-    return tuple(AggregateFunction(each, argument, each.value) for each in Function)
+_OF: Final[Mapping[Function, str]] = {
+    Function.BOOL_AND: "{} > 0",
+    Function.BOOL_OR: "{} > 0",
+    Function.STRING_AGG: "cast({} as string)",
+}
+"""Arguments that are no numbers."""
+
+_WITH: Final[Mapping[Parameter, float | int | str]] = {
+    Parameter.FRACTION: 0.95,
+    Parameter.NUMBER: 10,
+    Parameter.SEPARATOR: ",",
+    Parameter.WIDTH: 100,
+}
+
+
+def every_function(argument: str) -> tuple[AggregateFunction, ...]:
+    """Every function of a window, over a number, under its own name."""
+    return tuple(
+        AggregateFunction(
+            each,
+            _OF.get(each, "{}").format(argument),
+            each.value,
+            _WITH[PARAMETERS[each]] if each in PARAMETERS else None,
+        )
+        for each in Function
+    )
 
 
 _QUERY: Final = Query(
@@ -50,8 +76,10 @@ _QUERY: Final = Query(
     (
         Filter("large", _SCHEMA.name, ("large",), ("size > 10 AND name LIKE 'a%'",)),
         Map("short", "large", "short", (("name", "lower(name)"), ("size", "size * 2"))),
-        Aggregate("count", "short", "count", _SECOND_US, _SECOND_US, ("name",), _functions("size")),
-        Aggregate("slide", "count", "slide", 2 * _SECOND_US, _SECOND_US, (), _functions("sum")),
+        Aggregate(
+            "count", "short", "count", _SECOND_US, _SECOND_US, ("name",), every_function("size")
+        ),
+        Aggregate("slide", "count", "slide", 2 * _SECOND_US, _SECOND_US, (), every_function("sum")),
         Filter("known", "slide", ("known",), ("count > 0",)),
     ),
     outputs=("short",),

@@ -6,6 +6,7 @@ No result depends on how rows are cut, ordered and partitioned.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -19,6 +20,7 @@ from engine.objects.schema import END, STIME, Field
 from engine.spark.columns import quoted
 from engine.spark.functions import Functions, functions_of
 from engine.spark.masks import Masks
+from engine.spark.one_pane import OnePane, counts_values, in_parts
 from engine.spark.slices import (
     due,
     first_and_last,
@@ -48,7 +50,13 @@ class Windows:
     ) -> None:
         self._step = step
         self._window, self._part = _free_names(fields)
-        made = partial(functions_of, step, fields, self._part, by_arrival=by_arrival)
+        self._pane: OnePane | None = None
+        combined = step
+        if counts_values(step):
+            tags = [F.col(self._window)]
+            self._pane = OnePane(step, fields, self._part, tags, by_arrival=by_arrival)
+            combined = replace(step, form=Form.COMBINED)
+        made = partial(functions_of, combined, fields, self._part, by_arrival=by_arrival)
         self._functions = made()
         self._of_numbers = made(counted=True) if has_values(step) else self._functions
         self._taken = _taken(step)
@@ -73,7 +81,9 @@ class Windows:
         if small:
             frame = frame.coalesce(1)  # no shuffle
         windows, functions = self._windows(frame, after, upto)
-        windows = _in_parts(windows, functions.parts, self._part)
+        if self._pane is not None:
+            windows = self._pane.apply(windows)
+        windows = in_parts(windows, functions.parts, self._part)
         result = grouped(windows, self._keys, functions.computed)
         return result.select(*self._found) if self._found else result
 
@@ -109,7 +119,12 @@ class TaggedWindows:
         self._step = step
         self._tags = [quoted(tag) for tag in tags]
         _, self._part = _free_names(fields)
-        self._functions = functions_of(step, fields, self._part, by_arrival=by_arrival)
+        self._pane: OnePane | None = None
+        combined = step
+        if counts_values(step):
+            self._pane = OnePane(step, fields, self._part, self._tags, by_arrival=by_arrival)
+            combined = replace(step, form=Form.COMBINED)
+        self._functions = functions_of(combined, fields, self._part, by_arrival=by_arrival)
         self._taken = _taken(step)
         self._keys = [*self._tags, *_keys(step), *self._functions.keys]
         values = [*_key_names(step), *self._functions.parted, *self._functions.values]
@@ -124,7 +139,9 @@ class TaggedWindows:
         """All windows of the rows."""
         if self._taken is not None:
             frame = frame.where(self._taken)
-        frame = _in_parts(frame, self._functions.parts, self._part)
+        if self._pane is not None:
+            frame = self._pane.apply(frame)
+        frame = in_parts(frame, self._functions.parts, self._part)
         frame = with_merged_values(frame, self._step, self._tags)
         return grouped(frame, self._keys, self._functions.computed).select(*self._found)
 
@@ -159,13 +176,6 @@ def named(step: AggregateStep, start: Column, rest: Sequence[Column]) -> list[Co
         F.timestamp_micros(start).alias(WINDOW_START),
         *(value.alias(name) for value, name in zip(rest, names, strict=True)),
     ]
-
-
-def _in_parts(frame: DataFrame, parts: int, name: str) -> DataFrame:
-    """Each row once for every part, with the part's number; 0: as they are."""
-    if not parts:
-        return frame
-    return frame.select(F.col("*"), F.explode(F.array(*map(F.lit, range(parts)))).alias(name))
 
 
 def _free_names(fields: Sequence[Field]) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from math import gcd
 
 from msgspec import Struct
 
+from engine.language.aggregates import call_of
 from engine.language.panes import (
     LIMIT_PANES,
     LONG,
@@ -143,7 +144,7 @@ def _of_port(box: Filter, stream: str) -> str:
 
 def _aggregate(box: Aggregate, step: AggregateStep) -> str:
     by = f" by {', '.join(box.group_by)}" if box.group_by else ""
-    calls = (f"{each.function}({each.argument or ''}) as {each.output}" for each in box.functions)
+    calls = (f"{call_of(each)} as {each.output}" for each in box.functions)
     functions = ", ".join(calls)
     if step.form is Form.PARTIAL:
         return f"partial results of panes of {_s(step.size_us)}{by}: {functions}"

@@ -20,8 +20,9 @@ import pyarrow as pa
 import trio
 
 from engine.language.check import ordered_boxes
+from engine.language.operators import aggregate_type
 from engine.language.parse_expression import parse_expression
-from engine.language.steps import Expression
+from engine.language.steps import Expression, TypedAggregate
 from engine.objects.query import Aggregate, Filter, Map, Query, Union
 from engine.objects.schema import STIME, FieldType, Schema
 from engine.streams.epochs import reading
@@ -88,14 +89,14 @@ def _mapped(outputs: Sequence[tuple[str, Expression]], row: Row) -> Row:
 
 
 def _run_aggregate(box: Aggregate, rows: list[Row], fields: Mapping[str, FieldType]) -> list[Row]:
-    functions = [
-        (
-            each.function,
-            None if each.argument is None else parse_expression(each.argument, fields),
-            each.output,
+    functions = []
+    for each in box.functions:
+        argument = None if each.argument is None else parse_expression(each.argument, fields)
+        type_ = aggregate_type(each.function, None if argument is None else argument.type)
+        assert type_ is not None, "a checked query"
+        functions.append(
+            TypedAggregate(each.function, argument, each.output, type_, each.parameter)
         )
-        for each in box.functions
-    ]
     return aggregate(rows, box.size_us, box.advance_us, box.group_by, functions)
 
 

@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from engine.language.operators import INTEGER_RANGE
-from engine.language.panes import DISTINCT, Counted, Layout, layout
-from engine.language.steps import AggregateStep, Expression, Form, TypedAggregate
+from engine.language.aggregates import KINDS, VARIANCES, Kind
+from engine.language.operators import FLOATS, INTEGER_RANGE
+from engine.language.panes import Counted, Layout, layout
+from engine.language.steps import AggregateStep, Form, TypedAggregate
 from engine.objects.query import Function
 from engine.objects.schema import STIME, FieldType
+from testnet.simulation.bags import bag, key_of, of_bag
 from testnet.simulation.distinct import estimate, merged, place
 from testnet.simulation.expressions import Row, Value, evaluate
+from testnet.simulation.moments import (
+    halves,
+    put_together,
+    sums,
+    triple,
+    variance,
+    variance_of_floats,
+    variance_of_integers,
+)
 
 
 def aggregate(
@@ -19,7 +30,7 @@ def aggregate(
     size: int,
     advance: int,
     group_by: Sequence[str],
-    functions: Sequence[tuple[Function, Expression | None, str]],
+    functions: Sequence[TypedAggregate],
 ) -> list[Row]:
     windows: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
@@ -32,13 +43,14 @@ def aggregate(
             STIME: start + size - 1,
             "window_start": start,
             **dict(zip(group_by, group, strict=True)),
-            **{output: _folded(function, each, members) for function, each, output in functions},
+            **{each.output: _folded(each, members) for each in functions},
         }
         for (start, *group), members in windows.items()
     ]
 
 
-def _folded(function: Function, argument: Expression | None, rows: list[Row]) -> Value:
+def _folded(each: TypedAggregate, rows: list[Row]) -> Value:
+    function, argument = each.function, each.argument
     if argument is None:
         return len(rows)
     values = [evaluate(argument, row) for row in rows]
@@ -47,6 +59,11 @@ def _folded(function: Function, argument: Expression | None, rows: list[Row]) ->
     present = [value for value in values if value is not None]
     if function in _COUNTS:
         return _COUNTS[function](present)
+    if function in VARIANCES:
+        return variance(function, present)
+    if function in KINDS:
+        keys = (key_of(KINDS[function], value, each.parameter) for value in present)
+        return of_bag(each, bag((key, 1) for key in keys))
     return _FOLDS[function](present) if present else None
 
 
@@ -66,12 +83,13 @@ _FOLDS: dict[Function, Callable[[list[Any]], Any]] = {
     Function.MAX: max,
     Function.SUM: _sum,
     Function.AVG: lambda values: float(sum(values)) / len(values),
+    Function.BOOL_AND: all,
+    Function.BOOL_OR: any,
 }
 
 
 def _whole(step: AggregateStep, rows: list[Row]) -> list[Row]:
-    functions = [(each.function, each.argument, each.output) for each in step.functions]
-    return aggregate(rows, step.size_us, step.advance_us, _groups(step), functions)
+    return aggregate(rows, step.size_us, step.advance_us, _groups(step), step.functions)
 
 
 def _groups(step: AggregateStep) -> list[str]:
@@ -100,7 +118,7 @@ def _partial(step: AggregateStep, rows: list[Row]) -> list[Row]:
             **dict(zip(names, rest, strict=False)),
             **({} if made.part is None else {made.part: rest[len(names)]}),
             **dict(zip((each.name for each in made.values), rest[len(names) + 1 :], strict=True)),
-            **_ranks(made, rest[len(names) + 1 :], members),
+            **_value_states(made, rest[len(names)], rest[len(names) + 1 :], members),
             **_states(step, made, members if rest[len(names)] == 0 else []),
             made.former: False,
         }
@@ -109,30 +127,40 @@ def _partial(step: AggregateStep, rows: list[Row]) -> list[Row]:
 
 
 def _key(each: Counted, row: Row) -> Value:
-    """The value, or its register in a sketch."""
+    """The value, or its register, bucket or bin."""
     value = evaluate(each.argument, row)
-    return value if each.rank is None or value is None else place(value)[0]
+    if each.kind is Kind.REGISTERS:
+        return None if value is None else place(value)[0]
+    return key_of(each.kind, value, each.parameter)
 
 
-def _ranks(made: Layout, keys: Sequence[Value], rows: list[Row]) -> Row:
-    """The greatest ranks of the registers among the keys; null without a register."""
-    return {
-        each.rank: None
-        if key is None
-        else max(place(evaluate(each.argument, row))[1] for row in rows)
-        for each, key in zip(made.values, keys, strict=True)
-        if each.rank is not None
-    }
+def _value_states(made: Layout, part: int, keys: Sequence[Value], rows: list[Row]) -> Row:
+    """The states of values: the greatest rank of a register, null without one; or how many tuples
+    of their part there are."""
+    found: Row = {}
+    for number, (each, key) in enumerate(zip(made.values, keys, strict=True), start=1):
+        if each.state is None:
+            continue
+        own = made.part is None or part == number
+        state: Value = len(rows) if own else 0
+        if each.kind is Kind.REGISTERS:
+            ranks = (place(evaluate(each.argument, row))[1] for row in rows)
+            state = None if key is None else max(ranks)
+        found[each.state] = state
+    return found
 
 
 def _states(step: AggregateStep, made: Layout, rows: list[Row]) -> Row:
     found: Row = {}
     for each, names in zip(step.functions, made.states, strict=True):
-        if each.function in DISTINCT:
+        if each.function in KINDS:
+            continue
+        if each.function in VARIANCES:
+            found |= dict(zip(names, _moments(each, rows), strict=True))
             continue
         folded: list[Value] = [None]
         if rows or each.function is Function.COUNT:
-            folded = [_folded(each.function, each.argument, rows)]
+            folded = [_folded(each, rows)]
         if each.function in {Function.SUM, Function.AVG} and each.argument is not None:
             values = [v for row in rows if (v := evaluate(each.argument, row)) is not None]
             total = sum(values) if values else None
@@ -144,6 +172,12 @@ def _states(step: AggregateStep, made: Layout, rows: list[Row]) -> Row:
                 folded.append(len(values))
         found |= dict(zip(names, folded, strict=True))
     return found
+
+
+def _moments(each: TypedAggregate, rows: list[Row]) -> list[Value]:
+    assert each.argument is not None
+    values = [v for row in rows if (v := evaluate(each.argument, row)) is not None]
+    return list(triple(values)) if each.argument.type in FLOATS else [*halves(values)]
 
 
 _HALF: Final = 2**32
@@ -180,17 +214,17 @@ def _result(
     own = [row for row in panes if made.part is None or row[made.part] == 0]
     if each.function in {Function.FIRSTVAL, Function.LASTVAL}:
         return own[0 if each.function is Function.FIRSTVAL else -1][names[0]]
+    if each.function in VARIANCES:
+        return _variance(each, names, own)
     present = [row for row in panes if row[names[0]] is not None]
+    if each.function in KINDS:
+        return _of_values(each, [tuple(row[name] for name in names) for row in present])
     values = [row[names[0]] for row in present]
-    if each.function is Function.COUNT_DISTINCT:
-        return len(set(values))
-    if each.function is Function.APPROX_COUNT_DISTINCT:
-        return estimate(merged((row[names[0]], row[names[1]]) for row in present))
     if each.function is Function.COUNT:
         return sum(values)
     if not values:
         return None
-    if each.function in {Function.MIN, Function.MAX}:
+    if each.function in _FOLDS and each.function not in {Function.SUM, Function.AVG}:
         return _FOLDS[each.function](values)
     total = sum(values)
     if len(names) > 1 and names[1].endswith("l"):
@@ -198,6 +232,26 @@ def _result(
     if each.function is Function.SUM:
         return _sum([total])
     return float(total) / sum(row[names[-1]] for row in present)
+
+
+def _of_values(each: TypedAggregate, entries: Sequence[tuple[Any, ...]]) -> Value:
+    """The result of a function that makes several tuples of a pane, given their fields."""
+    match KINDS[each.function]:
+        case Kind.VALUES:
+            return len(set(entries))
+        case Kind.REGISTERS:
+            return estimate(merged((register, rank) for register, rank in entries))
+        case _:
+            return of_bag(each, bag((value, number) for value, number in entries))
+
+
+def _variance(each: TypedAggregate, names: Sequence[str], panes: Sequence[Row]) -> Value:
+    assert each.argument is not None
+    states = [[row[name] for name in names] for row in panes]
+    if each.argument.type in FLOATS:
+        return variance_of_floats(each.function, put_together((n, a, s) for n, a, s in states if n))
+    totals = [sum(column) for column in zip(*states, strict=True)]
+    return variance_of_integers(each.function, *sums(totals))
 
 
 FORMS: Final[dict[Form, Callable[[AggregateStep, list[Row]], list[Row]]]] = {

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.language.aggregates import call_of
 from engine.language.check import MAX_BOXES, check_query
 from engine.language.panes import pane_us, panes_name, with_panes
 from engine.language.steps import Form
 from engine.objects.definitions import ANY, Policy, StreamDefinition, StreamEntry
-from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from engine.objects.query import Aggregate, Filter, Query
 from engine.objects.schema import BEGINNING, Field, FieldType, Schema
+from engine.spark.training import every_function
 from engine.tasks.explaining import explain
 from engine.tasks.network import Network
 from engine.tasks.plan import Task, plan
@@ -29,7 +32,9 @@ SOURCE = Schema(
         Field("x", FieldType.DOUBLE),
     ),
 )
-EVERY = tuple(AggregateFunction(each, "n", f"of_{each.value}") for each in Function)
+EVERY = tuple(
+    msgspec.structs.replace(each, output=f"of_{each.output}") for each in every_function("n")
+)
 
 
 def query(size: int, advance: int, name: str = "out") -> Query:
@@ -190,9 +195,7 @@ def test_the_plan_is_explained() -> None:
     entry = StreamEntry(StreamDefinition(SOURCE.name, SOURCE.name), SOURCE)
     found = explain(Network(box, {SOURCE.name: entry}))
     assert [task.keeps_s for task in found.tasks] == [9.999999, 590.0]
-    functions = ", ".join(
-        f"{each.function}({each.argument or ''}) as {each.output}" for each in EVERY
-    )
+    functions = ", ".join(f"{call_of(each)} as {each.output}" for each in EVERY)
     assert found.tasks[0].steps == (f"w: partial results of panes of 10 s by src: {functions}",)
     windows = "w: windows of 600 s every 10 s by src, of 60 panes each"
     assert found.tasks[1].steps == (f"{windows}: {functions}",)

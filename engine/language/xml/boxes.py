@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Final
 
+from engine.language.aggregates import PARAMETERS, call_of, function_named, split_parameter
 from engine.language.check import check_shape
 from engine.language.xml.tree import Node
 from engine.objects.query import (
@@ -14,7 +15,6 @@ from engine.objects.query import (
     AggregateFunction,
     Box,
     Filter,
-    Function,
     Map,
     Union,
 )
@@ -172,7 +172,7 @@ def _numbered(prefix: str, values: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _aggregate_parameters(box: Aggregate) -> list[tuple[str, str]]:
-    calls = [f"{each.function}({each.argument or ''})" for each in box.functions]
+    calls = [call_of(each) for each in box.functions]
     found = [
         *_numbered("aggregate-function", calls),
         *_numbered("aggregate-function-output-name", [each.output for each in box.functions]),
@@ -243,11 +243,12 @@ def _function(text: str, output: str) -> AggregateFunction:
     if match is None:
         raise InvalidInputError(f"{text[:80]!a} is not an aggregate like count() or sum(bytes)")
     name, argument = match.groups()
-    if name not in Function._value2member_map_:
-        known = ", ".join(Function)
-        raise InvalidInputError(f"there is no aggregate {name[:64]!a}; there are {known}")
+    function = function_named(name)
+    parameter = None
+    if function in PARAMETERS:
+        argument, parameter = split_parameter(argument)
     blank = not argument.strip() or argument.strip() == "*"
-    return AggregateFunction(Function(name), None if blank else argument, output)
+    return AggregateFunction(function, None if blank else argument, output, parameter)
 
 
 _READERS: Final[dict[str, Callable[[str, tuple[str, ...], tuple[str, ...], Parameters], Box]]] = {

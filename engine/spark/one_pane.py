@@ -1,0 +1,65 @@
+"""Windows of tuples that are computed as if each were one pane."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from engine.language.aggregates import BAGS, KINDS
+from engine.language.panes import panes_fields
+from engine.language.steps import AggregateStep, Form
+from engine.objects.schema import STIME, Field
+from engine.spark.columns import quoted
+from engine.spark.functions import functions_of
+from engine.spark.slices import grouped
+
+
+def counts_values(step: AggregateStep) -> bool:
+    """Whether it reads tuples, and counts how often values occur."""
+    kinds = (KINDS.get(each.function) for each in step.functions)
+    return step.form is Form.WHOLE and any(kind in BAGS for kind in kinds)
+
+
+class OnePane:
+    """The tuples of each window put together: partial results, to be combined.
+
+    Args:
+        fields: of the input. part: a column that none of them is.
+        tags: columns that tell windows apart.
+        by_arrival: the input has SEQ, and tuples of one stime are in its order.
+    """
+
+    def __init__(
+        self,
+        step: AggregateStep,
+        fields: Sequence[Field],
+        part: str,
+        tags: Sequence[Column],
+        *,
+        by_arrival: bool,
+    ) -> None:
+        partial = replace(step, form=Form.PARTIAL)
+        self._part = part
+        self._functions = functions_of(partial, fields, part, by_arrival=by_arrival)
+        keys = [quoted(each.name).alias(f"key{n}") for n, each in enumerate(step.group_by)]
+        self._keys = [*tags, *keys, *self._functions.keys]
+        found = [F.col(f"key{n}") for n in range(len(keys))]
+        found += [*self._functions.parted, *self._functions.values]
+        named = zip(found, panes_fields(partial), strict=True)
+        at = F.lit(0).cast(T.LongType()).alias(STIME)  # one pane needs no order
+        self._found = [*tags, at, *(column.alias(each.name) for column, each in named)]
+
+    def apply(self, frame: DataFrame) -> DataFrame:
+        frame = in_parts(frame, self._functions.parts, self._part)
+        return grouped(frame, self._keys, self._functions.computed).select(*self._found)
+
+
+def in_parts(frame: DataFrame, parts: int, name: str) -> DataFrame:
+    """Each row once for every part, with the part's number; 0: as they are."""
+    if not parts:
+        return frame
+    return frame.select(F.col("*"), F.explode(F.array(*map(F.lit, range(parts)))).alias(name))
