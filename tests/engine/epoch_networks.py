@@ -13,6 +13,7 @@ from math import gcd
 
 import pyarrow as pa
 from hypothesis import strategies as st
+from reference_aggregates import percentile_sql
 
 from engine.language.check import type_box
 from engine.objects.query import (
@@ -138,6 +139,8 @@ def function_sql(
     }
     if each.function in plain:
         return plain[each.function]
+    if each.function not in {Function.SUM, Function.AVG}:
+        return later_sql(each, field, width)
     total = f"sum({f}::HUGEINT)"
     if field.type in FLOATS:
         values = f"list({f}::DOUBLE ORDER BY {f}) FILTER ({f} IS NOT NULL)"
@@ -147,6 +150,42 @@ def function_sql(
     if each.function is Function.AVG:
         return f"{total}::DOUBLE / count({f})"
     return f"TRY_CAST({total} AS {'DOUBLE' if field.type in FLOATS else 'BIGINT'})"
+
+
+def later_sql(each: AggregateFunction, field: Field, width: int | None) -> str:
+    """Of variances, percentiles, texts and truth values."""
+    f, with_ = field.name, each.parameter
+    wide = "DOUBLE" if field.type in FLOATS else "BIGINT"
+    kind = {F.STRING: "VARCHAR", F.BOOL: "BOOLEAN"}.get(field.type, wide)
+    value = f"epoch_us({f})" if field.type is F.TIMESTAMP else f"{f}::{kind}"
+    values = f"list({value}) FILTER ({f} IS NOT NULL)"
+    variance = variance_sql(f, "samp" in each.function, wide, width)
+    made = {
+        Function.VAR_POP: variance,
+        Function.VAR_SAMP: variance,
+        Function.STDDEV_POP: f"sqrt({variance})",
+        Function.STDDEV_SAMP: f"sqrt({variance})",
+        Function.MEDIAN: percentile_sql(f, "0.5"),
+        Function.PERCENTILE: percentile_sql(f, str(with_)),
+        Function.PERCENTILE_DISC: f"quantile_disc({f}, {with_})",
+        Function.APPROX_PERCENTILE: f"middle(quantile_disc({f}, {with_})::DOUBLE)::DOUBLE",
+        Function.TOP_K: f"top_{kind}({values}, {with_})",
+        Function.STRING_AGG: f"string_agg({f}, '{with_}' ORDER BY {f})",
+        Function.ARRAY_AGG: f"array_{kind}({values})",
+        Function.HISTOGRAM: f"histogram_{wide}({values}, {with_})",
+        Function.BOOL_AND: f"bool_and({f})",
+        Function.BOOL_OR: f"bool_or({f})",
+    }
+    return made[each.function]
+
+
+def variance_sql(f: str, sample: bool, wide: str, width: int | None) -> str:
+    if wide == "BIGINT":
+        return f"exact_variance(list({f}::BIGINT) FILTER ({f} IS NOT NULL), {int(sample)})::DOUBLE"
+    pane = "0" if width is None else f"stime - ((stime % {width}) + {width}) % {width}"
+    given = f"FILTER ({f} IS NOT NULL)"
+    lists = (f"list({each} ORDER BY {pane}, {f}) {given}" for each in (f"{f}::DOUBLE", pane))
+    return f"paned_variance({', '.join(lists)}, {int(sample)})::DOUBLE"
 
 
 def sketch_sql(field: Field) -> str:
@@ -179,13 +218,32 @@ def names_sql(schema: Schema) -> str:
     return ", ".join(["stime", *(each.name for each in schema.fields)])
 
 
+VARIANCES = [Function.VAR_POP, Function.VAR_SAMP, Function.STDDEV_POP, Function.STDDEV_SAMP]
+
+PARAMETERS: dict[Function, list[int | float | str | None]] = {
+    Function.PERCENTILE: [0, 0.25, 0.95, 0.333333, 1],
+    Function.PERCENTILE_DISC: [0, 0.25, 0.95, 0.333333, 1],
+    Function.APPROX_PERCENTILE: [0.0, 0.5, 0.99, 1.0],
+    Function.TOP_K: [1, 2, 1000],
+    Function.STRING_AGG: ["", ", "],
+    Function.HISTOGRAM: [1, 3, 2**31],
+}
+
+
 def functions_of(field: Field) -> list[Function]:
     allowed = [Function.COUNT, Function.COUNT_DISTINCT, Function.APPROX_COUNT_DISTINCT]
     allowed += [Function.FIRSTVAL, Function.LASTVAL]
-    if field.type is not F.BOOL:
-        allowed += [Function.MIN, Function.MAX]
+    if field.type is F.BOOL:
+        allowed += [Function.BOOL_AND, Function.BOOL_OR]
+    else:
+        allowed += [Function.MIN, Function.MAX, Function.PERCENTILE_DISC]
     if field.type in (*INTEGERS, *FLOATS):
-        allowed += [Function.SUM, Function.AVG]
+        allowed += [Function.SUM, Function.AVG, *VARIANCES, Function.MEDIAN, Function.PERCENTILE]
+        allowed += [Function.APPROX_PERCENTILE, Function.HISTOGRAM]
+    if field.type not in FLOATS:
+        allowed += [Function.TOP_K, Function.ARRAY_AGG]
+    if field.type is F.STRING:
+        allowed += [Function.STRING_AGG]
     return allowed
 
 
@@ -266,7 +324,9 @@ class Builder:
             field = draw(st.sampled_from(schema.fields))
             function = draw(st.sampled_from(functions_of(field)))
             bare = function is Function.COUNT and draw(st.booleans())
-            made = AggregateFunction(function, None if bare else field.name, f"agg_{number}")
+            with_ = draw(st.sampled_from(PARAMETERS.get(function, [None])))
+            argument = None if bare else field.name
+            made = AggregateFunction(function, argument, f"agg_{number}", with_)
             functions.append(made)
             value = function_sql(made, None if bare else field, order, width)
             columns.append(f"{value} AS agg_{number}")

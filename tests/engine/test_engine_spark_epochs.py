@@ -20,6 +20,7 @@ import pytest
 from epoch_networks import SOURCES, Network, cuts, networks, order_sql, sources
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from reference_aggregates import define_aggregates
 from reference_sketch import define
 
 from engine.language.check import check_query
@@ -42,6 +43,7 @@ def batch(network: Network, data: Mapping[str, pa.Table]) -> dict[str, list[str]
     with duckdb.connect() as database:
         database.execute("SET TimeZone = 'UTC'")
         define(database)
+        define_aggregates(database)
         for name, table in data.items():
             database.register(f"raw_{name}", table)
             floats = ", ".join(

@@ -1,0 +1,148 @@
+"""The functions of windows as their definitions say, in plain Python and DuckDB's SQL, for
+comparison with the engine."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from functools import wraps
+
+import duckdb
+
+MILLION = 1_000_000
+LIMIT = 16_384
+"""Characters of a text."""
+
+
+def exact_variance(values: Sequence[int], ddof: int) -> float | None:
+    """Of integers: two exact parts of the numerator, each rounded once."""
+    n = len(values)
+    if n <= ddof:
+        return None
+    spread = n * sum(value * value for value in values) - sum(values) ** 2
+    rounded = float(spread >> 64) * 2.0**64 + float(spread & (2**64 - 1))
+    return rounded / float(n * (n - ddof))
+
+
+def paned_variance(values: Sequence[float], panes: Sequence[int], ddof: int) -> float | None:
+    """Of floats, in the order of their panes, and of the values in each."""
+    parts = [
+        [value for _, value in group]
+        for _, group in itertools.groupby(zip(panes, values, strict=True), lambda each: each[0])
+    ]
+    n, mean, spread = 0, 0.0, 0.0
+    for part in parts:
+        m, average, own = 0, 0.0, 0.0
+        for value in part:
+            m, average, own = updated((m, average, own), (1, value, 0.0))
+        n, mean, spread = updated((n, mean, spread), (m, average, own))
+    return None if n <= ddof else spread / (n - ddof)
+
+
+def updated(
+    one: tuple[int, float, float], other: tuple[int, float, float]
+) -> tuple[int, float, float]:
+    """Chan, Golub, LeVeque (1982), equation 1.5."""
+    (n, a, s), (m, b, t) = one, other
+    if n == 0:
+        return other
+    d = b - a
+    return n + m, a + d * m / (n + m), s + t + d * d * (float(n) * float(m)) / (n + m)
+
+
+def middle(value: float) -> float:
+    """What the sketch says of a value: between the ends of its 64th of a power of two."""
+    if math.isnan(value) or value == 0 or abs(value) < 2.0**-30:
+        return value if math.isnan(value) else 0.0
+    if abs(value) >= 2.0**64:
+        return math.copysign(math.inf, value)
+    fraction, exponent = math.frexp(abs(value))
+    part = math.floor((fraction * 2 - 1) * 64)
+    low = Fraction(2) ** (exponent - 1) * Fraction(64 + part, 64)
+    high = Fraction(2) ** (exponent - 1) * Fraction(65 + part, 64)
+    return math.copysign(float(2 * low * high / (low + high)), value)
+
+
+def json_text(value: object) -> str:
+    """JSON as Jackson writes it: escapes have digits in capitals."""
+    if not isinstance(value, str):
+        return json.dumps(value)
+    named = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n"}
+    named |= {"\f": "\\f", "\r": "\\r"}
+    escaped = "\\u00{:02X}"
+    return (
+        '"'
+        + "".join(named.get(c) or (c if c >= " " else escaped.format(ord(c))) for c in value)
+        + '"'
+    )
+
+
+def limited(pieces: Iterable[str], separator: str, marks: Sequence[str]) -> str:
+    """The pieces that fit, and the mark at the place of the first that does not."""
+    found: list[str] = []
+    used = 0
+    for number, piece in enumerate(pieces):
+        used += max(1, len(piece + separator))
+        if used > LIMIT:
+            return separator.join([*found, marks[number % len(marks)]])
+        found.append(piece)
+    return separator.join(found)
+
+
+def top(values: Sequence[object], k: int) -> str:
+    counts = Counter(values).items()
+    ordered = sorted(counts, key=lambda pair: (-pair[1], pair[0]))[:k]  # type: ignore[operator]
+    pairs = (f"[{json_text(value)},{number}]" for value, number in ordered)
+    return f"[{limited(pairs, ',', ['null'])}]"
+
+
+def array(values: Sequence[object]) -> str:
+    ordered = sorted(values)  # type: ignore[type-var]
+    return f"[{limited(map(json_text, ordered), ',', ['null'])}]"
+
+
+def histogram(values: Sequence[float], width: int) -> str | None:
+    whole = [math.floor(value) for value in values if math.isfinite(value)]
+    starts = [value // width * width for value in whole if -(2**63) <= value < 2**63]
+    counts = sorted(Counter(starts).items())
+    rest = [sum(number for _, number in counts[n:]) for n in range(len(counts))]
+    pairs = (f'"{start}":{number}' for start, number in counts)
+    marks = [f'"…":{number}' for number in rest]
+    return f"{{{limited(pairs, ',', marks)}}}" if counts else None
+
+
+def define_aggregates(database: duckdb.DuckDBPyConnection) -> None:
+    """The functions that `epoch_networks.function_sql` names."""
+
+    def create(name: str, function: Callable[..., object], takes: list[str]) -> None:
+        """Null arguments give null. Results are texts: a number that is NaN would be null."""
+
+        @wraps(function)  # DuckDB looks at its parameters
+        def called(*given: object) -> str | None:
+            found = None if None in given else function(*given)
+            return found if found is None or isinstance(found, str) else repr(found)
+
+        database.create_function(name, called, takes, "VARCHAR", null_handling="special")
+
+    create("exact_variance", exact_variance, ["BIGINT[]", "BIGINT"])
+    create("paned_variance", paned_variance, ["DOUBLE[]", "BIGINT[]", "BIGINT"])
+    create("middle", middle, ["DOUBLE"])
+    for kind in ("BIGINT", "VARCHAR", "BOOLEAN"):
+        create(f"top_{kind}", top, [f"{kind}[]", "BIGINT"])
+        create(f"array_{kind}", array, [f"{kind}[]"])
+    for kind in ("BIGINT", "DOUBLE"):
+        create(f"histogram_{kind}", histogram, [f"{kind}[]", "BIGINT"])
+
+
+def percentile_sql(f: str, fraction: str) -> str:
+    """By the positions of the sorted list of the values, from 1."""
+    values = f"list({f}::DOUBLE ORDER BY {f}) FILTER ({f} IS NOT NULL)"
+    position = f"({fraction} * {MILLION})::BIGINT * (count({f}) - 1)"
+    low = f"({values})[({position}) // {MILLION} + 1]"
+    high = f"({values})[({position} + {MILLION - 1}) // {MILLION} + 1]"
+    share = f"(({position}) % {MILLION})::DOUBLE / {MILLION}.0::DOUBLE"
+    return f"CASE WHEN {low} = {high} THEN {low} ELSE {low} + ({high} - {low}) * ({share}) END"
