@@ -7,7 +7,7 @@ the other.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 
@@ -330,18 +330,9 @@ class Builder:
             functions.append(made)
             value = function_sql(made, None if bare else field, order, width)
             columns.append(f"{value} AS agg_{number}")
-        start = f"stime - ((stime % {advance}) + {advance}) % {advance} - i * {advance}"
-        windows = f"SELECT *, {start} AS w FROM {source}, range({-(-size // advance)}) r(i)"
-        keys = ", ".join(["w", *(field.name for field in groups)])
-        return (
-            Aggregate(
-                name, source, out, size, advance, tuple(f.name for f in groups), tuple(functions)
-            ),
-            {
-                out: f"SELECT {', '.join(columns)} FROM ({windows}) "
-                f"WHERE w > stime - {size} GROUP BY {keys}"
-            },
-        )
+        names = tuple(field.name for field in groups)
+        box = Aggregate(name, source, out, size, advance, names, tuple(functions))
+        return box, {out: windows_sql(source, size, advance, columns, ["w", *names])}
 
 
 @st.composite
@@ -353,6 +344,39 @@ def networks(draw: st.DrawFn, most: int = 4) -> Network:
     boxes = tuple(draw(st.permutations(builder.boxes)))
     query = Query("q", boxes, panes=tuple(builder.panes))
     return Network(query, builder.schemas, builder.sql)
+
+
+def every_function(size: int, advance: int, width: int | None) -> Network:
+    """A box for each type of field, with all functions of it. width: of panes."""
+    boxes, sql, schemas = [], {}, dict(SOURCES)
+    for field in (each for each in SOURCE_FIELDS if each.name not in {"k", "y"}):
+        functions = [
+            AggregateFunction(function, field.name, f"{function}_{number}", with_)
+            for function in functions_of(field)
+            for number, with_ in enumerate(PARAMETERS.get(function, [None])[1:3] or [None])
+        ]
+        out = f"of{field.name}"
+        boxes.append(Aggregate(out, "s0", out, size, advance, (), tuple(functions)))
+        schemas.update(type_box(boxes[-1], SOURCES).schemas)
+        columns = [f"w + {size} - 1 AS stime", "make_timestamptz(w) AS window_start"]
+        columns += [
+            f"{function_sql(each, field, 'stime, seq', width)} AS {each.output}"
+            for each in functions
+        ]
+        sql[out] = windows_sql("s0", size, advance, columns, ["w"])
+    panes = () if width is None else tuple((box.name, width) for box in boxes)
+    return Network(Query("q", tuple(boxes), panes=panes), schemas, sql)
+
+
+def windows_sql(
+    source: str, size: int, advance: int, columns: Sequence[str], keys: Sequence[str]
+) -> str:
+    start = f"stime - ((stime % {advance}) + {advance}) % {advance} - i * {advance}"
+    windows = f"SELECT *, {start} AS w FROM {source}, range({-(-size // advance)}) r(i)"
+    return (
+        f"SELECT {', '.join(columns)} FROM ({windows}) "
+        f"WHERE w > stime - {size} GROUP BY {', '.join(keys)}"
+    )
 
 
 VALUES = {

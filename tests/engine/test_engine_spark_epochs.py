@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import operator
 import os
+import random
 import signal
 import tempfile
 from collections.abc import Hashable, Mapping, Sequence
@@ -17,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from epoch_networks import SOURCES, Network, cuts, networks, order_sql, sources
+from epoch_networks import SOURCES, Network, cuts, every_function, networks, order_sql, sources
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reference_aggregates import define_aggregates
@@ -165,6 +167,33 @@ def test_any_cut_gives_what_one_batch_run_gives(
     spark: Spark, network: Network, first: pa.Table, second: pa.Table, chosen: list[list[int]]
 ) -> None:
     check(spark, network, {"s0": first, "s1": second}, chosen)
+
+
+@pytest.mark.parametrize(("size", "advance", "width"), [(20, 20, None), (20, 10, 5)])
+def test_every_function_of_every_type(
+    spark: Spark, size: int, advance: int, width: int | None
+) -> None:
+    rng = random.Random(size + advance)
+    half, most = 2**31, 2**63
+    values = {
+        "k": [None, half - 1, -half, *range(-3, 5)],
+        "b": [127, -128, *range(-3, 5)],
+        "n": [None, most - 1, -most, half, -half - 1, 2**40 + 3, *range(-3, 5)],
+        "s": [None, "", "x", "X", "é.1", "\U0001f600", 'a"\\/', "\x01\x1f\x7f\n\t"],
+        "x": [None, *SPECIAL, 1.0, 1.03, 2**-30, 2**-31, 2.0**64, 1e16, *(n / 8 for n in range(9))],
+        "y": [math.nan, 0.125, 2.5, -(2.0**33), 1e-20],
+        "t": [None, True, False],
+        "moment": [None, *range(-5, 5)],
+    }
+    rows = [
+        {"stime": stime, "seq": seq, **{name: rng.choice(each) for name, each in values.items()}}
+        for seq, stime in enumerate(sorted(rng.randrange(-40, 120) for _ in range(300)))
+    ]
+    table = pa.Table.from_pylist(rows, schema=SOURCES["s0"].source)
+    check(spark, every_function(size, advance, width), {"s0": table}, [[60, END]])
+
+
+SPECIAL = (math.nan, math.inf, -math.inf, -0.0, 1e300, -1e300, 0.1)
 
 
 @pytest.mark.soak
