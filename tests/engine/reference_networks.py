@@ -91,10 +91,22 @@ def aggregates(draw: st.DrawFn, schema: Schema, number: int) -> AggregateFunctio
         Function.MAX,
     ]
     if field.type in NUMERIC:
-        allowed += [Function.SUM, Function.AVG]
+        allowed += [Function.SUM, Function.AVG, Function.VAR_POP, Function.MEDIAN]
+        allowed += [Function.PERCENTILE, Function.APPROX_PERCENTILE, Function.HISTOGRAM]
+    if field.type is F.STRING:
+        allowed += [Function.STRING_AGG, Function.TOP_K]
     function = draw(st.sampled_from(allowed))
     argument = None if function is Function.COUNT and draw(st.booleans()) else field.name
-    return AggregateFunction(function, argument, f"agg_{number}")
+    return AggregateFunction(function, argument, f"agg_{number}", CONSTANTS.get(function))
+
+
+CONSTANTS: dict[Function, float | str] = {
+    Function.PERCENTILE: 0.9,
+    Function.APPROX_PERCENTILE: 0.5,
+    Function.HISTOGRAM: 2,
+    Function.STRING_AGG: ", '",
+    Function.TOP_K: 2,
+}
 
 
 def boxes(draw: st.DrawFn, number: int, schemas: dict[str, Schema]) -> Box:

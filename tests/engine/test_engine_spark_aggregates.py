@@ -1,0 +1,232 @@
+"""The sketch of percentiles, long texts and large sums in Spark are those of their definitions."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import functions as F
+from reference_aggregates import array, exact_variance, histogram, limited, middle, top
+
+from engine.language.check import check_query
+from engine.language.steps import VARIANCE_REPEATS, FieldRef, TypedAggregate
+from engine.objects.query import Aggregate, AggregateFunction, Function, Query
+from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from engine.spark.buckets import bucket_of, estimate
+from engine.spark.moments import moments_of
+from engine.spark.program import Program
+from engine.spark.session import Spark
+from engine.tasks.plan import plan
+from engine.tasks.windows import needs
+from testnet.simulation.bags import bucket
+
+pytestmark = pytest.mark.spark
+
+OUTPUT = "medusa://mit.edu/out"
+SOURCE = Schema(
+    "s",
+    (
+        Field("g", FieldType.INT),
+        Field("n", FieldType.LONG, nullable=True),
+        Field("s", FieldType.STRING, nullable=True),
+        Field("x", FieldType.DOUBLE, nullable=True),
+    ),
+)
+
+
+def computed(
+    spark: Spark,
+    functions: Sequence[AggregateFunction],
+    rows: pa.Table,
+    folder: Path,
+    *,
+    pane: int | None,
+    boundaries: Sequence[int] = (END,),
+) -> list[dict[str, object]]:
+    """Windows of 60 by 20, each task epoch by epoch."""
+    box = Aggregate("w", "s", OUTPUT, 60, 20, ("g",), tuple(functions))
+    query = Query("q", (box,), panes=() if pane is None else (("w", pane),))
+    path = folder / "s.parquet"
+    pq.write_table(rows, path)
+    files = {"s": [path]}
+    for task in plan(query, check_query(query, {"s": SOURCE})):
+        program, tables = Program(task), []
+        for after, upto in itertools.pairwise([BEGINNING, *boundaries]):
+            interval = needs(task, after, upto)
+            assert interval is not None
+            epoch = partial(program.run, files=files, after=after, upto=upto, interval=interval)
+            tables.append(spark.run(epoch).table)
+        table = pa.concat_tables(tables)
+        path = folder / f"{task.output.rsplit('/', 1)[1]}.parquet"
+        pq.write_table(table, path)
+        files[task.output] = [path]
+    return table.to_pylist()
+
+
+def test_buckets_are_those_of_the_definition(spark: Spark, tmp_path: Path) -> None:
+    """Beside each power of two a logarithm may be wrong."""
+    powers = [2.0**n for n in (*range(-1_074, -1_000, 9), *range(-40, 70), 500, 1_023)]
+    near = [math.nextafter(power, to) for power in powers for to in (0.0, math.inf)]
+    rng = random.Random(4)
+    drawn = [math.ldexp(1 + rng.random(), rng.randrange(-32, 66)) for _ in range(2_000)]
+    parts = [math.nextafter(2.0**3 * (1 + j / 64), to) for j in range(64) for to in (0, 99)]
+    values = [*powers, *near, *drawn, *parts, 0.0, math.inf, math.nan, 0.1, 1e300]
+    values += [-value for value in values]
+    path = tmp_path / "values.parquet"
+    numbered = pa.table({"n": range(len(values) + 1), "v": pa.array([*values, None], pa.float64())})
+    pq.write_table(numbered, path)
+    found = spark.run(
+        lambda session: [
+            tuple(row)
+            for row in session.read.parquet(str(path))
+            .orderBy("n")
+            .select(bucket_of(F.col("v")), estimate(bucket_of(F.col("v"))))
+            .collect()
+        ]
+    )
+    assert found.pop() == (None, None)
+    assert [number for number, _ in found] == [bucket(value) for value in values]
+    assert repr([near for _, near in found]) == repr([middle(value) for value in values])
+
+
+def test_integers_have_the_bucket_of_their_double(spark: Spark) -> None:
+    values = [0, 1, -1, 3, 2**53 + 1, 2**63 - 1, -(2**63), 10**18 + 1]
+    found = spark.run(
+        lambda session: [
+            row[0]
+            for row in session.createDataFrame([(v,) for v in values], "v long")
+            .select(bucket_of(F.col("v")))
+            .collect()
+        ]
+    )
+    assert found == [bucket(float(value)) for value in values]
+
+
+def test_the_estimate_depends_on_no_panes_and_cuts(spark: Spark, tmp_path: Path) -> None:
+    count = 30_000
+    rng = random.Random(5)
+    values = [rng.choice([None, *[rng.lognormvariate(3, 2)] * 9]) for _ in range(count)]
+    columns = {
+        "stime": [n * 120 // count for n in range(count)],
+        "seq": range(count),
+        "g": [n % 2 for n in range(count)],
+        "n": [None if value is None else int(value * 1_000) for value in values],
+        "s": [None] * count,
+        "x": [None if value is None else -value for value in values],
+    }
+    rows = pa.table(columns, schema=SOURCE.source)
+    functions = [
+        AggregateFunction(function, field, f"{function}_{field}_{p}".replace(".", "_"), p)
+        for function in (Function.APPROX_PERCENTILE, Function.PERCENTILE_DISC)
+        for field in "nx"
+        for p in (0, 0.5, 0.99)
+    ]
+    whole = computed(spark, functions, rows, tmp_path, pane=None)
+    for row in whole:
+        for each in functions[:6]:
+            exact = row[each.output.replace("approx_percentile", "percentile_disc")]
+            assert isinstance(exact, int | float)
+            assert row[each.output] == middle(float(exact))
+    assert computed(spark, functions, rows, tmp_path, pane=20) == whole
+    cut = computed(spark, functions, rows, tmp_path, pane=10, boundaries=[35, 90, END])
+    assert cut == whole
+
+
+def test_long_texts_are_cut_as_defined(spark: Spark, tmp_path: Path) -> None:
+    rng = random.Random(6)
+    texts = ["", "a", '"\\\x01\x1f\x7f', "\U0001f600é", *(f"{n:060}" for n in range(300))]
+    rows: list[tuple[int, str, int]] = []
+    rows += [(0, rng.choice(texts), rng.randrange(-9_000, 9_000)) for _ in range(6_000)]
+    rows += [(1, "ab", 7)] * 5_000 + [(2, "", -1)] * 17_000 + [(3, "c" * 16_383, 1)]
+    rows += [(4, "d" * 16_384, 2), (5, "e" * 8_191, 2), (5, "e" * 8_191, 2)]
+    columns = {
+        "stime": [n % 60 for n in range(len(rows))],
+        "seq": range(len(rows)),
+        "g": [g for g, _, _ in rows],
+        "n": [n for _, _, n in rows],
+        "s": [s for _, s, _ in rows],
+        "x": [None] * len(rows),
+    }
+    table = pa.table(columns, schema=SOURCE.source).sort_by([("stime", "ascending")])
+    functions = [
+        AggregateFunction(Function.STRING_AGG, "s", "plain", ""),
+        AggregateFunction(Function.STRING_AGG, "s", "comma", ","),
+        AggregateFunction(Function.ARRAY_AGG, "s", "array"),
+        AggregateFunction(Function.TOP_K, "s", "top", 500),
+        AggregateFunction(Function.TOP_K, "n", "top_n", 3),
+        AggregateFunction(Function.HISTOGRAM, "n", "spread", 1),
+        AggregateFunction(Function.COUNT, None, "rows"),
+    ]
+    for pane in (None, 10):
+        made = computed(spark, functions, table, tmp_path, pane=pane)
+        found = [row for row in made if str(row["window_start"]).startswith("1970-01-01 00:00:00+")]
+        assert [row["g"] for row in found] == [0, 1, 2, 3, 4, 5]
+        for row in found:
+            own = [each for each in rows if each[0] == row["g"]]
+            strings, numbers = sorted(s for _, s, _ in own), [n for _, _, n in own]
+            assert row["plain"] == limited(strings, "", ["…"])
+            assert row["comma"] == limited(strings, ",", ["…"])
+            assert row["array"] == array(strings)
+            assert row["top"] == top(strings, 500)
+            assert row["top_n"] == top(numbers, 3)
+            assert row["spread"] == histogram(numbers, 1)
+            assert row["rows"] == len(own)
+
+
+def test_variances_of_the_largest_integers(spark: Spark, tmp_path: Path) -> None:
+    rng = random.Random(7)
+    drawn = [
+        [-(2**63)] * 1_500 + [2**63 - 1] * 1_500,
+        [2**63 - 1] * 3_000,
+        [rng.randrange(-(2**63), 2**63) for _ in range(3_000)],
+        [2**62 + rng.randrange(3) for _ in range(3_000)],
+        [rng.randrange(-(2**32) - 2, -(2**32) + 3) for _ in range(3_000)],
+        [5],
+    ]
+    values = [(g, value) for g, each in enumerate(drawn) for value in each]
+    rng.shuffle(values)
+    columns = {
+        "stime": [n * 60 // len(values) for n in range(len(values))],
+        "seq": range(len(values)),
+        "g": [g for g, _ in values],
+        "n": [n for _, n in values],
+        "s": [None] * len(values),
+        "x": [None] * len(values),
+    }
+    table = pa.table(columns, schema=SOURCE.source)
+    functions = [
+        AggregateFunction(each, "n", each.value)
+        for each in (
+            Function.VAR_POP,
+            Function.VAR_SAMP,
+            Function.STDDEV_POP,
+            Function.STDDEV_SAMP,
+        )
+    ]
+    for pane in (None, 10):
+        made = computed(spark, functions, table, tmp_path, pane=pane)
+        found = [row for row in made if str(row["window_start"]).startswith("1970-01-01 00:00:00+")]
+        for row, own in zip(found, drawn, strict=True):
+            for name, ddof in (("pop", 0), ("samp", 1)):
+                expected = exact_variance(own, ddof)
+                assert row[f"var_{name}"] == expected
+                assert row[f"stddev_{name}"] == (None if expected is None else math.sqrt(expected))
+
+
+def test_nodes_count_how_often_a_variance_has_its_argument(spark: Spark) -> None:
+    sums = spark.run(lambda _session: [str(s) for s in moments_of(F.col("n"), FieldType.LONG)])
+    assert "".join(sums).count("CAST(n AS") + 1 == VARIANCE_REPEATS  # the count has no cast
+    once, twice = (
+        TypedAggregate(
+            Function.VAR_POP, FieldRef("n", FieldType.LONG, n), "o", FieldType.DOUBLE
+        ).nodes
+        for n in (1, 2)
+    )
+    assert twice - once == VARIANCE_REPEATS
