@@ -20,7 +20,7 @@ from engine.spark.bags import Bag, bag_of, bin_of, of_bag
 from engine.spark.buckets import bucket_of
 from engine.spark.columns import column, quoted, without_negative_zero
 from engine.spark.distinct import code_of, estimate, estimate_of_codes, rank_of, register_of
-from engine.spark.moments import combined_moments, moments_of, partial_moments_of, variance
+from engine.spark.moments import TRIPLE, combined_moments, moments_of, variance
 
 
 class Functions:
@@ -250,8 +250,7 @@ def _partial(step: AggregateStep, order: Column, part: str) -> Functions:
             made.add(F.count(taken(F.lit(1), 0)))
         elif function.function not in KINDS:
             argument = taken(_argument(function.argument), 0)
-            for state in _states(function.function, argument, function.argument.type, order):
-                made.add(state)
+            _add_states(made, function, argument, order)
     made.add(F.lit(False))  # `former`
     return made
 
@@ -278,14 +277,26 @@ def _state_of(each: Counted, taken: Callable[[Column], Column]) -> Column:
     return F.count(taken(F.lit(1)))
 
 
-def _states(
-    function: Function, argument: Column, type_: FieldType, order: Column
-) -> Sequence[Column]:
-    """The partial results of one function."""
-    if function in _ENDS:
-        return [_ENDS[function](argument, order)]
-    if function in VARIANCES:
-        return partial_moments_of(argument, type_)
+def _add_states(made: Functions, each: TypedAggregate, argument: Column, order: Column) -> None:
+    """Add the partial results of one function."""
+    assert each.argument is not None
+    function, type_ = each.function, each.argument.type
+    if function in VARIANCES and type_ in FLOATS:
+        (triple,) = map(made.compute, moments_of(argument, type_))
+        for name in TRIPLE:
+            made.add_over(triple.getField(name))
+    elif function in VARIANCES:
+        for state in moments_of(argument, type_):
+            made.add(state)
+    elif function in _ENDS:
+        made.add(_ENDS[function](argument, order))
+    else:
+        for state in _states(function, argument, type_):
+            made.add(state)
+
+
+def _states(function: Function, argument: Column, type_: FieldType) -> Sequence[Column]:
+    """The partial results of a function that is neither a variance nor asks for order."""
     if function not in {Function.SUM, Function.AVG}:
         return [_UNORDERED[function](argument, type_)]
     sums = _halves(argument) if type_ is FieldType.LONG else (_sum(argument, type_),)

@@ -18,31 +18,27 @@ _MASK: Final = 2**_BITS - 1
 _DOUBLE: Final = T.DoubleType()
 _WIDE: Final = T.DecimalType(38, 0)
 
+TRIPLE: Final = ("n", "mean", "m2")
+"""How many floats, their mean, and the sum of the squares around it."""
+
 _SAMPLES: Final = frozenset({Function.VAR_SAMP, Function.STDDEV_SAMP})
 _ROOTS: Final = frozenset({Function.STDDEV_POP, Function.STDDEV_SAMP})
 
 
 def moments_of(argument: Column, type_: FieldType) -> list[Column]:
-    """What Spark aggregates for the variance of tuples: of floats, (n, mean, m2)."""
+    """What Spark aggregates for the variance of tuples: of integers, the fields of a pane; of
+    floats, one struct `TRIPLE` of them."""
     return [_fold_values(argument)] if type_ in FLOATS else _sums(argument)
-
-
-def partial_moments_of(argument: Column, type_: FieldType) -> list[Column]:
-    """The fields of a pane."""
-    if type_ not in FLOATS:
-        return _sums(argument)
-    found = _fold_values(argument)
-    return [found.getField(name) for name in ("n", "mean", "m2")]
 
 
 def combined_moments(states: Sequence[Column], type_: FieldType) -> list[Column]:
     """What Spark aggregates for the variance of panes, given their fields."""
     if type_ not in FLOATS:
         return [F.sum(state) for state in states]
-    n, mean, m2 = states
-    triple = F.struct(F.col(f"`{STIME}`"), n.alias("n"), mean.alias("mean"), m2.alias("m2"))
+    named = (state.alias(name) for state, name in zip(states, TRIPLE, strict=True))
     # a pane without values, and every part of a pane but one, has none
-    return [_fold(F.sort_array(F.collect_list(F.when(n > F.lit(0), triple))))]
+    placed = F.when(states[0] > F.lit(0), F.struct(F.col(f"`{STIME}`"), *named))
+    return [_fold(F.sort_array(F.collect_list(placed)))]
 
 
 def variance(function: Function, found: Sequence[Column], type_: FieldType) -> Column:
@@ -136,8 +132,8 @@ def _fold(triples: Column) -> Column:
     """The triples put together, one after the other."""
 
     def add(one: Column, other: Column) -> Column:
-        n, a, s = (one.getField(name) for name in ("n", "mean", "m2"))
-        m, b, t = (other.getField(name) for name in ("n", "mean", "m2"))
+        n, a, s = (one.getField(name) for name in TRIPLE)
+        m, b, t = (other.getField(name) for name in TRIPLE)
         d, both = b - a, (n + m).cast(_DOUBLE)
         mean = a + d * m.cast(_DOUBLE) / both
         spread = s + t + d * d * (n.cast(_DOUBLE) * m.cast(_DOUBLE)) / both

@@ -62,7 +62,8 @@ class Windows:
         self._taken = _taken(step)
         keys = _keys(step)
         self._keys = [F.col(self._window), *keys, *self._functions.keys]
-        found = [F.col(self._window), *_key_names(step), *self._functions.values]
+        made_of = [*self._functions.parted, *self._functions.values]
+        found = [F.col(self._window), *_key_names(step), *made_of]
         if last:
             self._found = [] if self._functions.plain else found
         else:

@@ -13,7 +13,7 @@ from math import gcd
 
 import pyarrow as pa
 from hypothesis import strategies as st
-from reference_aggregates import percentile_sql
+from reference_aggregates import later_sql
 
 from engine.language.check import type_box
 from engine.objects.query import (
@@ -150,42 +150,6 @@ def function_sql(
     if each.function is Function.AVG:
         return f"{total}::DOUBLE / count({f})"
     return f"TRY_CAST({total} AS {'DOUBLE' if field.type in FLOATS else 'BIGINT'})"
-
-
-def later_sql(each: AggregateFunction, field: Field, width: int | None) -> str:
-    """Of variances, percentiles, texts and truth values."""
-    f, with_ = field.name, each.parameter
-    wide = "DOUBLE" if field.type in FLOATS else "BIGINT"
-    kind = {F.STRING: "VARCHAR", F.BOOL: "BOOLEAN"}.get(field.type, wide)
-    value = f"epoch_us({f})" if field.type is F.TIMESTAMP else f"{f}::{kind}"
-    values = f"list({value}) FILTER ({f} IS NOT NULL)"
-    variance = variance_sql(f, "samp" in each.function, wide, width)
-    made = {
-        Function.VAR_POP: variance,
-        Function.VAR_SAMP: variance,
-        Function.STDDEV_POP: f"sqrt({variance})",
-        Function.STDDEV_SAMP: f"sqrt({variance})",
-        Function.MEDIAN: percentile_sql(f, "0.5"),
-        Function.PERCENTILE: percentile_sql(f, str(with_)),
-        Function.PERCENTILE_DISC: f"quantile_disc({f}, {with_})",
-        Function.APPROX_PERCENTILE: f"middle(quantile_disc({f}, {with_})::DOUBLE)::DOUBLE",
-        Function.TOP_K: f"top_{kind}({values}, {with_})",
-        Function.STRING_AGG: f"string_agg({f}, '{with_}' ORDER BY {f})",
-        Function.ARRAY_AGG: f"array_{kind}({values})",
-        Function.HISTOGRAM: f"histogram_{wide}({values}, {with_})",
-        Function.BOOL_AND: f"bool_and({f})",
-        Function.BOOL_OR: f"bool_or({f})",
-    }
-    return made[each.function]
-
-
-def variance_sql(f: str, sample: bool, wide: str, width: int | None) -> str:
-    if wide == "BIGINT":
-        return f"exact_variance(list({f}::BIGINT) FILTER ({f} IS NOT NULL), {int(sample)})::DOUBLE"
-    pane = "0" if width is None else f"stime - ((stime % {width}) + {width}) % {width}"
-    given = f"FILTER ({f} IS NOT NULL)"
-    lists = (f"list({each} ORDER BY {pane}, {f}) {given}" for each in (f"{f}::DOUBLE", pane))
-    return f"paned_variance({', '.join(lists)}, {int(sample)})::DOUBLE"
 
 
 def sketch_sql(field: Field) -> str:

@@ -13,6 +13,10 @@ from functools import wraps
 
 import duckdb
 
+from engine.language.operators import FLOATS
+from engine.objects.query import AggregateFunction, Function
+from engine.objects.schema import Field, FieldType
+
 MILLION = 1_000_000
 LIMIT = 16_384
 """Characters of a text."""
@@ -116,7 +120,7 @@ def histogram(values: Sequence[float], width: int) -> str | None:
 
 
 def define_aggregates(database: duckdb.DuckDBPyConnection) -> None:
-    """The functions that `epoch_networks.function_sql` names."""
+    """The functions that `later_sql` names."""
 
     def create(name: str, function: Callable[..., object], takes: list[str]) -> None:
         """Null arguments give null. Results are texts: a number that is NaN would be null."""
@@ -146,3 +150,39 @@ def percentile_sql(f: str, fraction: str) -> str:
     high = f"({values})[({position} + {MILLION - 1}) // {MILLION} + 1]"
     share = f"(({position}) % {MILLION})::DOUBLE / {MILLION}.0::DOUBLE"
     return f"CASE WHEN {low} = {high} THEN {low} ELSE {low} + ({high} - {low}) * ({share}) END"
+
+
+def later_sql(each: AggregateFunction, field: Field, width: int | None) -> str:
+    """Of variances, percentiles, texts and truth values."""
+    f, with_ = field.name, each.parameter
+    wide = "DOUBLE" if field.type in FLOATS else "BIGINT"
+    kind = {FieldType.STRING: "VARCHAR", FieldType.BOOL: "BOOLEAN"}.get(field.type, wide)
+    value = f"epoch_us({f})" if field.type is FieldType.TIMESTAMP else f"{f}::{kind}"
+    values = f"list({value}) FILTER ({f} IS NOT NULL)"
+    variance = variance_sql(f, "samp" in each.function, wide, width)
+    made = {
+        Function.VAR_POP: variance,
+        Function.VAR_SAMP: variance,
+        Function.STDDEV_POP: f"sqrt({variance})",
+        Function.STDDEV_SAMP: f"sqrt({variance})",
+        Function.MEDIAN: percentile_sql(f, "0.5"),
+        Function.PERCENTILE: percentile_sql(f, str(with_)),
+        Function.PERCENTILE_DISC: f"quantile_disc({f}, {with_})",
+        Function.APPROX_PERCENTILE: f"middle(quantile_disc({f}, {with_})::DOUBLE)::DOUBLE",
+        Function.TOP_K: f"top_{kind}({values}, {with_})",
+        Function.STRING_AGG: f"string_agg({f}, '{with_}' ORDER BY {f})",
+        Function.ARRAY_AGG: f"array_{kind}({values})",
+        Function.HISTOGRAM: f"histogram_{wide}({values}, {with_})",
+        Function.BOOL_AND: f"bool_and({f})",
+        Function.BOOL_OR: f"bool_or({f})",
+    }
+    return made[each.function]
+
+
+def variance_sql(f: str, sample: bool, wide: str, width: int | None) -> str:
+    if wide == "BIGINT":
+        return f"exact_variance(list({f}::BIGINT) FILTER ({f} IS NOT NULL), {int(sample)})::DOUBLE"
+    pane = "0" if width is None else f"stime - ((stime % {width}) + {width}) % {width}"
+    given = f"FILTER ({f} IS NOT NULL)"
+    lists = (f"list({each} ORDER BY {pane}, {f}) {given}" for each in (f"{f}::DOUBLE", pane))
+    return f"paned_variance({', '.join(lists)}, {int(sample)})::DOUBLE"

@@ -1,0 +1,61 @@
+"""One window over a stream with a field of each kind, and its functions' results."""
+
+from __future__ import annotations
+
+from engine.language.check import check_query
+from engine.objects.query import Aggregate, AggregateFunction, Function, Query
+from engine.objects.schema import Field, FieldType, Schema
+from engine.tasks.plan import Task, plan
+from engine.tasks.windows import Interval
+from testnet.simulation.interpreter import run_task
+
+OUTPUT = "medusa://mit.edu/out"
+SOURCE = Schema(
+    "medusa://mit.edu/s",
+    (
+        Field("n", FieldType.LONG, nullable=True),
+        Field("x", FieldType.DOUBLE, nullable=True),
+        Field("s", FieldType.STRING, size=20, nullable=True),
+        Field("t", FieldType.BOOL, nullable=True),
+    ),
+)
+Rows = list[dict[str, object]]
+
+
+def query(*functions: AggregateFunction, size: int = 60, advance: int = 20) -> Query:
+    box = Aggregate("w", SOURCE.name, OUTPUT, size, advance, (), functions)
+    return Query("medusa://mit.edu/q", (box,))
+
+
+def tasks(*functions: AggregateFunction, pane: int | None = None, advance: int = 20) -> list[Task]:
+    made = query(*functions, advance=advance)
+    panes = () if pane is None else (("w", pane),)
+    made = Query(made.name, made.boxes, panes=panes)
+    return list(plan(made, check_query(made, {SOURCE.name: SOURCE})))
+
+
+def computed(rows: Rows, *functions: AggregateFunction, pane: int | None = None) -> Rows:
+    files = {SOURCE.name: [{"seq": seq, **row} for seq, row in enumerate(rows)]}
+    for task in tasks(*functions, pane=pane, advance=60):
+        files[task.output] = run_task(task, files, -1_000, 1_000, Interval(-1_000, 1_000))
+    return files[OUTPUT]
+
+
+def of_values(function: Function, values: list[object], parameter: float | str | None) -> object:
+    """The result of a window, whichever panes it is made of."""
+    whole, *folded = of_panes(function, values, parameter)
+    assert folded == [whole, whole]
+    return whole
+
+
+def of_panes(
+    function: Function, values: list[object], parameter: float | str | None
+) -> list[object]:
+    """The results of a window of tuples, and of the same of panes of two widths."""
+    rows = [{"stime": n % 60, "v": value} for n, value in enumerate(values)]
+    rows.sort(key=lambda row: row["stime"])
+    name = {str: "s", float: "x", bool: "t"}.get(type(values[0]), "n")
+    each = AggregateFunction(function, name, "o", parameter)
+    blank = dict.fromkeys(("n", "x", "s", "t"))
+    given = [{**blank, "stime": row["stime"], name: row["v"]} for row in rows]
+    return [computed(given, each, pane=pane)[0]["o"] for pane in (None, 10, 3)]

@@ -1,0 +1,203 @@
+"""Functions of windows: their constants in documents, their types, and the fields of panes."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from aggregated_values import OUTPUT, SOURCE, query, tasks
+from hypothesis import example, given
+from hypothesis import strategies as st
+from query_xml import write_query
+
+from engine.language.aggregates import (
+    SEPARATOR_LIMIT,
+    call_of,
+    check_parameter,
+    millionths,
+)
+from engine.language.check import check_query, type_box
+from engine.language.panes import has_room, panes_fields
+from engine.language.xml.documents import read_document
+from engine.objects.query import Aggregate, AggregateFunction, Function
+from engine.objects.schema import Field, FieldType
+from overlay.errors import InvalidInputError
+
+# -- constants ------------------------------------------------------------------------------------
+
+CALLS = st.one_of(
+    st.builds(
+        AggregateFunction,
+        st.sampled_from([Function.PERCENTILE, Function.APPROX_PERCENTILE]),
+        st.sampled_from(["n", "coalesce(n, 0)", "x * (1 + n)"]),
+        st.just("o"),
+        st.integers(0, 1_000_000).map(lambda n: n / 1_000_000) | st.integers(0, 1),
+    ),
+    st.builds(
+        AggregateFunction,
+        st.just(Function.STRING_AGG),
+        st.sampled_from(["s", "s || ', '", "concat(s, '(', ''''''',')"]),
+        st.just("o"),
+        st.text(max_size=SEPARATOR_LIMIT).filter(str.isprintable),
+    ),
+    st.builds(
+        AggregateFunction,
+        st.sampled_from([Function.TOP_K, Function.HISTOGRAM]),
+        st.sampled_from(["n", "case when t then n else -1 end"]),
+        st.just("o"),
+        st.integers(1, 1_000),
+    ),
+)
+
+
+@given(CALLS)
+@example(AggregateFunction(Function.STRING_AGG, "s", "o", "',"))
+@example(AggregateFunction(Function.PERCENTILE, "n", "o", 0.000001))
+def test_constants_are_written_and_read_again(each: AggregateFunction) -> None:
+    made = query(each)
+    (again,) = read_document(f"<medusa>{write_query(made)}</medusa>", "medusa://mit.edu/").queries
+    assert again == made
+    check_query(made, {SOURCE.name: SOURCE})
+
+
+@pytest.mark.parametrize(
+    ("text", "function", "parameter"),
+    [
+        ("percentile(n, 0.50)", Function.PERCENTILE, 0.5),
+        ("percentile_cont( n ,1)", Function.PERCENTILE, 1),
+        ("string_agg(s,'it''s, ')", Function.STRING_AGG, "it's, "),
+        ("variance(n)", Function.VAR_SAMP, None),
+        ("stddev(n)", Function.STDDEV_SAMP, None),
+        ("every(t)", Function.BOOL_AND, None),
+        ("some(t)", Function.BOOL_OR, None),
+    ],
+)
+def test_what_is_read(text: str, function: Function, parameter: float | str | None) -> None:
+    (made,) = read_document(document(text), "medusa://mit.edu/").queries
+    (box,) = made.boxes
+    assert isinstance(box, Aggregate)
+    (each,) = box.functions
+    assert (each.function, each.parameter) == (function, parameter)
+    assert (each.argument or "").strip() in {"n", "s", "t"}
+    check_query(made, {SOURCE.name: SOURCE})
+
+
+def document(call: str) -> str:
+    parameters = {"aggregate-function.0": call.replace("<", "&lt;"), "window-size": "60"}
+    return (
+        '<medusa><query name="medusa://mit.edu/q"><box name="w" type="aggregate">'
+        f'<input port="1" stream="{SOURCE.name}"/><output port="1" stream="{OUTPUT}"/>'
+        + "".join(f'<param name="{name}" value="{value}"/>' for name, value in parameters.items())
+        + "</box></query></medusa>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        ("percentile(n)", "percentile needs a number from 0 to 1 with at most six decimals"),
+        ("percentile(n, 95)", "like percentile\\(x, 0.95\\)"),
+        ("percentile(n, 0.1234567)", "at most six decimals"),
+        ("percentile(n, x)", "'x' is not a number like 0.5"),
+        ("percentile(n, -0.5)", "'-0.5' is not a number"),
+        ("percentile(n, 'half')", "percentile needs a number"),
+        ("top_k(n, 0)", "top_k needs a whole number from 1 to 1,000"),
+        ("top_k(n, 2.5)", "top_k needs a whole number"),
+        ("top_k(n, 1001)", "top_k needs a whole number"),
+        ("histogram(n, 0)", "histogram needs a whole number"),
+        ("string_agg(s)", "string_agg needs a text of at most 64 printable characters"),
+        (f"string_agg(s, '{'-' * 65}')", "at most 64"),
+        ("string_agg(n, ',')", "string_agg does not take long"),
+        ("top_k(x, 3)", "top_k does not take double"),
+        ("array_agg(x)", "array_agg does not take double"),
+        ("bool_and(n)", "bool_and does not take long"),
+        ("median(s)", "median does not take string"),
+        ("median(n, 0.5)", "','|unexpected|not"),
+        ("mode(n)", "there is no aggregate 'mode'"),
+    ],
+)
+def test_what_is_refused(call: str, reason: str) -> None:
+    with pytest.raises(InvalidInputError, match=reason):
+        check_query(
+            read_document(document(call), "medusa://mit.edu/").queries[0], {SOURCE.name: SOURCE}
+        )
+
+
+@pytest.mark.parametrize(
+    "each",
+    [
+        AggregateFunction(Function.MEDIAN, "n", "o", 0.5),
+        AggregateFunction(Function.PERCENTILE, "n", "o", math.nan),
+        AggregateFunction(Function.PERCENTILE, "n", "o", math.inf),
+        AggregateFunction(Function.TOP_K, "n", "o", "3"),
+        AggregateFunction(Function.STRING_AGG, "s", "o", "\n"),
+        AggregateFunction(Function.STRING_AGG, "s", "o", 3),
+    ],
+)
+def test_constants_from_elsewhere_are_refused(each: AggregateFunction) -> None:
+    with pytest.raises(InvalidInputError):
+        check_parameter(each)
+
+
+@given(st.integers(0, 1_000_000))
+def test_a_fraction_is_its_millionths(n: int) -> None:
+    each = AggregateFunction(Function.PERCENTILE, "n", "o", n / 1_000_000)
+    check_parameter(each)
+    assert millionths(each.function, each.parameter) == n
+    assert "e" not in call_of(each).split(",")[1]
+
+
+def test_the_fields_of_results() -> None:
+    functions = (
+        AggregateFunction(Function.PERCENTILE_DISC, "s", "a", 0.5),
+        AggregateFunction(Function.STRING_AGG, "s", "b", ","),
+        AggregateFunction(Function.PERCENTILE_DISC, "n", "c", 0.5),
+        AggregateFunction(Function.MEDIAN, "n", "d"),
+        AggregateFunction(Function.BOOL_OR, "t", "e"),
+    )
+    (box,) = query(*functions).boxes
+    fields = type_box(box, {SOURCE.name: SOURCE}).schemas[OUTPUT].fields
+    assert fields[1:] == (
+        Field("a", FieldType.STRING, 20, nullable=True),
+        Field("b", FieldType.STRING, None, nullable=True),
+        Field("c", FieldType.LONG, None, nullable=True),
+        Field("d", FieldType.DOUBLE, None, nullable=True),
+        Field("e", FieldType.BOOL, None, nullable=True),
+    )
+
+
+# -- panes ----------------------------------------------------------------------------------------
+
+
+def fields_of(*functions: AggregateFunction) -> list[str]:
+    partial, _ = tasks(*functions, pane=10)
+    assert partial.window is not None
+    return [each.name for each in panes_fields(partial.window)]
+
+
+def test_functions_share_the_tuples_of_their_values() -> None:
+    percentiles = [
+        AggregateFunction(Function.PERCENTILE, "n", f"p{p}", p / 100) for p in (50, 95, 99)
+    ]
+    median, disc = (
+        AggregateFunction(Function.MEDIAN, "n", "m"),
+        AggregateFunction(Function.PERCENTILE_DISC, "n", "d", 0.5),
+    )
+    top_ = AggregateFunction(Function.TOP_K, "n", "t", 3)
+    assert fields_of(*percentiles, median, disc, top_) == ["pv0", "pr0", "pformer"]
+    sketch = AggregateFunction(Function.APPROX_PERCENTILE, "n", "a", 0.5)
+    assert fields_of(median, sketch) == ["ppart", "pv0", "pv1", "pr0", "pr1", "pformer"]
+    narrow, wide = (AggregateFunction(Function.HISTOGRAM, "n", f"h{w}", w) for w in (1, 10))
+    assert fields_of(narrow, wide) == ["ppart", "pv0", "pv1", "pr0", "pr1", "pformer"]
+
+
+def test_a_variance_has_three_fields_of_floats_and_nine_of_integers() -> None:
+    of_x, of_n = (AggregateFunction(Function.VAR_POP, field, "v") for field in "xn")
+    assert len(fields_of(of_x)) == 3 + 1
+    assert len(fields_of(of_n)) == 9 + 1
+    many = tuple(AggregateFunction(Function.VAR_POP, "n", f"v{n}") for n in range(29))
+    (small,), (large,) = query(*many[:-1]).boxes, query(*many).boxes
+    assert isinstance(small, Aggregate)
+    assert isinstance(large, Aggregate)
+    assert has_room(small)
+    assert not has_room(large), "261 fields"
