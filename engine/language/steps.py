@@ -7,6 +7,7 @@ walks the expression, visits it once in each place. So `nodes` counts it as ofte
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar, Final
@@ -67,8 +68,13 @@ AVERAGE_REPEATS: Final = 5
 """Most times that Spark's form of an aggregate has its argument: an average of longs has it in two
 sums of halves, one of which stands in two places, and in a count."""
 
-VARIANCE_REPEATS: Final = 15
-"""The same of a variance: `engine.spark.moments` has the argument in nine sums."""
+REPEATS: Final[Mapping[Function, int]] = {
+    **dict.fromkeys(VARIANCES, 15),
+    Function.APPROX_PERCENTILE: 8,
+    Function.HISTOGRAM: 9,
+}
+"""The same of functions that repeat it more often: `engine.spark.moments` has it in nine sums,
+`engine.spark.buckets` and `engine.spark.bags` in the number of a bucket or bin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +118,7 @@ class TypedAggregate:
 
     @property
     def nodes(self) -> int:
-        repeats = VARIANCE_REPEATS if self.function in VARIANCES else AVERAGE_REPEATS
+        repeats = REPEATS.get(self.function, AVERAGE_REPEATS)
         return 1 + (0 if self.argument is None else repeats * self.argument.nodes)
 
 

@@ -35,8 +35,8 @@ def bucket_of(argument: Column) -> Column:
         .when(size >= F.lit(2.0**EXPONENT_LIMIT), F.lit(INFINITE))
         .otherwise(bucket)
     )
-    signed = F.when(number < F.lit(0.0), -bounded).otherwise(bounded)
-    made = F.when(F.isnan(number), F.lit(NOT_A_NUMBER)).otherwise(signed)
+    sign = F.when(number < F.lit(0.0), F.lit(-1)).otherwise(F.lit(1))
+    made = F.when(F.isnan(number), F.lit(NOT_A_NUMBER)).otherwise(sign * bounded)
     return F.when(number.isNotNull(), made.cast(T.ShortType()))
 
 

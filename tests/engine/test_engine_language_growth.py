@@ -342,6 +342,9 @@ QUERIES: dict[str, Text] = {
     ),
     "fields of a map": lambda size: query(mapped([f"{each} + n" for each in numbered("f", size)])),
     "functions": lambda size: query(windowed(*(f"lastval({f})" for f in numbered("f", size)))),
+    "functions with a constant": lambda size: query(
+        windowed(*(f"percentile({f}, 0.5)" for f in numbered("f", size)))
+    ),
     "groups": lambda size: query(windowed("count()", groups=numbered("f", size))),
     "parameters that are not known": lambda size: query(
         box("b", "filter", ["s0"], ["t"], parameters("x", numbered("y", size)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -12,13 +13,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from reference_aggregates import array, exact_variance, histogram, limited, middle, top
 
 from engine.language.check import check_query
-from engine.language.steps import VARIANCE_REPEATS, FieldRef, TypedAggregate
+from engine.language.steps import FieldRef, TypedAggregate
 from engine.objects.query import Aggregate, AggregateFunction, Function, Query
 from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from engine.spark.bags import bin_of
 from engine.spark.buckets import bucket_of, estimate
 from engine.spark.moments import moments_of
 from engine.spark.program import Program
@@ -220,13 +223,18 @@ def test_variances_of_the_largest_integers(spark: Spark, tmp_path: Path) -> None
                 assert row[f"stddev_{name}"] == (None if expected is None else math.sqrt(expected))
 
 
-def test_nodes_count_how_often_a_variance_has_its_argument(spark: Spark) -> None:
-    sums = spark.run(lambda _session: [str(s) for s in moments_of(F.col("n"), FieldType.LONG)])
-    assert "".join(sums).count("CAST(n AS") + 1 == VARIANCE_REPEATS  # the count has no cast
-    once, twice = (
-        TypedAggregate(
-            Function.VAR_POP, FieldRef("n", FieldType.LONG, n), "o", FieldType.DOUBLE
-        ).nodes
-        for n in (1, 2)
-    )
-    assert twice - once == VARIANCE_REPEATS
+def test_nodes_count_how_often_spark_repeats_an_argument(spark: Spark) -> None:
+    def shown(_session: SparkSession) -> dict[Function, str]:
+        n = F.col("n")
+        return {
+            Function.STDDEV_SAMP: " ".join(map(str, moments_of(n, FieldType.LONG))),
+            Function.APPROX_PERCENTILE: str(bucket_of(n)),
+            Function.HISTOGRAM: str(bin_of(n, FieldType.DOUBLE, 7)),
+        }
+
+    for function, text in spark.run(shown).items():
+        once, twice = (
+            TypedAggregate(function, FieldRef("n", FieldType.LONG, n), "o", FieldType.DOUBLE).nodes
+            for n in (1, 2)
+        )
+        assert len(re.findall(r"\bn\b", text)) == twice - once, function
