@@ -172,3 +172,5 @@ def test_masks_are_for_values_and_a_few_states_that_do_not_ask_for_time() -> Non
     assert fitting([TUPLES, DISTINCT_N, TOTAL, LEAST], 100) == [*range(1, 7)]  # four states
     assert fitting([LAST, DISTINCT_N], 10) == []
     assert fitting([DISTINCT_N, sketch], 10) == []
+    median = AggregateFunction(Function.MEDIAN, "n", "middle")
+    assert fitting([median], 10) == fitting([DISTINCT_N, median], 10) == []
