@@ -165,6 +165,7 @@ def fitting(functions: Sequence[AggregateFunction], most: int) -> list[int]:
     return [n for n in range(1, most) if Masks(step, 99, 99 + 10 * n).fit]
 
 
+@pytest.mark.usefixtures("spark")
 def test_masks_are_for_values_and_a_few_states_that_do_not_ask_for_time() -> None:
     sketch = AggregateFunction(Function.APPROX_COUNT_DISTINCT, "n", "about")
     assert fitting([DISTINCT_N], 100) == [*range(1, 63)]
