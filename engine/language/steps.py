@@ -73,7 +73,7 @@ REPEATS: Final[Mapping[Function, int]] = {
     Function.APPROX_PERCENTILE: 8,
     Function.HISTOGRAM: 9,
 }
-"""The same of functions that repeat it more often: `engine.spark.moments` has it in nine sums,
+"""The same of functions that repeat it more often: `engine.spark.variances` has it in nine sums,
 `engine.spark.buckets` and `engine.spark.bags` in the number of a bucket or bin."""
 
 

@@ -20,7 +20,7 @@ from engine.spark.bags import Bag, bag_of, bin_of, of_bag
 from engine.spark.buckets import bucket_of
 from engine.spark.columns import column, quoted, without_negative_zero
 from engine.spark.distinct import code_of, estimate, estimate_of_codes, rank_of, register_of
-from engine.spark.moments import TRIPLE, combined_moments, moments_of, variance
+from engine.spark.variances import TRIPLE, combined_moments, moments_of, variance
 
 
 class Functions:

@@ -14,7 +14,7 @@ from engine.objects.schema import STIME, FieldType
 from testnet.simulation.bags import bag, key_of, of_bag
 from testnet.simulation.distinct import estimate, merged, place
 from testnet.simulation.expressions import Row, Value, evaluate
-from testnet.simulation.moments import (
+from testnet.simulation.variances import (
     halves,
     put_together,
     sums,

@@ -23,9 +23,9 @@ from engine.objects.query import Aggregate, AggregateFunction, Function, Query
 from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
 from engine.spark.bags import bin_of
 from engine.spark.buckets import bucket_of, estimate
-from engine.spark.moments import moments_of
 from engine.spark.program import Program
 from engine.spark.session import Spark
+from engine.spark.variances import moments_of
 from engine.tasks.plan import plan
 from engine.tasks.windows import needs
 from testnet.simulation.bags import bucket
