@@ -11,10 +11,11 @@ from typing import Final
 
 import msgspec
 
+from engine.language.aggregate_types import aggregate_type
 from engine.language.aggregates import CHOSEN, COUNTS, check_parameter
 from engine.language.classes import check_availability
 from engine.language.history_range import check_history_range
-from engine.language.operators import aggregate_type, nullable
+from engine.language.operators import nullable
 from engine.language.panes import check_panes
 from engine.language.steps import (
     AggregateStep,

@@ -36,7 +36,6 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from engine.language.steps import Constant, Expression, FieldRef
-from engine.objects.query import Function
 from engine.objects.schema import FieldType
 
 NUMBERS: Final = (
@@ -137,24 +136,6 @@ def nullable(expression: Expression, fields: Callable[[str], bool]) -> bool:
     return rule is Nulls.POSSIBLE
 
 
-def aggregate_type(function: Function, argument: FieldType | None) -> FieldType | None:
-    """The type of an aggregate's result; None if it does not take such an argument.
-
-    Sums of integers are long, of floats double; an average is double; null arguments are skipped,
-    except by firstval and lastval, which take the window's first and last tuple as it is. Over no
-    values, the counts give 0 and the others null; a sum that does not fit is null. The variance of
-    a sample of one value is null. `engine.language.aggregates` defines the rest.
-    """
-    if argument is None:
-        return FieldType.LONG if function is Function.COUNT else None
-    takes, result = _AGGREGATES[function]
-    if argument not in takes:
-        return None
-    if function is Function.SUM and argument in INTEGERS:
-        return FieldType.LONG
-    return result or argument
-
-
 def _same(types: Types, allowed: frozenset[FieldType]) -> FieldType | None:
     """The common type, if it is an allowed one."""
     common = common_type(types)
@@ -165,34 +146,6 @@ _NUMBERS: Final = frozenset(NUMBERS)
 _BOOL: Final = frozenset({FieldType.BOOL})
 _STRING: Final = frozenset({FieldType.STRING})
 _ANY: Final = frozenset(FieldType)
-
-
-_AGGREGATES: Final[dict[Function, tuple[frozenset[FieldType], FieldType | None]]] = {
-    Function.COUNT: (_ANY, FieldType.LONG),
-    Function.COUNT_DISTINCT: (_ANY, FieldType.LONG),
-    Function.APPROX_COUNT_DISTINCT: (_ANY, FieldType.LONG),
-    Function.SUM: (_NUMBERS, FieldType.DOUBLE),
-    Function.AVG: (_NUMBERS, FieldType.DOUBLE),
-    Function.MIN: (ORDERED, None),
-    Function.MAX: (ORDERED, None),
-    Function.FIRSTVAL: (_ANY, None),
-    Function.LASTVAL: (_ANY, None),
-    Function.VAR_POP: (_NUMBERS, FieldType.DOUBLE),
-    Function.VAR_SAMP: (_NUMBERS, FieldType.DOUBLE),
-    Function.STDDEV_POP: (_NUMBERS, FieldType.DOUBLE),
-    Function.STDDEV_SAMP: (_NUMBERS, FieldType.DOUBLE),
-    Function.MEDIAN: (_NUMBERS, FieldType.DOUBLE),
-    Function.PERCENTILE: (_NUMBERS, FieldType.DOUBLE),
-    Function.PERCENTILE_DISC: (ORDERED, None),
-    Function.APPROX_PERCENTILE: (_NUMBERS, FieldType.DOUBLE),
-    Function.TOP_K: (_ANY - {*FLOATS}, FieldType.STRING),
-    Function.STRING_AGG: (_STRING, FieldType.STRING),
-    Function.ARRAY_AGG: (_ANY - {*FLOATS}, FieldType.STRING),
-    Function.HISTOGRAM: (_NUMBERS, FieldType.STRING),
-    Function.BOOL_AND: (_BOOL, None),
-    Function.BOOL_OR: (_BOOL, None),
-}
-"""The types that the argument of an aggregate may have, and that of its result; None: the same."""
 
 
 def _uniform(

@@ -19,8 +19,8 @@ from typing import Any, Final
 import pyarrow as pa
 import trio
 
+from engine.language.aggregate_types import aggregate_type
 from engine.language.check import ordered_boxes
-from engine.language.operators import aggregate_type
 from engine.language.parse_expression import parse_expression
 from engine.language.steps import Expression, TypedAggregate
 from engine.objects.query import Aggregate, Filter, Map, Query, Union
