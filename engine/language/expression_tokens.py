@@ -8,6 +8,7 @@ that no SQL function has; every other word is refused.
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from typing import Final
 
 import sqlglot
@@ -15,6 +16,8 @@ from sqlglot import Token, TokenType
 from sqlglot.errors import SqlglotError
 
 from engine.language.operators import CAST, OPERATORS
+from engine.language.rewriting import OTHER_NAMES, SHORT_FORMS
+from engine.language.written_forms import as_calls
 from engine.objects.schema import FieldType
 from overlay.errors import InvalidInputError
 
@@ -32,8 +35,8 @@ FUNCTION: Final = "function "
 """Precedes the name of a function in the tokens; no field's name has a blank."""
 
 FUNCTIONS: Final = frozenset(
-    name for name in OPERATORS if name.isidentifier() and name not in {"and", "or", "not"}
-) - {"neg", "is_null", "in", "like", "case"}
+    name for name in (*OPERATORS, *SHORT_FORMS, *OTHER_NAMES) if name.isidentifier()
+) - {"and", "or", "not", "neg", "is_null", "in", "like", "case"}
 
 TYPE_TOKENS: Final = {
     FieldType.BOOL: TokenType.BOOLEAN,
@@ -98,6 +101,7 @@ def tokens_of(text: str) -> list[Token]:
         opening = re.search(r"""['"]|/\*""", rest)
         place = opening.start() if opening else 0
         raise refusal(text, "a string, name or comment does not end", place) from None
+    raw = as_calls(raw)
     if len(raw) > MAX_TOKENS:
         raise refusal(text, f"more than {MAX_TOKENS} words and signs", raw[MAX_TOKENS].start - 1)
     tokens = [_checked(text, raw, index) for index in range(len(raw))]
@@ -135,9 +139,24 @@ def _checked(text: str, raw: list[Token], index: int) -> Token:
     if not token.text.isidentifier():
         raise refusal(text, f"{token.text!a} is not allowed", here)
     following = raw[index + 1].text if index + 1 < len(raw) else ""
+    if token.text.lower() == "rlike" and raw[index + 1].token_type is TokenType.STRING:
+        return _retyped(token, TokenType.RLIKE, token.text)
+    if _in_distinct_from(raw, index):
+        return _retyped(token, TokenType.VAR, token.text)
     if raw[index - 1].text.lower() == "as" and raw[index - 1].token_type is TokenType.ALIAS:
         return _type_name(text, token, following)
     return _word(text, token, called=following == "(")
+
+
+def _in_distinct_from(raw: list[Token], index: int) -> bool:
+    """Whether it is one of the last two words of `is [not] distinct from`."""
+    words = [each.text.lower() for each in raw[max(index - 3, 0) : index + 2]]
+    here = index - max(index - 3, 0)
+    if words[here] == "from":
+        here -= 1
+    if here < 1 or words[here : here + 2] != ["distinct", "from"]:
+        return False
+    return words[here - 1] == "is" or words[max(here - 2, 0) : here] == ["is", "not"]
 
 
 def _type_name(text: str, token: Token, following: str) -> Token:
@@ -159,10 +178,9 @@ def _word(text: str, token: Token, *, called: bool) -> Token:
     if name == CAST:
         return token
     if name not in FUNCTIONS:
-        known = ", ".join(sorted(FUNCTIONS | {CAST}))
-        raise refusal(
-            text, f"there is no function {token.text!a}; there are {known}", token.start - 1
-        )
+        alike = get_close_matches(name[:80], sorted(FUNCTIONS | {CAST}), 3, cutoff=0.5)
+        mend = f"alike are {', '.join(alike)}" if alike else "docs/queries.md names all"
+        raise refusal(text, f"there is no function {token.text[:80]!a}; {mend}", token.start - 1)
     return _retyped(token, TokenType.IDENTIFIER, FUNCTION + name)
 
 

@@ -26,82 +26,61 @@ an explicit `cast` where a number is widened, so no engine coerces by rules of i
     floor ceil            of integers themselves, of floats a long (null if it does not fit)
     round                 (number, constant digits 0..9), half away from zero, of the shortest
                           decimal that denotes the number; floats give double
+    sqrt                  double, rounded as IEEE 754 says; null below 0. There is no power, exp or
+                          logarithm: their last bits differ from library to library
+    bitand bitor bitxor   integers, of their common type
+    shiftleft shiftright  (integer, n): of an int or a long, in two's complement; shiftright keeps
+                          the sign; null if n is not from 0 to 31 (of a long 63)
+    is [not] distinct from  as `<>` and `=`, with null equal to null
+
+The heads of `engine.language.operators_time` and `engine.language.operators_text` have the
+operators on moments and on texts, `engine.language.rewriting` the functions that are other ones in
+short.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import Enum
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Final
 
+from engine.language.operators_text import TEXT_OPERATORS
+from engine.language.operators_time import TIME_OPERATORS
 from engine.language.steps import Constant, Expression, FieldRef
+from engine.language.type_rules import (
+    ANY,
+    FLOATS,
+    INTEGER_RANGE,
+    INTEGERS,
+    NUMBERS,
+    ORDERED,
+    SOME_BOOL,
+    SOME_NUMBER,
+    SOME_STRING,
+    Nulls,
+    Operator,
+    Resolution,
+    Types,
+    common_type,
+    fixed,
+    uniform,
+)
 from engine.objects.schema import FieldType
 
-NUMBERS: Final = (
-    FieldType.BYTE,
-    FieldType.SHORT,
-    FieldType.INT,
-    FieldType.LONG,
-    FieldType.SINGLE,
-    FieldType.DOUBLE,
-)
-"""The numeric types, each widened to the next ones."""
-
-INTEGERS: Final = NUMBERS[:4]
-FLOATS: Final = NUMBERS[4:]
-ORDERED: Final = frozenset({*NUMBERS, FieldType.STRING, FieldType.TIMESTAMP})
-
-INTEGER_RANGE: Final = {
-    FieldType.BYTE: range(-(2**7), 2**7),
-    FieldType.SHORT: range(-(2**15), 2**15),
-    FieldType.INT: range(-(2**31), 2**31),
-    FieldType.LONG: range(-(2**63), 2**63),
-}
+__all__ = [
+    "CAST",
+    "FLOATS",
+    "INTEGERS",
+    "INTEGER_RANGE",
+    "IS_SAME",
+    "NUMBERS",
+    "OPERATORS",
+    "ORDERED",
+    "can_cast",
+    "common_type",
+    "nullable",
+]
 
 CAST: Final = "cast"
-
-Types = Sequence[FieldType]
-
-
-class Nulls(Enum):
-    """When an operation may give null."""
-
-    NEVER = "never"
-    IF_ANY = "if any operand is null"
-    IF_ALL = "if all operands are null"
-    POSSIBLE = "whatever the operands are"
-
-
-class Resolution(NamedTuple):
-    """The types the operands are widened to, and the type of the result."""
-
-    operands: tuple[FieldType, ...]
-    result: FieldType
-
-
-@dataclass(frozen=True, slots=True)
-class Operator:
-    """One row of the table.
-
-    Attributes:
-        takes: the operands, in words for an error message.
-        resolve: operand types to their resolution; None if they do not fit.
-    """
-
-    takes: str
-    resolve: Callable[[Types], Resolution | None]
-    nulls: Nulls
-
-
-def common_type(types: Types) -> FieldType | None:
-    """The narrowest type that all of `types` widen to; None if there is none."""
-    first = types[0]
-    if all(each is first for each in types):
-        return first
-    if all(each in NUMBERS for each in types):
-        return max(types, key=NUMBERS.index)
-    return None
 
 
 def can_cast(source: FieldType, target: FieldType) -> bool:
@@ -136,49 +115,6 @@ def nullable(expression: Expression, fields: Callable[[str], bool]) -> bool:
     return rule is Nulls.POSSIBLE
 
 
-def _same(types: Types, allowed: frozenset[FieldType]) -> FieldType | None:
-    """The common type, if it is an allowed one."""
-    common = common_type(types)
-    return common if common in allowed else None
-
-
-_NUMBERS: Final = frozenset(NUMBERS)
-_BOOL: Final = frozenset({FieldType.BOOL})
-_STRING: Final = frozenset({FieldType.STRING})
-_ANY: Final = frozenset(FieldType)
-
-
-def _uniform(
-    allowed: frozenset[FieldType], result: FieldType | None = None, least: int = 2, most: int = 2
-) -> Callable[[Types], Resolution | None]:
-    """Operands of one allowed type; the result is of that type too, or of `result`."""
-
-    def resolve(types: Types) -> Resolution | None:
-        if not least <= len(types) <= most:
-            return None
-        common = _same(types, allowed)
-        return None if common is None else Resolution((common,) * len(types), result or common)
-
-    return resolve
-
-
-def _fixed(
-    operands: tuple[FieldType, ...], result: FieldType
-) -> Callable[[Types], Resolution | None]:
-    """Exactly these operand types, numbers widened to them."""
-
-    def resolve(types: Types) -> Resolution | None:
-        if len(types) != len(operands):
-            return None
-        fits = all(
-            common_type((given, wanted)) is wanted
-            for given, wanted in zip(types, operands, strict=True)
-        )
-        return Resolution(operands, result) if fits else None
-
-    return resolve
-
-
 def _case(types: Types) -> Resolution | None:
     if len(types) < 3 or len(types) % 2 == 0:
         return None
@@ -204,25 +140,36 @@ def _round(types: Types) -> Resolution | None:
     return Resolution((value, FieldType.INT), value)
 
 
+def _shift(types: Types) -> Resolution | None:
+    if len(types) != 2 or types[0] not in INTEGERS or types[1] not in INTEGERS[:3]:
+        return None
+    wide = FieldType.LONG if types[0] is FieldType.LONG else FieldType.INT
+    return Resolution((wide, FieldType.INT), wide)
+
+
 MANY: Final = 1024
 """Most operands of one operation: bounds the size of an expression."""
 
-_ARITHMETIC: Final = Operator("two numbers", _uniform(_NUMBERS), Nulls.POSSIBLE)
-_UNARY: Final = Operator("one number", _uniform(_NUMBERS, least=1, most=1), Nulls.POSSIBLE)
+_ARITHMETIC: Final = Operator("two numbers", uniform(SOME_NUMBER), Nulls.POSSIBLE)
+_UNARY: Final = Operator("one number", uniform(SOME_NUMBER, least=1, most=1), Nulls.POSSIBLE)
 _EQUALITY: Final = Operator(
     "two numbers, strings, timestamps or booleans",
-    _uniform(_ANY, FieldType.BOOL),
+    uniform(ANY, FieldType.BOOL),
     Nulls.IF_ANY,
 )
 _ORDER: Final = Operator(
-    "two numbers, strings or timestamps", _uniform(ORDERED, FieldType.BOOL), Nulls.IF_ANY
+    "two numbers, strings or timestamps", uniform(ORDERED, FieldType.BOOL), Nulls.IF_ANY
 )
-_LOGIC: Final = Operator("booleans", _uniform(_BOOL, most=MANY), Nulls.IF_ANY)
-_TEXT: Final = Operator("one string", _uniform(_STRING, least=1, most=1), Nulls.IF_ANY)
+_LOGIC: Final = Operator("booleans", uniform(SOME_BOOL, most=MANY), Nulls.IF_ANY)
+_TEXT: Final = Operator("one string", uniform(SOME_STRING, least=1, most=1), Nulls.IF_ANY)
 _EXTREME: Final = Operator(
-    "two or more numbers, strings or timestamps", _uniform(ORDERED, most=MANY), Nulls.IF_ALL
+    "two or more numbers, strings or timestamps", uniform(ORDERED, most=MANY), Nulls.IF_ALL
 )
 _WHOLE: Final = Operator("one number", _whole, Nulls.POSSIBLE)
+_BITS: Final = Operator("two integers", uniform(frozenset(INTEGERS)), Nulls.IF_ANY)
+_SHIFT: Final = Operator("an integer and a number of bits, an int", _shift, Nulls.POSSIBLE)
+
+IS_SAME: Final = "is not distinct from"
 
 OPERATORS: Final[dict[str, Operator]] = {
     "+": _ARITHMETIC,
@@ -231,7 +178,7 @@ OPERATORS: Final[dict[str, Operator]] = {
     "%": _ARITHMETIC,
     "/": Operator(
         "two numbers",
-        _fixed((FieldType.DOUBLE, FieldType.DOUBLE), FieldType.DOUBLE),
+        fixed((FieldType.DOUBLE, FieldType.DOUBLE), FieldType.DOUBLE),
         Nulls.POSSIBLE,
     ),
     "neg": _UNARY,
@@ -244,38 +191,47 @@ OPERATORS: Final[dict[str, Operator]] = {
     ">=": _ORDER,
     "and": _LOGIC,
     "or": _LOGIC,
-    "not": Operator("one boolean", _uniform(_BOOL, least=1, most=1), Nulls.IF_ANY),
-    "is_null": Operator("one value", _uniform(_ANY, FieldType.BOOL, least=1, most=1), Nulls.NEVER),
+    "not": Operator("one boolean", uniform(SOME_BOOL, least=1, most=1), Nulls.IF_ANY),
+    "is_null": Operator("one value", uniform(ANY, FieldType.BOOL, least=1, most=1), Nulls.NEVER),
     "in": Operator(
         "a value and a list of values of its type",
-        _uniform(_ANY, FieldType.BOOL, most=MANY),
+        uniform(ANY, FieldType.BOOL, most=MANY),
         Nulls.IF_ANY,
     ),
     "like": Operator(
         "a string and a constant pattern",
-        _fixed((FieldType.STRING, FieldType.STRING), FieldType.BOOL),
+        fixed((FieldType.STRING, FieldType.STRING), FieldType.BOOL),
         Nulls.IF_ANY,
     ),
     "case": Operator("boolean conditions, and values of one type", _case, Nulls.IF_ANY),
-    "coalesce": Operator("values of one type", _uniform(_ANY, least=1, most=MANY), Nulls.IF_ALL),
+    "coalesce": Operator("values of one type", uniform(ANY, least=1, most=MANY), Nulls.IF_ALL),
     "least": _EXTREME,
     "greatest": _EXTREME,
     "lower": _TEXT,
     "upper": _TEXT,
     "trim": _TEXT,
-    "length": Operator("one string", _fixed((FieldType.STRING,), FieldType.INT), Nulls.IF_ANY),
+    "length": Operator("one string", fixed((FieldType.STRING,), FieldType.INT), Nulls.IF_ANY),
     "substring": Operator(
         "a string, a start and a length",
-        _fixed((FieldType.STRING, FieldType.INT, FieldType.INT), FieldType.STRING),
+        fixed((FieldType.STRING, FieldType.INT, FieldType.INT), FieldType.STRING),
         Nulls.IF_ANY,
     ),
     "substring_index": Operator(
         "a string, a delimiter and a number",
-        _fixed((FieldType.STRING, FieldType.STRING, FieldType.INT), FieldType.STRING),
+        fixed((FieldType.STRING, FieldType.STRING, FieldType.INT), FieldType.STRING),
         Nulls.IF_ANY,
     ),
-    "concat": Operator("strings", _uniform(_STRING, least=1, most=MANY), Nulls.IF_ANY),
+    "concat": Operator("strings", uniform(SOME_STRING, least=1, most=MANY), Nulls.IF_ANY),
     "floor": _WHOLE,
     "ceil": _WHOLE,
     "round": Operator("a number and digits (a constant, 0 to 9)", _round, Nulls.POSSIBLE),
+    "sqrt": Operator("one number", fixed((FieldType.DOUBLE,), FieldType.DOUBLE), Nulls.POSSIBLE),
+    "bitand": _BITS,
+    "bitor": _BITS,
+    "bitxor": _BITS,
+    "shiftleft": _SHIFT,
+    "shiftright": _SHIFT,
+    IS_SAME: Operator("two values of one type", uniform(ANY, FieldType.BOOL), Nulls.NEVER),
+    **TIME_OPERATORS,
+    **TEXT_OPERATORS,
 }

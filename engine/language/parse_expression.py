@@ -17,12 +17,16 @@ from engine.language.operators import (
     CAST,
     INTEGER_RANGE,
     INTEGERS,
+    IS_SAME,
     NUMBERS,
     OPERATORS,
     can_cast,
     common_type,
 )
+from engine.language.operators_time import PLUS_INTERVAL
+from engine.language.rewriting import OTHER_NAMES, SHORT_FORMS, Typed, completed, interval_us
 from engine.language.steps import Constant, Expression, FieldRef, Operation
+from engine.language.written_forms import INTERVAL
 from engine.objects.schema import STIME, FieldType
 from overlay.errors import InvalidInputError
 
@@ -55,6 +59,9 @@ _BINARY: Final[dict[type[exp.Expression], str]] = {
     exp.GT: ">",
     exp.GTE: ">=",
     exp.Like: "like",
+    exp.RegexpLike: "regexp_like",
+    exp.NullSafeEQ: IS_SAME,
+    exp.NullSafeNEQ: IS_SAME,
 }
 
 _CHAINS: Final[dict[type[exp.Expression], str]] = {
@@ -70,6 +77,7 @@ _ARGUMENTS: Final[dict[type[exp.Expression], frozenset[str]]] = {
     **dict.fromkeys(_CHAINS, frozenset({"this", "expression", "safe"})),
     exp.Div: frozenset({"this", "expression", "typed", "safe"}),
     exp.Like: frozenset({"this", "expression", "negate"}),
+    exp.RegexpLike: frozenset({"this", "expression", "negate"}),
     exp.Paren: frozenset({"this"}),
     exp.Column: frozenset({"this"}),
     exp.Literal: frozenset({"this", "is_string"}),
@@ -85,9 +93,6 @@ _ARGUMENTS: Final[dict[type[exp.Expression], frozenset[str]]] = {
     exp.Anonymous: frozenset({"this", "expressions"}),
 }
 """The allowed node types, each with its allowed arguments: others change its meaning unnoticed."""
-
-Typed = Expression | None
-"""None: a bare `null`; it gets the type of its neighbours."""
 
 
 def parse_expression(
@@ -166,9 +171,9 @@ class _Typer:
         if typed is not None and typed.nodes > MAX_NODES:
             raise self._refusal(
                 f"written out it has {typed.nodes:,} parts, at most {MAX_NODES:,} allowed: "
-                "`between`, `case x when`, `floor` and `ceil` repeat their x; fields that an "
-                "earlier box makes are written out as well, unless their stream is an output of "
-                "the query",
+                "`between`, `case x when`, `floor` and `ceil` repeat their x, as other functions "
+                "do; fields that an earlier box makes are written out as well, unless their "
+                "stream is an output of the query",
                 node,
             )
         return typed
@@ -259,11 +264,17 @@ class _Typer:
             condition = self.of(branch.this, depth)
             if compared is not None:
                 condition = self._operation("=", [subject, condition], node)
-            conditions.append(condition or Constant(None, FieldType.BOOL))
+            conditions.append(condition)
             values.append(self.of(branch.args["true"], depth))
         default = node.args.get("default")
         values.append(None if default is None else self.of(default, depth))
-        values = [*self._fill(values, node)]
+        pairs = [each for pair in zip(conditions, values, strict=False) for each in pair]
+        return self._choice([*pairs, values[-1]], node)
+
+    def _choice(self, operands: Sequence[Typed], node: exp.Expression) -> Operation:
+        """A `case`; a bare null among its values has their type."""
+        values = self._fill([*operands[1::2], operands[-1]], node)
+        conditions = [each or Constant(None, FieldType.BOOL) for each in operands[:-1:2]]
         pairs = [each for pair in zip(conditions, values, strict=False) for each in pair]
         return self._operation("case", [*pairs, values[-1]], node)
 
@@ -282,22 +293,63 @@ class _Typer:
 
     def _anonymous(self, node: exp.Expression, depth: int) -> Typed:
         name = node.name
+        if name == INTERVAL:
+            raise self._refusal("an interval stands only after the + or - of a timestamp", node)
         if not name.startswith(FUNCTION):
             raise self._refusal(f"there is no function {name[:80]!a}", node)
         name = name.removeprefix(FUNCTION)
+        name = OTHER_NAMES.get(name, name)
         operands = [self.of(each, depth) for each in node.expressions]
-        if name == "substring" and len(operands) == 2:
-            operands.append(Constant(2**31 - 1, FieldType.INT))
+        if name in SHORT_FORMS:
+            return self._short(name, operands, node)
+        operands = completed(name, operands)
         if name == "round":
             self._check_digits(operands, node)
         return self._operation(name, operands, node)
 
+    def _short(self, name: str, operands: Sequence[Typed], node: exp.Expression) -> Typed:
+        form = SHORT_FORMS[name]
+        if len(operands) != form.count:
+            raise self._refusal(f"`{name}` takes {form.takes}", node)
+
+        def make(name: str, of: Sequence[Typed]) -> Operation:
+            return self._choice(of, node) if name == "case" else self._operation(name, of, node)
+
+        try:
+            return form.build(make, operands)
+        except ValueError as error:
+            raise self._refusal(str(error), node) from None
+
     def _binary(self, node: exp.Expression, depth: int) -> Typed:
+        kind = type(node)
+        if isinstance(node, (exp.Add, exp.Sub)):
+            for moment, other in ((node.this, node.expression), (node.expression, node.this)):
+                interval = other.unnest()
+                if isinstance(interval, exp.Anonymous) and interval.name == INTERVAL:
+                    return self._moved(node, moment, interval, depth)
         operands = [self.of(node.this, depth), self.of(node.expression, depth)]
         if isinstance(node, exp.Like):
             self._check_pattern(operands[1], node)
-        operation = self._operation(_BINARY[type(node)], operands, node)
-        return self._operation("not", [operation], node) if node.args.get("negate") else operation
+        operation = self._operation(_BINARY[kind], operands, node)
+        negative = isinstance(node, exp.NullSafeNEQ) or node.args.get("negate")
+        return self._operation("not", [operation], node) if negative else operation
+
+    def _moved(
+        self, node: exp.Expression, moment: exp.Expression, interval: exp.Expression, depth: int
+    ) -> Typed:
+        """A timestamp plus or minus an interval."""
+        try:
+            length = interval_us(*(each.name for each in interval.expressions))
+        except ValueError as error:
+            raise self._refusal(str(error), interval) from None
+        if isinstance(node, exp.Sub):
+            if moment is not node.this:
+                raise self._refusal("a timestamp cannot be taken from an interval", node)
+            length = -length
+        if length not in INTEGER_RANGE[FieldType.LONG]:
+            raise self._refusal("the interval does not fit", interval)
+        operands = [self.of(moment, depth), Constant(length, FieldType.LONG)]
+        return self._operation(PLUS_INTERVAL, operands, node)
 
     def _chain(self, node: exp.Expression, depth: int) -> list[Typed]:
         """The operands of `a and b and c`, which sqlglot nests to the left."""
@@ -317,8 +369,24 @@ class _Typer:
             given = ", ".join(operand.type for operand in filled[:8])
             takes = OPERATORS[name].takes
             raise self._refusal(f"`{name}` takes {takes}, not ({given})", node)
+        self._check_constants(name, filled, node)
         widened = tuple(map(_widen, filled, resolution.operands))
         return Operation(name, widened, resolution.result)
+
+    def _check_constants(
+        self, name: str, operands: Sequence[Expression], node: exp.Expression
+    ) -> None:
+        operator = OPERATORS[name]
+        values = []
+        for place in operator.constants:
+            if place < len(operands):
+                operand = operands[place]
+                if not isinstance(operand, Constant) or operand.value is None:
+                    raise self._refusal(f"operand {place + 1} of `{name}` must be a constant", node)
+                values.append(operand.value)
+        wrong = operator.check(values)
+        if wrong is not None:
+            raise self._refusal(f"`{name}`: {wrong}", node)
 
     def _fill(self, operands: Sequence[Typed], node: exp.Expression) -> list[Expression]:
         """Give each bare null the type of its neighbours."""
@@ -377,8 +445,6 @@ class _Typer:
             )
 
     def _check_digits(self, operands: list[Typed], node: exp.Expression) -> None:
-        if len(operands) == 1:
-            operands.append(Constant(0, FieldType.INT))
         digits = operands[-1]
         if not isinstance(digits, Constant) or digits.value not in ROUND_DIGITS:
             raise self._refusal("the digits of `round` must be a constant from 0 to 9", node)

@@ -16,7 +16,26 @@ from engine.language.aggregates import VARIANCES
 from engine.objects.query import Function
 from engine.objects.schema import END, Field, FieldType
 
-_REPEATED: Final = {"floor": 3, "ceil": 3}
+_REPEATED: Final = {
+    "floor": 3,
+    "ceil": 3,
+    "sqrt": 2,
+    "shiftleft": 2,
+    "shiftright": 2,
+    "date_trunc": 2,
+    "date_format": 3,
+    "to_timestamp": 2,
+    "replace": 3,
+    "lpad": 2,
+    "rpad": 2,
+    "repeat": 2,
+    "regexp_like": 2,
+    "regexp_extract": 3,
+    "regexp_replace": 2,
+    "json_value": 2,
+    "json_double": 3,
+    "hash64": 2,
+}
 """How often Spark's form (`engine.spark.columns`) of an operation has its operands; others: 1."""
 
 

@@ -15,9 +15,12 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from engine.language.operators import FLOATS, INTEGERS
+from engine.language.operators import FLOATS, INTEGERS, IS_SAME
 from engine.language.steps import Constant, Expression, FieldRef, Operation
+from engine.language.type_rules import Literal, Literals
 from engine.objects.schema import BEGINNING, END, STIME, FieldType
+from engine.spark.columns_text import TEXT_COLUMNS
+from engine.spark.columns_time import TIME_COLUMNS, moment
 
 SPARK_TYPES: Final[Mapping[FieldType, T.DataType]] = {
     FieldType.BOOL: T.BooleanType(),
@@ -59,12 +62,19 @@ def column(expression: Expression) -> Column:
             if operator in _BY_TYPES:
                 types = [each.type for each in expression.operands]
                 return _BY_TYPES[operator](operands, types, type_)
+            if operator in _BY_CONSTANTS:
+                return _BY_CONSTANTS[operator](operands, _literals(expression.operands))
             return _SIMPLE[operator](operands)
 
 
-def _constant(value: bool | int | float | str | None, type_: FieldType) -> Column:
-    if type_ is FieldType.TIMESTAMP and value is not None:
-        return F.timestamp_micros(F.lit(value).cast(T.LongType()))
+def _literals(operands: Sequence[Expression]) -> Literals:
+    """The values of the operands that are constants, None for the others."""
+    return [each.value if isinstance(each, Constant) else None for each in operands]
+
+
+def _constant(value: Literal, type_: FieldType) -> Column:
+    if type_ is FieldType.TIMESTAMP and isinstance(value, int):
+        return moment(value)
     return F.lit(value).cast(SPARK_TYPES[type_])
 
 
@@ -128,6 +138,21 @@ def _case(operands: Columns) -> Column:
     return chain.otherwise(operands[-1])
 
 
+def _shift(function: str) -> Callable[[Columns, Sequence[FieldType], FieldType], Column]:
+    """Null where Java takes the number of bits modulo 32 or 64."""
+
+    def build(operands: Columns, _types: Sequence[FieldType], type_: FieldType) -> Column:
+        value, bits = operands
+        beyond = F.lit(~63 if type_ is FieldType.LONG else ~31)
+        return F.when(bits.bitwiseAND(beyond) == F.lit(0), F.call_function(function, value, bits))
+
+    return build
+
+
+def _root(operands: Columns) -> Column:
+    return F.when(operands[0] >= F.lit(0.0), F.sqrt(operands[0]))
+
+
 _BY_TYPES: Final[Mapping[str, Callable[[Columns, Sequence[FieldType], FieldType], Column]]] = {
     "+": _arithmetic(F.try_add, lambda a, b: a + b),
     "-": _arithmetic(F.try_subtract, lambda a, b: a - b),
@@ -137,7 +162,11 @@ _BY_TYPES: Final[Mapping[str, Callable[[Columns, Sequence[FieldType], FieldType]
     "cast": _cast,
     "floor": _whole(F.floor),
     "ceil": _whole(F.ceil),
+    "shiftleft": _shift("shiftleft"),
+    "shiftright": _shift("shiftright"),
 }
+
+_BY_CONSTANTS: Final = {**TIME_COLUMNS, **TEXT_COLUMNS}
 
 _SIMPLE: Final[Mapping[str, Callable[[Columns], Column]]] = {
     "/": lambda o: o[0] / o[1],
@@ -166,6 +195,11 @@ _SIMPLE: Final[Mapping[str, Callable[[Columns], Column]]] = {
     "substring_index": lambda o: F.call_function("substring_index", *o),
     "concat": lambda o: F.concat(*o),
     "round": lambda o: F.round(o[0], o[1]),
+    "sqrt": _root,
+    "bitand": lambda o: o[0].bitwiseAND(o[1]),
+    "bitor": lambda o: o[0].bitwiseOR(o[1]),
+    "bitxor": lambda o: o[0].bitwiseXOR(o[1]),
+    IS_SAME: lambda o: o[0].eqNullSafe(o[1]),
 }
 
 

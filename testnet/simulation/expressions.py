@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from engine.language.operators import INTEGER_RANGE, INTEGERS
+from engine.language.operators import INTEGER_RANGE, INTEGERS, IS_SAME
 from engine.language.steps import Constant, Expression, FieldRef
 from engine.objects.schema import FieldType
+from testnet.simulation.moments import MOMENTS
+from testnet.simulation.texts import TEXTS
 
 Value: TypeAlias = Any
 """The value of a field: a number, a text, a truth value, or None."""
@@ -33,6 +36,9 @@ def evaluate(expression: Expression, row: Row) -> Value:
         return _LENIENT[name](values)
     if any(value is None for value in values):
         return None
+    if name in _SHIFTS:
+        value, bits = values
+        return _SHIFTS[name](value, bits, 64 if expression.type is FieldType.LONG else 32)
     return _fitted(_STRICT[name](*values), expression.type)
 
 
@@ -59,7 +65,40 @@ def _or(values: Sequence[Any]) -> Value:
 def _in(values: Sequence[Any]) -> Value:
     if values[0] is None:
         return None
-    return _or([None if each is None else values[0] == each for each in values[1:]])
+    return _or([None if each is None else _equal(values[0], each) for each in values[1:]])
+
+
+def _equal(left: Value, right: Value) -> bool:
+    """NaN equals NaN."""
+    return bool(left == right or (left != left and right != right))  # noqa: PLR0124
+
+
+def _less(left: Value, right: Value) -> bool:
+    """NaN is greater than every number."""
+    return bool(left < right or (right != right and left == left))  # noqa: PLR0124
+
+
+def _same(values: Sequence[Any]) -> bool:
+    if None in values:
+        return values[0] is values[1]
+    return _equal(*values)
+
+
+def _substring(text: str, start: int, length: int) -> str:
+    """The characters at the places from `start` on that exist."""
+    first = start - 1 if start > 0 else start + len(text) if start < 0 else 0
+    return text[max(first, 0) : max(first + length, 0)]
+
+
+def _shift_left(value: int, bits: int, width: int) -> int | None:
+    if bits not in range(width):
+        return None
+    moved = value << bits & (1 << width) - 1
+    return moved - (1 << width) if moved >> width - 1 else moved
+
+
+def _shift_right(value: int, bits: int, width: int) -> int | None:
+    return value >> bits if bits in range(width) else None
 
 
 def _substring_index(text: str, delimiter: str, count: int) -> str:
@@ -74,6 +113,7 @@ _LENIENT: dict[str, Callable[[Sequence[Any]], Any]] = {
     "or": _or,
     "in": _in,
     "is_null": lambda values: values[0] is None,
+    IS_SAME: _same,
     "coalesce": lambda values: next((each for each in values if each is not None), None),
 }
 
@@ -84,16 +124,28 @@ _STRICT: dict[str, Callable[..., Any]] = {
     "/": lambda a, b: None if b == 0 else a / b,
     "%": lambda a, b: None if b == 0 else abs(a) % abs(b) * (-1 if a < 0 else 1),
     "neg": lambda a: -a,
-    "=": lambda a, b: a == b,
-    "<>": lambda a, b: a != b,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
+    "=": _equal,
+    "<>": lambda a, b: not _equal(a, b),
+    "<": _less,
+    "<=": lambda a, b: not _less(b, a),
+    ">": lambda a, b: _less(b, a),
+    ">=": lambda a, b: not _less(a, b),
     "not": lambda a: not a,
     "cast": lambda a: a,
     "lower": str.lower,
     "length": len,
     "concat": lambda *parts: "".join(parts),
+    "substring": _substring,
     "substring_index": _substring_index,
+    "sqrt": lambda a: math.nan if a != a else math.sqrt(a) if a >= 0 else None,  # noqa: PLR0124
+    "bitand": lambda a, b: a & b,
+    "bitor": lambda a, b: a | b,
+    "bitxor": lambda a, b: a ^ b,
+    **MOMENTS,
+    **TEXTS,
+}
+
+_SHIFTS: dict[str, Callable[[int, int, int], int | None]] = {
+    "shiftleft": _shift_left,
+    "shiftright": _shift_right,
 }

@@ -1,0 +1,172 @@
+"""IP addresses as Spark columns; `engine.language.operators_text` defines their operations.
+
+An address is a text of hexadecimal digits, 8 (IPv4) or 32 (IPv6), while it is worked with. Where a
+part is needed several times, it is the variable of a function over an array of one: so it is
+written, and made, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from engine.language.type_rules import Literals
+
+Columns = Sequence[Column]
+
+_DIGITS: Final = "0123456789abcdef"
+
+_BYTE = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_DOTTED = rf"{_BYTE}(?:\.{_BYTE}){{3}}"
+_PART = r"[0-9a-fA-F]{1,4}"
+_PARTS = rf"{_PART}(?::{_PART}){{0,6}}"
+
+_IPV4: Final = rf"\A{_DOTTED}\z"
+
+_IPV6: Final = (
+    rf"\A(?:(?:{_PART}:){{7}}{_PART}|(?:{_PART}:){{6}}{_DOTTED}"
+    rf"|(?:{_PARTS})?::(?:(?:{_PART}:){{0,5}}{_DOTTED}|{_PARTS})?)\z"
+)
+"""All IPv6 addresses, and some texts with a :: that have too many parts beside it."""
+
+_IPV6_PARTS: Final = 8
+
+
+def _once(made: Column, of: Callable[[Column], Column]) -> Column:
+    """`of(made)`, where `made` is written once."""
+    return F.get(F.transform(F.array(made), of), F.lit(0))
+
+
+def _address(text: Column) -> Column:
+    """The digits of an address; null if the text is none."""
+
+    def digits(text: Column) -> Column:
+        ipv4 = F.when(F.rlike(text, F.lit(_IPV4)), _dotted(text))
+        return F.coalesce(ipv4, F.when(F.rlike(text, F.lit(_IPV6)), _colons(text)))
+
+    return _once(text, digits)
+
+
+def _dotted(text: Column) -> Column:
+    """The 8 digits of an IPv4 address."""
+    parts = F.transform(F.split(text, r"\."), lambda each: _hex(each.cast("int"), 2))
+    return F.array_join(parts, "")
+
+
+def _hex(number: Column, digits: int) -> Column:
+    return F.lpad(F.lower(F.hex(number)), digits, "0")
+
+
+def _colons(text: Column) -> Column:
+    """The 32 digits of an IPv6 address; null if it has too many parts."""
+
+    def filled(sides: Column) -> Column:
+        left, right = F.get(sides, F.lit(0)), F.coalesce(F.get(sides, F.lit(1)), F.lit(""))
+        missing = F.lit(4 * _IPV6_PARTS) - F.length(left) - F.length(right)
+        short = F.size(sides) == F.lit(2)
+        # two colons stand for one part at least
+        complete = F.when(short, missing >= F.lit(4)).otherwise(missing == F.lit(0))
+        zeros = F.call_function("repeat", F.lit("0"), missing)
+        return F.when(complete, F.concat(left, zeros, right))
+
+    sides = F.transform(F.split(F.lower(text), "::", -1), _side)
+    return _once(sides, filled)
+
+
+def _side(text: Column) -> Column:
+    """The digits of the parts before or after the two colons."""
+
+    def part(each: Column) -> Column:
+        return F.when(F.contains(each, F.lit(".")), _dotted(each)).otherwise(F.lpad(each, 4, "0"))
+
+    parts = F.transform(F.split(text, ":", -1), part)
+    return F.when(text == F.lit(""), F.lit("")).otherwise(F.array_join(parts, ""))
+
+
+def _masked(digits: Column, bits: int, length: int) -> Column:
+    """The digits with zeros after the first `bits`; length: of the digits."""
+    whole, rest = divmod(bits, 4)
+    parts = [F.substring(digits, 1, whole)]
+    if rest:
+        mask = 0xF << (4 - rest) & 0xF
+        kept = "".join(_DIGITS[digit & mask] for digit in range(16))
+        parts.append(F.translate(F.substring(digits, whole + 1, 1), _DIGITS, kept))
+    zeros = "0" * (length - whole - (rest > 0))
+    return F.concat(*parts, F.lit(zeros))
+
+
+def _in_cidr(operands: Columns, constants: Literals) -> Column:
+    network: IPv4Network | IPv6Network = ip_network(str(constants[1]))
+    length = network.max_prefixlen // 4
+    wanted = F.lit(network.network_address.packed.hex())
+    bits = network.prefixlen
+
+    def inside(digits: Column) -> Column:
+        same = _masked(digits, bits, length) == wanted
+        return F.when(F.length(digits) == F.lit(length), same).when(
+            digits.isNotNull(), F.lit(False)
+        )
+
+    return _once(_address(operands[0]), inside)
+
+
+def _prefix(operands: Columns, constants: Literals) -> Column:
+    bits, bits_of_6 = constants[1], constants[2] if len(constants) > 2 else None
+    assert isinstance(bits, int)
+
+    def shown(digits: Column) -> Column:
+        made = F.when(F.length(digits) == F.lit(8), _shown_4(_masked(digits, bits, 8), bits))
+        if isinstance(bits_of_6, int):
+            masked = _masked(digits, bits_of_6, 32)
+            made = made.when(F.length(digits) == F.lit(32), _shown_6(masked, bits_of_6))
+        return made
+
+    return _once(_address(operands[0]), shown)
+
+
+def _shown_4(digits: Column, bits: int) -> Column:
+    def shown(digits: Column) -> Column:
+        parts = [F.conv(F.substring(digits, at, 2), 16, 10) for at in (1, 3, 5, 7)]
+        return F.concat(F.concat_ws(".", *parts), F.lit(f"/{bits}"))
+
+    return _once(digits, shown)
+
+
+def _shown_6(digits: Column, bits: int) -> Column:
+    """As RFC 5952 has it: no zeros before a part; two colons for the longest row of zeros."""
+
+    def joined(digits: Column) -> Column:
+        parts = [
+            F.regexp_replace(F.substring(digits, 4 * part + 1, 4), "^0{1,3}", "")
+            for part in range(_IPV6_PARTS)
+        ]
+        return F.concat(F.lit(":"), F.concat_ws(":", *parts), F.lit(":"))
+
+    return F.concat(_once(_once(digits, joined), _shortened), F.lit(f"/{bits}"))
+
+
+def _shortened(text: Column) -> Column:
+    """Of `:1:0:0:2:` the address `1::2`."""
+    rows = [":0" * count + ":" for count in range(_IPV6_PARTS, 1, -1)]
+    found = [(F.instr(text, F.lit(row)), len(row)) for row in rows]
+
+    def cut(place: Column, length: int) -> Column:
+        left = F.substring(text, F.lit(2), place - F.lit(2))
+        right = F.substr(text, place + F.lit(length))
+        return F.concat(left, F.lit("::"), F.rtrim(right, F.lit(":")))
+
+    first, *others = found
+    chain = F.when(first[0] > F.lit(0), cut(*first))
+    chain = reduce(lambda made, each: made.when(each[0] > F.lit(0), cut(*each)), others, chain)
+    return chain.otherwise(F.trim(text, F.lit(":")))
+
+
+ADDRESS_COLUMNS: Final[Mapping[str, Callable[[Columns, Literals], Column]]] = {
+    "ip_in_cidr": _in_cidr,
+    "ip_prefix": _prefix,
+}
