@@ -11,7 +11,7 @@ MAX_PATH: Final = 256
 MAX_STEPS: Final = 32
 """Names and indices of a path."""
 
-_STEP = re.compile(r"""\.([^\s.\[\]'"*?@$:,()\\\x00-\x1f]+)|\[(0|[1-9][0-9]{0,8})\]""")
+_STEP = re.compile(r"""\.([^\s.\[\]'"*?@:,()\\\x00-\x1f]+)|\[(0|[1-9][0-9]{0,8})\]""")
 
 
 class PathError(ValueError):

@@ -164,8 +164,8 @@ class _Work:
         if rest == 0:
             return least + 1
         if then.ends or _apart(ranges, then.ranges):
-            return 2 * longest + rest
-        return longest + (max(longest - least, 0) + 1) * rest
+            return 2 * (longest + 1) + rest
+        return longest + 1 + (max(longest - least, 0) + 1) * rest
 
     def _turns(self, node: Repeat, rest: int, then: _Next) -> int:
         most = node.least if node.most is None else node.most

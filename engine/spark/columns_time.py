@@ -31,7 +31,7 @@ Columns = Sequence[Column]
 
 _ISO: Final = (
     r"\A(?!0000)\d{4}-\d{2}-\d{2}"
-    r"([ T]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,6})?)?(Z|[+-](0\d|1[0-7]):[0-5]\d)?)?\z"
+    r"([ T]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,6})?(Z|[+-](0\d|1[0-7]):[0-5]\d)?)?)?\z"
 )
 """The texts of which Spark's cast takes the date and the time as they stand."""
 

@@ -31,7 +31,7 @@ _LONGS: Final = INTEGER_RANGE[FieldType.LONG]
 
 _ISO = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})"
-    r"(?:[ T](\d{2}):(\d{2})(?::(\d{2})(?:\.(\d{1,6}))?)?(?:(Z)|([+-])(\d{2}):(\d{2}))?)?",
+    r"(?:[ T](\d{2}):(\d{2})(?::(\d{2})(?:\.(\d{1,6}))?(?:(Z)|([+-])(\d{2}):(\d{2}))?)?)?",
     re.ASCII,
 )
 _MOST_ZONE_HOURS: Final = 17

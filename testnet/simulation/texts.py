@@ -134,8 +134,22 @@ def _prefix(text: str, bits: int, bits_of_6: int | None = None) -> str | None:
     length = bits if address.version == 4 else bits_of_6
     if length is None:
         return None
-    masked = int(address) >> (address.max_prefixlen - length) << (address.max_prefixlen - length)
-    return f"{type(address)(masked)}/{length}"
+    zeros = address.max_prefixlen - length
+    masked = type(address)(int(address) >> zeros << zeros)
+    return f"{masked if address.version == 4 else _shortest(int(masked))}/{length}"
+
+
+def _shortest(address: int) -> str:
+    """An IPv6 address as RFC 5952 has it; `str` differs between Python's versions for some."""
+    parts = [f"{address >> shift & 0xFFFF:x}" for shift in range(112, -1, -16)]
+    rows = [(len(row[0]), -row.start()) for row in re.finditer(r"(?:\b0\b:?)+", ":".join(parts))]
+    text = ":".join(parts)
+    longest = max(rows, default=(0, 0))
+    if longest[0] < len("0:0"):
+        return text
+    begin = -longest[1]
+    end = begin + longest[0]
+    return f"{text[:begin].removesuffix(':')}::{text[end:]}"
 
 
 def _hash64(text: str) -> int:

@@ -116,7 +116,7 @@ def by_duckdb(found: Sequence[Row], statements: Sequence[str]) -> list[list[Any]
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("given", given)
         select = ", ".join(f"{sql} AS m{n}" for n, sql in enumerate(statements))
-        made = connection.execute(
+        made = connection.sql(
             "WITH rows AS (SELECT * REPLACE (make_timestamp(t) AS t, make_timestamp(u) AS u) "
             f"FROM given) SELECT {select} FROM rows"
         ).to_arrow_table()

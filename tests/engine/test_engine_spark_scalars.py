@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import operator
 import socket
 import zlib
 from collections.abc import Callable
@@ -13,11 +12,10 @@ from typing import Any
 
 import pytest
 from examples import examples
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from scalar_rows import (
     FIELDS,
-    MOMENTS,
     WORDS,
     by_duckdb,
     check,
@@ -33,6 +31,7 @@ pytestmark = pytest.mark.spark
 ODD = settings(
     max_examples=examples(6, soak=60),
     deadline=None,
+    phases=(Phase.explicit, Phase.generate),  # a smaller example takes as many jobs
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
@@ -85,7 +84,9 @@ TEXTS_OF_PYTHON: dict[str, Oracle] = {
     "rpad(s, n, p)": lambda s, n, p: padded(s, n, p, left=False),
     "right(s, n)": lambda s, n: s[max(len(s) - max(n, 0), 0) :],
     "left(s, n)": lambda s, n: s[: max(n, 0)],
-    "repeat(s, n)": lambda s, n: "".join([s] * n) if n * len(s) <= 65_536 else None,
+    "repeat(s, n)": lambda s, n: (
+        "".join(s for _ in range(n if s else 0)) if n * len(s) <= 65_536 else None
+    ),
     "replace(s, p, '')": lambda s, p: "".join(s.split(p)) if p else s,
     "split_index(s, 'a', n)": lambda s, n: dict(enumerate(s.split("a"))).get(n),
     "split_index(s, '😀.', n)": lambda s, n: dict(enumerate(s.split("😀."))).get(n),
@@ -165,11 +166,9 @@ def test_no_text_grows_beyond_the_limit(spark: Spark) -> None:
         "length(repeat(s, m))": [65_536, None, None, None, None],
         "length(lpad('', n, 'ab'))": [32_768, 32_769, 65_536, None, None],
         "length(rpad(s, n))": [32_768, 32_769, 65_536, None, None],
-        "length(regexp_replace(s, 'é', '$$1'))": [None] * 5,
         "length(regexp_replace(s, '(é)', '$1-'))": [65_536, None, None, None, None],
         "length(regexp_replace(s, 'é', 'x'))": [32_768, 32_769, 65_536, None, None],
     }
-    del lengths["length(regexp_replace(s, 'é', '$$1'))"]
     assert check(spark, found, [*lengths]) == [*lengths.values()]
 
 
@@ -197,17 +196,15 @@ NUMBERS: dict[str, Oracle] = {
     "sqrt(b)": lambda b: rooted(float(b)),
     "sign(x)": signed,
     "sign(b)": lambda b: signed(b),
-    "mod(b, c)": lambda b, c: int(math.fmod(1, 1)) + b - c * div(b, c) if c else None,
+    "mod(b, c)": lambda b, c: b - c * div(b, c) if c else None,
     "bitand(b, c)": lambda b, c: b & c,
     "bitor(b, n)": lambda b, n: b | n,
     "bitxor(n, m)": lambda n, m: n ^ m,
     "shiftleft(b, n)": lambda b, n: shifted(b, n, 64),
     "shiftleft(n, m)": lambda n, m: shifted(n, m, 32),
-    "shiftright(b, n)": lambda b, n: math.floor(b / 2**n) if n in range(64) else None,
+    "shiftright(b, n)": lambda b, n: b // 2**n if n in range(64) else None,
     "shiftright(n, m)": lambda n, m: n // 2**m if m in range(32) else None,
 }
-NUMBERS["shiftright(b, n)"] = lambda b, n: b // 2**n if n in range(64) else None
-NUMBERS["mod(b, c)"] = lambda b, c: b - c * div(b, c) if c else None
 
 
 def div(a: int, b: int) -> int:
@@ -275,9 +272,7 @@ def shown(us: int, pattern: str) -> str | None:
     moment, later = calendar(us)
     if not 1 <= moment.year + later <= 9999:
         return None
-    return moment.replace(year=2000 if False else moment.year).strftime(pattern).replace(
-        "YYYY", f"{moment.year + later:04}"
-    )
+    return moment.strftime(pattern).replace("YYYY", f"{moment.year + later:04}")
 
 
 MOMENTS_OF_PYTHON: dict[str, Oracle] = {
@@ -303,10 +298,13 @@ MOMENTS_OF_PYTHON: dict[str, Oracle] = {
     "date_trunc('microseconds', t)": lambda t: t,
     "date_trunc('millisecond', t)": lambda t: long(t // 1_000 * 1_000),
     "date_trunc('second', t)": lambda t: long(t // 10**6 * 10**6),
-    **{
-        f"date_trunc('{unit}', t)": eval(f"lambda t: began(t, '{unit}')")
-        for unit in ("minute", "hour", "day", "week", "month", "quarter", "year")
-    },
+    "date_trunc('minute', t)": lambda t: began(t, "minute"),
+    "date_trunc('HOUR', t)": lambda t: began(t, "hour"),
+    "date_trunc('day', t)": lambda t: began(t, "day"),
+    "date_trunc('week', t)": lambda t: began(t, "week"),
+    "date_trunc('month', t)": lambda t: began(t, "month"),
+    "date_trunc('quarter', t)": lambda t: began(t, "quarter"),
+    "date_trunc('year', t)": lambda t: began(t, "year"),
     "date_format(t, 'yyyy-MM-dd')": lambda t: shown(t, "YYYY-%m-%d"),
     "date_format(t, 'HH:mm')": lambda t: shown(t, "%H:%M"),
     "date_format(t, 'yyyyMMdd''T''HHmmss.SSSSSS')": lambda t: shown(t, "YYYY%m%dT%H%M%S.%f"),
@@ -390,16 +388,16 @@ ISO = {
     "2018-03-24T12:30:59": "2018-03-24T12:30:59+00:00",
     "2018-03-24T12:30:59.5": "2018-03-24T12:30:59.500000+00:00",
     "2018-03-24 12:30:59.123456Z": "2018-03-24T12:30:59.123456+00:00",
-    "2018-03-24T12:30+01:30": "2018-03-24T11:00:00+00:00",
-    "0001-01-01T00:00-17:59": "0001-01-01T17:59:00+00:00",
+    "2018-03-24T12:30:00+01:30": "2018-03-24T11:00:00+00:00",
+    "0001-01-01T00:00:00-17:59": "0001-01-01T17:59:00+00:00",
     "9999-12-31T23:59:59.999999": "9999-12-31T23:59:59.999999+00:00",
     "2024-02-29": "2024-02-29T00:00:00+00:00",
 }
 NO_MOMENTS = """2023-02-29 0000-01-01 2018-3-24 2018-03-24T 2018-03-24T12 2018-03-24T24:00
 2018-03-24T12:60 2018-03-24T12:30:60 2018-03-24T12:30:59. 2018-03-24T12:30:59.1234567 now epoch
-2018-03-24Z 2018-03-24T12:30z 2018-03-24T12:30+18:00 2018-03-24T12:30+1:00 12:30 2018 20180324
-+12018-03-24 2018-03-24t12:30 2018-13-01 2018-00-01 2018-04-31 2018-03-24T12:30+01:60 today
-٢018-03-24 2018-03-24T12:30UTC 2018-03-24T12:30[UTC]"""
+2018-03-24Z 2018-03-24T12:30:00z 2018-03-24T12:30:00+18:00 2018-03-24T12:30:00+1:00 2018-03-24T12:30Z 2018-03-24T12:30+01:30 12:30 2018 20180324
++12018-03-24 2018-03-24t12:30 2018-13-01 2018-00-01 2018-04-31 2018-03-24T12:30:00+01:60 today
+٢018-03-24 2018-03-24T12:30:00UTC 2018-03-24T12:30:00[UTC]"""
 
 
 def test_iso_texts(spark: Spark) -> None:
@@ -408,7 +406,9 @@ def test_iso_texts(spark: Spark) -> None:
     found = [{**none, "s": each} for each in (*ISO, *refused)]
     (made,) = check(spark, found, ["to_timestamp(s)"])
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
-    times = [(datetime.fromisoformat(each) - epoch) // timedelta(microseconds=1) for each in ISO.values()]
+    times = [
+        (datetime.fromisoformat(each) - epoch) // timedelta(microseconds=1) for each in ISO.values()
+    ]
     assert made == [*times, *[None] * len(refused)]
 
 
@@ -452,7 +452,11 @@ def prefixed(bits: int, bits_of_6: int | None = None) -> Oracle:
         text = leading(address, kept).ljust(8 * len(address), "0")
         masked = int(text, 2).to_bytes(len(address), "big")
         family = socket.AF_INET if len(address) == 4 else socket.AF_INET6
-        return f"{socket.inet_ntop(family, masked)}/{kept}"
+        head, _, last = socket.inet_ntop(family, masked).rpartition(":")
+        if head and "." in last:  # glibc writes the end of some IPv6 addresses as IPv4
+            high, low = (int.from_bytes(masked[at : at + 2], "big") for at in (12, 14))
+            last = f"{high:x}:{low:x}"
+        return f"{head}{':' * bool(head)}{last}/{kept}"
 
     return oracle
 
@@ -489,8 +493,21 @@ def written_addresses(draw: st.DrawFn) -> str:
     wrong = st.sampled_from(
         ["1::2::3", "fe80::1%eth0", "::1 ", "1:2:3:4:5:6:7::", "1:2:3:4::5:6:7:8", "::12345"]
         + ["1.2.3.4::", "::1.2.3", "1:2:3:4:5:6:7:1.2.3.4", "::g", "[::1]", "1.2.3.4/8", "::1\n"]
-        + ["1:2:3:4:5:1.2.3.4", "::2:3:4:5:6:7:8", "1:0:0:2:0:0:0:3", "1:0:0:2:3:0:0:4", "::01.2.3.4"]
-        + ["1:0:2:3:4:5:6:7", "0:0:1::", "::1:0:0", "1::1:1.2.3.4", "::1:2:3:4:5:6:1.2.3.4", "1.2.3.4\n"]
+        + [
+            "1:2:3:4:5:1.2.3.4",
+            "::2:3:4:5:6:7:8",
+            "1:0:0:2:0:0:0:3",
+            "1:0:0:2:3:0:0:4",
+            "::01.2.3.4",
+        ]
+        + [
+            "1:0:2:3:4:5:6:7",
+            "0:0:1::",
+            "::1:0:0",
+            "1::1:1.2.3.4",
+            "::1:2:3:4:5:6:1.2.3.4",
+            "1.2.3.4\n",
+        ]
     )
     return draw(good | odd | near | st.just(sixth) | st.just(cut) | short | wrong)
 
