@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import zip_longest
 from typing import ClassVar, Final
 
 from engine.language.aggregates import VARIANCES
@@ -17,26 +18,26 @@ from engine.objects.query import Function
 from engine.objects.schema import END, Field, FieldType
 
 _REPEATED: Final = {
-    "floor": 3,
-    "ceil": 3,
-    "sqrt": 2,
-    "shiftleft": 2,
-    "shiftright": 2,
-    "date_trunc": 2,
-    "date_format": 3,
-    "to_timestamp": 2,
-    "replace": 3,
-    "lpad": 2,
-    "rpad": 2,
-    "repeat": 2,
-    "regexp_like": 2,
-    "regexp_extract": 3,
-    "regexp_replace": 2,
-    "json_value": 2,
-    "json_double": 3,
-    "hash64": 2,
+    "floor": (3,),
+    "ceil": (3,),
+    "sqrt": (2,),
+    "shiftleft": (1, 2),
+    "shiftright": (1, 2),
+    "date_trunc": (1, 2),
+    "date_format": (3,),
+    "to_timestamp": (2,),
+    "replace": (2, 3, 3),
+    "lpad": (1, 2),
+    "rpad": (1, 2),
+    "repeat": (2, 2),
+    "regexp_like": (2,),
+    "regexp_extract": (3,),
+    "regexp_replace": (2,),
+    "json_value": (2,),
+    "json_double": (3,),
+    "hash64": (2,),
 }
-"""How often Spark's form (`engine.spark.columns`) of an operation has its operands; others: 1."""
+"""How often Spark's form (`engine.spark.columns`) of an operation has each operand; others: 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +77,9 @@ class Operation:
     nodes: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        below = sum(operand.nodes for operand in self.operands)
-        object.__setattr__(self, "nodes", 1 + _REPEATED.get(self.operator, 1) * below)
+        times = zip_longest(self.operands, _REPEATED.get(self.operator, ()), fillvalue=1)
+        below = sum(operand.nodes * often for operand, often in times)
+        object.__setattr__(self, "nodes", 1 + below)
 
 
 Expression = FieldRef | Constant | Operation

@@ -1,6 +1,6 @@
 """Forms of SQL that are no calls, as the tokens of calls: the parser of calls reads them then.
 
-    INTERVAL '5' MINUTE                     "function interval"('5', 'MINUTE')
+    INTERVAL '5' MINUTE, INTERVAL '5 minute'    "function interval"('5', 'MINUTE')
     extract(hour from t)                    extract('hour', t)
     timestampdiff(hour, a, b)               timestampdiff('hour', a, b)
     position(a in b)                        position(a, b)
@@ -28,7 +28,7 @@ def as_calls(raw: list[Token]) -> list[Token]:
         new = _interval(raw[index : index + 3]) or _unit(raw[index : index + 4])
         if new:
             made += new
-            index += 4 if len(new) == 4 else 3
+            index += _taken(new)
         else:
             made.append(raw[index])
             index += 1
@@ -39,7 +39,10 @@ def _interval(raw: list[Token]) -> list[Token]:
     if len(raw) < 3 or not _is(raw[0], "interval") or raw[1].token_type not in _AMOUNTS:
         return []
     name, amount, unit = raw
-    if not _is_word(unit):
+    words = amount.text.split()
+    if amount.token_type is TokenType.STRING and len(words) == 2:
+        amount, unit = (_like(amount, TokenType.STRING, word) for word in words)
+    elif not _is_word(unit):
         return []
     return [
         _like(name, TokenType.IDENTIFIER, INTERVAL),
@@ -49,6 +52,13 @@ def _interval(raw: list[Token]) -> list[Token]:
         _like(unit, TokenType.STRING, unit.text),
         _like(unit, TokenType.R_PAREN, ")"),
     ]
+
+
+def _taken(new: list[Token]) -> int:
+    """How many tokens a form had. The unit of an interval may be in the string of its amount."""
+    if new[0].text != INTERVAL:
+        return len(new)
+    return 2 if new[2].start == new[4].start else 3
 
 
 def _unit(raw: list[Token]) -> list[Token]:

@@ -11,6 +11,7 @@ from reference_interpreter import evaluate
 from engine.language.expression_tokens import FUNCTIONS, MAX_NESTING, MAX_TEXT
 from engine.language.operators import CAST, NUMBERS, OPERATORS, common_type
 from engine.language.parse_expression import MAX_DEPTH, parse_expression, parse_predicate
+from engine.language.rewriting import OTHER_NAMES, SHORT_FORMS
 from engine.language.steps import Constant, Expression, FieldRef, Operation
 from engine.objects.schema import STIME, FieldType
 from overlay.errors import InvalidInputError
@@ -99,6 +100,47 @@ def operations(expression: Expression) -> list[Operation]:
         ("+n", F.INT, 5),
         ("flag", F.BOOL, True),
         ("n\n +\t1", F.INT, 6),
+        ("t + INTERVAL '5' MINUTE", F.TIMESTAMP, 300_000_009),
+        ("interval 10 seconds + t - (interval '1' second)", F.TIMESTAMP, 9_000_009),
+        (
+            "t + interval '1 second' - interval '1 second' - interval '-1 hours'",
+            F.TIMESTAMP,
+            3600000009,
+        ),
+        ("interval + 1 between interval and 9", F.BOOL, True),
+        ("extract(hour FROM t) + hour(t)", F.INT, 0),
+        ("extract(DAYOFWEEK from t)", F.INT, 5),
+        ("TIMESTAMPDIFF(millisecond, t, stime + interval '1' second)", F.LONG, 999),
+        ("date_trunc('year', t)", F.TIMESTAMP, 0),
+        ("dayofmonth(t)", F.INT, 1),
+        ("position('b' in s) + position('.', s)", F.INT, 5),
+        ("position('.' in s) in (3, 4)", F.BOOL, True),
+        ("s rlike '^A' and s not rlike '^b' and rlike(s, 'b')", F.BOOL, True),
+        ("n is distinct from 5", F.BOOL, False),
+        ("null is not distinct from n", F.BOOL, False),
+        ("cast(null as int) is not distinct from null", F.BOOL, True),
+        ("n + 1 is not distinct from 6 and flag", F.BOOL, True),
+        ("if(flag, 1, null)", F.INT, 1),
+        ("if(null, 1, 2.5)", F.DOUBLE, 2.5),
+        ("nullif(n, 5)", F.INT, None),
+        ("nullif(n, big)", F.INT, 5),
+        ("ifnull(null, n)", F.INT, 5),
+        ("sign(-d)", F.INT, -1),
+        ("mod(n, 3)", F.INT, 2),
+        ("left(s, 2) || left", F.STRING, "Abl"),
+        ("right(s, 3)", F.STRING, "b.C"),
+        ("substr(s, 2)", F.STRING, "b.C"),
+        ("lpad(s, 6) || rpad(left, 2, 'x')", F.STRING, "  Ab.Clx"),
+        ("split_index(s, '.', 1)", F.STRING, "C"),
+        ("length(s) - length(replace(s, 'b', ''))", F.INT, 1),
+        ("bitor(tiny, small)", F.SHORT, 7),
+        ("shiftleft(tiny, 2)", F.INT, 12),
+        ("sqrt(tiny + 1)", F.DOUBLE, 2.0),
+        ("to_timestamp('1970-01-01 00:00:01')", F.TIMESTAMP, 1_000_000),
+        ("date_format(t, 'yyyy-MM-dd')", F.STRING, "1970-01-01"),
+        ("json_value('{\"a\": [1.50]}', '$.a[0]')", F.STRING, "1.5"),
+        ("ip_in_cidr('10.1.2.3', '10.0.0.0/8')", F.BOOL, True),
+        ("ip_prefix('10.1.2.3', 24)", F.STRING, "10.1.2.0/24"),
     ],
 )
 def test_texts_become_typed_expressions(text: str, type_: FieldType, value: Any) -> None:
@@ -231,7 +273,53 @@ def test_nodes_are_what_they_say() -> None:
         ("s = '\ud800'", "not allowed", 6),
         ("größe > 1", "no field 'gr\\xf6\\xdfe'", 1),
         ("n ＋ 1", "not allowed", 3),
-        ("interval '1' day", "syntax error", 10),
+        ("interval '1' day", "an interval stands only after the + or - of a timestamp", 1),
+        ("n + interval '1' day", "takes a timestamp and an interval, not (int, long)", 1),
+        ("t + interval '1' month", "a month has no fixed length: write the interval in days", 5),
+        ("t + interval 2 years", "a year has no fixed length", 5),
+        ("t + interval '1.5' day", "an interval is a whole number, as INTERVAL '5' DAY", 5),
+        ("t + interval '1 day 2'", "syntax error", 14),
+        ("t + interval '1.5 day'", "an interval is a whole number", 5),
+        ("t + interval '9' fortnight", "an interval's unit is one of microsecond", 5),
+        ("t + interval '99999999999999' week", "longer than any two timestamps are apart", 5),
+        ("interval '1' day - t", "a timestamp cannot be taken from an interval", 1),
+        ("t - t", "`-` takes two numbers, not (timestamp, timestamp)", 1),
+        ("interval(5)", "no function 'interval'", 1),
+        ("extract(n from t)", "`extract` takes one of day, dayofweek", 1),
+        ("extract(hour, t)", "no field 'hour'", 9),
+        ("timestampdiff(month, t, t)", "a month has no fixed length", 1),
+        ("date_trunc(s, t)", "operand 1 of `date_trunc` must be a constant", 1),
+        ("date_trunc('decade', t)", "the unit must be one of day, hour", 1),
+        ("date_format(t, 'YYYY-MM')", "the pattern has 'YYYY' at its character 1; there are", 1),
+        ("date_format(t, 'yyyy-M')", "the pattern has 'M' at its character 6; there are", 1),
+        ("date_format(t, '')", "the pattern has 0 characters", 1),
+        ("to_timestamp(s, 'HH:mm')", "the pattern has no yyyy", 1),
+        ("to_timestamp(s, 'yyyy-MM-dd mm')", "the pattern has mm without HH", 1),
+        ("to_timestamp(s, 'yyyyMMdd dd')", "the pattern has dd twice", 1),
+        ("regexp_like(s, s)", "operand 2 of `regexp_like` must be a constant", 1),
+        ("regexp_like(s, null)", "operand 2 of `regexp_like` must be a constant", 1),
+        ("n = 1 and s rlike '(a+)+$'", "the pattern has at its character 5: a group that", 11),
+        ("regexp_extract(s, 'a(b)', 2)", "the group must be 0 to 1", 1),
+        ("regexp_replace(s, 'a*', '')", "the pattern must not match an empty text", 1),
+        ("regexp_replace(s, 'a', '$1')", "a $ of the replacement must be that of a group", 1),
+        ("regexp_replace(s, 'a', '\\')", "a backslash is not allowed", 1),
+        ("split_index(s, '', 1)", "the delimiter must be a string of 1 to 256 characters", 1),
+        ("json_value(s, 'a.b')", "the path does not begin with $", 1),
+        ("json_value(s, '$')", "the path names no member, as $.name does", 1),
+        ("json_value(s, '$.a[*]')", "the path has at its character 4: neither .name nor [0]", 1),
+        ("json_value(s, '$..a')", "the path has at its character 2", 1),
+        ("ip_in_cidr(s, '10.0.0.1/8')", "10.0.0.1/8 has host bits set", 1),
+        ("ip_in_cidr(s, '10.0.0.0')", "the network must be one like '10.0.0.0/8'", 1),
+        ("ip_in_cidr(s, 'x')", "the network must be one like '10.0.0.0/8'", 1),
+        ("ip_prefix(s, 33)", "the bits must be 0 to 32", 1),
+        ("ip_prefix(s, 24, 129)", "the bits must be 0 to 128", 1),
+        ("sha2(s, 1)", "the bits must be one of (224, 256, 384, 512)", 1),
+        ("mod(n)", "`mod` takes two numbers", 1),
+        ("if(n, 1, 2)", "`case` takes boolean conditions", 1),
+        ("power(d, 2)", "no function 'power'; alike are lower", 1),
+        ("n is distinct", "after `is` comes null or not null", 1),
+        ("bitand(n, d)", "takes two integers, not (int, double)", 1),
+        ("shiftleft(n, big)", "an integer and a number of bits", 1),
         ("trim(both 'x' from s)", "syntax error", 11),
         ("(n, n)", "Tuple is not part", 2),
         ("n <=> n", "not allowed", 3),
@@ -308,7 +396,9 @@ def test_conditions_must_be_boolean() -> None:
 
 
 def test_the_table_is_complete_and_widens() -> None:
-    assert {CAST, *OPERATORS} > FUNCTIONS
+    assert {CAST, *OPERATORS, *SHORT_FORMS, *OTHER_NAMES} > FUNCTIONS
+    assert not {*SHORT_FORMS, *OTHER_NAMES} & {CAST, *OPERATORS}
+    assert {*OTHER_NAMES.values()} <= {*OPERATORS}
     assert common_type([F.BYTE, F.SINGLE, F.LONG]) is F.SINGLE
     assert common_type([F.STRING, F.INT]) is None
     for name, operator in OPERATORS.items():

@@ -101,6 +101,14 @@ def test_nulls_are_three_valued(spark: Spark, tmp_path: Path) -> None:
 ONE_OF_EACH = """-x | abs(x) | floor(x) | ceil(x) | round(x) | x + 1 | x % 2 | cast(x as long)
 -n | abs(n) | n - 1 | n in (1, 2) | case when n > 1 then 2 end | coalesce(n, 1) | least(n, 1)
 n between 1 and 2 | case n when 1 then 2 when 3 then 4 when 5 then 6 end | s like 'a' | s is null
+sqrt(x) | shiftleft(n, i) | n is distinct from i | bitand(n, i) | nullif(n, 1) | sign(x)
+cast(n as timestamp) + interval '1' day | date_trunc('day', cast(n as timestamp)) | hash64(s)
+date_format(cast(n as timestamp), 'yyyy') | to_timestamp(s) | to_timestamp(s, 'yyyyMMdd') | md5(s)
+timestampdiff(day, cast(n as timestamp), cast(cast(i as long) as timestamp)) | year(cast(n as timestamp))
+replace(s, 'a', 'b') | lpad(s, i) | rpad(s, 1) | repeat(s, i) | split_index(s, 'a', i) | right(s, i)
+contains(s, 'a') | instr(s, 'a') | regexp_like(s, 'a+') | regexp_extract(s, '(a)', 1) | reverse(s)
+regexp_replace(s, 'a', 'b') | json_value(s, '$.a') | json_double(s, '$.a') | sha2(s, 256) | crc32(s)
+ip_in_cidr(s, '10.0.0.0/8') | ip_in_cidr(s, '::/0') | ip_prefix(s, 24) | ip_prefix(s, 24, 48)
 length(s) | substring(s, 1) | substring('a', i) | substring_index(s, '.', 1) | s || 'a' | trim(s)"""
 
 
