@@ -52,7 +52,7 @@ def longest_text(text: str) -> int:
     least, most = 0, MAX_MATCHED
     while least < most:
         middle = (least + most + 1) // 2
-        if _steps(pattern, middle) <= MAX_STEPS:
+        if most_steps(pattern, middle) <= MAX_STEPS:
             least = middle
         else:
             most = middle - 1
@@ -65,7 +65,8 @@ def longest_text(text: str) -> int:
     return least
 
 
-def _steps(pattern: Pattern, length: int) -> int:
+def most_steps(pattern: Pattern, length: int) -> int:
+    """Steps of the search for one match, in any text of `length` code points."""
     starts = 1 if _anchored(pattern.node) else length + 1
     from_one = _Work(length).of(pattern.node, 0, _Next(((0, 0x10FFFF),), ends=True))
     return starts * from_one + length

@@ -6,10 +6,25 @@ from hypothesis import strategies as st
 
 LETTERS = "abé😀.\n-_1 "
 
-ATOMS = st.sampled_from(
-    ["a", "b", "é", "😀", ".", r"\.", r"\d", r"\w", r"\s", r"\D", r"\W", r"\S", "_", " ", r"\n"]
-    + ["[ab]", "[^ab]", "[a-z_]", "[^\\n]", r"[\w.]", r"[^\s]", "[é😀]", "[^😀-]", "[a\\-1]"]
-)
+SINGLE = [
+    "a",
+    "b",
+    "é",
+    "😀",
+    ".",
+    r"\.",
+    r"\d",
+    r"\w",
+    r"\s",
+    r"\D",
+    r"\W",
+    r"\S",
+    "_",
+    " ",
+    r"\n",
+]
+SETS = ["[ab]", "[^ab]", "[a-z_]", "[^\\n]", r"[\w.]", r"[^\s]", "[é😀]", "[^😀-]", "[a\\-1]"]
+ATOMS = st.sampled_from([*SINGLE, *SETS])
 
 QUANTIFIERS = st.sampled_from(
     [

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -18,6 +19,7 @@ from engine.language.parse_expression import parse_expression
 from engine.objects.schema import STIME, FieldType
 from engine.spark.columns import column
 from engine.spark.session import Spark
+from examples import examples
 from testnet.simulation.expressions import Row, evaluate
 
 FIELDS = {
@@ -129,7 +131,7 @@ def bits(value: Any) -> Any:
         return "nan" if math.isnan(value) else struct.pack("<d", value + 0.0)
     if isinstance(value, datetime):
         epoch = datetime(1970, 1, 1, tzinfo=UTC if value.tzinfo else None)
-        return (type(0), (value - epoch) // timedelta(microseconds=1))
+        return (int, (value - epoch) // timedelta(microseconds=1))
     return type(value), value
 
 
@@ -149,3 +151,35 @@ def check_like(
     for text, ours, theirs in zip(texts, made, wanted, strict=True):
         for row, one, other in zip(found, ours, theirs, strict=True):
             assert bits(one) == bits(other), (text, row, one, other)
+
+
+def odd(few: int, *, soak: int) -> settings:
+    """The settings of a property over odd rows: each example is a job of Spark, or some."""
+    return settings(
+        max_examples=examples(few, soak=soak),
+        deadline=None,
+        phases=(Phase.explicit, Phase.generate),  # to find a smaller one takes as many jobs
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    )
+
+
+Oracle = Callable[..., Any]
+
+
+def check_oracles(spark: Spark, found: list[Row], oracles: dict[str, Oracle]) -> None:
+    """The parameters of an oracle are fields; it is asked where none of them is null."""
+
+    def value(oracle: Oracle, row: Row) -> Any:
+        names = oracle.__code__.co_varnames[: oracle.__code__.co_argcount]
+        values = [row[name] for name in names]
+        return None if any(each is None for each in values) else oracle(*values)
+
+    texts = [*oracles]
+    wanted = [[value(oracle, row) for row in found] for oracle in oracles.values()]
+    check_like(texts, found, check(spark, found, texts), wanted)
+
+
+def check_duckdb(spark: Spark, found: list[Row], pairs: dict[str, str]) -> None:
+    texts = [*pairs]
+    made = check(spark, found, texts)
+    check_like(texts, found, made, by_duckdb(found, [*pairs.values()]))

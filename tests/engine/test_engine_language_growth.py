@@ -189,7 +189,7 @@ DEEP: dict[str, Text] = {
     },
     "if": nested("if(flag, ", ", 1)"),
     "nullif": nested("nullif(1, ", ")"),
-    "sign": nested("sign(", ")"),
+    "the function sign": nested("sign(", ")"),
     "replace": nested("replace(", ", 'a', 'b')", "s"),
     "split_index": nested("split_index(", ", '.', 1)", "s"),
     "regexp_extract": nested("regexp_extract(", ", '(a)b', 1)", "s"),
@@ -218,10 +218,11 @@ REPEATING = {
     "replace",
 }
 REPEATING |= {"hash64", "xxhash64", "regexp_like", "rlike", "regexp_extract", "regexp_replace"}
-REPEATING |= {"json_value", "json_double", "date_trunc", "date_format", "ceiling"}
-"""Operations whose operands Spark's form repeats."""
+REPEATING |= {"ip_in_cidr", "ip_prefix", "json_value", "json_double", "date_trunc", "date_format"}
+REPEATING |= {"ceiling"}
+"""Operations whose operands Spark's form repeats, or that are many in it."""
 
-SHALLOW = REPEATING - {"floor", "ceil"} | {"sign"}
+SHALLOW = REPEATING - {"floor", "ceil"} | {"the function sign"}
 """They are refused soon."""
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from examples import examples
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from random_patterns import PATTERNS, TEXTS
-from scalar_rows import FIELDS, by_duckdb, check, check_like, rows
+from scalar_rows import FIELDS, by_duckdb, check, check_like, odd, rows
 
 from engine.language.pattern_work import MAX_MATCHED, longest_text
 from engine.language.patterns import PatternError, read_pattern
@@ -30,12 +29,7 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-@settings(
-    max_examples=examples(8, soak=150),
-    deadline=None,
-    phases=(Phase.explicit, Phase.generate),
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@odd(8, soak=150)
 @given(st.lists(PATTERNS.filter(is_taken), min_size=6, max_size=10), rows(TEXTS))
 def test_three_engines_agree(spark: Spark, patterns: list[str], found: list[Row]) -> None:
     pairs: dict[str, str] = {}
