@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 from sqlglot import Token, exp
 from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.parser import Parser
 
+from engine.language.constants import folded, number, widened
 from engine.language.expression_tokens import FUNCTION, TYPE_TOKENS, refusal, tokens_of
 from engine.language.operators import (
     CAST,
     INTEGER_RANGE,
-    INTEGERS,
     IS_SAME,
-    NUMBERS,
     OPERATORS,
     can_cast,
     common_type,
@@ -30,6 +27,8 @@ from engine.language.written_forms import INTERVAL
 from engine.objects.schema import STIME, FieldType
 from overlay.errors import InvalidInputError
 
+T = TypeVar("T")
+
 MAX_DEPTH: Final = 100
 """Levels of a typed expression: code that walks it recurses. A chain of `and`, `or`, `||`: one."""
 
@@ -40,11 +39,7 @@ build so many, and 0.4 s of an epoch."""
 
 ROUND_DIGITS: Final = range(10)
 
-_NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
-
 _ESCAPED = re.compile(r"(?:[^\\]|\\[\\%_])*", re.DOTALL)
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _BINARY: Final[dict[type[exp.Expression], str]] = {
     exp.Add: "+",
@@ -220,7 +215,7 @@ class _Typer:
         text = str(node.this)
         if node.args.get("is_string"):
             return Constant(text, FieldType.STRING)
-        return self._number(text, node)
+        return self._said(lambda: number(text), node)
 
     def _boolean(self, node: exp.Expression, _: int) -> Typed:
         return Constant(bool(node.this), FieldType.BOOL)
@@ -233,7 +228,7 @@ class _Typer:
 
     def _neg(self, node: exp.Expression, depth: int) -> Typed:
         if isinstance(node.this, exp.Literal) and not node.this.args.get("is_string"):
-            return self._number(f"-{node.this.this}", node)
+            return self._said(lambda: number(f"-{node.this.this}"), node)
         return self._operation("neg", [self.of(node.this, depth)], node)
 
     def _is(self, node: exp.Expression, depth: int) -> Typed:
@@ -284,9 +279,9 @@ class _Typer:
         if operand is None:
             return Constant(None, target)
         if isinstance(operand, Constant):
-            folded = self._fold(operand, target, node)
-            if folded is not None:
-                return folded
+            constant = self._said(lambda: folded(operand, target), node)
+            if constant is not None:
+                return constant
         if not can_cast(operand.type, target):
             raise self._refusal(f"{operand.type} cannot be cast to {target}", node)
         return operand if operand.type is target else Operation(CAST, (operand,), target)
@@ -315,10 +310,7 @@ class _Typer:
         def make(name: str, of: Sequence[Typed]) -> Operation:
             return self._choice(of, node) if name == "case" else self._operation(name, of, node)
 
-        try:
-            return form.build(make, operands)
-        except ValueError as error:
-            raise self._refusal(str(error), node) from None
+        return self._said(lambda: form.build(make, operands), node)
 
     def _binary(self, node: exp.Expression, depth: int) -> Typed:
         kind = type(node)
@@ -338,10 +330,8 @@ class _Typer:
         self, node: exp.Expression, moment: exp.Expression, interval: exp.Expression, depth: int
     ) -> Typed:
         """A timestamp plus or minus an interval."""
-        try:
-            length = interval_us(*(each.name for each in interval.expressions))
-        except ValueError as error:
-            raise self._refusal(str(error), interval) from None
+        amount, unit = (each.name for each in interval.expressions)
+        length = self._said(lambda: interval_us(amount, unit), interval)
         if isinstance(node, exp.Sub):
             if moment is not node.this:
                 raise self._refusal("a timestamp cannot be taken from an interval", node)
@@ -370,8 +360,8 @@ class _Typer:
             takes = OPERATORS[name].takes
             raise self._refusal(f"`{name}` takes {takes}, not ({given})", node)
         self._check_constants(name, filled, node)
-        widened = tuple(map(_widen, filled, resolution.operands))
-        return Operation(name, widened, resolution.result)
+        wide = tuple(map(widened, filled, resolution.operands))
+        return Operation(name, wide, resolution.result)
 
     def _check_constants(
         self, name: str, operands: Sequence[Expression], node: exp.Expression
@@ -398,42 +388,6 @@ class _Typer:
         null = Constant(None, common_type(types) or types[0])
         return [null if operand is None else operand for operand in operands]
 
-    def _number(self, text: str, node: exp.Expression) -> Constant:
-        if _NUMBER.fullmatch(text.removeprefix("-")) is None:
-            raise self._refusal(f"{text[:40]!a} is not a number", node)
-        digits = text.removeprefix("-")
-        if digits.isdecimal() and len(digits) <= 19:
-            value = int(text)
-            for type_ in (FieldType.INT, FieldType.LONG):
-                if value in INTEGER_RANGE[type_]:
-                    return Constant(value, type_)
-        number = float(text)
-        if digits.isdecimal() or number in {float("inf"), float("-inf")}:
-            raise self._refusal(f"{text[:40]!a} does not fit a number", node)
-        return Constant(number, FieldType.DOUBLE)
-
-    def _fold(self, constant: Constant, target: FieldType, node: exp.Expression) -> Constant | None:
-        """The constant as a `target`; None where only a cast can make it."""
-        value = constant.value
-        if target is FieldType.TIMESTAMP and isinstance(value, str):
-            return Constant(self._timestamp(value, node), target)
-        if value is None and can_cast(constant.type, target):
-            return Constant(None, target)
-        if constant.type in INTEGERS and target in INTEGERS:
-            fits = value in INTEGER_RANGE[target]
-            return Constant(value if fits else None, target)
-        widens = constant.type in NUMBERS and common_type((constant.type, target)) is target
-        return cast("Constant", _widen(constant, target)) if widens else None
-
-    def _timestamp(self, text: str, node: exp.Expression) -> int:
-        try:
-            moment = datetime.fromisoformat(text)
-            moment = moment.replace(tzinfo=moment.tzinfo or UTC)
-            return (moment - _EPOCH) // timedelta(microseconds=1)
-        except (ValueError, OverflowError):
-            reason = f"{text[:40]!a} is not a time like '2018-03-24 12:00:00' (UTC)"
-            raise self._refusal(reason, node) from None
-
     def _check_pattern(self, pattern: Typed, node: exp.Expression) -> None:
         if pattern is None:
             return
@@ -449,20 +403,14 @@ class _Typer:
         if not isinstance(digits, Constant) or digits.value not in ROUND_DIGITS:
             raise self._refusal("the digits of `round` must be a constant from 0 to 9", node)
 
+    def _said(self, make: Callable[[], T], node: exp.Expression) -> T:
+        """What `make` makes; its ValueError is the reason of a refusal."""
+        try:
+            return make()
+        except ValueError as error:
+            raise self._refusal(str(error), node) from None
+
     def _refusal(self, reason: str, node: exp.Expression) -> InvalidInputError:
         starts = (part.meta.get("start") for part in node.walk())
         first = min((start for start in starts if isinstance(start, int)), default=1)
         return refusal(self._text, reason, first - 1)
-
-
-def _widen(expression: Expression, target: FieldType) -> Expression:
-    if expression.type is target:
-        return expression
-    if not isinstance(expression, Constant):
-        return Operation(CAST, (expression,), target)
-    value = expression.value
-    if isinstance(value, int) and target is FieldType.SINGLE:
-        value = float(struct.unpack("<f", struct.pack("<f", value))[0])
-    elif isinstance(value, int) and target is FieldType.DOUBLE:
-        value = float(value)
-    return Constant(value, target)

@@ -13,21 +13,19 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from engine.language.patterns import (
+from engine.language.pattern_nodes import (
     Anchor,
     Branches,
     Chars,
     Group,
     Node,
-    Pattern,
-    PatternError,
     Ranges,
     Repeat,
     Sequence,
     least_length,
-    read_pattern,
     union,
 )
+from engine.language.patterns import Pattern, PatternError, read_pattern
 
 MAX_STEPS: Final = 2**24
 """Of one match: some 0.1 s in Java, a second in Python."""

@@ -17,10 +17,26 @@ tree, so a sign that one of them gives a meaning of its own has none here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Final
+
+from engine.language.pattern_nodes import (
+    Anchor,
+    Branches,
+    Chars,
+    Group,
+    Node,
+    Ranges,
+    Repeat,
+    Sequence,
+    captures,
+    complement,
+    least_length,
+    union,
+    written,
+    written_out,
+)
 
 MAX_PATTERN: Final = 256
 """Characters of a pattern."""
@@ -37,63 +53,9 @@ MAX_WRITTEN_OUT: Final = 512
 MAX_GROUPS: Final = 9
 """`$1` to `$9` of a replacement name them."""
 
-_LAST: Final = 0x10FFFF
-
-Ranges: TypeAlias = tuple[tuple[int, int], ...]
-"""Sorted ranges of code points that do not touch, ends included."""
-
 
 class PatternError(ValueError):
     """The pattern is not of the subset; says the reason and the character."""
-
-
-@dataclass(frozen=True, slots=True)
-class Chars:
-    """One character out of a set."""
-
-    ranges: Ranges
-
-
-@dataclass(frozen=True, slots=True)
-class Anchor:
-    """The beginning of the text, or its end."""
-
-    begins: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Sequence:
-    """One part after the other."""
-
-    parts: tuple[Node, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Branches:
-    """The first of these that leads to a match."""
-
-    options: tuple[Node, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A part in parentheses; number: from 1, None if it does not capture."""
-
-    node: Node
-    number: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Repeat:
-    """A part `least` to `most` times; most: None if unbounded; lazy: as few as possible."""
-
-    node: Node
-    least: int
-    most: int | None
-    lazy: bool
-
-
-Node: TypeAlias = Chars | Anchor | Sequence | Branches | Group | Repeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,75 +91,9 @@ def read_pattern(text: str) -> Pattern:
         raise PatternError(
             f"has more than {MAX_WRITTEN_OUT} characters and sets with all that is repeated"
         )
-    java = _written(node, lambda code: f"\\x{{{code:x}}}", r"\z")
-    python = _written(node, lambda code: f"\\U{code:08x}", r"\Z")
+    java = written(node, lambda code: f"\\x{{{code:x}}}", r"\z")
+    python = written(node, lambda code: f"\\U{code:08x}", r"\Z")
     return Pattern(node, reader.groups, least_length(node), java, python)
-
-
-def least_length(node: Node) -> int:
-    """Characters of the shortest match."""
-    match node:
-        case Chars():
-            return 1
-        case Anchor():
-            return 0
-        case Sequence(parts=parts):
-            return sum(map(least_length, parts))
-        case Branches(options=options):
-            return min(map(least_length, options))
-        case Group(node=inner):
-            return least_length(inner)
-        case Repeat(node=inner, least=least):
-            return least * least_length(inner)
-
-
-def written_out(node: Node) -> int:
-    """Characters and sets, each as often as quantifiers repeat it."""
-    match node:
-        case Chars() | Anchor():
-            return 1
-        case Sequence(parts=nodes) | Branches(options=nodes):
-            return sum(map(written_out, nodes))
-        case Group(node=inner):
-            return written_out(inner)
-        case Repeat(node=inner, least=least, most=most):
-            return written_out(inner) * max(least + 1 if most is None else most, 1)
-
-
-def captures(node: Node) -> bool:
-    """Whether a group in it captures."""
-    match node:
-        case Chars() | Anchor():
-            return False
-        case Sequence(parts=nodes) | Branches(options=nodes):
-            return any(map(captures, nodes))
-        case Group(node=inner, number=number):
-            return number is not None or captures(inner)
-        case Repeat(node=inner):
-            return captures(inner)
-
-
-def union(*sets: Ranges) -> Ranges:
-    """All characters of the sets."""
-    merged: list[tuple[int, int]] = []
-    for first, last in sorted(each for ranges in sets for each in ranges):
-        if merged and first <= merged[-1][1] + 1:
-            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
-        else:
-            merged.append((first, last))
-    return tuple(merged)
-
-
-def complement(ranges: Ranges) -> Ranges:
-    """All other characters."""
-    found, begin = [], 0
-    for first, last in ranges:
-        if begin < first:
-            found.append((begin, first - 1))
-        begin = last + 1
-    if begin <= _LAST:
-        found.append((begin, _LAST))
-    return tuple(found)
 
 
 def _only(characters: str) -> Ranges:
@@ -415,37 +311,3 @@ class _Reader:
             raise self._error("a quantifier of a group that can match nothing", at)
         if turns != (0, 1) and captures(node):
             raise self._error("a repeated group that captures; write (?:...)", begin)
-
-
-def _written(node: Node, escaped: Callable[[int], str], end: str) -> str:
-    """The text of a tree; end: the anchor of the text's end."""
-    match node:
-        case Chars(ranges=ranges):
-            return _set_text(ranges, escaped)
-        case Anchor(begins=begins):
-            return r"\A" if begins else end
-        case Sequence(parts=parts):
-            return "".join(_written(each, escaped, end) for each in parts)
-        case Branches(options=options):
-            return "|".join(_written(each, escaped, end) for each in options)
-        case Group(node=inner, number=number):
-            opening = "(?:" if number is None else "("
-            return f"{opening}{_written(inner, escaped, end)})"
-        case Repeat(node=inner, least=least, most=most, lazy=lazy):
-            text, few = _written(inner, escaped, end), "?" * lazy
-            if most is not None:
-                return f"{text}{{{least},{most}}}{few}"
-            # Java recurses over {n,} where characters of one and of two units take turns
-            return f"{text * least}{text}*{few}"
-
-
-def _set_text(ranges: Ranges, escaped: Callable[[int], str]) -> str:
-    def one(code: int) -> str:
-        character = chr(code)
-        plain = character.isascii() and character.isalnum()
-        return character if plain else escaped(code)
-
-    if len(ranges) == 1 and ranges[0][0] == ranges[0][1]:
-        return one(ranges[0][0])
-    texts = [one(low) if low == high else f"{one(low)}-{one(high)}" for low, high in ranges]
-    return f"[{''.join(texts)}]"

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import zip_longest
 from typing import ClassVar, Final
 
 from engine.language.aggregates import VARIANCES
@@ -81,8 +80,8 @@ class Operation:
     nodes: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        times = zip_longest(self.operands, _REPEATED.get(self.operator, ()), fillvalue=1)
-        below = sum(operand.nodes * often for operand, often in times)
+        times = dict(enumerate(_REPEATED.get(self.operator, ())))
+        below = sum(each.nodes * times.get(place, 1) for place, each in enumerate(self.operands))
         object.__setattr__(self, "nodes", _OWN.get(self.operator, 1) + below)
 
 

@@ -43,6 +43,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "false",  # no data may make a job fail
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",  # nor a text that is no time
     "spark.sql.caseSensitive": "true",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.adaptive.enabled": "false",  # re-planning costs more than small jobs do

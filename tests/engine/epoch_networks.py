@@ -66,11 +66,18 @@ def predicates(field: Field) -> list[tuple[str, str]]:
             (f"{f} like 'x%'", f"{f} LIKE 'x%'"),
             (f"length({f}) < 2", f"length({f}) < 2"),
             (f"{f} > 'X'", f"{f} > 'X'"),
+            (f"{f} rlike '^x.|[0-9]$'", f"regexp_matches({f}, '^x.|[0-9]$')"),
+            (f"split_index({f}, '.', 1) is null", f"string_split({f}, '.')[2] IS NULL"),
         ]
     if field.type is F.BOOL:
         return [*either, (f, f), (f"not {f}", f"NOT {f}")]
     if field.type is F.TIMESTAMP:
-        return [*either, (f"{f} <= stime", f"epoch_us({f}) <= stime")]
+        return [
+            *either,
+            (f"{f} <= stime", f"epoch_us({f}) <= stime"),
+            (f"second({f}) = 59", f"epoch_us({f}) < 0"),
+            (f"{f} + interval '9' microseconds > stime", f"epoch_us({f}) + 9 > stime"),
+        ]
     same = [
         *either,
         (f"{f} > 2", f"{f} > 2"),
@@ -97,9 +104,23 @@ def projections(field: Field) -> list[tuple[str, str]]:
             (f"concat({f}, '.', upper({f}))", f"{f} || '.' || upper({f})"),
             (f"substring({f}, 2, 3)", f"substring({f}, 2, 3)"),
             (f"length({f})", f"length({f})::INTEGER"),
+            (f"md5(replace({f}, '.', '--'))", f"md5(replace({f}, '.', '--'))"),
+            (f"nullif(right({f}, 1), 'x')", f"nullif(right({f}, 1), 'x')"),
+            (
+                f"regexp_extract({f}, '([0-9])[.]([0-9])', 2)",
+                f"CASE WHEN regexp_matches({f}, '[0-9][.]') "
+                f"THEN regexp_extract({f}, '([0-9])[.]([0-9])', 2) END",
+            ),
         ]
     if field.type is F.TIMESTAMP:
-        return [*plain, ("stime", "make_timestamptz(stime)")]
+        return [
+            *plain,
+            ("stime", "make_timestamptz(stime)"),
+            (
+                f"date_format({f}, 'yyyy-MM-dd HH:mm')",
+                f"strftime(make_timestamp(epoch_us({f})), '%Y-%m-%d %H:%M')",
+            ),
+        ]
     if field.type is F.BOOL:
         return [*plain, (f"case when {f} then 1 else 0 end", f"CASE WHEN {f} THEN 1 ELSE 0 END")]
     if field.type in FLOATS:
@@ -118,6 +139,7 @@ def projections(field: Field) -> list[tuple[str, str]]:
         (f"cast({f} as byte)", f"TRY_CAST({f} AS TINYINT)"),
         (f"case when {f} > 1 then {f} end", f"CASE WHEN {f} > 1 THEN {f} END"),
         (f"abs({f})", f"TRY(abs({f}))::{type_}"),
+        (f"bitxor({f}, {f} % 7)", f"xor({f}, ({f} % 7)::{type_})"),
     ]
 
 

@@ -14,6 +14,15 @@ from hypothesis import strategies as st
 from random_patterns import PATTERNS, TEXTS
 
 from engine.language.parse_expression import parse_expression
+from engine.language.pattern_nodes import (
+    Anchor,
+    Branches,
+    Chars,
+    Group,
+    Node,
+    Repeat,
+    Sequence,
+)
 from engine.language.pattern_work import (
     LEAST_MATCHED,
     MAX_MATCHED,
@@ -21,18 +30,7 @@ from engine.language.pattern_work import (
     longest_text,
     most_steps,
 )
-from engine.language.patterns import (
-    MAX_PATTERN,
-    Anchor,
-    Branches,
-    Chars,
-    Group,
-    Node,
-    PatternError,
-    Repeat,
-    Sequence,
-    read_pattern,
-)
+from engine.language.patterns import MAX_PATTERN, PatternError, read_pattern
 from engine.objects.schema import FieldType
 from overlay.errors import InvalidInputError
 

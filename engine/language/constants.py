@@ -1,0 +1,78 @@
+"""Constants of expressions: numbers and times as they are written, and their wider types."""
+
+from __future__ import annotations
+
+import re
+import struct
+from datetime import UTC, datetime, timedelta
+from typing import Final, cast
+
+from engine.language.operators import CAST, can_cast
+from engine.language.steps import Constant, Expression, Operation
+from engine.language.type_rules import INTEGER_RANGE, INTEGERS, NUMBERS, common_type
+from engine.objects.schema import FieldType
+
+_NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def number(text: str) -> Constant:
+    """The number that a text denotes: an int, if that holds it, a long, or a double.
+
+    Raises:
+        ValueError: it denotes none, or none that fits; says which.
+    """
+    digits = text.removeprefix("-")
+    if _NUMBER.fullmatch(digits) is None:
+        raise ValueError(f"{text[:40]!a} is not a number")
+    if digits.isdecimal() and len(digits) <= 19:
+        value = int(text)
+        for type_ in (FieldType.INT, FieldType.LONG):
+            if value in INTEGER_RANGE[type_]:
+                return Constant(value, type_)
+    double = float(text)
+    if digits.isdecimal() or double in {float("inf"), float("-inf")}:
+        raise ValueError(f"{text[:40]!a} does not fit a number")
+    return Constant(double, FieldType.DOUBLE)
+
+
+def folded(constant: Constant, target: FieldType) -> Constant | None:
+    """The constant as a `target`; None where only a cast can make it.
+
+    Raises:
+        ValueError: a text that is to be a timestamp is none.
+    """
+    value = constant.value
+    if target is FieldType.TIMESTAMP and isinstance(value, str):
+        return Constant(_moment(value), target)
+    if value is None and can_cast(constant.type, target):
+        return Constant(None, target)
+    if constant.type in INTEGERS and target in INTEGERS:
+        fits = value in INTEGER_RANGE[target]
+        return Constant(value if fits else None, target)
+    widens = constant.type in NUMBERS and common_type((constant.type, target)) is target
+    return cast("Constant", widened(constant, target)) if widens else None
+
+
+def widened(expression: Expression, target: FieldType) -> Expression:
+    """The expression as a wider type; of a constant a constant."""
+    if expression.type is target:
+        return expression
+    if not isinstance(expression, Constant):
+        return Operation(CAST, (expression,), target)
+    value = expression.value
+    if isinstance(value, int) and target is FieldType.SINGLE:
+        value = float(struct.unpack("<f", struct.pack("<f", value))[0])
+    elif isinstance(value, int) and target is FieldType.DOUBLE:
+        value = float(value)
+    return Constant(value, target)
+
+
+def _moment(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+        moment = moment.replace(tzinfo=moment.tzinfo or UTC)
+        return (moment - _EPOCH) // timedelta(microseconds=1)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{text[:40]!a} is not a time like '2018-03-24 12:00:00' (UTC)") from None
