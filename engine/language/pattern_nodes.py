@@ -142,11 +142,8 @@ def written(node: Node, escaped: Callable[[int], str], end: str) -> str:
             opening = "(?:" if number is None else "("
             return f"{opening}{written(inner, escaped, end)})"
         case Repeat(node=inner, least=least, most=most, lazy=lazy):
-            text, few = written(inner, escaped, end), "?" * lazy
-            if most is not None:
-                return f"{text}{{{least},{most}}}{few}"
-            # Java recurses over {n,} where characters of one and of two units take turns
-            return f"{text * least}{text}*{few}"
+            bounds = f"{least},{'' if most is None else most}"
+            return f"{written(inner, escaped, end)}{{{bounds}}}{'?' * lazy}"
 
 
 def _set_text(ranges: Ranges, escaped: Callable[[int], str]) -> str:

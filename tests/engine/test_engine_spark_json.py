@@ -157,6 +157,11 @@ def test_values_at_paths(spark: Spark, found: list[Row]) -> None:
     check_like(texts, found, check(spark, found, texts), wanted)
 
 
+def given_texts(*texts: str) -> list[Row]:
+    none = dict.fromkeys(FIELDS)
+    return [{**none, "s": text} for text in texts]
+
+
 def test_odd_documents(spark: Spark) -> None:
     deep = {count: f'{{"b": 2, "a": {"[" * count}{"]" * count}}}' for count in (999, 1000)}
     cases: dict[str, tuple[str | None, str | None]] = {
@@ -191,7 +196,28 @@ def test_odd_documents(spark: Spark) -> None:
         deep[999]: (None, "2"),
         deep[1000]: (None, None),
     }
-    none = dict.fromkeys(FIELDS)
-    found = [{**none, "s": text} for text in cases]
+    found = given_texts(*cases)
     made = check(spark, found, ["json_value(s, '$.a')", "json_value(s, '$.b')"])
     assert [*zip(*made, strict=True)] == [*cases.values()]
+
+
+def test_odd_numbers(spark: Spark) -> None:
+    cases: dict[str, tuple[str | None, float | None]] = {
+        "1e400": (None, None),
+        "-1e400": (None, None),
+        "9" * 400: (None, None),
+        "1e-400": (None, 0.0),
+        "-0e0": (None, 0.0),
+        "-0.0": ("0", 0.0),
+        "-0": ("0", 0.0),
+        "1.7976931348623157e308": (None, 1.7976931348623157e308),
+        "12.50": ("12.5", 12.5),
+        "9223372036854775809": ("9223372036854775809", 2.0**63),
+        '"1.5"': ("1.5", None),
+        "true": ("true", None),
+        "null": (None, None),
+    }
+    found = given_texts(*(f'{{"a": {number}}}' for number in cases))
+    made = check(spark, found, ["json_value(s, '$.a')", "json_double(s, '$.a')"])
+    assert [*zip(*made, strict=True)] == [*cases.values()]
+    assert not any(str(value).startswith("-") for value in made[1])

@@ -109,7 +109,7 @@ LONG = [
 
 @pytest.mark.parametrize("pattern", LONG)
 def test_long_texts_overflow_no_stack(spark: Spark, pattern: str) -> None:
-    """Java recurses where characters of one and of two units take turns."""
+    """Java recurses for each turn of a group, so there are few of them."""
     longest = longest_text(pattern)
     assert longest == MAX_MATCHED
     found = given_texts("a😀" * (longest // 2), "a" * longest, "a" * (longest + 1), "&a😀" * 999)
