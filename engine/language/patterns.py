@@ -8,9 +8,9 @@
     quantifier  ? * + {n} {n,} {n,m}, each also with a ? after it: as few as possible
 
 The first match from the left counts, and of a branch or a quantifier the first that leads to one,
-as in Perl. A group takes no `*`, `+` or `{n,}`: Java recurses for each turn, and a long text ends the JVM. A
-group that can match nothing takes no quantifier, and no group that captures but `?`: engines differ
-in what it holds.
+as in Perl. A group takes no `*`, `+` or `{n,}`: Java recurses for each turn, and a long text ends
+the JVM. A group that can match nothing takes no quantifier, and no group that captures but `?`:
+engines differ in what it holds.
 
 The engines do not read the given text: `Pattern.java` and `Pattern.python` are written from the
 tree, so a sign that one of them gives a meaning of its own has none here.
