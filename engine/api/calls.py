@@ -71,6 +71,6 @@ def _register_administration(engine: Engine) -> None:
     )
     queries = QueryCalls(ours, engine.queries, engine.locator, engine.modifier)
     views = ViewCalls(ours, engine.store, engine.views, engine.locator, engine.readers)
-    documents = DocumentCalls(engine.overlay, schemas, streams, queries, views)
+    documents = DocumentCalls(engine.overlay, engine.catalog, schemas, streams, queries, views)
     for calls in (schemas, streams, queries, views, documents):
         calls.register()

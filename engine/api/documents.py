@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
+from dht.catalog import Catalog, Kind
 from engine.api.administration import Administration
 from engine.api.definitions import SchemaCalls, StreamCalls
 from engine.api.messages import (
@@ -22,12 +24,14 @@ from engine.api.messages import (
     SetQueryStatus,
 )
 from engine.language.classes import applied, check_secondary
+from engine.language.document import Document, read_draft
 from engine.language.modification import Modified, ModifyQuery
-from engine.language.xml.documents import Document, read_document
 from engine.objects.alteration import Alteration, queries_differ
-from engine.objects.catalog_records import QUERY, VIEW, find, lookup
+from engine.objects.catalog_records import QUERY, SCHEMA, STREAM, VIEW, find, lookup
+from engine.objects.definitions import StreamEntry
 from engine.objects.query import Query, QueryStatus
 from engine.objects.readers import Readers
+from engine.objects.schema import Schema
 from engine.objects.view import View
 from engine.replication.modifier import Modifier
 from engine.replication.queries import QueryHost
@@ -39,8 +43,11 @@ from engine.streams.store import StreamStore
 from engine.streams.stream_state import Role
 from overlay.errors import ConflictError, InvalidInputError, NotFoundError
 from overlay.identity import parse_peer_id
+from overlay.names import ObjectName
 from overlay.node import Overlay
 from overlay.rpc import MAX_STRUCT_BYTES, Caller
+
+Found = TypeVar("Found", Schema, StreamEntry)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,9 +161,10 @@ class QueryCalls:
 
 @dataclass(frozen=True, eq=False)
 class DocumentCalls:
-    """The call that creates everything in an XML document; `register` puts it on the service."""
+    """The call that creates everything in a document; `register` puts it on the service."""
 
     overlay: Overlay
+    catalog: Catalog
     schemas: SchemaCalls
     streams: StreamCalls
     queries: QueryCalls
@@ -173,10 +181,9 @@ class DocumentCalls:
         )
 
     async def create_query_xml(self, caller: Caller, request: CreateXml, body: bytes) -> Created:
-        """Create everything in a document, schemas first, so that streams and queries find them."""
-        overlay = self.overlay
-        own = overlay.identity.participant
-        document = await overlay.threads.run(own, partial(_read, request, f"medusa://{own}/"))
+        """Create everything in a document of XML or SQL, schemas first, so that streams and queries
+        find them."""
+        document = await self._read(request)
         names: list[str] = []
         remarks: list[str] = []
         for schema in document.schemas:
@@ -196,10 +203,26 @@ class DocumentCalls:
             raise InvalidInputError("the document defines no schema, stream, query or view")
         return Created(tuple(names), tuple(remarks))
 
+    async def _read(self, request: CreateXml) -> Document:
+        own = self.overlay.identity.participant
+        run = partial(self.overlay.threads.run, own)
+        draft = await run(partial(read_draft, request.text, f"medusa://{own}/"))
+        streams: dict[str, Schema] = {}
+        for name in sorted(draft.reads):
+            streams[name] = (await self._found(STREAM, name)).schema
+        schemas = {name: await self._found(SCHEMA, name) for name in sorted(draft.uses)}
+        document = await run(partial(draft.complete, streams, schemas))
+        return _with_availability(document, request)
 
-def _read(request: CreateXml, base: str) -> Document:
+    async def _found(self, kind: Kind[Found], name: str) -> Found:
+        found = await find(self.catalog, kind, ObjectName.parse(name))
+        if found is None:
+            raise NotFoundError(f"there is no {kind.label} {name} in the catalog")
+        return found.value
+
+
+def _with_availability(document: Document, request: CreateXml) -> Document:
     """The document, its queries with the requested availability."""
-    document = read_document(request.text, base=base)
     if request.availability is None:
         return document
     if not document.queries:

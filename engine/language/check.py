@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from engine.language import joins
 from engine.language.aggregate_types import aggregate_type
 from engine.language.aggregates import CHOSEN, COUNTS, check_parameter
 from engine.language.classes import check_availability
@@ -22,6 +23,7 @@ from engine.language.steps import (
     Expression,
     FieldRef,
     FilterStep,
+    JoinStep,
     MapStep,
     Step,
     TypedAggregate,
@@ -33,6 +35,7 @@ from engine.objects.query import (
     Box,
     Filter,
     Function,
+    Join,
     Map,
     Query,
     Union,
@@ -149,17 +152,23 @@ def check_shape(box: Box) -> None:
             if not stream or not stream.isprintable():
                 raise InvalidInputError(f"{stream[:80]!a} is not the name of a stream")
         _refuse_repeated("stream", streams)
-        match box:
-            case Filter():
-                _check_ports(box)
-            case Map():
-                if not box.expressions:
-                    raise InvalidInputError("a map needs at least one output field")
-            case Union():
-                if not 0 < len(box.inputs) <= MAX_PORTS:
-                    raise InvalidInputError(f"a union takes 1 to {MAX_PORTS} inputs")
-            case Aggregate():
-                _check_window(box)
+        _check_parameters(box)
+
+
+def _check_parameters(box: Box) -> None:
+    match box:
+        case Filter():
+            _check_ports(box)
+        case Map():
+            if not box.expressions:
+                raise InvalidInputError("a map needs at least one output field")
+        case Union():
+            if not 0 < len(box.inputs) <= MAX_PORTS:
+                raise InvalidInputError(f"a union takes 1 to {MAX_PORTS} inputs")
+        case Aggregate():
+            _check_window(box)
+        case Join():
+            _check_bounds(box)
 
 
 def type_box(
@@ -188,6 +197,8 @@ def type_box(
                 return _type_union(box, [inputs[stream] for stream in box.inputs])
             case Aggregate():
                 return _type_aggregate(box, _Input(inputs[box.input], nodes))
+            case Join():
+                return _type_join(box, inputs[box.left], inputs[box.right])
 
 
 class _Input:
@@ -344,6 +355,48 @@ def _type_aggregate(box: Aggregate, given: _Input) -> TypedBox:
     made = msgspec.structs.replace(made, key=(WINDOW_START, *box.group_by))
     step = AggregateStep(box.size_us, box.advance_us, groups, functions)
     return TypedBox(box, {box.output: made}, {box.output: step})
+
+
+def _type_join(box: Join, left: Schema, right: Schema) -> TypedBox:
+    paired = joins.paired(box, left, right)
+    pairs = _Input(paired, None)
+    with _about("predicate"):
+        predicate = pairs.predicate(box.predicate)
+        joins.check_sides(predicate)
+    results = pairs
+    if box.kind in joins.ONE_SIDED:
+        results = _Input(joins.left_alone(paired), None)
+    outputs: list[tuple[str, Expression]] = []
+    for name, text in box.expressions:
+        with _about(f"output field {name[:64]!a}"):
+            expression = results.expression(text)
+            joins.check_sides(expression)
+            outputs.append((name, expression))
+    made = Schema(box.output, tuple(results.named(*each) for each in outputs))
+    check_schema(made)
+    if box.kind in joins.AS_OF and joins.equalities(predicate) is None:
+        raise InvalidInputError(
+            f"predicate: an {box.kind} join takes equalities of a left and a right value, joined "
+            "by and"
+        )
+    bounds = (box.before_us, box.after_us)
+    step = JoinStep(box.kind, box.left, box.right, *bounds, predicate, tuple(outputs))
+    return TypedBox(box, {box.output: made}, {box.output: step})
+
+
+def _check_bounds(box: Join) -> None:
+    before, after = box.before_us, box.after_us
+    if before + after < 0:
+        raise InvalidInputError(
+            f"no pair is within its bounds of time: {before / 1e6:g} s before, {after / 1e6:g} s "
+            "after"
+        )
+    if max(abs(before), abs(after)) > MAX_WINDOW_US:
+        raise InvalidInputError("its bounds of time are more than 366 days")
+    if box.kind in joins.AS_OF and after > 0:
+        raise InvalidInputError(f"an {box.kind} join pairs with earlier tuples: after must be 0")
+    if not box.expressions:
+        raise InvalidInputError("a join needs at least one output field")
 
 
 def _group_field(given: _Input, name: str) -> Field:

@@ -50,7 +50,7 @@ TYPE_TOKENS: Final = {
     FieldType.TIMESTAMP: TokenType.TIMESTAMP,
 }
 
-_KEYWORDS: Final = {
+KEYWORDS: Final = {
     "and": TokenType.AND,
     "or": TokenType.OR,
     "not": TokenType.NOT,
@@ -68,6 +68,7 @@ _KEYWORDS: Final = {
     "end": TokenType.END,
     "as": TokenType.ALIAS,
 }
+"""The words that are no names of fields, unless they are quoted."""
 
 _SIGNS: Final = frozenset(
     {"(", ")", ",", ".", "+", "-", "*", "/", "%", "=", "==", "<>", "!=", "<", "<=", ">", ">=", "||"}
@@ -171,8 +172,8 @@ def _type_name(text: str, token: Token, following: str) -> Token:
 
 def _word(text: str, token: Token, *, called: bool) -> Token:
     name = token.text.lower()
-    if name in _KEYWORDS and not (name == "like" and called):
-        return _retyped(token, _KEYWORDS[name], token.text)
+    if name in KEYWORDS and not (name == "like" and called):
+        return _retyped(token, KEYWORDS[name], token.text)
     if not called:
         return _retyped(token, TokenType.IDENTIFIER, token.text)
     if name == CAST:

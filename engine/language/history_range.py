@@ -13,7 +13,7 @@ import msgspec
 
 from engine.objects.availability import Availability
 from engine.objects.definitions import QueryEntry
-from engine.objects.query import Box, Filter, Query, Union, streams_written
+from engine.objects.query import Box, Filter, Join, Query, Union, streams_written
 from engine.objects.schema import BEGINNING, END
 from overlay.errors import InvalidInputError
 from overlay.names import ObjectName
@@ -91,4 +91,7 @@ def _copied(box: Box, new_name: Callable[[str], str]) -> Box:
     if isinstance(box, Filter):
         outputs = tuple(new_name(stream) for stream in box.outputs)
         return msgspec.structs.replace(box, input=new_name(box.input), outputs=outputs)
+    if isinstance(box, Join):
+        left, right = new_name(box.left), new_name(box.right)
+        return msgspec.structs.replace(box, left=left, right=right, output=new_name(box.output))
     return msgspec.structs.replace(box, input=new_name(box.input), output=new_name(box.output))

@@ -74,7 +74,7 @@ _ARGUMENTS: Final[dict[type[exp.Expression], frozenset[str]]] = {
     exp.Like: frozenset({"this", "expression", "negate"}),
     exp.RegexpLike: frozenset({"this", "expression", "negate"}),
     exp.Paren: frozenset({"this"}),
-    exp.Column: frozenset({"this"}),
+    exp.Column: frozenset({"this", "table"}),
     exp.Literal: frozenset({"this", "is_string"}),
     exp.Boolean: frozenset({"this"}),
     exp.Null: frozenset(),
@@ -203,8 +203,11 @@ class _Typer:
     # one method per node type, named after it
 
     def _column(self, node: exp.Expression, _: int) -> Typed:
-        name = node.name
+        table = node.args.get("table")
+        name = node.name if table is None else f"{table.name}.{node.name}"
         type_ = FieldType.TIMESTAMP if name == STIME else self._fields.get(name)
+        if table is not None and type_ is None and "." not in "".join(self._fields):
+            raise self._refusal("a qualified name is not part of the language", node)
         if not isinstance(node.this, exp.Identifier) or type_ is None:
             known = ", ".join((STIME, *self._fields))
             known = known if len(known) <= 200 else known[:197] + "..."

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import ClassVar, Final
 
 from engine.language.aggregates import VARIANCES
-from engine.objects.query import Function
+from engine.objects.query import Function, JoinKind
 from engine.objects.schema import END, Field, FieldType
 
 _REPEATED: Final = {
@@ -187,4 +187,44 @@ class AggregateStep:
         return sum(each.nodes for each in self.functions)
 
 
-Step = FilterStep | MapStep | AggregateStep
+@dataclass(frozen=True, slots=True)
+class JoinStep:
+    """Pairs of tuples of two streams; see `engine.objects.query.Join`.
+
+    Attributes:
+        left, right: the streams.
+        predicate: over fields called `left.f` and `right.f`.
+        outputs: (output field, expression) pairs over the same.
+    """
+
+    kind: JoinKind
+    left: str
+    right: str
+    before_us: int
+    after_us: int
+    predicate: Expression
+    outputs: tuple[tuple[str, Expression], ...]
+
+    @property
+    def left_waits_us(self) -> int:
+        """How long after its stime a left tuple may still find its first pair."""
+        return max(self.after_us, 0)
+
+    @property
+    def right_waits_us(self) -> int:
+        """How long after its stime a right tuple may still find its first pair."""
+        return max(self.before_us, 0)
+
+    @property
+    def horizon_us(self) -> int:
+        """How far behind an output's stime the tuples are that it is made of."""
+        if self.kind is JoinKind.INNER:
+            return max(self.left_waits_us, self.right_waits_us)
+        return self.left_waits_us + self.right_waits_us
+
+    @property
+    def nodes(self) -> int:
+        return self.predicate.nodes + sum(expression.nodes for _, expression in self.outputs)
+
+
+Step = FilterStep | MapStep | AggregateStep | JoinStep

@@ -103,7 +103,56 @@ class Aggregate(Struct, frozen=True, tag="aggregate"):
     order_on: str = ""
 
 
-Box = Filter | Map | Union | Aggregate
+class JoinKind(StrEnum):
+    """Which tuples a join gives.
+
+    t is a tuple of the left stream, u one of the right; a pair is within the bounds of time, and
+    its predicate is true.
+    """
+
+    INNER = "inner"
+    """Every pair."""
+    LEFT = "left"
+    """Every pair, and each t that is in none."""
+    RIGHT = "right"
+    """Every pair, and each u that is in none."""
+    FULL = "full"
+    """Every pair, and each t and u that is in none."""
+    SEMI = "semi"
+    """Each t that is in a pair, once."""
+    ANTI = "anti"
+    """Each t that is in no pair."""
+    ASOF = "asof"
+    """Of each t the pair with the newest u."""
+    LEFT_ASOF = "left_asof"
+    """Of each t the pair with the newest u, or t alone."""
+
+
+class Join(Struct, frozen=True, tag="join"):
+    """Pairs of tuples t of `left` and u of `right`, with
+    `t.stime - before_us <= u.stime <= t.stime + after_us`, for which the predicate is true.
+
+    A pair's stime is that of its later tuple. A tuple that is in no pair comes out when none can
+    come any more: t at `t.stime + max(after_us, 0)`, u at `u.stime + max(before_us, 0)`. SEMI and
+    ANTI come out at that time, too.
+
+    Attributes:
+        predicate: over `left.f` and `right.f`.
+        expressions: (output field, expression) pairs over the same.
+    """
+
+    name: str
+    left: str
+    right: str
+    output: str
+    kind: JoinKind
+    before_us: int
+    after_us: int
+    predicate: str
+    expressions: tuple[tuple[str, str], ...]
+
+
+Box = Filter | Map | Union | Aggregate | Join
 
 WINDOW_START = "window_start"
 
@@ -142,7 +191,14 @@ class QueryStatus(StrEnum):
 
 
 def inputs_of(box: Box) -> tuple[str, ...]:
-    return box.inputs if isinstance(box, Union) else (box.input,)
+    """The streams that it reads, each once."""
+    match box:
+        case Union():
+            return box.inputs
+        case Join():
+            return (box.left,) if box.left == box.right else (box.left, box.right)
+        case _:
+            return (box.input,)
 
 
 def outputs_of(box: Box) -> tuple[str, ...]:
@@ -161,6 +217,8 @@ def characters_of(box: Box) -> int:
         case Aggregate():
             texts = (each.parameter for each in box.functions if isinstance(each.parameter, str))
             return sum(len(each.argument or "") for each in box.functions) + sum(map(len, texts))
+        case Join():
+            return len(box.predicate) + sum(len(text) for _, text in box.expressions)
 
 
 def streams_read(query: Query) -> frozenset[str]:

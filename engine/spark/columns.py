@@ -54,7 +54,8 @@ def column(expression: Expression) -> Column:
     """The expression over a DataFrame that has its fields and `stime`."""
     match expression:
         case FieldRef(name=name):
-            return F.timestamp_micros(quoted(STIME)) if name == STIME else quoted(name)
+            is_time = name == STIME or name.endswith(f".{STIME}")  # of a side of a join
+            return F.timestamp_micros(quoted(name)) if is_time else quoted(name)
         case Constant(value=value, type=type_):
             return _constant(value, type_)
         case Operation(operator=operator, type=type_):
@@ -65,6 +66,14 @@ def column(expression: Expression) -> Column:
             if operator in _BY_CONSTANTS:
                 return _BY_CONSTANTS[operator](operands, _literals(expression.operands))
             return _SIMPLE[operator](operands)
+
+
+def output(name: str, expression: Expression) -> Column:
+    """The expression under the name of an output field."""
+    made = column(expression)
+    if expression.type in FLOATS:
+        made = without_negative_zero(made)
+    return made.alias(name)
 
 
 def _literals(operands: Sequence[Expression]) -> Literals:

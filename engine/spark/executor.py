@@ -303,6 +303,8 @@ def kind_of(task: Task) -> Kind | None:
     always runs alone. Blocking: it imports PySpark."""
     from engine.spark import rows, shared_rows, shared_windows
 
+    if task.join is not None:
+        return None
     fields = rows.merged_fields(task.input_schemas)
     if task.window is not None:
         key = (fields, shared_windows.what(task), by_arrival(task))

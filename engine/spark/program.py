@@ -14,20 +14,22 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from engine.language.operators import FLOATS
-from engine.language.steps import Expression, Form
+from engine.language.steps import Form
 from engine.objects.query import WINDOW_START
 from engine.objects.schema import SEQ, STIME, Field
-from engine.spark.columns import column, quoted, within, without_negative_zero
+from engine.spark.columns import column, output, quoted, within, without_negative_zero
 from engine.spark.cpu import meter_of
+from engine.spark.joins import Joins
 from engine.spark.rows import merged_fields, row_schema
+from engine.spark.scans import reader_of
 from engine.spark.windows import Windows
 from engine.tasks.canonical import canonical
 from engine.tasks.execution import Result
-from engine.tasks.plan import AggregateStep, FilterStep, MapStep, Step, Task
+from engine.tasks.plan import AggregateStep, FilterStep, JoinStep, MapStep, Step, Task
 from engine.tasks.revisions.tasks import by_arrival
 from engine.tasks.windows import Interval, needs
 
@@ -54,14 +56,13 @@ class Program:
         interval: Interval,
     ) -> Result:
         """As `engine.tasks.execution.Computation.run`; blocking."""
-        paths = [path for name in self._task.inputs for path in files.get(name, ())]
-        if not paths:
+        if not any(files.get(name) for name in self._task.inputs):
             return Result(self._schema.empty_table(), 0.0)
         compiled = self._compiled
         if compiled is None or compiled.session is not session:
             compiled = self._compiled = _Compiled(self._task, session)
         compiled.meter.start()
-        frame = compiled.frame(paths, after, upto, interval)
+        frame = compiled.frame(files, after, upto, interval)
         compiled.meter.plan(frame)
         table = canonical(self._finish(frame.toArrow()), self._schema)
         return Result(table, compiled.meter.read())
@@ -102,8 +103,7 @@ def blank_epoch(
         source = name in task.source_inputs
         pq.write_table(_blank(schema.source if source else schema.derived), path)
         files[name] = [path]
-    window = task.window
-    upto = 0 if window is None else window.size_us
+    upto = task.span_us
     interval = needs(task, -1, upto, 0)
     assert interval is not None, "a window that holds 0 is closed by then"
     return files, -1, upto, interval
@@ -122,13 +122,22 @@ class _Compiled:
     def __init__(self, task: Task, session: SparkSession) -> None:
         self.session = session
         self.meter = meter_of(session)
-        fields: Sequence[Field] = merged_fields(task.input_schemas)
-        self._by_arrival = by_arrival(task)
-        self._reader = _reader(session, fields, with_seq=self._by_arrival)
-        self._normal = _normalised(fields, with_seq=self._by_arrival)
+        self._inputs = task.inputs
+        self._joins: Joins | None = None
         steps = task.steps
+        if task.join is not None:
+            schemas = dict(zip(task.inputs, task.input_schemas, strict=True))
+            self._joins = Joins(session, task.join, schemas, task.source_inputs)
+            fields: Sequence[Field] = mapped(task.join)
+            steps = steps[1:]
+        else:
+            fields = merged_fields(task.input_schemas)
+        self._by_arrival = by_arrival(task)
+        self._reader = reader_of(session, row_schema(fields, with_seq=self._by_arrival))
+        self._normal = _normalised(fields, with_seq=self._by_arrival)
         self._first: Column | None = None
-        if steps and isinstance(steps[0], FilterStep) and not self._normal:  # one analysis less
+        one_less = self._joins is None and not self._normal
+        if steps and isinstance(steps[0], FilterStep) and one_less:  # one analysis less
             self._first, steps = leaves_by(steps[0]), steps[1:]
         self._stages: list[_Stage] = []
         for step in steps:
@@ -137,18 +146,26 @@ class _Compiled:
             if isinstance(step, MapStep):
                 fields = mapped(step)
 
-    def frame(self, paths: Sequence[Path], after: int, upto: int, interval: Interval) -> DataFrame:
+    def frame(
+        self, files: Mapping[str, Sequence[Path]], after: int, upto: int, interval: Interval
+    ) -> DataFrame:
+        paths = [path for name in self._inputs for path in files.get(name, ())]
         large = sum(path.stat().st_size for path in paths) >= LARGE_BYTES
+        if self._joins is None:
+            frame = self._scan(paths, interval, large=large)
+        else:
+            frame = self._joins.frame(files, after, upto, interval, large=large)
+        for stage in self._stages:
+            frame = stage.apply(frame, after, upto, small=not large)
+        return frame
+
+    def _scan(self, paths: Sequence[Path], interval: Interval, *, large: bool) -> DataFrame:
         frame = self._reader.parquet(*(f"file://{path.absolute()}" for path in paths))
         wanted = F.expr(within(STIME, interval.lo + 1, interval.hi, constant=large))
         if self._first is not None:
             wanted = wanted & self._first
         frame = frame.where(wanted)
-        if self._normal:
-            frame = frame.select(*self._normal)
-        for stage in self._stages:
-            frame = stage.apply(frame, after, upto, small=not large)
-        return frame
+        return frame.select(*self._normal) if self._normal else frame
 
 
 class _Stage:
@@ -163,6 +180,8 @@ class _Stage:
                 self._predicate = leaves_by(step)
             case MapStep():
                 self._columns = [quoted(STIME), *(output(*each) for each in step.outputs)]
+            case JoinStep():
+                raise AssertionError("a join is a task's first step")
             case AggregateStep():
                 self._windows = Windows(step, fields, by_arrival=by_arrival, last=last)
 
@@ -172,16 +191,10 @@ class _Stage:
                 return frame.where(self._predicate)
             case MapStep():
                 return frame.select(*self._columns)
+            case JoinStep():
+                return frame
             case AggregateStep():
                 return self._windows.apply(frame, after, upto, small=small)
-
-
-def _reader(session: SparkSession, fields: Sequence[Field], *, with_seq: bool) -> DataFrameReader:
-    return (
-        session.read.schema(row_schema(fields, with_seq=with_seq))
-        .option("__globPaths__", "false")  # a name may hold [ or *
-        .option("recursiveFileLookup", "true")  # a folder a=b is not a partition
-    )
 
 
 def _normalised(fields: Sequence[Field], *, with_seq: bool) -> list[Column]:
@@ -206,13 +219,6 @@ def leaves_by(step: FilterStep) -> Column:
     return condition
 
 
-def output(name: str, expression: Expression) -> Column:
-    made = column(expression)
-    if expression.type in FLOATS:
-        made = without_negative_zero(made)
-    return made.alias(name)
-
-
-def mapped(step: MapStep) -> list[Field]:
-    """A map's fields; all are nullable as far as the order of tuples is concerned."""
+def mapped(step: MapStep | JoinStep) -> list[Field]:
+    """The fields that a step makes; all are nullable as far as the order of tuples is concerned."""
     return [Field(name, each.type, nullable=True) for name, each in step.outputs]

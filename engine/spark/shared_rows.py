@@ -17,9 +17,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from engine.objects.schema import STIME, Field
-from engine.spark.columns import quoted
+from engine.spark.columns import output, quoted
 from engine.spark.prepared import Prepared
-from engine.spark.program import leaves_by, output
+from engine.spark.program import leaves_by
 from engine.spark.rows import merged_fields, row_schema
 from engine.spark.shared_jobs import Order, read_input, shared_out
 from engine.streams.ordering import between

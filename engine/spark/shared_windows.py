@@ -20,15 +20,15 @@ from pyspark.sql import types as T
 
 from engine.language.steps import Form
 from engine.objects.schema import STIME, Field
-from engine.spark.columns import quoted
+from engine.spark.columns import output, quoted
 from engine.spark.prepared import Prepared
-from engine.spark.program import leaves_by, mapped, output
+from engine.spark.program import leaves_by, mapped
 from engine.spark.rows import merged_fields, row_schema
 from engine.spark.shared_jobs import MOST_ROWS, Order, read_input, shared_out
 from engine.spark.windows import TaggedWindows
 from engine.tasks.canonical import canonical
 from engine.tasks.execution import Result
-from engine.tasks.plan import AggregateStep, FilterStep, MapStep, Step, Task
+from engine.tasks.plan import AggregateStep, FilterStep, JoinStep, MapStep, Step, Task
 from engine.tasks.revisions.tasks import by_arrival
 
 TASK: Final = "task "
@@ -150,6 +150,8 @@ class SharedWindows:
                     frame = windows.apply(frame)
                     if form is not Form.PARTIAL:
                         frame = frame.withColumn(STIME, quoted(LAST))
+                case JoinStep():
+                    raise AssertionError("a task with a join runs alone")
         return frame.drop(START)
 
     def _own(self, raw: pa.Table, number: int, order: Order) -> pa.Table:

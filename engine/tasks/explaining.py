@@ -16,11 +16,12 @@ from engine.language.panes import (
     pane_us,
     panes_name,
 )
-from engine.language.steps import AggregateStep, FilterStep, Form, MapStep, Step
+from engine.language.steps import AggregateStep, FilterStep, Form, JoinStep, MapStep, Step
 from engine.objects.query import (
     Aggregate,
     Box,
     Filter,
+    Join,
     Map,
     Query,
     Union,
@@ -118,6 +119,8 @@ def _made_by(task: Task, query: Query) -> list[tuple[Box, str]]:
         found.append((box, stream))
         if panes_name(stream) in task.inputs:
             break
+        if isinstance(box, Join):
+            break
         (stream,) = inputs_of(box)
     return found
 
@@ -129,10 +132,20 @@ def _in_words(made: tuple[Box, str] | None, step: Step) -> str:
         case (Map() as box, _), MapStep():
             fields = (f"{text} as {name}" for name, text in box.expressions)
             return f"{box.name}: map: {', '.join(fields)}"
+        case (Join() as box, _), JoinStep():
+            return f"{box.name}: {_join(box)}"
         case (Aggregate() as box, _), AggregateStep():
             return f"{box.name}: {_aggregate(box, step)}"
         case _:
             return "union: into order"
+
+
+def _join(box: Join) -> str:
+    fields = ", ".join(f"{text} as {name}" for name, text in box.expressions)
+    return (
+        f"{box.kind} join of {box.left} and {box.right}, from {_s(-box.before_us)} to "
+        f"{_s(box.after_us)}, where {box.predicate}: {fields}"
+    )
 
 
 def _of_port(box: Filter, stream: str) -> str:

@@ -12,8 +12,16 @@ from typing import Final
 
 from engine.language.check import TypedBox, ordered_boxes, type_box
 from engine.language.panes import panes_name, panes_schema, split, widths
-from engine.language.steps import AggregateStep, FieldRef, FilterStep, MapStep, Step, TypedAggregate
-from engine.objects.query import Aggregate, Box, Filter, Query, Union, inputs_of
+from engine.language.steps import (
+    AggregateStep,
+    FieldRef,
+    FilterStep,
+    JoinStep,
+    MapStep,
+    Step,
+    TypedAggregate,
+)
+from engine.objects.query import Aggregate, Box, Filter, Join, Query, Union, inputs_of
 from engine.objects.schema import BEGINNING, END, Schema
 from overlay.errors import InvalidInputError
 
@@ -21,6 +29,7 @@ __all__ = [
     "AggregateStep",
     "EditionSteps",
     "FilterStep",
+    "JoinStep",
     "MapStep",
     "Step",
     "Task",
@@ -62,9 +71,11 @@ class Task:
     Attributes:
         name: its output stream's name.
         query: the query's name.
-        inputs: the streams it reads, merged in canonical order if there are several; all have the
-            same fields, but one may allow nulls or longer strings where another does not.
-        steps: applied in order; at most one is an AggregateStep; none only if inputs are several.
+        inputs: the streams it reads. If the first step is a JoinStep, they are its sides. Else they
+            are merged in canonical order; all have the same fields, but one may allow nulls or
+            longer strings where another does not.
+        steps: applied in order; at most one is an AggregateStep or a JoinStep, which is the first;
+            none only if inputs are several.
         source_inputs: the inputs that are source streams: their logs have `seq`.
         after, until: the query's boundaries: it reads the inputs between them.
         of: of a task that makes revisions, the task whose output they revise; else None.
@@ -109,6 +120,24 @@ class Task:
         """The stateful step, if there is one."""
         return next((step for step in self.steps if isinstance(step, AggregateStep)), None)
 
+    @property
+    def has_state(self) -> bool:
+        """Whether its results depend on more of its inputs than one tuple."""
+        return self.window is not None or self.join is not None
+
+    @property
+    def span_us(self) -> int:
+        """How long after the stime of a tuple it still makes results of it, microseconds."""
+        if self.join is not None:
+            return self.join.left_waits_us + self.join.right_waits_us
+        return 0 if self.window is None else self.window.size_us
+
+    @property
+    def join(self) -> JoinStep | None:
+        """The join, if it has one."""
+        first = self.steps[0] if self.steps else None
+        return first if isinstance(first, JoinStep) else None
+
 
 def plan(
     query: Query,
@@ -119,9 +148,9 @@ def plan(
     """The tasks of a query, each after those whose output it reads.
 
     A stream becomes a task's output, which others can read, if not exactly one box reads it, if it
-    is in `keep` or in the query's `outputs`, if a union or a filter with several ports reads it,
-    and between one aggregate and the next. All others are fused away. The results do not depend on
-    the cut. The panes of a window (`engine.language.panes`) are a task, too.
+    is in `keep` or in the query's `outputs`, if a union, a join or a filter with several ports
+    reads it, and between one aggregate or join and the next. All others are fused away. The results
+    do not depend on the cut. The panes of a window (`engine.language.panes`) are a task, too.
 
     Args:
         schemas: of all streams, as `check_query` gives them.
@@ -188,11 +217,12 @@ class _Network:
                 self._readers.setdefault(stream, []).append(box)
         stateful: set[str] = set()
         for box in boxes:
-            before = {} if isinstance(box, Union) else self._nodes.get(box.input, {})
+            fresh = isinstance(box, (Union, Join))
+            before = {} if fresh else self._nodes.get(inputs_of(box)[0], {})
             typed = type_box(box, schemas, before)
             for stream in typed.schemas:
                 self._make(stream, typed, folded.get(stream))
-                if isinstance(box, Aggregate) or self._carries(box, stateful):
+                if isinstance(box, (Aggregate, Join)) or self._carries(box, stateful):
                     stateful.add(stream)
                 if stream in keep or self._is_cut(stream, after_aggregate=stream in stateful):
                     self.kept.add(stream)
@@ -218,7 +248,8 @@ class _Network:
             inputs, step = self.made[stream].inputs, self.made[stream].step
             if step is not None:
                 steps.append(step)
-            if step is None or inputs[0] not in self.made or inputs[0] in self.kept:
+            joined = isinstance(step, JoinStep)
+            if step is None or joined or inputs[0] not in self.made or inputs[0] in self.kept:
                 break
             stream = inputs[0]
         if step is None and len(inputs) == 1:
@@ -239,15 +270,18 @@ class _Network:
         )
 
     def _carries(self, box: Box, stateful: set[str]) -> bool:
-        """Whether the path to this box has an aggregate."""
-        return not isinstance(box, Union) and (box.input in stateful and box.input not in self.kept)
+        """Whether the path to this box has an aggregate or a join."""
+        if isinstance(box, (Union, Join)):
+            return False
+        (stream,) = inputs_of(box)
+        return stream in stateful and stream not in self.kept
 
     def _is_cut(self, stream: str, *, after_aggregate: bool) -> bool:
         readers = self._readers.get(stream, [])
         if len(readers) != 1:
             return True
         match readers[0]:
-            case Union():
+            case Union() | Join():
                 return True
             case Filter(outputs=ports):
                 return len(ports) > 1
@@ -269,7 +303,7 @@ def _nodes_after(step: Step | None, before: Mapping[str, int]) -> Mapping[str, i
             return {}
         case FilterStep():
             return before
-        case MapStep():
+        case MapStep() | JoinStep():
             return {name: expression.nodes for name, expression in step.outputs}
         case AggregateStep():
             return {each.name: before.get(each.name, 1) for each in step.group_by}

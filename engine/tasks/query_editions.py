@@ -26,7 +26,7 @@ from engine.language.steps import Form
 from engine.objects.query import Box, Query, characters_of
 from engine.objects.schema import BEGINNING, END, Schema
 from engine.tasks.plan import AggregateStep, EditionSteps, Step, Task
-from engine.tasks.windows import first_whole
+from engine.tasks.windows import first_whole, whole_after
 from overlay.errors import ConflictError, InvalidInputError
 
 MAX_EDITIONS: Final = 32
@@ -246,6 +246,9 @@ def earliest(tasks: Sequence[Task], names: frozenset[str], footing: Footing, lea
     period = 1
     for task in tasks:
         window = task.window
+        if task.join is not None:
+            _refuse_mixed_pairs(task, changes)
+            at = max(at, _whole(task, footing)) if task.name in names else at
         if window is None:
             continue
         if not changes.isdisjoint(task.inputs):
@@ -276,8 +279,18 @@ def earliest(tasks: Sequence[Task], names: frozenset[str], footing: Footing, lea
     return at
 
 
+def _refuse_mixed_pairs(task: Task, changes: frozenset[str]) -> None:
+    changed = changes.intersection(task.inputs)
+    if changed and task.span_us:
+        raise InvalidInputError(
+            f"{task.name} joins {min(changed)}, and would pair old tuples of it with new ones: "
+            "make another query"
+        )
+
+
 def _whole(task: Task, footing: Footing) -> int:
-    """The boundary after which all its windows are whole in inputs that are as they are now."""
+    """The boundary after which its results are whole in inputs that are as they are now."""
     known = max(footing.usable.get(stream, BEGINNING) for stream in task.inputs)
-    assert task.window is not None
-    return known if known == BEGINNING else first_whole(task.window, known)
+    if known == BEGINNING or task.window is None:
+        return whole_after(task, known)
+    return first_whole(task.window, known)

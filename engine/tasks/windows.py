@@ -22,9 +22,9 @@ class Interval:
 def needs(task: Task, after: int, upto: int, first: int | None = None) -> Interval | None:
     """The input interval from which the output over (after, upto] is made.
 
-    A stateless task: (after, upto] itself. An aggregate: from the start of the first to the end of
-    the last window whose last microsecond is in (after, upto]; with upto == END, to END, since
-    then every window closes.
+    A stateless task: (after, upto] itself. A join: what is within its bounds of time of that, too.
+    An aggregate: from the start of the first to the end of the last window whose last microsecond
+    is in (after, upto]; with upto == END, to END, since then every window closes.
 
     Args:
         upto: no further than the task's edition at `after` goes.
@@ -36,7 +36,10 @@ def needs(task: Task, after: int, upto: int, first: int | None = None) -> Interv
     if upto <= after or (first is not None and first > upto):
         return None
     lo, hi = after, upto
-    window = task.at(after).window
+    edition = task.at(after)
+    window = edition.window
+    if edition.join is not None and after != BEGINNING:
+        lo = max(BEGINNING, after - edition.join.horizon_us)
     if window is not None:
         # Python's integers floor towards minus infinity: right for negative stime; they do not
         # overflow at BEGINNING and END
@@ -60,7 +63,9 @@ def horizon_us(task: Task) -> int:
     With the output at boundary T the task never reads a tuple with stime <= T - horizon again.
     """
     if task.of is not None:
-        return 0 if task.of.window is None else task.history_us + task.of.window.size_us
+        return task.history_us + task.of.span_us if task.of.has_state else 0
+    if task.join is not None:
+        return task.join.horizon_us
     window = task.window
     return 0 if window is None else window.size_us - window.grain_us
 

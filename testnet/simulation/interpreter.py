@@ -20,17 +20,18 @@ import pyarrow as pa
 import trio
 
 from engine.language.aggregate_types import aggregate_type
-from engine.language.check import ordered_boxes
+from engine.language.check import ordered_boxes, type_box
 from engine.language.parse_expression import parse_expression
 from engine.language.steps import Expression, TypedAggregate
-from engine.objects.query import Aggregate, Filter, Map, Query, Union
+from engine.objects.query import Aggregate, Filter, Join, Map, Query, Union
 from engine.objects.schema import STIME, FieldType, Schema
 from engine.streams.epochs import reading
 from engine.tasks.execution import Result
-from engine.tasks.plan import AggregateStep, FilterStep, MapStep, Task
+from engine.tasks.plan import AggregateStep, FilterStep, JoinStep, MapStep, Step, Task
 from engine.tasks.windows import Interval
 from overlay.events import Events
 from testnet.simulation.expressions import Row, evaluate
+from testnet.simulation.joins import joined
 from testnet.simulation.windows import FORMS, aggregate
 
 
@@ -55,6 +56,12 @@ def run_query(
         if isinstance(box, Union):
             rows = [row for name in box.inputs for row in streams[name]]
             made = {box.output: rows}
+        elif isinstance(box, Join):
+            step = type_box(box, schemas).steps[box.output]
+            assert isinstance(step, JoinStep), "of a join"
+            sides = (streams[box.left], streams[box.right])
+            fields_of = (_fields(schemas[box.left]), _fields(schemas[box.right]))
+            made = {box.output: joined(step, sides, fields_of)}
         else:
             fields = {field.name: field.type for field in schemas[box.input].fields}
             rows = streams[box.input]
@@ -105,13 +112,23 @@ def run_task(
 ) -> list[Row]:
     """The output over (after, upto] from the inputs over `interval`."""
     lo, hi = interval.lo, interval.hi
+    if task.join is not None:
+        rows = [
+            row for row in _joined(task, task.join, inputs, interval) if after < row[STIME] <= upto
+        ]
+        return canonical(_stepped(task.steps[1:], rows, after, upto), task.output_schema)
     rows = [row for name in task.inputs for row in inputs[name] if lo < row[STIME] <= hi]
     arrival = len(task.inputs) == 1 and task.inputs[0] in task.source_inputs
     direct = bool(task.steps) and isinstance(task.steps[0], AggregateStep)
     if not (arrival and direct):
         rows = [{k: v for k, v in row.items() if k != "seq"} for row in rows]
     rows = canonical(rows, task.input_schemas[0], arrival=arrival and direct)
-    for step in task.steps:
+    return canonical(_stepped(task.steps, rows, after, upto), task.output_schema)
+
+
+def _stepped(steps: Sequence[Step], rows: list[Row], after: int, upto: int) -> list[Row]:
+    """The rows after the steps."""
+    for step in steps:
         match step:
             case FilterStep():
                 rows = [row for row in rows if _port(step, row) == step.port]
@@ -120,7 +137,24 @@ def run_task(
                 rows.sort(key=lambda row: (row[STIME], *((v is not None, v) for v in row.values())))
             case AggregateStep():
                 rows = [row for row in FORMS[step.form](step, rows) if after < row[STIME] <= upto]
-    return canonical(rows, task.output_schema)
+            case JoinStep():
+                raise AssertionError("a join is a task's first step")
+    return rows
+
+
+def _joined(
+    task: Task, step: JoinStep, inputs: Mapping[str, list[Row]], interval: Interval
+) -> list[Row]:
+    schemas = dict(zip(task.inputs, task.input_schemas, strict=True))
+    left, right = (
+        [row for row in inputs.get(name, []) if interval.lo < row[STIME] <= interval.hi]
+        for name in (step.left, step.right)
+    )
+    return joined(step, (left, right), (_fields(schemas[step.left]), _fields(schemas[step.right])))
+
+
+def _fields(schema: Schema) -> list[str]:
+    return [field.name for field in schema.fields]
 
 
 def _port(step: FilterStep, row: Row) -> int:

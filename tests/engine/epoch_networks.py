@@ -16,12 +16,15 @@ from hypothesis import strategies as st
 from reference_aggregates import later_sql
 
 from engine.language.check import type_box
+from engine.language.joins import AS_OF, ONE_SIDED
 from engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
     Filter,
     Function,
+    Join,
+    JoinKind,
     Map,
     Query,
     Union,
@@ -247,6 +250,8 @@ class Builder:
         number = len(self.boxes)
         source = self._draw(st.sampled_from(sorted(self.schemas)))
         kinds = [self.filter, self.map, self.union, self.aggregate, self.aggregate]
+        if sum(isinstance(box, Join) for box in self.boxes) < MOST_JOINS:
+            kinds += [self.join, self.join]
         box, statements = self._draw(st.sampled_from(kinds))(f"box{number}", f"t{number}", source)
         self.boxes.append(box)
         self.schemas.update(
@@ -289,6 +294,58 @@ class Builder:
         parts = " UNION ALL ".join(f"SELECT {names} FROM {stream}" for stream in chosen)
         return Union(name, tuple(chosen), out), {out: parts}
 
+    def join(self, name: str, out: str, source: str) -> tuple[Box, dict[str, str]]:
+        draw = self._draw
+        other = draw(st.sampled_from(sorted(self.schemas)))
+        kind = draw(st.sampled_from(list(JoinKind)))
+        before = draw(st.sampled_from([0, 1, 5, -2]))
+        after = draw(st.sampled_from([0, 3, max(0, -before)]))
+        after = 0 if kind in AS_OF else max(after, -before)
+        before = max(before, -after)
+        left, right = self.schemas[source], self.schemas[other]
+        texts, conditions = ["true"], ["true"]
+        same = [
+            (one.name, two.name)
+            for one in left.fields
+            for two in right.fields
+            if one.type == two.type and one.type not in (F.SINGLE, F.DOUBLE)
+        ]
+        for one, two in draw(st.lists(st.sampled_from(same), max_size=2)) if same else []:
+            texts.append(f"left.{one} = right.{two}")
+            conditions.append(f"l.{one} = r.{two}")
+        numbers = [
+            (one.name, two.name)
+            for one in left.fields
+            for two in right.fields
+            if one.type in INTEGERS and two.type in INTEGERS
+        ]
+        if numbers and kind not in AS_OF and draw(st.booleans()):
+            one, two = draw(st.sampled_from(numbers))
+            texts.append(f"(left.{one} < right.{two} or right.{two} is null)")
+            conditions.append(f"(l.{one} < r.{two} OR r.{two} IS NULL)")
+        if kind in AS_OF:
+            if len(texts) == 1:
+                kind = JoinKind.LEFT
+            else:
+                texts = texts[1:]
+        sides = [("left", "l", left)]
+        sides += [] if kind in ONE_SIDED else [("right", "r", right)]
+        fields, columns = [], []
+        for number in range(draw(st.integers(1, 4))):
+            side, short, schema = draw(st.sampled_from(sides))
+            field = draw(st.sampled_from(schema.fields))
+            fields.append((f"j{number}", f"{side}.{field.name}"))
+            columns.append(f"{short}.{field.name} AS j{number}")
+        box = Join(
+            name, source, other, out, kind, before, after, " and ".join(texts), tuple(fields)
+        )
+        order = [
+            "r.seq DESC"
+            if other in SOURCES
+            else ", ".join(f"r.{field.name} DESC NULLS FIRST" for field in right.fields)
+        ]
+        return box, {out: join_sql(box, " AND ".join(conditions), ", ".join(columns), order[0])}
+
     def aggregate(self, name: str, out: str, source: str) -> tuple[Box, dict[str, str]]:
         draw, schema = self._draw, self.schemas[source]
         size = draw(st.sampled_from([1, 7, 10, 30]))
@@ -319,6 +376,33 @@ class Builder:
         names = tuple(field.name for field in groups)
         box = Aggregate(name, source, out, size, advance, names, tuple(functions))
         return box, {out: windows_sql(source, size, advance, columns, ["w", *names])}
+
+
+def join_sql(box: Join, condition: str, columns: str, newest: str) -> str:
+    """The join in DuckDB's words. newest: the order of right tuples of one stime, last first."""
+    bound = f"r.stime BETWEEN l.stime - {box.before_us} AND l.stime + {box.after_us}"
+    on = f"ON {condition} AND {bound}"
+    left = f"l.stime + {max(box.after_us, 0)}"
+    right = f"r.stime + {max(box.before_us, 0)}"
+    stime = (
+        f"CASE WHEN r.stime IS NULL THEN {left} WHEN l.stime IS NULL THEN {right} "
+        "ELSE greatest(l.stime, r.stime) END AS stime"
+    )
+    numbered = f"(SELECT *, row_number() OVER () AS number FROM {box.left}) l"
+    if box.kind in ONE_SIDED:
+        joined = f"{box.left} l {box.kind} JOIN {box.right} r {on}"
+        return f"SELECT {left} AS stime, {columns} FROM {joined}"
+    if box.kind in AS_OF:
+        word = "LEFT" if box.kind is JoinKind.LEFT_ASOF else "INNER"
+        return (
+            f"SELECT {stime}, {columns} FROM {numbered} {word} JOIN {box.right} r {on} QUALIFY "
+            f"row_number() OVER (PARTITION BY l.number ORDER BY r.stime DESC, {newest}) = 1"
+        )
+    return f"SELECT {stime}, {columns} FROM {box.left} l {box.kind} JOIN {box.right} r {on}"
+
+
+MOST_JOINS = 2
+"""More of them multiply their rows."""
 
 
 @st.composite

@@ -16,10 +16,10 @@ from engine.replication.moves.checks import check_worker, network_of
 from engine.replication.moves.mover import Mover
 from engine.replication.moves.returning import Returning
 from engine.replication.queries import QueryHost
-from engine.tasks.plan import AggregateStep, FilterStep, MapStep, Task
+from engine.tasks.plan import AggregateStep, FilterStep, JoinStep, MapStep, Task
 from overlay.errors import NotAuthorisedError, NotFoundError
 
-KINDS: Final = {FilterStep: "filter", MapStep: "map", AggregateStep: "aggregate"}
+KINDS: Final = {FilterStep: "filter", MapStep: "map", AggregateStep: "aggregate", JoinStep: "join"}
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Tasks:
 def kinds_of(task: Task) -> tuple[str, ...]:
     """The kinds of a task's boxes, as contracts name them."""
     kinds = {KINDS[type(step)] for step in task.steps}
-    if len(task.inputs) > 1:
+    if len(task.inputs) > 1 and task.join is None:
         kinds.add("union")
     return tuple(sorted(kinds))
 

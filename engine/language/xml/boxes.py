@@ -15,6 +15,8 @@ from engine.objects.query import (
     AggregateFunction,
     Box,
     Filter,
+    Join,
+    JoinKind,
     Map,
     Union,
 )
@@ -84,6 +86,16 @@ class Parameters:
         with node.about():
             return seconds_to_us(value)
 
+    def take_signed(self, name: str) -> int | None:
+        """Seconds that may be negative, as microseconds."""
+        node = self._nodes.get(name)
+        value = self.take(name)
+        if node is None or value is None:
+            return None
+        with node.about():
+            size = seconds_to_us(value.strip().removeprefix("-"))
+        return -size if value.strip().startswith("-") else size
+
     def take_flag(self, name: str) -> bool:
         """1 or true, 0 or false; false if absent."""
         node = self._nodes.get(name)
@@ -134,8 +146,11 @@ def read_box(
         raise node.error(f"unknown box type {kind[:64]!a}; there are {known}")
     if not inputs or not outputs:
         raise node.error("a box needs at least one input and one output")
-    if kind != "union" and len(inputs) != 1:
-        raise node.error(f"a {kind} has one input, not {len(inputs)}")
+    wanted = {"union": len(inputs), "join": 2}.get(kind, 1)
+    if len(inputs) != wanted:
+        raise node.error(
+            f"a {kind} has {'two inputs' if wanted == 2 else 'one input'}, not {len(inputs)}"
+        )
     if kind != "filter" and len(outputs) != 1:
         raise node.error(f"a {kind} has one output, not {len(outputs)}")
     taken = Parameters(node, parameters)
@@ -161,6 +176,15 @@ def parameters_of(box: Box) -> list[tuple[str, str]]:
             return []
         case Aggregate():
             return _aggregate_parameters(box)
+        case Join():
+            return [
+                ("predicate", box.predicate),
+                ("kind", str(box.kind)),
+                ("before", _signed_seconds(box.before_us)),
+                ("after", _signed_seconds(box.after_us)),
+                *_numbered("out-field-name", [name for name, _ in box.expressions]),
+                *_numbered("out-field", [text for _, text in box.expressions]),
+            ]
 
 
 def type_of(box: Box) -> str:
@@ -238,6 +262,40 @@ def _read_aggregate(
     )
 
 
+def _read_join(
+    name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
+) -> Box:
+    predicate = parameters.take("predicate")
+    kind = parameters.take("kind") or JoinKind.INNER
+    if kind not in set(JoinKind):
+        raise InvalidInputError(f"kind {kind[:40]!a} is not one of {', '.join(JoinKind)}")
+    texts = parameters.take_numbered("out-field")
+    names = parameters.take_numbered("out-field-name")
+    if len(texts) != len(names):
+        raise InvalidInputError(f"it has {len(texts)} out-fields and {len(names)} out-field-names")
+    bounds = [parameters.take_signed(each) for each in ("before", "after")]
+    if None in bounds:
+        raise InvalidInputError("a join needs before and after, the bounds of time in seconds")
+    before, after = (each or 0 for each in bounds)
+    fields = tuple(zip(names, texts, strict=True))
+    return Join(
+        name,
+        inputs[0],
+        inputs[-1],
+        outputs[0],
+        JoinKind(kind),
+        before,
+        after,
+        predicate or "true",
+        fields,
+    )
+
+
+def _signed_seconds(microseconds: int) -> str:
+    sign = "-" if microseconds < 0 else ""
+    return sign + us_to_seconds(abs(microseconds))
+
+
 def _function(text: str, output: str) -> AggregateFunction:
     match = _CALL.fullmatch(text)
     if match is None:
@@ -256,4 +314,5 @@ _READERS: Final[dict[str, Callable[[str, tuple[str, ...], tuple[str, ...], Param
     "map": _read_map,
     "union": _read_union,
     "aggregate": _read_aggregate,
+    "join": _read_join,
 }

@@ -1,34 +1,31 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 
+from engine.language.document import Document
 from engine.language.xml import medusa
 from engine.language.xml.borealis import read_borealis
 from engine.language.xml.medusa import Qualify, read_query, read_schema, read_stream, read_view
 from engine.language.xml.tree import Node, parse_xml
 from engine.objects.definitions import StreamDefinition
-from engine.objects.query import Query, streams_written
+from engine.objects.query import Query
 from engine.objects.schema import Schema
 from engine.objects.view import View
 from overlay.names import SCHEME, ObjectName
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
-    """The definitions of a document, in the order in which to create them."""
+class XmlDraft:
+    """An XML document; it needs no schemas of others to be read."""
 
-    schemas: tuple[Schema, ...] = ()
-    streams: tuple[StreamDefinition, ...] = ()
-    queries: tuple[Query, ...] = ()
-    views: tuple[View, ...] = ()
+    reads: frozenset[str] = frozenset()
+    uses: frozenset[str] = frozenset()
 
-    def views_by_streams(self) -> tuple[list[View], list[View]]:
-        """Views of streams that are there before the queries, and views of the queries' streams."""
-        made = frozenset(stream for query in self.queries for stream in streams_written(query))
-        return (
-            [view for view in self.views if view.stream not in made],
-            [view for view in self.views if view.stream in made],
-        )
+    def __init__(self, text: str, base: str | None) -> None:
+        self._document = read_document(text, base)
+
+    def complete(self, streams: Mapping[str, Schema], schemas: Mapping[str, Schema]) -> Document:
+        """See `engine.language.document.Draft`."""
+        return self._document
 
 
 def read_document(text: str, base: str | None = None) -> Document:

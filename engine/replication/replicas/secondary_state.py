@@ -174,7 +174,7 @@ def let_go_upstream(
 def _checkpointed(running: QueryCopy, secondary_state: SecondaryState, name: str) -> int:
     """The boundary after which the secondary would read an input from its producer."""
     readers = [task for task in running.plan if name in task.inputs]
-    if any(task.window is not None for task in readers):
+    if any(task.has_state for task in readers):
         return secondary_state.stored.get(name, BEGINNING)
     return min(secondary_state.stored.get(task.name, BEGINNING) for task in readers)
 

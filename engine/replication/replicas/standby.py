@@ -169,16 +169,16 @@ class Standby:
                 await self._heed_status()
             case Mode.PASSIVE_STANDBY:
                 await self._keep_outputs()
-                await self._follow(self._windowed, carried=True)
+                await self._follow(self._stateful, carried=True)
                 self._trim()  # at once: retention knows of no task that needs it
                 self._following.start(self._shop.nursery, self._follow_outputs)
             case Mode.UPSTREAM_BACKUP | Mode.AMNESIA | Mode.NONE:
                 pass
 
     @property
-    def _windowed(self) -> list[Task]:
-        """The tasks with windows: their state is a suffix of their inputs."""
-        return [task for task in self.copy.plan if task.window is not None]
+    def _stateful(self) -> list[Task]:
+        """The tasks with windows or joins: their state is a suffix of their inputs."""
+        return [task for task in self.copy.plan if task.has_state]
 
     async def _keep_outputs(self) -> None:
         await self.copy.keep_outputs(Role.STANDBY)
@@ -227,7 +227,7 @@ class Standby:
     def _trim(self) -> None:
         """Hold the carry: the part of the inputs that the tasks may still read."""
         for name in self.stored.inputs:
-            readers = [task for task in self._windowed if name in task.inputs]
+            readers = [task for task in self._stateful if name in task.inputs]
             if readers:
                 needed = min(self._needed_by(task) for task in readers)
                 self.copy.logs[name].log.hold(Hold("carry", self.name), needed)

@@ -9,13 +9,14 @@ from functools import lru_cache
 from msgspec import structs
 
 from engine.language.check import ordered_boxes
+from engine.language.joins import AS_OF, LEFT, ONE_SIDED, RIGHT
 from engine.language.panes import panes_name, widths
-from engine.language.steps import FieldRef
+from engine.language.steps import FieldRef, Operation
 from engine.objects.definitions import StreamEntry
 from engine.objects.query import Query, inputs_of, outputs_of
 from engine.objects.schema import SCENARIO, Field, FieldType, Schema
 from engine.streams.revisions.columns import revisions_name, revisions_schema
-from engine.tasks.plan import AggregateStep, FilterStep, MapStep, Step, Task
+from engine.tasks.plan import AggregateStep, FilterStep, JoinStep, MapStep, Step, Task
 
 
 def revised_streams(query: Query, inputs: Mapping[str, StreamEntry]) -> Mapping[str, int]:
@@ -50,8 +51,8 @@ def with_revisions(tasks: Sequence[Task], revised: Mapping[str, int]) -> tuple[T
 
 
 def _revisions_of(task: Task, revised: Mapping[str, int]) -> Task:
-    """Without a window, a revision's result depends on its tuple alone. With one, it depends on the
-    other tuples of the window too, so the task's inputs are among the inputs."""
+    """Without state, a revision's result depends on its tuple alone. With a window or a join, it
+    depends on other tuples too, so the task's inputs are among the inputs."""
     beside = [
         (name, schema)
         for name, schema in zip(task.inputs, task.input_schemas, strict=True)
@@ -60,7 +61,7 @@ def _revisions_of(task: Task, revised: Mapping[str, int]) -> Task:
     names = [revisions_name(name) for name, _ in beside]
     schemas = [revisions_schema(s, source=name in task.source_inputs) for name, s in beside]
     sources = [revisions_name(name) for name, _ in beside if name in task.source_inputs]
-    with_main = task.window is not None
+    with_main = task.has_state
     return Task(
         name=revisions_name(task.output),
         query=task.query,
@@ -88,9 +89,26 @@ def by_arrival(task: Task) -> bool:
     )
 
 
+def numbered_inputs(task: Task) -> frozenset[str]:
+    """The inputs whose order of arrival matters to a task's results."""
+    if by_arrival(task):
+        return frozenset(task.inputs)
+    if task.join is not None and task.join.kind in AS_OF:
+        return task.source_inputs & {task.join.right}
+    return frozenset()
+
+
 def scenario_task(task: Task) -> Task:
-    """The task for several cases at once: each is computed as if there were no others. Its one
-    input and its output have a field with the case's number."""
+    """The task for several cases at once: each is computed as if there were no others. Its inputs,
+    which are merged unless they are joined, and its output have a field with the case's number."""
+    if task.join is not None:
+        return replace(
+            task,
+            steps=tuple(_apart(step) for step in task.steps),
+            input_schemas=tuple(_with_case(each) for each in task.input_schemas),
+            output_schema=_with_case(task.output_schema),
+            source_inputs=numbered_inputs(task),
+        )
     first = task.input_schemas[0]
     fields = tuple(
         structs.replace(each[0], size=None, nullable=any(field.nullable for field in each))
@@ -102,14 +120,16 @@ def scenario_task(task: Task) -> Task:
         inputs=(name,),
         steps=tuple(_apart(step) for step in task.steps),
         input_schemas=(Schema(first.name, (*fields, _CASE), first.time),),
-        output_schema=structs.replace(
-            task.output_schema, fields=(*task.output_schema.fields, _CASE)
-        ),
+        output_schema=_with_case(task.output_schema),
         source_inputs=frozenset((name,)) if by_arrival(task) else frozenset(),
     )
 
 
 _CASE = Field(SCENARIO, FieldType.LONG)
+
+
+def _with_case(schema: Schema) -> Schema:
+    return structs.replace(schema, fields=(*schema.fields, _CASE))
 
 
 def _apart(step: Step) -> Step:
@@ -120,3 +140,11 @@ def _apart(step: Step) -> Step:
             return MapStep((*outputs, (SCENARIO, FieldRef(SCENARIO, FieldType.LONG))))
         case AggregateStep():
             return replace(step, group_by=(*step.group_by, _CASE))
+        case JoinStep():
+            left = FieldRef(f"{LEFT}{SCENARIO}", FieldType.LONG)
+            right = FieldRef(f"{RIGHT}{SCENARIO}", FieldType.LONG)
+            same = Operation("=", (left, right), FieldType.BOOL)
+            predicate = Operation("and", (step.predicate, same), FieldType.BOOL)
+            sides = (left,) if step.kind in ONE_SIDED else (left, right)
+            case = Operation("coalesce", sides, FieldType.LONG)
+            return replace(step, predicate=predicate, outputs=(*step.outputs, (SCENARIO, case)))

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from engine.language.check import MAX_BOXES, check_query
+from engine.language.document import Document, read_draft
 from engine.language.panes import with_panes
-from engine.language.xml.documents import Document, read_document
 from engine.objects.definitions import (
     QueryEntry,
     StreamDefinition,
@@ -18,7 +18,7 @@ from engine.objects.definitions import (
     check_not_late,
 )
 from engine.objects.query import Query, streams_read, streams_written
-from engine.objects.schema import BEGINNING
+from engine.objects.schema import BEGINNING, Schema
 from engine.streams.revisions.columns import revisions_entry
 from engine.tasks.explaining import ExplainedTask, Explanation, explain
 from engine.tasks.network import Network
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 def is_document(what: str) -> bool:
     """Whether the argument is a file (or standard input), not the name of a query."""
-    return what == "-" or what.endswith(".xml") or Path(what).is_file()
+    return what == "-" or what.endswith((".xml", ".sql")) or Path(what).is_file()
 
 
 def explain_query(home: str | None, name: str) -> list[Explanation]:
@@ -61,7 +61,7 @@ def explain_document(home: str | None, file: str) -> list[Explanation]:
     """The plans of a document's queries, as the asked peer's participant would create them.
 
     Args:
-        file: XML; - for standard input.
+        file: XML or SQL; - for standard input.
 
     Raises:
         InvalidInputError: names the file and the reason.
@@ -71,9 +71,12 @@ def explain_document(home: str | None, file: str) -> list[Explanation]:
     async def look(client: ClientCalls) -> list[Explanation]:
         snapshot = await client.status()
         own = next(peer.participant for peer in snapshot.peers if peer.peer == snapshot.by)
-        document = read_document(text, f"medusa://{own}/")
+        draft = read_draft(text, f"medusa://{own}/")
+        read = {name: (await _entry(client, name)).schema for name in sorted(draft.reads)}
+        used = {name: await _schema(client, name) for name in sorted(draft.uses)}
+        document = draft.complete(read, used)
         if not document.queries:
-            raise InvalidInputError("there is no <query> in it")
+            raise InvalidInputError("there is no query in it")
         known = _declared(document)
         found = []
         for query in document.queries:
@@ -86,6 +89,14 @@ def explain_document(home: str | None, file: str) -> list[Explanation]:
         return ask(home, look)
     except InvalidInputError as error:
         raise type(error)(f"{file}: {error}") from None
+
+
+async def _entry(client: ClientCalls, stream: str) -> StreamEntry:
+    return entry_of(await client.lookup_object(stream, "stream"), "stream", StreamEntry)
+
+
+async def _schema(client: ClientCalls, name: str) -> Schema:
+    return entry_of(await client.lookup_object(name, "schema"), "schema", Schema)
 
 
 def _declared(document: Document) -> dict[str, StreamEntry]:
@@ -120,8 +131,7 @@ async def _inputs(
         entry = known.get(name)
         if entry is None:
             try:
-                described = await client.lookup_object(name, "stream")
-                entry = entry_of(described, "stream", StreamEntry)
+                entry = await _entry(client, name)
             except NotFoundError:
                 raise NotFoundError(f"{query.name} reads {name}, which does not exist") from None
         found[name] = entry

@@ -18,7 +18,7 @@ def query() -> None:
 
 
 @query.command("create")
-@click.argument("file", metavar="FILE.xml")
+@click.argument("file", metavar="FILE")
 @availability_options
 @home_option
 @json_option
@@ -32,8 +32,8 @@ def create_query(  # noqa: PLR0917 - click passes by keyword
     home: str | None,
     as_json: bool,
 ) -> None:
-    """Define the queries, and the schemas and streams beside them, in FILE.xml (- for standard
-    input).
+    """Define the queries, and the schemas and streams beside them, in FILE (- for standard input),
+    which is SQL or XML.
 
     The availability options override the attributes of all queries in the file.
     """
@@ -117,7 +117,7 @@ query.add_command(copy_query)
 
 
 @query.command("explain")
-@click.argument("what", metavar="NAME|FILE.xml", shell_complete=names_of("query"))
+@click.argument("what", metavar="NAME|FILE", shell_complete=names_of("query"))
 @home_option
 @json_option
 def explain_query(what: str, home: str | None, as_json: bool) -> None:

@@ -1,0 +1,70 @@
+"""What a text defines: schemas, streams, queries and views."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from engine.objects.definitions import StreamDefinition
+from engine.objects.query import Query, streams_written
+from engine.objects.schema import Schema
+from engine.objects.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The definitions of a document, in the order in which to create them."""
+
+    schemas: tuple[Schema, ...] = ()
+    streams: tuple[StreamDefinition, ...] = ()
+    queries: tuple[Query, ...] = ()
+    views: tuple[View, ...] = ()
+
+    def views_by_streams(self) -> tuple[list[View], list[View]]:
+        """Views of streams that are there before the queries, and views of the queries' streams."""
+        made = frozenset(stream for query in self.queries for stream in streams_written(query))
+        return (
+            [view for view in self.views if view.stream not in made],
+            [view for view in self.views if view.stream in made],
+        )
+
+
+class Draft(Protocol):
+    """A text that has been read, and may need the schemas of streams that others have defined."""
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The streams whose schemas `complete` needs."""
+
+    @property
+    def uses(self) -> frozenset[str]:
+        """The schemas that `complete` needs."""
+
+    def complete(self, streams: Mapping[str, Schema], schemas: Mapping[str, Schema]) -> Document:
+        """What the text defines.
+
+        Args:
+            streams: the schemas of `reads`, by stream. schemas: those of `uses`.
+
+        Raises:
+            InvalidInputError: it does not type-check; names the place and the reason.
+        """
+
+
+def read_draft(text: str, base: str | None = None) -> Draft:
+    """Read XML, in either dialect, or SQL.
+
+    Args:
+        base: `medusa://participant/`, the start of names without a participant; None: all have one.
+
+    Raises:
+        InvalidInputError: it is neither; names the place and the reason.
+    """
+    if text.lstrip().startswith("<"):
+        from engine.language.xml.documents import XmlDraft
+
+        return XmlDraft(text, base)
+    from engine.language.sql.script import Script  # sqlglot is imported with the first script
+
+    return Script(text, base)

@@ -1,0 +1,101 @@
+"""Joins: the fields that their expressions see, and the equalities of their predicates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from engine.language.steps import Constant, Expression, FieldRef, Operation
+from engine.objects.query import Join, JoinKind
+from engine.objects.schema import STIME, Field, FieldType, Schema
+from overlay.errors import InvalidInputError
+
+LEFT: Final = "left."
+RIGHT: Final = "right."
+"""Before the names of fields in the expressions of a join."""
+
+AS_OF: Final = frozenset({JoinKind.ASOF, JoinKind.LEFT_ASOF})
+
+ONE_SIDED: Final = frozenset({JoinKind.SEMI, JoinKind.ANTI})
+"""Their results have fields of the left stream alone."""
+
+KEEPS_LEFT: Final = frozenset({JoinKind.LEFT, JoinKind.FULL, JoinKind.LEFT_ASOF})
+"""They give left tuples that are in no pair, too."""
+
+KEEPS_RIGHT: Final = frozenset({JoinKind.RIGHT, JoinKind.FULL})
+
+
+def paired(box: Join, left: Schema, right: Schema) -> Schema:
+    """The fields of pairs; those of a side that may be missing are nullable."""
+    sides = ((LEFT, left, box.kind in KEEPS_RIGHT), (RIGHT, right, box.kind in KEEPS_LEFT))
+    fields = [
+        msgspec.structs.replace(
+            field, name=f"{prefix}{field.name}", nullable=field.nullable or missing
+        )
+        for prefix, schema, missing in sides
+        for field in (*schema.fields, Field(STIME, FieldType.TIMESTAMP))
+    ]
+    return Schema(box.output, tuple(fields))
+
+
+def left_alone(schema: Schema) -> Schema:
+    """The fields of pairs without those of the right side."""
+    fields = tuple(each for each in schema.fields if each.name.startswith(LEFT))
+    return msgspec.structs.replace(schema, fields=fields)
+
+
+def fields_in(expression: Expression) -> Iterator[str]:
+    """The names of the fields that an expression has."""
+    match expression:
+        case FieldRef(name=name):
+            yield name
+        case Operation(operands=operands):
+            for each in operands:
+                yield from fields_in(each)
+        case Constant():
+            return
+
+
+def check_sides(expression: Expression) -> None:
+    """Refuse a time that is of neither side. Raises: InvalidInputError: there is one."""
+    if STIME in fields_in(expression):
+        raise InvalidInputError(f"{STIME} is of both sides: say left.{STIME} or right.{STIME}")
+
+
+def equalities(predicate: Expression) -> tuple[tuple[Expression, Expression], ...] | None:
+    """The (left, right) values that a predicate asks to be equal; None: it asks for more, or for
+    nothing."""
+    found = []
+    for each in _conjuncts(predicate):
+        pair = _equality(each)
+        if pair is None:
+            return None
+        found.append(pair)
+    return tuple(found)
+
+
+def has_equality(predicate: Expression) -> bool:
+    """Whether equal values of both sides are a condition: then few tuples are compared."""
+    return any(_equality(each) is not None for each in _conjuncts(predicate))
+
+
+def _conjuncts(predicate: Expression) -> Iterator[Expression]:
+    if isinstance(predicate, Operation) and predicate.operator == "and":
+        for each in predicate.operands:
+            yield from _conjuncts(each)
+    else:
+        yield predicate
+
+
+def _equality(condition: Expression) -> tuple[Expression, Expression] | None:
+    if not isinstance(condition, Operation) or condition.operator != "=":
+        return None
+    one, other = condition.operands
+    sides = [{name.partition(".")[0] for name in fields_in(each)} for each in (one, other)]
+    if sides == [{"left"}, {"right"}]:
+        return one, other
+    if sides == [{"right"}, {"left"}]:
+        return other, one
+    return None

@@ -1,0 +1,1 @@
+"""SQL: from a text to schemas, streams and queries, and back."""

@@ -1,0 +1,174 @@
+"""CREATE SCHEMA, STREAM and TABLE with fields: schemas and source streams."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlglot import exp
+
+from engine.language.sql.dialect import TYPES, Definition, FieldDefinition, Watermark
+from engine.language.sql.errors import Source
+from engine.language.sql.expressions import interval_us
+from engine.objects.definitions import (
+    DEFAULT_HISTORY_US,
+    DEFAULT_MAX_AHEAD_US,
+    Idle,
+    StreamDefinition,
+    check_stream,
+)
+from engine.objects.schema import Field, FieldType, Schema, check_schema
+
+SCHEMA_OF: Final = "schema"
+"""The last segment of the name of a stream's own schema: `CREATE STREAM s (...)`."""
+
+
+class Options:
+    """The options of a WITH clause; `finish` refuses those that were not taken."""
+
+    def __init__(self, node: Definition, source: Source) -> None:
+        self._source = source
+        self._given: dict[str, exp.Expr] = {}
+        self._known: list[str] = []
+        for each in node.args.get("options") or []:
+            name = each.this.name.lower()
+            if name in self._given:
+                raise source.refusal(f"option {name[:64]} occurs twice", each)
+            self._given[name] = each
+
+    def take(self, name: str) -> exp.Expr | None:
+        self._known.append(name)
+        found = self._given.pop(name, None)
+        return None if found is None else found.expression
+
+    def text(self, name: str, default: str) -> str:
+        node = self.take(name)
+        if node is None:
+            return default
+        if not isinstance(node, (exp.Literal, exp.Var, exp.Column)):
+            raise self._source.refusal(f"{name} takes a 'string'", node)
+        return node.name
+
+    def us(self, name: str) -> int | None:
+        """A length of time: an INTERVAL, or a number of seconds; microseconds."""
+        node = self.take(name)
+        if node is None:
+            return None
+        if isinstance(node, exp.Literal):
+            seconds = exp.Interval(this=node, unit=exp.var("SECOND"))
+            seconds.meta.update(node.meta)
+            node = seconds
+        return interval_us(node, self._source)
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        node = self.take(name)
+        if node is None:
+            return default
+        if not isinstance(node, exp.Boolean):
+            raise self._source.refusal(f"{name} is true or false", node)
+        return bool(node.this)
+
+    def number(self, name: str, default: int) -> int:
+        node = self.take(name)
+        if node is None:
+            return default
+        if not isinstance(node, exp.Literal) or not node.name.isdecimal():
+            raise self._source.refusal(f"{name} takes a number", node)
+        return int(node.name[:9])
+
+    def members(self, name: str, default: tuple[str, ...]) -> tuple[str, ...]:
+        """Names of participants in a string, separated by commas or blanks."""
+        text = self.text(name, " ".join(default))
+        return tuple(text.replace(",", " ").split())
+
+    def finish(self) -> None:
+        for name, node in self._given.items():
+            known = ", ".join(self._known)
+            raise self._source.refusal(
+                f"there is no option {name[:64]} here; there are {known}", node
+            )
+
+
+def schema_of(node: Definition, name: str, source: Source) -> tuple[Schema, int | None]:
+    """The schema in a list of fields, and the slack of its WATERMARK, microseconds."""
+    fields: list[Field] = []
+    key: list[str] = []
+    time: str | None = None
+    slack: int | None = None
+    for each in node.args["fields"]:
+        match each:
+            case FieldDefinition():
+                fields.append(_field(each, source))
+                if "KEY" in each.args["constraints"]:
+                    key.append(each.this.name)
+            case Watermark():
+                time, slack = _watermark(each, source)
+            case _:
+                key += [field.name for field in each.expressions]  # a Key
+    fields = [
+        Field(each.name, each.type, each.size, each.nullable and each.name not in {time, *key})
+        for each in fields
+    ]
+    with source.pointing(node):
+        schema = Schema(name, tuple(fields), time, tuple(key))
+        check_schema(schema)
+    return schema, slack
+
+
+def stream_of(
+    node: Definition, name: str, schema: str, slack_us: int | None, source: Source
+) -> StreamDefinition:
+    """The source stream of a CREATE STREAM or TABLE."""
+    options = Options(node, source)
+    declared = options.us("slack")
+    history = options.us("history")
+    ahead = options.take("max_ahead")
+    idle = options.text("idle", Idle.EXPLICIT)
+    if idle not in set(Idle):
+        raise source.refusal(f"idle is {' or '.join(Idle)}, not {idle[:40]!a}", node)
+    slack = declared if declared is not None else slack_us or 0
+    with source.pointing(node):
+        stream = StreamDefinition(
+            name=name,
+            schema=schema,
+            slack_us=slack,
+            history_us=DEFAULT_HISTORY_US if history is None else history,
+            idle=Idle(idle),
+            readers=options.members("readers", ("*",)),
+            writers=options.members("writers", ()),
+            declassify=options.members("declassify", ()),
+            leader=options.text("leader", ""),
+            k_safety=options.number("k_safety", 0),
+            max_ahead_us=_ahead(ahead, source),
+        )
+        check_stream(stream)
+    options.finish()
+    return stream
+
+
+def _ahead(node: exp.Expr | None, source: Source) -> int | None:
+    if node is None:
+        return DEFAULT_MAX_AHEAD_US
+    if isinstance(node, (exp.Literal, exp.Column, exp.Var)) and node.name.lower() == "none":
+        return None
+    if isinstance(node, exp.Literal):
+        node = exp.Interval(this=node, unit=exp.var("SECOND"))
+    return interval_us(node, source)
+
+
+def _field(node: FieldDefinition, source: Source) -> Field:
+    type_ = TYPES[str(node.args["kind"])]
+    size = node.args.get("size")
+    constraints = node.args["constraints"]
+    bound = int(size.name) if size is not None and type_ is FieldType.STRING else None
+    nullable = "NOT NULL" not in constraints and "KEY" not in constraints
+    return Field(node.this.name, type_, bound, nullable)
+
+
+def _watermark(node: Watermark, source: Source) -> tuple[str, int]:
+    """`WATERMARK FOR ts AS ts - INTERVAL '5' SECOND`: the time field and the slack."""
+    name, value = node.this.name, node.expression
+    if isinstance(value, exp.Sub) and value.this.name == name:
+        return name, interval_us(value.expression, source)
+    if isinstance(value, exp.Column) and value.name == name:
+        return name, 0
+    raise source.refusal(f"a watermark is {name}, or {name} - INTERVAL '5' SECOND", node)

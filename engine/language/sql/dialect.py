@@ -1,0 +1,438 @@
+"""Medusa's dialect of SQL: sqlglot's grammar of Spark with streams, windows and no functions.
+
+Functions stay as they are written: sqlglot would give many of them other names and arguments.
+`engine.language.sql.expressions` prints them for the parser of expressions, which has the list of
+those that are allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, ClassVar, Final, NoReturn
+
+import sqlglot
+from sqlglot import Token, TokenType, exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.parsers.spark import SparkParser
+
+from engine.language.sql.errors import position_of, refusal
+from engine.objects.schema import FieldType
+
+MAX_TEXT: Final = 65_536
+"""Characters of a script: hundreds of statements."""
+
+MAX_TOKENS: Final = 16_384
+"""Words and signs of a script: sqlglot parses so many in half a second."""
+
+MAX_NESTING: Final = 32
+"""Parentheses, cases and signs within each other: sqlglot recurses some 25 Python frames a level,
+of the 1,000 there are by default."""
+
+WINDOWS: Final = {"TUMBLE": 1, "HOP": 2, "CUMULATE": 2, "SESSION": 1}
+"""The windowing table functions, and how many intervals each takes."""
+
+
+TYPES: Final = {
+    **{each.upper(): each for each in FieldType},
+    "BOOLEAN": FieldType.BOOL,
+    "TINYINT": FieldType.BYTE,
+    "SMALLINT": FieldType.SHORT,
+    "INTEGER": FieldType.INT,
+    "BIGINT": FieldType.LONG,
+    "FLOAT": FieldType.SINGLE,
+    "REAL": FieldType.SINGLE,
+    "VARCHAR": FieldType.STRING,
+    "CHAR": FieldType.STRING,
+    "TEXT": FieldType.STRING,
+}
+"""The types of fields by their names, upper case."""
+
+_KNOWN_TYPES: Final = ", ".join(TYPES)
+
+_OURS: Final = "medusa: "
+"""Begins the descriptions of errors that are not sqlglot's."""
+
+
+class WindowTable(exp.Expression):
+    """`TUMBLE(TABLE s [PARTITION BY k], DESCRIPTOR(ts), INTERVAL ...)` and its like."""
+
+    arg_types: ClassVar = {
+        "this": True,  # the kind, upper case
+        "table": True,
+        "time": True,
+        "intervals": True,
+        "partition": False,
+        "alias": False,
+    }
+
+
+class Definition(exp.Expression):
+    """`CREATE SCHEMA | STREAM | TABLE | QUERY name ...`."""
+
+    arg_types: ClassVar = {
+        "this": True,  # the name: a Table
+        "kind": True,
+        "temporary": False,
+        "fields": False,  # FieldDefinition, Watermark, Key
+        "schema": False,  # a Table: `USING schema`
+        "options": False,  # (Identifier, value) pairs of WITH, as EQ
+        "query": False,  # what follows AS
+        "body": False,  # the definitions between BEGIN and END, added by `parse`
+        "more": False,  # further names, of a SPLIT's streams
+    }
+
+
+class FieldDefinition(exp.Expression):
+    """`name type [(size)] [NOT NULL] [PRIMARY KEY]` in a list of fields."""
+
+    arg_types: ClassVar = {"this": True, "kind": True, "size": False, "constraints": False}
+
+
+class Watermark(exp.Expression):
+    """`WATERMARK FOR field AS field - INTERVAL ...` in a list of fields."""
+
+    arg_types: ClassVar = {"this": True, "expression": True}
+
+
+class Key(exp.Expression):
+    """`PRIMARY KEY (a, b)` in a list of fields."""
+
+    arg_types: ClassVar = {"expressions": True}
+
+
+class Split(exp.Expression):
+    """`SPLIT s BY p0, p1 [ELSE]`: a filter with several outputs."""
+
+    arg_types: ClassVar = {"this": True, "expressions": True, "rest": False}
+
+
+class Explain(exp.Expression):
+    """`EXPLAIN statement`."""
+
+    arg_types: ClassVar = {"this": True}
+
+
+class MedusaParser(SparkParser):
+    """Parses scripts of Medusa's dialect."""
+
+    FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = {}
+    FUNCTION_PARSERS: ClassVar = {
+        name: SparkParser.FUNCTION_PARSERS[name] for name in ("CAST", "EXTRACT")
+    }
+    NO_PAREN_FUNCTIONS: ClassVar[dict[TokenType, type[exp.Expr]]] = {}
+    NO_PAREN_FUNCTION_PARSERS: ClassVar = {"CASE": SparkParser.NO_PAREN_FUNCTION_PARSERS["CASE"]}
+
+    def _parse_statement(self) -> exp.Expr | None:
+        if self._match(TokenType.CREATE):
+            return self._definition()
+        if self._match_text_seq("EXPLAIN"):
+            return self.expression(Explain(this=self._parse_statement()))
+        if not self._is_query():
+            self._refuse(
+                "a statement begins with CREATE SCHEMA, STREAM, TABLE or QUERY, with SELECT, WITH "
+                "or EXPLAIN"
+            )
+        return super()._parse_statement()
+
+    def _is_query(self) -> bool:
+        return self._curr.token_type in {TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN}
+
+    def _parse_as_command(self, start: Token) -> exp.Command:
+        self._refuse(f"{start.text} is not a statement here")
+
+    def _refuse(self, reason: str, token: Token | None = None) -> NoReturn:
+        """Raise a syntax error with a reason of ours."""
+        self.raise_error(_OURS + reason, token or self._curr)
+        raise AssertionError("the parser raises its errors at once")
+
+    def _definition(self) -> exp.Expr:
+        temporary = self._match_text_seq("TEMPORARY") or self._match_text_seq("TEMP")
+        kind = self._curr.text.upper()
+        if kind not in {"SCHEMA", "STREAM", "TABLE", "QUERY"}:
+            self._refuse("after CREATE comes SCHEMA, STREAM, TABLE or QUERY")
+        self._advance()
+        self._match_text_seq("IF", "NOT", "EXISTS")
+        made = Definition(this=self._name(), kind=kind, temporary=bool(temporary))
+        more = []
+        while self._match(TokenType.COMMA):
+            more.append(self._name())
+        made.set("more", more)
+        if self._curr and self._curr.token_type is TokenType.L_PAREN:
+            made.set("fields", self._parse_wrapped_csv(self._field))
+        if self._match_text_seq("USING"):
+            made.set("schema", self._name())
+        if self._match_pair(TokenType.WITH, TokenType.L_PAREN):
+            made.set("options", self._parse_csv(self._option))
+            self._match_r_paren()
+        # without more of a QUERY, BEGIN follows, of which `parse` takes care
+        if self._match(TokenType.ALIAS) and (self._curr or kind != "QUERY"):
+            made.set("query", self._made_of())
+        return self.expression(made)
+
+    def _made_of(self) -> exp.Expr | None:
+        if self._match_text_seq("SPLIT"):
+            table = self._name()
+            if not self._match_text_seq("BY"):
+                self._refuse("SPLIT takes a stream and conditions: SPLIT s BY a > 1, b > 2 ELSE")
+            conditions = self._parse_csv(self._parse_disjunction)
+            rest = bool(self._match(TokenType.ELSE))
+            return self.expression(Split(this=table, expressions=conditions, rest=rest))
+        if not self._curr or not self._is_query():
+            self._refuse("after AS comes SELECT, WITH or SPLIT")
+        return self._parse_select()
+
+    def _field(self) -> exp.Expr | None:
+        if self._match_text_seq("WATERMARK", "FOR"):
+            field = self._parse_id_var()
+            self._match(TokenType.ALIAS)
+            return self.expression(Watermark(this=field, expression=self._parse_bitwise()))
+        if self._match(TokenType.PRIMARY_KEY):
+            fields = self._parse_wrapped_csv(self._parse_id_var)
+            if self._match_text_seq("NOT", "ENFORCED"):
+                pass  # Flink's users write it; a key is not enforced here either
+            return self.expression(Key(expressions=fields))
+        name, constraints = self._parse_id_var(any_token=True), []
+        type_ = self._curr
+        if not self._match_texts(TYPES):
+            self._refuse(f"{type_.text[:40]!a} is not a type; there are {_KNOWN_TYPES}")
+        size = None
+        if self._match(TokenType.L_PAREN):
+            size = self._parse_number()
+            self._match_r_paren()
+        while self._curr and self._curr.token_type not in {TokenType.COMMA, TokenType.R_PAREN}:
+            word = self._curr
+            if self._match_text_seq("NOT", "NULL"):
+                constraints.append("NOT NULL")
+            elif self._match(TokenType.PRIMARY_KEY):
+                constraints.append("KEY")
+            elif not self._match_text_seq("NULL"):
+                self._refuse("after a field's type comes NOT NULL, NULL or PRIMARY KEY", word)
+        made = FieldDefinition(this=name, kind=type_.text.upper(), size=size)
+        made.set("constraints", constraints)
+        return self.expression(made, type_)
+
+    def _name(self) -> exp.Table:
+        """`participant.path`, or `path`; the participant's name may have dots."""
+        start, parts = self._curr, []
+        while True:
+            part = self._parse_id_var(any_token=True)
+            if part is None:
+                self._refuse("here comes a name", start)
+            parts.append(part.name)
+            if not self._match(TokenType.DOT):
+                break
+        table = exp.Table(this=exp.to_identifier(parts[-1]), db=".".join(parts[:-1]) or None)
+        return self.expression(table, start)
+
+    def _option(self) -> exp.Expr:
+        token = self._curr
+        name = self._parse_id_var(any_token=True)
+        if name is None and self._match(TokenType.STRING):
+            name = self.expression(exp.Identifier(this=self._prev.text), token)
+        if not self._match(TokenType.EQ):
+            self._refuse("an option is name = value")
+        value = self._parse_interval() or self._parse_unary()
+        return self.expression(exp.EQ(this=name, expression=value))
+
+    def _parse_table(self, *args: Any, **named: Any) -> exp.Expr | None:  # noqa: ANN401 - as sqlglot's
+        wrapped = self._is_text("TABLE") and self._next.token_type is TokenType.L_PAREN
+        if wrapped:
+            self._advance(2)
+        if self._curr.text.upper() in WINDOWS and self._next.token_type is TokenType.L_PAREN:
+            table = self._window_table()
+            if wrapped:
+                self._match_r_paren()
+            table.set("alias", self._parse_table_alias(alias_tokens=self.TABLE_ALIAS_TOKENS))
+            return table
+        if wrapped:
+            known = ", ".join(WINDOWS)
+            self._refuse(f"TABLE(...) takes one of {known}")
+        return super()._parse_table(*args, **named)
+
+    def _window_table(self) -> WindowTable:
+        start = self._curr
+        kind = start.text.upper()
+        self._advance(2)
+        self._argument("DATA")
+        self._match_text_seq("TABLE")
+        table = self._name()
+        if self._curr.token_type is TokenType.L_PAREN:
+            self._refuse("TABLE is followed by a stream's name: give a subquery one by WITH")
+        partition = self._parse_partition_by()
+        self._match(TokenType.COMMA)
+        self._argument("TIMECOL")
+        if not self._match_text_seq("DESCRIPTOR"):
+            self._refuse(f"{kind} takes TABLE name, DESCRIPTOR(time field), INTERVAL ...")
+        time = self._parse_wrapped_csv(self._parse_id_var)
+        intervals = []
+        while self._match(TokenType.COMMA):
+            self._argument("SIZE", "SLIDE", "STEP", "GAP", "MAXSIZE")
+            intervals.append(self._parse_interval())
+        self._match_r_paren()
+        if len(time) != 1 or len(intervals) != WINDOWS[kind] or None in intervals:
+            self._refuse(f"{kind} takes {_TAKES[kind]}", start)
+        made = WindowTable(this=kind, table=table, time=time[0], intervals=intervals)
+        made.set("partition", partition)
+        return self.expression(made, start)
+
+    def _argument(self, *names: str) -> None:
+        """Skip `NAME =>`."""
+        if self._curr.text.upper() in names and self._next.token_type is TokenType.FARROW:
+            self._advance(2)
+
+    def _is_text(self, text: str) -> bool:
+        return self._curr.text.upper() == text
+
+
+_TAKES: Final = {
+    "TUMBLE": "TABLE name, DESCRIPTOR(time field), INTERVAL size",
+    "HOP": "TABLE name, DESCRIPTOR(time field), INTERVAL advance, INTERVAL size",
+    "CUMULATE": "TABLE name, DESCRIPTOR(time field), INTERVAL step, INTERVAL size",
+    "SESSION": "TABLE name PARTITION BY fields, DESCRIPTOR(time field), INTERVAL gap",
+}
+
+
+class Medusa(Spark):
+    """Spark's SQL with standard strings and names: 'text', "name" or `name`."""
+
+    class Tokenizer(Spark.Tokenizer):
+        """Splits a script into words and signs."""
+
+        QUOTES: ClassVar = ["'"]
+        IDENTIFIERS: ClassVar = ["`", '"']
+        STRING_ESCAPES: ClassVar = ["'"]
+        KEYWORDS: ClassVar = {
+            word: kind for word, kind in Spark.Tokenizer.KEYWORDS.items() if word != "WINDOW"
+        }
+        COMMANDS: ClassVar = set()
+        HINT_START: ClassVar = ""
+        RAW_STRINGS: ClassVar = []
+        BYTE_STRINGS: ClassVar = []
+        HEX_STRINGS: ClassVar = []
+
+    Parser = MedusaParser  # type: ignore[mutable-override]
+
+
+_OPENING: Final = frozenset({TokenType.L_PAREN, TokenType.CASE, TokenType.L_BRACKET})
+_CLOSING: Final = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET})
+_AFTER_LIST: Final = _CLOSING | {TokenType.COMMA, TokenType.SEMICOLON, TokenType.FROM}
+_PREFIXES: Final = frozenset({TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE})
+
+
+def parse(text: str) -> list[exp.Expr]:
+    """The statements of a script.
+
+    Raises:
+        InvalidInputError: it is no SQL of ours, or beyond a limit; points at the place.
+    """
+    if len(text) > MAX_TEXT:
+        raise refusal(
+            text, f"the script has {len(text):,} characters, at most {MAX_TEXT:,} allowed", MAX_TEXT
+        )
+    made: list[exp.Expr] = []
+    query: Definition | None = None
+    for statement in _statements(_tokens(text)):
+        tokens = statement
+        if query is None and (head := _head_of_query(tokens)):
+            query = _definition_of(text, tokens[:head])
+            made.append(query)
+            tokens = statement[head + 1 :]
+        if query is None:
+            made.append(_parsed(text, tokens))
+        elif [token.token_type for token in tokens] == [TokenType.END]:
+            query = None
+        elif tokens:
+            query.append("body", _definition_of(text, tokens))
+    if query is not None:
+        raise refusal(text, "BEGIN has no END", position_of(query))
+    return made
+
+
+def _statements(tokens: list[Token]) -> list[list[Token]]:
+    """The tokens of each statement."""
+    found: list[list[Token]] = [[]]
+    for token in tokens:
+        if token.token_type is TokenType.SEMICOLON:
+            found.append([])
+        else:
+            found[-1].append(token)
+    return [each for each in found if each]
+
+
+def _head_of_query(tokens: list[Token]) -> int:
+    """The number of tokens before BEGIN, if they begin a query of several streams; else 0."""
+    if [token.text.upper() for token in tokens[:2]] != ["CREATE", "QUERY"]:
+        return 0
+    words = (n for n, token in enumerate(tokens) if token.text.upper() == "BEGIN")
+    return next(words, 0)
+
+
+def _definition_of(text: str, tokens: list[Token]) -> Definition:
+    tree = _parsed(text, tokens)
+    if not isinstance(tree, Definition):
+        reason = "between BEGIN and END are CREATE STREAM statements"
+        raise refusal(text, reason, tokens[0].start)
+    return tree
+
+
+def _parsed(text: str, tokens: list[Token]) -> exp.Expr:
+    try:
+        trees = MedusaParser(dialect=Medusa()).parse(tokens, text)
+    except ParseError as error:
+        raise refusal(text, *_syntax_error(error, tokens)) from None
+    except RecursionError:
+        raise refusal(text, "nested too deeply", tokens[0].start) from None
+    except (SqlglotError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        # sqlglot fails so on some texts that are no SQL: still the sender's mistake
+        raise refusal(text, "it cannot be parsed", tokens[0].start) from None
+    if len(trees) != 1 or trees[0] is None:
+        raise refusal(text, "it is not one statement", tokens[0].start)
+    return trees[0]
+
+
+def _tokens(text: str) -> list[Token]:
+    for position, character in enumerate(text):
+        if character < " " and character not in "\t\n\r":
+            raise refusal(text, f"character {character!a} is not allowed", position)
+    try:
+        tokens = sqlglot.tokenize(text, read=Medusa)
+    except SqlglotError:
+        raise refusal(text, "a string, name or comment does not end", 0) from None
+    if len(tokens) > MAX_TOKENS:
+        reason = f"the script has {len(tokens):,} words and signs, at most {MAX_TOKENS:,} allowed"
+        raise refusal(text, reason, tokens[MAX_TOKENS].start)
+    for token, following in pairwise(tokens):
+        if token.token_type is TokenType.COMMA and following.token_type in _AFTER_LIST:
+            raise refusal(text, "something is missing after the comma", token.start)
+    _check_nesting(text, tokens)
+    return tokens
+
+
+def _check_nesting(text: str, tokens: list[Token]) -> None:
+    """Refuse what is nested too deeply for the parser's recursion."""
+    depth = prefixes = 0
+    for token in tokens:
+        kind = token.token_type
+        prefixes = prefixes + 1 if kind in _PREFIXES else 0
+        depth += (kind in _OPENING) - (kind in _CLOSING)
+        if depth + prefixes > MAX_NESTING:
+            raise refusal(text, f"nested deeper than {MAX_NESTING}", token.start)
+        if kind is TokenType.SEMICOLON:
+            depth = 0
+        if kind is TokenType.END and depth > 0:
+            depth -= 1
+
+
+def _syntax_error(error: ParseError, tokens: list[Token]) -> tuple[str, int]:
+    """Reason and position of an error of sqlglot."""
+    details = error.errors[0] if error.errors else {}
+    reason = str(details.get("description") or "")
+    place = (details.get("line"), details.get("col"))
+    found = next((each for each in tokens if (each.line, each.col) == place), tokens[-1])
+    if reason.startswith(_OURS):
+        return reason.removeprefix(_OURS), found.start
+    if found is tokens[-1]:
+        return "it ends too early, or here is a mistake", found.start
+    return f"syntax error at {found.text[:40]!a}", found.start

@@ -1,0 +1,235 @@
+"""Expressions of a script as texts of the expression language, which has its own parser.
+
+sqlglot's tree of an expression is printed in the words of `engine.language.parse_expression`, with
+the fields' names of the box that it becomes part of. That parser decides what is allowed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from sqlglot import exp
+
+from engine.language.expression_tokens import KEYWORDS, TYPE_TOKENS
+from engine.language.sql.errors import Source
+
+Substitute = Callable[[exp.Expr], str | None]
+"""The text that stands for a node, or None: the node is printed as it is. It must answer for every
+`exp.Column`.
+
+Raises:
+    PointedError: the node cannot be here.
+"""
+
+_BINARY: Final[dict[type[exp.Expr], str]] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.Mod: "%",
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
+
+_CHAINS: Final[dict[type[exp.Expr], str]] = {exp.And: "and", exp.Or: "or", exp.DPipe: "||"}
+
+_TYPES: Final = {kind.name: str(type_) for type_, kind in TYPE_TOKENS.items()} | {
+    "VARCHAR": "string",
+    "CHAR": "string",
+    "TIMESTAMPTZ": "timestamp",
+    "TIMESTAMPLTZ": "timestamp",
+    "TIMESTAMPNTZ": "timestamp",
+}
+
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+_RESERVED: Final = KEYWORDS
+
+_SECONDS: Final = {
+    "MICROSECOND": 1e-6,
+    "MILLISECOND": 1e-3,
+    "SECOND": 1.0,
+    "MINUTE": 60.0,
+    "HOUR": 3600.0,
+    "DAY": 86_400.0,
+    "WEEK": 7 * 86_400.0,
+}
+
+
+def name_text(name: str) -> str:
+    """The name of a field in an expression."""
+    if _PLAIN.fullmatch(name) and name.lower() not in _RESERVED:
+        return name
+    return '"' + name.replace('"', '""') + '"'
+
+
+def string_text(value: str) -> str:
+    """A string constant in an expression."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def expression_text(node: exp.Expr, source: Source, substitute: Substitute) -> str:
+    """The node in the expression language.
+
+    Raises:
+        PointedError: a part of it has no form there.
+    """
+    return _Printer(source, substitute).text(node)
+
+
+def interval_us(node: exp.Expr, source: Source) -> int:
+    """The length of an INTERVAL, microseconds.
+
+    Raises:
+        PointedError: it has no fixed length, or is no interval.
+    """
+    if not isinstance(node, exp.Interval) or not isinstance(node.this, exp.Literal):
+        raise source.refusal("here comes an interval, like INTERVAL '10' SECOND", node)
+    unit = node.args.get("unit")
+    name = unit.name.upper().removesuffix("S") if isinstance(unit, exp.Var) else ""
+    if name in {"MONTH", "YEAR", "QUARTER"}:
+        raise source.refusal(f"a {name.lower()} has no fixed length: say so many DAYs", node)
+    if name not in _SECONDS:
+        raise source.refusal(
+            f"an interval's unit is one of {', '.join(_SECONDS)}, like INTERVAL '10' SECOND", node
+        )
+    if not re.fullmatch(r"-?\d{1,12}(\.\d{1,6})?", node.this.name.strip()):
+        raise source.refusal(f"{node.this.name[:40]!a} is not a number", node)
+    return round(float(node.this.name) * _SECONDS[name] * 1_000_000)
+
+
+class _Printer:
+    def __init__(self, source: Source, substitute: Substitute) -> None:
+        self._source = source
+        self._substitute = substitute
+
+    def text(self, node: exp.Expr) -> str:
+        replaced = self._substitute(node)
+        if replaced is not None:
+            return replaced
+        kind = type(node)
+        if kind in _CHAINS:
+            return f" {_CHAINS[kind]} ".join(map(self.text, _chain(node)))
+        if kind in _BINARY:
+            return f"{self.text(node.this)} {_BINARY[kind]} {self.text(node.expression)}"
+        build = _FORMS.get(kind)
+        if build is None:
+            raise self._source.refusal(f"{_shown(node)} is not part of the language here", node)
+        return build(self, node)
+
+    def _all(self, nodes: list[exp.Expr]) -> str:
+        return ", ".join(map(self.text, nodes))
+
+    def paren(self, node: exp.Expr) -> str:
+        return f"({self.text(node.this)})"
+
+    def negation(self, node: exp.Expr) -> str:
+        inner = node.this
+        if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null):
+            return f"{self.text(inner.this)} is not null"
+        for kind, word in ((exp.In, "in"), (exp.Between, "between"), (exp.Like, "like")):
+            if isinstance(inner, kind):
+                return self.text(inner).replace(f" {word} ", f" not {word} ", 1)
+        return f"not {self.text(inner)}"
+
+    def minus(self, node: exp.Expr) -> str:
+        return f"-{self.text(node.this)}"
+
+    def literal(self, node: exp.Expr) -> str:
+        return string_text(node.name) if node.args.get("is_string") else node.name
+
+    def boolean(self, node: exp.Expr) -> str:
+        return "true" if node.this else "false"
+
+    def null(self, _node: exp.Expr) -> str:
+        return "null"
+
+    def is_(self, node: exp.Expr) -> str:
+        if isinstance(node.expression, exp.Null):
+            return f"{self.text(node.this)} is null"
+        if isinstance(node.expression, exp.Boolean):  # null is neither
+            value = "true" if node.expression.this else "false"
+            return f"coalesce({self.text(node.this)} = {value}, false)"
+        raise self._source.refusal("after IS comes NULL, NOT NULL, TRUE or FALSE", node)
+
+    def in_(self, node: exp.Expr) -> str:
+        if node.args.get("query") is not None:
+            raise self._source.refusal(
+                "IN takes a list of values: for the rows of another stream say "
+                "LEFT SEMI JOIN ... ON",
+                node,
+            )
+        return f"{self.text(node.this)} in ({self._all(node.expressions)})"
+
+    def between(self, node: exp.Expr) -> str:
+        low, high = self.text(node.args["low"]), self.text(node.args["high"])
+        return f"{self.text(node.this)} between {low} and {high}"
+
+    def like(self, node: exp.Expr) -> str:
+        return f"{self.text(node.this)} like {self.text(node.expression)}"
+
+    def case(self, node: exp.Expr) -> str:
+        parts = ["case"] if node.this is None else ["case", self.text(node.this)]
+        parts += [
+            f"when {self.text(each.this)} then {self.text(each.args['true'])}"
+            for each in node.args["ifs"]
+        ]
+        if node.args.get("default") is not None:
+            parts.append(f"else {self.text(node.args['default'])}")
+        return " ".join([*parts, "end"])
+
+    def cast(self, node: exp.Expr) -> str:
+        target = node.args["to"]
+        name = _TYPES.get(getattr(target.this, "name", ""))
+        if name is None:
+            known = ", ".join(sorted(set(_TYPES.values())))
+            raise self._source.refusal(
+                f"{target.sql()[:40]} is not a type here; there are {known}", node
+            )
+        return f"cast({self.text(node.this)} as {name})"
+
+    def call(self, node: exp.Expr) -> str:
+        return f"{node.name.lower()}({self._all(node.expressions)})"
+
+
+_FORMS: Final[dict[type[exp.Expr], Callable[[_Printer, exp.Expr], str]]] = {
+    exp.Paren: _Printer.paren,
+    exp.Not: _Printer.negation,
+    exp.Neg: _Printer.minus,
+    exp.Literal: _Printer.literal,
+    exp.Boolean: _Printer.boolean,
+    exp.Null: _Printer.null,
+    exp.Is: _Printer.is_,
+    exp.In: _Printer.in_,
+    exp.Between: _Printer.between,
+    exp.Like: _Printer.like,
+    exp.Case: _Printer.case,
+    exp.Cast: _Printer.cast,
+    exp.Anonymous: _Printer.call,
+}
+
+
+def _chain(node: exp.Expr) -> list[exp.Expr]:
+    """The operands of `a and b and c`, which sqlglot nests to the left."""
+    parts: list[exp.Expr] = []
+    left = node
+    while type(left) is type(node):
+        parts.append(left.expression)
+        left = left.this
+    return [left, *reversed(parts)]
+
+
+def _shown(node: exp.Expr) -> str:
+    if isinstance(node, (exp.Subquery, exp.Select)):
+        return "a subquery"
+    if isinstance(node, exp.Window):
+        return "OVER"
+    if isinstance(node, exp.Star):
+        return "*"
+    return type(node).__name__.upper()

@@ -1,0 +1,334 @@
+"""GROUP BY, HAVING and the aggregate functions of a SELECT: one aggregate box, and what prepares
+its input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from sqlglot import exp
+
+from engine.language.sql.dialect import Medusa
+from engine.language.sql.errors import Source
+from engine.language.sql.expressions import Substitute, expression_text, interval_us, name_text
+from engine.language.sql.network import Boxes
+from engine.language.sql.relation import (
+    Column,
+    Relation,
+    Window,
+    grouped_by_window,
+    of_stream,
+    shifted,
+)
+from engine.objects.query import WINDOW_START, Aggregate, AggregateFunction, Function, Map
+from engine.objects.schema import STIME
+
+_NAMES: Final = {
+    **{str(each): each for each in Function},
+    "first_value": Function.FIRSTVAL,
+    "last_value": Function.LASTVAL,
+}
+
+_WINDOW_OF_SPARK: Final = "window"
+
+INSTANT: Final = Window("TUMBLE", 1, 1)
+"""The window of all tuples of one stime: those that a window has made, all at its end."""
+
+
+def is_aggregate(node: exp.Expr) -> bool:
+    """Whether the node is a call of an aggregate function."""
+    if isinstance(node, exp.Filter):
+        return is_aggregate(node.this)
+    return isinstance(node, exp.Anonymous) and node.name.lower() in _NAMES
+
+
+def aggregates_in(nodes: Sequence[exp.Expr]) -> list[exp.Expr]:
+    """The calls of aggregate functions, the outermost ones."""
+    found: list[exp.Expr] = []
+    for node in nodes:
+        found += [
+            each
+            for each in node.walk(prune=is_aggregate)
+            if is_aggregate(each) and not isinstance(each.parent, exp.Window)
+        ]
+    return found
+
+
+@dataclass(slots=True)
+class Grouped:
+    """A SELECT's tuples after its GROUP BY.
+
+    Attributes:
+        relation: its columns are the grouped ones.
+        values: what stands for a node of the SELECT, by the node's SQL.
+        natural: the fields of the aggregate's output, in order.
+    """
+
+    relation: Relation
+    values: dict[str, str] = field(default_factory=dict)
+    natural: tuple[str, ...] = ()
+
+    def substitute(self, source: Source) -> Substitute:
+        """For expressions over the grouped tuples: see `Substitute`."""
+
+        def found(node: exp.Expr) -> str | None:
+            value = self.values.get(key_of(node))
+            if value is not None:
+                return value
+            if isinstance(node, exp.Column):
+                matches = [each for each in self.relation.columns if each.name == node.name]
+                if not matches:
+                    raise source.refusal(
+                        f"{node.sql(dialect=Medusa)[:80]} is neither grouped nor aggregated: add "
+                        f"it to GROUP BY, or say firstval({node.name[:40]})",
+                        node,
+                    )
+                return self.relation.find(node, source).text
+            return None
+
+        return found
+
+
+def key_of(node: exp.Expr) -> str:
+    """Equal nodes have equal keys."""
+    return node.sql(dialect=Medusa, comments=False)
+
+
+class Grouping:
+    """Plans one GROUP BY.
+
+    Args:
+        relation: what FROM and WHERE leave.
+        names: the output names of the calls that a SELECT item consists of, by their keys.
+    """
+
+    def __init__(
+        self, boxes: Boxes, source: Source, relation: Relation, names: dict[str, str]
+    ) -> None:
+        self._boxes = boxes
+        self._source = source
+        self._relation = relation
+        self._names = names
+        self._window: Window | None = relation.window
+        self._is_sparks = False
+        self._times: list[tuple[exp.Expr, Column]] = []
+        self._groups: list[tuple[exp.Expr, str, str]] = []  # node, name, text
+
+    def plan(
+        self, select: exp.Expr, groups: Sequence[exp.Expr], calls: Sequence[exp.Expr]
+    ) -> Grouped:
+        """The aggregate of these groups and calls."""
+        for node in groups:
+            self._group(node)
+        window = self._checked_window(select)
+        functions = self._functions(calls)
+        stream, texts = self._prepared(select, functions)
+        box = Aggregate(
+            "group",
+            stream,
+            "",
+            window.size_us,
+            window.advance_us,
+            tuple(name for _, name, _ in self._groups),
+            tuple(
+                AggregateFunction(function, texts[key], name) for function, key, name in functions
+            ),
+        )
+        schema = self._boxes.add(box, select)
+        return self._grouped(schema.name, window, calls, functions)
+
+    def _group(self, node: exp.Expr) -> None:
+        if isinstance(node, exp.Anonymous) and node.name.lower() == _WINDOW_OF_SPARK:
+            self._take(self._sparks(node), node)
+            self._is_sparks = True
+            return
+        if isinstance(node, exp.Column):
+            column = self._relation.find(node, self._source)
+            if column.pane is not None:
+                size, offset = column.pane
+                self._take(Window("TUMBLE", size, size), node)
+                column = replace(column, offset=offset)
+            if column.offset is not None:
+                self._times.append((node, column))
+                return
+            self._groups.append((node, column.name, column.text))
+            return
+        if isinstance(node, exp.Literal):
+            raise self._source.refusal("GROUP BY takes expressions, not numbers of columns", node)
+        text = expression_text(node, self._source, _of(self._relation, self._source))
+        self._groups.append((node, f"group_{len(self._groups)}", text))
+
+    def _take(self, window: Window, node: exp.Expr) -> None:
+        if self._window is not None and self._window != window:
+            raise self._source.refusal("the windows are declared twice", node)
+        self._window = window
+
+    def _sparks(self, node: exp.Anonymous) -> Window:
+        """`window(ts, '1 minute' [, '10 seconds'])`."""
+        time, *spans = node.expressions
+        if not isinstance(time, exp.Column) or not 1 <= len(spans) <= 2:
+            raise self._source.refusal("window takes (time field, '1 minute', '10 seconds')", node)
+        check_time(self._relation, time, self._source)
+        lengths = [interval_us(_interval(each), self._source) for each in spans]
+        return Window("HOP", lengths[0], lengths[-1])
+
+    def _checked_window(self, select: exp.Expr) -> Window:
+        window = self._window
+        if window is not None:
+            return window
+        if self._times:
+            return INSTANT
+        raise self._source.refusal(
+            "an endless stream has no last row to group up to: group by a window, like "
+            "FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE) GROUP BY window_start",
+            select,
+        )
+
+    def _functions(self, calls: Sequence[exp.Expr]) -> list[tuple[Function, str, str]]:
+        """(function, key of the call, output's name), each once."""
+        found: dict[str, tuple[Function, str, str]] = {}
+        for node in calls:
+            key = key_of(node)
+            if key not in found:
+                name = self._names.get(key) or f"agg_{len(found)}"
+                found[key] = (self._function(node), key, name)
+        if not found:
+            found[""] = (Function.COUNT, "", "agg_0")
+        return list(found.values())
+
+    def _function(self, node: exp.Expr) -> Function:
+        call = node.this if isinstance(node, exp.Filter) else node
+        function = _NAMES[call.name.lower()]
+        if any(isinstance(each, exp.Distinct) for each in call.expressions):
+            if function is not Function.COUNT:
+                raise self._source.refusal(f"{function} does not take DISTINCT; count does", node)
+            return Function.COUNT_DISTINCT
+        return function
+
+    def _prepared(
+        self, select: exp.Expr, functions: Sequence[tuple[Function, str, str]]
+    ) -> tuple[str, dict[str, str | None]]:
+        """The aggregate's input, and the arguments by the calls' keys."""
+        substitute = _of(self._relation, self._source)
+        texts: dict[str, str | None] = {"": None}
+        nodes = {key_of(node): node for node in aggregates_in([select])}
+        for _, key, _ in functions:
+            if key:
+                texts[key] = self._argument(nodes[key], substitute)
+        if all(text == name_text(name) for _, name, text in self._groups):
+            return self._relation.stream, texts
+        return self._mapped(select, texts)
+
+    def _argument(self, node: exp.Expr, substitute: Substitute) -> str | None:
+        call, condition = (
+            (node.this, node.expression.this)
+            if isinstance(node, exp.Filter)
+            else (
+                node,
+                None,
+            )
+        )
+        arguments = list(call.expressions)
+        if len(arguments) == 1 and isinstance(arguments[0], exp.Distinct):
+            arguments = list(arguments[0].expressions)
+        if len(arguments) > 1:
+            raise self._source.refusal(f"{call.name} takes one argument", node)
+        bare = not arguments or isinstance(arguments[0], exp.Star)
+        text = None if bare else expression_text(arguments[0], self._source, substitute)
+        if condition is None:
+            return text
+        chosen = expression_text(condition, self._source, substitute)
+        return f"case when {chosen} then {'1' if text is None else text} end"
+
+    def _mapped(
+        self, select: exp.Expr, texts: dict[str, str | None]
+    ) -> tuple[str, dict[str, str | None]]:
+        """A map that computes the groups and the arguments."""
+        outputs = [(name, text) for _, name, text in self._groups]
+        fields: dict[str, str | None] = {}
+        for key, text in texts.items():
+            if text is None:
+                fields[key] = None
+                continue
+            name = f"argument_{len(fields)}"
+            outputs.append((name, text))
+            fields[key] = name
+        if not outputs:
+            outputs = [("group_0", "1")]
+        schema = self._boxes.add(Map("prepare", self._relation.stream, "", tuple(outputs)), select)
+        return schema.name, fields
+
+    def _grouped(
+        self,
+        stream: str,
+        window: Window,
+        calls: Sequence[exp.Expr],
+        functions: Sequence[tuple[Function, str, str]],
+    ) -> Grouped:
+        schema = self._boxes.schemas[stream]
+        if window is INSTANT:
+            relation = of_stream(schema, "")
+            columns = tuple(each for each in relation.columns if each.name != WINDOW_START)
+            times = tuple(
+                replace(column, text=shifted(column.offset or 0), shown=True)
+                for _, column in self._times
+                if column.name != STIME
+            )
+            relation = replace(relation, columns=(*columns, *times))
+        else:
+            relation = grouped_by_window(schema, "", window.size_us)
+        found = Grouped(relation)
+        for node, column in self._times:
+            found.values[key_of(node)] = shifted(column.offset or 0)
+            if column.name == WINDOW_START and window is not INSTANT:
+                found.values[key_of(node)] = WINDOW_START
+        if self._is_sparks:
+            found.values["window.start"] = WINDOW_START
+            found.values["window.end"] = shifted(1)
+        for node, name, _ in self._groups:
+            found.values[key_of(node)] = name_text(name)
+        names = {key: name for _, key, name in functions}
+        for node in calls:
+            found.values[key_of(node)] = name_text(names[key_of(node)])
+        found.natural = tuple(each.name for each in schema.fields)
+        return found
+
+
+def check_time(relation: Relation, node: exp.Column, source: Source) -> Column:
+    """The column, which is the time of the stream.
+
+    Raises:
+        PointedError: it is another one.
+    """
+    column = relation.find(node, source)
+    if not column.time:
+        times = ", ".join(each.name for each in relation.columns if each.time)
+        raise source.refusal(
+            f"windows are of the stream's time, which is {times}, not {column.name}", node
+        )
+    return column
+
+
+def _of(relation: Relation, source: Source) -> Substitute:
+    def found(node: exp.Expr) -> str | None:
+        if isinstance(node, exp.Column):
+            return relation.find(node, source).text
+        if is_aggregate(node):
+            raise source.refusal("an aggregate function can be in SELECT and HAVING only", node)
+        return None
+
+    return found
+
+
+substitute_of = _of
+
+
+def _interval(node: exp.Expr) -> exp.Expr:
+    """The interval in a string like '1 minute'."""
+    if isinstance(node, exp.Literal) and node.args.get("is_string"):
+        number, _, unit = node.name.strip().partition(" ")
+        made = exp.Interval(this=exp.Literal.string(number), unit=exp.var(unit.strip().upper()))
+        made.meta.update(node.meta)
+        return made
+    return node

@@ -1,0 +1,343 @@
+"""JOIN: which tuples of two streams are paired, and within which bound of time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sqlglot import exp
+
+from engine.language.sql.errors import Source
+from engine.language.sql.expressions import Substitute, expression_text, interval_us, name_text
+from engine.language.sql.network import Boxes
+from engine.language.sql.relation import Column, Relation, of_stream
+from engine.objects.query import Join, JoinKind
+from engine.objects.schema import STIME
+
+_KINDS: Final = {
+    ("", ""): JoinKind.INNER,
+    ("", "INNER"): JoinKind.INNER,
+    ("", "CROSS"): JoinKind.INNER,
+    ("LEFT", ""): JoinKind.LEFT,
+    ("LEFT", "OUTER"): JoinKind.LEFT,
+    ("RIGHT", ""): JoinKind.RIGHT,
+    ("RIGHT", "OUTER"): JoinKind.RIGHT,
+    ("FULL", ""): JoinKind.FULL,
+    ("FULL", "OUTER"): JoinKind.FULL,
+    ("LEFT", "SEMI"): JoinKind.SEMI,
+    ("", "SEMI"): JoinKind.SEMI,
+    ("LEFT", "ANTI"): JoinKind.ANTI,
+    ("", "ANTI"): JoinKind.ANTI,
+}
+
+ONE_SIDED: Final = frozenset({JoinKind.SEMI, JoinKind.ANTI})
+"""Their results have the fields of the left stream alone."""
+
+_MIRRORED: Final[dict[type[exp.Expr], type[exp.Expr]]] = {
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+}
+
+
+@dataclass(slots=True)
+class Bounds:
+    """right.stime - left.stime is from `least` to `most`, microseconds; None: no bound known."""
+
+    least: int | None = None
+    most: int | None = None
+
+    def add(self, least: int | None, most: int | None) -> None:
+        """Let both bounds count."""
+        if least is not None:
+            self.least = least if self.least is None else max(self.least, least)
+        if most is not None:
+            self.most = most if self.most is None else min(self.most, most)
+
+
+@dataclass(frozen=True, slots=True)
+class Sided:
+    """A time in an ON clause: the stime of one side plus something."""
+
+    right: bool
+    offset: int
+
+
+class Joining:
+    """One join, to which conditions are added before it becomes a box.
+
+    Args:
+        within_us: the bound of time that counts where the conditions have none; None: they must.
+
+    Attributes:
+        relation: what its tuples are called; the columns' texts are for the join itself.
+    """
+
+    def __init__(
+        self,
+        boxes: Boxes,
+        source: Source,
+        left: Relation,
+        right: Relation,
+        *,
+        node: exp.Join,
+        within_us: int | None,
+    ) -> None:
+        self._boxes = boxes
+        self._source = source
+        self._sides = left, right
+        self._node = node
+        self._within = within_us
+        self._bounds = Bounds()
+        self._conditions: list[str] = []
+        self.kind = self._kind_of(node)
+        for side in (left, right):
+            if side.window is not None:
+                raise source.refusal(
+                    "windows are joined as subqueries: (SELECT ... FROM TUMBLE(...) ...) AS w", node
+                )
+        columns = [
+            *(_sided(each, "left") for each in left.columns),
+            *(_sided(each, "right") for each in right.columns),
+        ]
+        self.relation = Relation(left.schema, tuple(columns))
+        for name in node.args.get("using") or []:
+            self._using(name)
+        condition = node.args.get("on")
+        if condition is not None:
+            for each in conjuncts(condition):
+                self.add(each)
+
+    @property
+    def takes_where(self) -> bool:
+        """Whether a condition of WHERE is one of the join's."""
+        return self.kind is JoinKind.INNER
+
+    def knows(self, node: exp.Expr) -> bool:
+        """Whether all columns of a condition are among those joined."""
+        names = {(table, each.name) for each in self.relation.columns for table in each.tables}
+        bare = {each.name for each in self.relation.columns}
+        return all(
+            (each.table, each.name) in names if each.table else each.name in bare
+            for each in node.find_all(exp.Column)
+        )
+
+    def add(self, node: exp.Expr) -> None:
+        """Add a condition."""
+        if isinstance(node, exp.Between):
+            for kind, key in ((exp.GTE, "low"), (exp.LTE, "high")):
+                made = kind(this=node.this.copy(), expression=node.args[key].copy())
+                self.add(made)
+            return
+        if not self._bound(node):
+            substitute = self.substitute()
+            text = expression_text(node, self._source, substitute)
+            self._conditions.append(f"({text})" if isinstance(node, exp.Or) else text)
+
+    def substitute(self) -> Substitute:
+        """For expressions over the pairs."""
+
+        def found(node: exp.Expr) -> str | None:
+            if isinstance(node, exp.Column):
+                return self.relation.find(node, self._source).text
+            return None
+
+        return found
+
+    def box(self, outputs: Sequence[tuple[str, str]], at: exp.Expr) -> Relation:
+        """The pairs with these output fields (name, text)."""
+        least, most = self._checked_bounds()
+        box = Join(
+            "join",
+            self._sides[0].stream,
+            self._sides[1].stream,
+            "",
+            self.kind,
+            -least,
+            most,
+            " and ".join(self._conditions) or "true",
+            tuple(outputs),
+        )
+        schema = self._boxes.add(box, at)
+        known = self._offsets(least, most)
+        made = of_stream(schema, "")
+        texts = dict(outputs)
+        columns = tuple(
+            replace(each, offset=known[texts[each.name]], time=True)
+            if texts.get(each.name) in known
+            else each
+            for each in made.columns
+        )
+        return replace(made, columns=columns)
+
+    def all(self) -> Relation:
+        """The pairs with all fields of both sides, called as before."""
+        columns = [each for each in self._usable() if each.name != STIME]
+        names: list[str] = []
+        for each in columns:
+            same = [other for other in columns if other.name.lower() == each.name.lower()]
+            table = each.tables[0] if each.tables else "side"
+            names.append(each.name if len(same) == 1 else f"{table}_{each.name}")
+        outputs = [(name, each.text) for name, each in zip(names, columns, strict=True)]
+        made = self.box(outputs, self._node)
+        stime = next(each for each in made.columns if each.name == STIME)
+        renamed = [
+            replace(
+                each,
+                text=name_text(name),
+                offset=next(c.offset for c in made.columns if c.name == name),
+            )
+            for name, each in zip(names, columns, strict=True)
+        ]
+        return replace(made, columns=(*renamed, replace(stime, tables=())))
+
+    def _usable(self) -> list[Column]:
+        left = len(self._sides[0].columns)
+        columns = list(self.relation.columns)
+        return columns[:left] if self.kind in ONE_SIDED else columns
+
+    # -- bounds ------------------------------------------------------------------------------------
+
+    def _kind_of(self, node: exp.Join) -> JoinKind:
+        method = (node.args.get("method") or "").upper()
+        side = (node.args.get("side") or "").upper()
+        kind = (node.args.get("kind") or "").upper()
+        temporal = isinstance(node.this, exp.Table) and node.this.args.get("version") is not None
+        if method == "ASOF" or temporal:
+            if side not in {"", "LEFT"} or kind not in {"", "INNER", "OUTER"}:
+                raise self._source.refusal("a join AS OF is an inner or a LEFT join", node)
+            return JoinKind.LEFT_ASOF if side == "LEFT" else JoinKind.ASOF
+        found = None if method else _KINDS.get((side, kind))
+        if found is None:
+            words = " ".join(filter(None, (method, side, kind)))
+            raise self._source.refusal(
+                f"{words} JOIN is not part of the language; there are JOIN, LEFT, RIGHT, FULL, "
+                "LEFT SEMI, LEFT ANTI and ASOF JOIN",
+                node,
+            )
+        return found
+
+    def _using(self, name: exp.Expr) -> None:
+        texts = []
+        for side, prefix in zip(self._sides, ("left", "right"), strict=True):
+            column = exp.column(name.name)
+            column.meta.update(name.meta)
+            texts.append(_sided(side.find(column, self._source), prefix).text)
+        self._conditions.append(f"{texts[0]} = {texts[1]}")
+
+    def _bound(self, node: exp.Expr) -> bool:
+        """Whether the condition is a bound of time, and nothing else."""
+        if type(node) not in {*_MIRRORED, exp.EQ}:
+            return False
+        if isinstance(node, exp.EQ) and (size := self._same_pane(node)):
+            self._bounds.add(1 - size, size - 1)
+            return False  # the condition counts, too
+        one, other = self._time(node.this), self._time(node.expression)
+        if one is None or other is None or one.right == other.right:
+            return False
+        kind = type(node)
+        if not one.right:
+            one, other, kind = other, one, _MIRRORED.get(kind, kind)
+        # now: right.stime + one.offset KIND left.stime + other.offset
+        difference = other.offset - one.offset
+        bounds: dict[type[exp.Expr], tuple[int | None, int | None]] = {
+            exp.EQ: (difference, difference),
+            exp.GTE: (difference, None),
+            exp.GT: (difference + 1, None),
+            exp.LTE: (None, difference),
+            exp.LT: (None, difference - 1),
+        }
+        self._bounds.add(*bounds[kind])
+        return True
+
+    def _same_pane(self, node: exp.EQ) -> int | None:
+        """The size of the windows that both tuples are in, if the condition says so."""
+        sides = []
+        for each in (node.this, node.expression):
+            if not isinstance(each, exp.Column):
+                return None
+            sides.append(self.relation.find(each, self._source))
+        one, other = sides
+        if one.pane is None or one.pane != other.pane or one.text[:5] == other.text[:5]:
+            return None
+        return one.pane[0]
+
+    def _time(self, node: exp.Expr) -> Sided | None:
+        """The time that an expression means: a column, plus or minus intervals."""
+        if isinstance(node, exp.Paren):
+            return self._time(node.this)
+        if isinstance(node, (exp.Add, exp.Sub)) and isinstance(node.expression, exp.Interval):
+            base = self._time(node.this)
+            if base is None:
+                return None
+            span = interval_us(node.expression, self._source)
+            return Sided(base.right, base.offset + (span if isinstance(node, exp.Add) else -span))
+        if isinstance(node, exp.Column):
+            column = self.relation.find(node, self._source)
+            if column.offset is not None:
+                return Sided(
+                    column.text.startswith("right.") or "(right." in column.text, column.offset
+                )
+        return None
+
+    def _checked_bounds(self) -> tuple[int, int]:
+        least, most = self._bounds.least, self._bounds.most
+        if self.kind in {JoinKind.ASOF, JoinKind.LEFT_ASOF}:
+            most = 0 if most is None else min(most, 0)
+        if least is None and self._within is not None:
+            least = -self._within
+        if most is None and self._within is not None:
+            most = self._within
+        if least is None or most is None:
+            table = self.relation.columns[0].tables[:1]
+            left = table[0] if table else "left"
+            raise self._source.refusal(
+                "the rows of an endless stream cannot all be kept for this join: bound it, like "
+                f"AND r.stime BETWEEN {left}.stime - INTERVAL '1' HOUR AND {left}.stime, or say "
+                "WITH (within = INTERVAL '1' HOUR)",
+                self._node,
+            )
+        if least > most:
+            raise self._source.refusal("no pair of rows can meet these bounds of time", self._node)
+        return least, most
+
+    def _offsets(self, least: int, most: int) -> dict[str, int]:
+        """The texts that are the joined stime plus something: that of the later tuple."""
+        found: dict[str, int] = {}
+        left = len(self._sides[0].columns)
+        for number, each in enumerate(self.relation.columns):
+            later = most <= 0 if number < left else least >= 0
+            outer = (
+                self.kind in {JoinKind.RIGHT, JoinKind.FULL}
+                if number < left
+                else (self.kind in {JoinKind.LEFT, JoinKind.FULL, JoinKind.LEFT_ASOF})
+            )
+            if each.offset is not None and later and not outer:
+                found[each.text] = each.offset
+        return found
+
+
+def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
+    """The conditions that AND joins."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    stack = [node]
+    found: list[exp.Expr] = []
+    while stack:
+        each = stack.pop()
+        if isinstance(each, exp.And):
+            stack += [each.this, each.expression]
+        elif isinstance(each, exp.Paren) and isinstance(each.this, exp.And):
+            stack.append(each.this)
+        else:
+            found.append(each)
+    return reversed(found)
+
+
+def _sided(column: Column, side: str) -> Column:
+    """A column of one side, as the join's expressions call it."""
+    if column.offset is not None and column.text.startswith("cast(cast("):
+        return replace(column, text=column.text.replace(STIME, f"{side}.{STIME}", 1))
+    return replace(column, text=f"{side}.{column.text}")

@@ -1,0 +1,127 @@
+"""The boxes that a script's statements become, each checked as it is added."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from sqlglot import exp
+
+from engine.language.check import MAX_BOX_NAME, type_box
+from engine.language.sql.errors import Source
+from engine.objects.query import Box, Filter, Join, Union, inputs_of, outputs_of
+from engine.objects.schema import Schema
+
+_LAST: Final = "/"
+
+
+class Boxes:
+    """The boxes of one query.
+
+    Args:
+        known: schemas of the streams that are there before the query.
+
+    Attributes:
+        schemas: of all streams, those of the boxes included.
+    """
+
+    def __init__(self, source: Source, known: Mapping[str, Schema]) -> None:
+        self.schemas = dict(known)
+        self._source = source
+        self._boxes: list[Box] = []
+        self._named: set[str] = set()
+        self._prefix = ""
+
+    @property
+    def boxes(self) -> tuple[Box, ...]:
+        """All of them, each after those whose output it reads."""
+        return tuple(self._boxes)
+
+    def begin(self, stream: str) -> None:
+        """Note whose steps follow: their streams' names begin with the stream's."""
+        self._prefix = stream
+
+    def add(self, box: Box, at: exp.Expr | int) -> Schema:
+        """Add a step, with a name and an output of its own; or find one that does the same.
+
+        Args:
+            box: with one output; its name is a word for what it does.
+            at: the part of the text that it stands for.
+
+        Returns:
+            The schema of its output.
+
+        Raises:
+            PointedError: it does not type-check.
+        """
+        for made in self._boxes:
+            if _blank(made) == _blank(box):
+                return self.schemas[outputs_of(made)[0]]
+        stream = self._free(f"{self._prefix}/{box.name}")
+        name = stream.removeprefix(self._prefix.rpartition(_LAST)[0] + _LAST).replace(_LAST, ".")
+        box = msgspec.structs.replace(box, name=name[-MAX_BOX_NAME:], **_output(box, stream))
+        return self._add(box, at)[0]
+
+    def add_split(self, box: Filter, at: exp.Expr | int) -> None:
+        """Add a filter with the outputs and the name that it has."""
+        self._add(box, at)
+
+    def finish(self, schema: Schema, stream: str, name: str, at: exp.Expr | int) -> Schema:
+        """Give the last step of a statement the statement's stream as its output.
+
+        Args:
+            schema: of the output of that step. stream: the output's name. name: the box's.
+        """
+        for number, box in enumerate(self._boxes):
+            if outputs_of(box) == (schema.name,) and schema.name not in self._named:
+                self._rename(schema.name, stream)
+                self._boxes[number] = msgspec.structs.replace(self._boxes[number], name=name)
+                self._named.add(stream)
+                return self.schemas[stream]
+        self._named.add(stream)  # it is another stream, as it is
+        return self._add(Union(name, (schema.name,), stream), at)[0]
+
+    def _add(self, box: Box, at: exp.Expr | int) -> list[Schema]:
+        with self._source.pointing(at):
+            typed = type_box(box, self.schemas)
+        self.schemas.update(typed.schemas)
+        self._boxes.append(box)
+        return [typed.schemas[stream] for stream in outputs_of(box)]
+
+    def _free(self, stream: str) -> str:
+        if stream not in self.schemas:
+            return stream
+        number = 2
+        while f"{stream}_{number}" in self.schemas:
+            number += 1
+        return f"{stream}_{number}"
+
+    def _rename(self, old: str, new: str) -> None:
+        schema = self.schemas.pop(old)
+        self.schemas[new] = msgspec.structs.replace(schema, name=new)
+        self._boxes = [_renamed(box, old, new) for box in self._boxes]
+
+
+def _blank(box: Box) -> Box:
+    return msgspec.structs.replace(box, name="", **_output(box, ""))
+
+
+def _output(box: Box, stream: str) -> dict[str, object]:
+    return {"outputs": (stream,)} if isinstance(box, Filter) else {"output": stream}
+
+
+def _renamed(box: Box, old: str, new: str) -> Box:
+    changes: dict[str, object] = {}
+    if old in outputs_of(box):
+        changes |= _output(box, new)
+    if old in inputs_of(box):
+        match box:
+            case Union(inputs=inputs):
+                changes["inputs"] = tuple(new if each == old else each for each in inputs)
+            case Join(left=left, right=right):
+                changes |= {"left": new if left == old else left}
+                changes |= {"right": new if right == old else right}
+            case _:
+                changes["input"] = new
+    return msgspec.structs.replace(box, **changes)

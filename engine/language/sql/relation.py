@@ -1,0 +1,148 @@
+"""What a FROM clause gives: a stream, and how the text calls its fields."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sqlglot import exp
+
+from engine.language.sql.errors import Source
+from engine.language.sql.expressions import name_text
+from engine.objects.query import WINDOW_START
+from engine.objects.schema import STIME, FieldType, Schema
+
+WINDOW_END: Final = "window_end"
+WINDOW_TIME: Final = "window_time"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A name that expressions may use.
+
+    Attributes:
+        name: as the text calls it. tables: what may stand before it, with a dot.
+        text: the expression that gives it, over a tuple of the stream.
+        offset: it is the tuple's stime plus this, microseconds; None: another value.
+        time: it is the schema's time field, whatever its type.
+        pane: the size of the tumbling window that the tuple is in, and what this column adds to
+            that window's last microsecond; microseconds.
+        shown: `*` has it.
+    """
+
+    name: str
+    tables: tuple[str, ...]
+    text: str
+    offset: int | None = None
+    time: bool = False
+    shown: bool = True
+    pane: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The windows of a table function: `advance_us` of a SESSION is its gap."""
+
+    kind: str
+    size_us: int
+    advance_us: int
+    partition: tuple[exp.Expr, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A stream as a SELECT sees it.
+
+    Attributes:
+        schema: of the stream; its name is the stream's.
+        window: the tuples are in these windows, and wait for a GROUP BY.
+    """
+
+    schema: Schema
+    columns: tuple[Column, ...]
+    window: Window | None = None
+
+    @property
+    def stream(self) -> str:
+        return self.schema.name
+
+    def named(self, table: str) -> Relation:
+        """The relation under another name."""
+        columns = tuple(replace(each, tables=(table,)) for each in self.columns)
+        return replace(self, columns=columns)
+
+    def find(self, node: exp.Column, source: Source) -> Column:
+        """The column of a name in the text: by its exact name, else whatever the case.
+
+        Raises:
+            PointedError: there is none, or more than one.
+        """
+        name, table = node.name, node.table
+        candidates = [each for each in self.columns if not table or table in each.tables]
+        found = [each for each in candidates if each.name == name]
+        found = found or [each for each in candidates if each.name.lower() == name.lower()]
+        if len(found) > 1:
+            tables = " and ".join(each.tables[0] for each in found[:3] if each.tables)
+            raise source.refusal(f"{name} is in {tables}: say which, like {tables[:20]}", node)
+        if not found:
+            shown = f"{table}.{name}" if table else name
+            raise source.refusal(f"there is no field {shown[:80]}; {self._known(table)}", node)
+        return found[0]
+
+    def shown(self, table: str = "") -> list[Column]:
+        """The columns of `*`, or of `table.*`."""
+        return [each for each in self.columns if each.shown and (not table or table in each.tables)]
+
+    def _known(self, table: str) -> str:
+        if table and not any(table in each.tables for each in self.columns):
+            tables = sorted({each for column in self.columns for each in column.tables})
+            return f"there is no {table[:80]} in FROM; there are {', '.join(tables)[:200]}"
+        known = ", ".join(each.name for each in self.columns if not table or table in each.tables)
+        return f"there are {known if len(known) <= 200 else known[:197] + '...'}"
+
+
+def of_stream(schema: Schema, table: str) -> Relation:
+    """A stream as it is."""
+    tables = (table,)
+    columns = []
+    for field in schema.fields:
+        is_time = field.name == schema.time
+        exact = is_time and field.type is FieldType.TIMESTAMP
+        columns.append(
+            Column(field.name, tables, name_text(field.name), 0 if exact else None, is_time)
+        )
+    columns.append(Column(STIME, tables, STIME, 0, time=True, shown=False))
+    return Relation(schema, tuple(columns))
+
+
+def with_times(schema: Schema, table: str, offsets: dict[str, int]) -> Relation:
+    """A stream of which some fields are known to be the stime plus something."""
+    relation = of_stream(schema, table)
+    columns = tuple(
+        replace(each, offset=offsets[each.name], time=True) if each.name in offsets else each
+        for each in relation.columns
+    )
+    return replace(relation, columns=columns)
+
+
+def shifted(offset_us: int) -> str:
+    """The expression of the stime plus so many microseconds."""
+    if offset_us == 0:
+        return STIME
+    sign = "+" if offset_us > 0 else "-"
+    return f"cast(cast({STIME} as long) {sign} {abs(offset_us)} as timestamp)"
+
+
+def window_columns(tables: tuple[str, ...], size_us: int) -> Sequence[Column]:
+    """The times of a window whose tuple has its last microsecond as stime, but for its start."""
+    return (
+        Column(WINDOW_END, tables, shifted(1), 1, time=True, shown=False),
+        Column(WINDOW_TIME, tables, STIME, 0, time=True, shown=False),
+    )
+
+
+def grouped_by_window(schema: Schema, table: str, size_us: int) -> Relation:
+    """The output of an aggregate over windows of one size."""
+    relation = with_times(schema, table, {WINDOW_START: 1 - size_us})
+    return replace(relation, columns=(*relation.columns, *window_columns((table,), size_us)))

@@ -1,0 +1,266 @@
+"""A script: SQL statements to the schemas, streams and queries that they define."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from sqlglot import exp
+
+from engine.language.check import ordered_boxes
+from engine.language.classes import applied
+from engine.language.document import Document
+from engine.language.history_range import check_history_range
+from engine.language.sql.definitions import SCHEMA_OF, Options, schema_of, stream_of
+from engine.language.sql.dialect import Definition, Split, parse
+from engine.language.sql.errors import Source
+from engine.language.sql.network import Boxes
+from engine.language.sql.relation import Relation
+from engine.language.sql.select import Resolve, Selecting
+from engine.objects.availability import AvailabilityRequest, parse_mode, parse_recovery
+from engine.objects.definitions import StreamDefinition
+from engine.objects.query import Query, inputs_of
+from engine.objects.schema import BEGINNING, END, Schema
+from overlay.errors import InvalidInputError
+from overlay.names import SCHEME, ObjectName
+
+MAIN: Final = "answer"
+"""The stream of a script's SELECT that has no name."""
+
+
+class Script:
+    """A parsed script.
+
+    Args:
+        base: `medusa://participant/`, the start of names without a participant; None: all have one.
+
+    Raises:
+        InvalidInputError: it is no SQL of ours; names the line and the column.
+    """
+
+    def __init__(self, text: str, base: str | None) -> None:
+        self._source = Source(text)
+        self._base = None if base is None else base.rstrip("/")
+        self._statements = parse(text)
+        if not self._statements:
+            raise self._source.refusal("the script has no statement", 0)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The streams that it reads and does not define."""
+        made: set[str] = set()
+        read: set[str] = set()
+        for statement in self._statements:
+            nodes = list(statement.walk())
+            hidden = {node.alias for node in nodes if isinstance(node, exp.CTE)}
+            for node in nodes:
+                if isinstance(node, Definition) and node.args["kind"] != "SCHEMA":
+                    made |= {self._name(each) for each in _names(node)}
+                if not isinstance(node, exp.Table) or isinstance(node.parent, Definition):
+                    continue
+                if node.args.get("db") or node.name not in hidden:
+                    read.add(self._name(node))
+        return frozenset(read - made)
+
+    @property
+    def uses(self) -> frozenset[str]:
+        """The schemas that its streams have and that it does not define."""
+        nodes = [node for each in self._statements for node in each.find_all(Definition)]
+        made = {self._name(node.this) for node in nodes if node.args["kind"] == "SCHEMA"}
+        used = {self._name(node.args["schema"]) for node in nodes if node.args.get("schema")}
+        return frozenset(used - made)
+
+    def complete(self, streams: Mapping[str, Schema], schemas: Mapping[str, Schema]) -> Document:
+        """What it defines: see `engine.language.document.Draft`.
+
+        Raises:
+            InvalidInputError: it does not type-check, or asks for what an endless stream cannot
+                give; names the line and the column.
+        """
+        named = {
+            name: msgspec.structs.replace(schema, name=name) for name, schema in streams.items()
+        }
+        definer = _Definer(self._source, self._name, named, schemas)
+        for statement in self._statements:
+            definer.add(statement)
+        return definer.document
+
+    def _name(self, node: exp.Table) -> str:
+        db = node.args.get("db")
+        parts = [str(db), node.name] if isinstance(db, str) else [each.name for each in node.parts]
+        with self._source.pointing(node):
+            if parts[-1].startswith(SCHEME):
+                return str(ObjectName.parse(parts[-1]))
+            base = f"{SCHEME}{'.'.join(parts[:-1])}" if len(parts) > 1 else self._base
+            if base is None:
+                raise InvalidInputError(
+                    f"{parts[-1][:80]} has no participant: say mit.edu.{parts[-1][:80]}"
+                )
+            return str(ObjectName.parse(f"{base}/{parts[-1]}"))
+
+
+def _names(node: Definition) -> list[exp.Table]:
+    return [node.this, *(node.args.get("more") or [])]
+
+
+class _Definer:
+    """Runs through the statements of a script once."""
+
+    def __init__(
+        self,
+        source: Source,
+        name: Resolve,
+        streams: Mapping[str, Schema],
+        schemas: Mapping[str, Schema],
+    ) -> None:
+        self._source = source
+        self._name = name
+        self._known = dict(streams)
+        self._named = dict(schemas)
+        self._relations: dict[str, Relation] = {}
+        self._schemas: list[Schema] = []
+        self._streams: list[StreamDefinition] = []
+        self._queries: list[Query] = []
+
+    @property
+    def document(self) -> Document:
+        return Document(tuple(self._schemas), tuple(self._streams), tuple(self._queries))
+
+    def add(self, node: exp.Expr) -> None:
+        """Add what a statement defines."""
+        match node:
+            case Definition(args={"kind": "SCHEMA"}):
+                self._schema(node)
+            case Definition() if node.args.get("query") or node.args.get("body"):
+                self._query(node)
+            case Definition(args={"kind": "QUERY"}):
+                raise self._source.refusal("a query is AS BEGIN ... END", node)
+            case Definition():
+                self._stream(node)
+            case exp.Select() | exp.Union() | exp.Subquery():
+                table = exp.Table(this=exp.to_identifier(MAIN))
+                self._query(Definition(this=table, kind="STREAM", query=node))
+            case _:
+                raise self._source.refusal("this statement is not part of a script", node)
+
+    def _schema(self, node: Definition) -> None:
+        if not node.args.get("fields"):
+            raise self._source.refusal(
+                "a schema is a list of fields: CREATE SCHEMA s (a INT)", node
+            )
+        name = self._name(node.this)
+        schema, _ = schema_of(node, name, self._source)
+        Options(node, self._source).finish()
+        self._named[name] = schema
+        self._schemas.append(schema)
+
+    def _stream(self, node: Definition) -> None:
+        """A source stream."""
+        name, given = self._name(node.this), node.args.get("schema")
+        slack = None
+        if given is not None:
+            schema_name = self._name(given)
+            schema = self._named.get(schema_name)
+        elif node.args.get("fields"):
+            schema_name = f"{name}/{SCHEMA_OF}"
+            schema, slack = schema_of(node, schema_name, self._source)
+            self._schemas.append(schema)
+        else:
+            raise self._source.refusal(
+                "a stream has fields, (a INT, ...), or a schema, USING name; or it is made, AS "
+                "SELECT",
+                node,
+            )
+        if node.args["kind"] == "TABLE" and schema is not None and not schema.key:
+            raise self._source.refusal("a table needs a PRIMARY KEY", node)
+        self._streams.append(stream_of(node, name, schema_name, slack, self._source))
+        if schema is not None:
+            self._known[name] = msgspec.structs.replace(schema, name=name)
+
+    def _query(self, node: Definition) -> None:
+        name = self._name(node.this)
+        body = node.args.get("body") or [node]
+        boxes = Boxes(self._source, self._known)
+        options = Options(node, self._source)
+        within_us = options.us("within")
+        outputs: list[str] = []
+        readers: dict[str, tuple[str, ...]] = {}
+        for each in body:
+            own = options if each is node else Options(each, self._source)
+            streams = self._made(each, boxes, own, within_us)
+            outputs += [] if each.args.get("temporary") else streams
+            if declared := own.members("readers", ()):
+                readers |= dict.fromkeys(streams, declared)
+            if own is not options:
+                own.finish()
+        read = {stream for box in boxes.boxes for stream in inputs_of(box)}
+        with self._source.pointing(node):
+            query = Query(
+                name,
+                boxes.boxes,
+                tuple(stream for stream in outputs if stream in read),
+                readers=tuple(readers.items()),
+            )
+            ordered_boxes(query)
+            query = _with_options(applied(query, _request(options)), options)
+            check_history_range(query)
+        options.finish()
+        self._known = boxes.schemas
+        self._queries.append(query)
+
+    def _made(
+        self,
+        node: Definition,
+        boxes: Boxes,
+        options: Options,
+        within_us: int | None,
+    ) -> list[str]:
+        """The boxes of one CREATE STREAM of a query; returns the streams that it names."""
+        made_of = node.args.get("query")
+        if node.args["kind"] == "SCHEMA" or made_of is None:
+            raise self._source.refusal(
+                "a query's streams are made: CREATE STREAM s AS SELECT", node
+            )
+        streams = [self._name(each) for each in _names(node)]
+        for stream in streams:
+            if stream in boxes.schemas:
+                raise self._source.refusal(f"{stream} is there already", node)
+        name = options.text("box", streams[0].rpartition("/")[2])
+        boxes.begin(streams[0])
+        own = options.us("within")
+        within_us = within_us if own is None else own
+        selecting = Selecting(boxes, self._source, self._name, self._relations, within_us)
+        if isinstance(made_of, Split):
+            selecting.split(made_of, streams, name)
+        elif len(streams) > 1:
+            raise self._source.refusal("a SELECT makes one stream; SPLIT makes several", node)
+        else:
+            relation = selecting.relation(made_of)
+            schema = boxes.finish(relation.schema, streams[0], name, made_of)
+            self._relations[streams[0]] = Relation(schema, relation.columns)
+        return streams
+
+
+def _request(options: Options) -> AvailabilityRequest:
+    mode, recovery = options.text("ha", ""), options.text("recovery", "")
+    bound, checkpoint = options.us("bound"), options.us("checkpoint")
+    secondary = options.text("secondary", "")
+    return AvailabilityRequest(
+        parse_mode(mode) if mode else None,
+        parse_recovery(recovery) if recovery else None,
+        None if bound is None else bound / 1e6,
+        None if checkpoint is None else checkpoint / 1e6,
+        secondary or None,
+    )
+
+
+def _with_options(query: Query, options: Options) -> Query:
+    """A query over a part of the past: FROM and UNTIL, seconds since 1970."""
+    after, until = options.us("from"), options.us("until")
+    return msgspec.structs.replace(
+        query,
+        after=BEGINNING if after is None else after,
+        until=END if until is None else until,
+        version=options.number("version", 0),
+    )

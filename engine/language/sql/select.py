@@ -1,0 +1,481 @@
+"""A SELECT as a chain of boxes: FROM, WHERE, GROUP BY, HAVING, SELECT, each of which is one or
+none."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from sqlglot import exp
+
+from engine.language.sql.dialect import Split, WindowTable
+from engine.language.sql.errors import Source
+from engine.language.sql.expressions import Substitute, expression_text, interval_us, name_text
+from engine.language.sql.grouping import (
+    INSTANT,
+    Grouped,
+    Grouping,
+    aggregates_in,
+    check_time,
+    is_aggregate,
+    key_of,
+    substitute_of,
+)
+from engine.language.sql.joining import Joining, conjuncts
+from engine.language.sql.network import Boxes
+from engine.language.sql.relation import (
+    WINDOW_END,
+    WINDOW_TIME,
+    Column,
+    Relation,
+    Window,
+    of_stream,
+)
+from engine.objects.query import WINDOW_START, Filter, Map, Union
+
+_REFUSED: Final = {
+    "order": (
+        "an endless stream is in the order of its time: for the greatest of a window say "
+        "ROW_NUMBER() OVER (PARTITION BY window_start ORDER BY ...) <= n"
+    ),
+    "limit": (
+        "an endless stream has no first n rows: medusa subscribe --limit stops after n, and "
+        "ROW_NUMBER() OVER (...) <= n keeps n of each window"
+    ),
+    "offset": "an endless stream has no first rows to leave out",
+    "laterals": "LATERAL is not part of the language",
+    "pivots": "PIVOT is not part of the language",
+    "qualify": "QUALIFY is not part of the language: filter an outer SELECT",
+    "windows": "named windows are not part of the language",
+    "sample": "TABLESAMPLE is not part of the language",
+    "distribute": "DISTRIBUTE BY is not part of the language",
+    "sort": "SORT BY is not part of the language",
+    "cluster": "CLUSTER BY is not part of the language",
+    "into": "INTO is not part of the language: CREATE STREAM name AS SELECT",
+    "hint": "hints are not part of the language",
+    "match": "MATCH_RECOGNIZE is not part of the language yet",
+}
+
+Resolve = Callable[[exp.Table], str]
+"""The name of the stream that a table in the text means."""
+
+
+class Selecting:
+    """Plans the SELECTs of one statement.
+
+    Args:
+        resolve: see `Resolve`.
+        relations: what is known of streams that earlier statements made.
+        within_us: bounds what has no bound of its own, microseconds; None: that is refused.
+    """
+
+    def __init__(
+        self,
+        boxes: Boxes,
+        source: Source,
+        resolve: Resolve,
+        relations: dict[str, Relation],
+        within_us: int | None = None,
+    ) -> None:
+        self._boxes = boxes
+        self._source = source
+        self._resolve = resolve
+        self._relations = relations
+        self._within_us = within_us
+        self._scopes: list[dict[str, Relation]] = []
+
+    def relation(self, node: exp.Expr) -> Relation:
+        """The tuples of a SELECT, UNION ALL, or either in parentheses."""
+        self._scopes.append({})
+        try:
+            self._with(node)
+            match node:
+                case exp.Select():
+                    return self._select(node)
+                case exp.Union():
+                    return self._union(node)
+                case exp.Subquery() if not node.args.get("alias"):
+                    return self.relation(node.this)
+                case exp.SetOperation():
+                    raise self._source.refusal(
+                        f"{type(node).__name__.upper()} needs all rows of both sides, which an "
+                        "endless stream never has: say LEFT SEMI JOIN or LEFT ANTI JOIN within a "
+                        "bound of time",
+                        node,
+                    )
+                case _:
+                    raise self._source.refusal("here comes SELECT", node)
+        finally:
+            self._scopes.pop()
+
+    def _with(self, node: exp.Expr) -> None:
+        clause = node.args.get("with_")
+        if clause is None:
+            return
+        if clause.args.get("recursive"):
+            raise self._source.refusal("a network of boxes has no loops: no RECURSIVE", clause)
+        for each in clause.expressions:
+            name = each.alias
+            if each.args["alias"].columns:
+                raise self._source.refusal("say the names of the columns in the SELECT", each)
+            if name in self._scopes[-1]:
+                raise self._source.refusal(f"{name[:80]} is defined twice", each)
+            self._scopes[-1][name] = self.relation(each.this)
+
+    # -- SELECT ------------------------------------------------------------------------------------
+
+    def _select(self, node: exp.Select) -> Relation:
+        for name, reason in _REFUSED.items():
+            if node.args.get(name):
+                given = node.args[name]
+                raise self._source.refusal(reason, given if isinstance(given, exp.Expr) else node)
+        joining, relation, rest = self._from(node)
+        if joining is not None:
+            if not rest and node.args.get("group") is None and self._is_plain(node):
+                return self._pairs(node, joining)
+            relation = joining.all()
+        if rest:
+            condition = exp.and_(*rest, copy=False) if len(rest) > 1 else rest[0]
+            substitute = substitute_of(relation, self._source)
+            relation = self._where(relation, condition, "where", substitute)
+        items = self._items(node, relation)
+        group, having = node.args.get("group"), node.args.get("having")
+        conditions = [] if having is None else [having.this]
+        calls = aggregates_in([*(each for each, _ in items), *conditions])
+        if group is None and not calls:
+            if having is not None:
+                raise self._source.refusal("HAVING is for groups: say WHERE", having)
+            if relation.window is not None:
+                relation = self._windowed(relation, node)
+                items = self._items(node, relation)
+            return self._distinct(node, self._projected(node, relation, items))
+        grouped = self._grouped(node, relation, items, calls)
+        if having is not None:
+            kept = self._where(
+                grouped.relation, having.this, "having", grouped.substitute(self._source)
+            )
+            grouped.relation = kept
+        return self._distinct(node, self._results(node, grouped, items))
+
+    def _where(
+        self, relation: Relation, condition: exp.Expr, name: str, substitute: Substitute
+    ) -> Relation:
+        text = expression_text(condition, self._source, substitute)
+        box = Filter(name, relation.stream, ("",), (text,))
+        return replace(relation, schema=self._boxes.add(box, condition))
+
+    def _items(self, node: exp.Select, relation: Relation) -> list[tuple[exp.Expr, str]]:
+        """The expressions of a SELECT and their names; stars are written out."""
+        items: list[tuple[exp.Expr, str]] = []
+        for each in node.expressions:
+            inner = each.this if isinstance(each, exp.Alias) else each
+            star = isinstance(inner, exp.Star) or (
+                isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)
+            )
+            if star:
+                table = inner.table if isinstance(inner, exp.Column) else ""
+                if inner.args.get("except_") or inner.args.get("replace"):
+                    raise self._source.refusal("* has no EXCEPT or REPLACE here", inner)
+                shown = relation.shown(table)
+                if not shown:
+                    raise self._source.refusal(f"there is no {table[:80]} in FROM", inner)
+                for column in shown:
+                    name = exp.column(column.name, table=table or _table_of(column, relation))
+                    name.meta.update(node.meta)
+                    items.append((name, column.name))
+            else:
+                items.append((inner, each.alias or _name_of(inner, len(items))))
+        return items
+
+    def _projected(
+        self, node: exp.Select, relation: Relation, items: Sequence[tuple[exp.Expr, str]]
+    ) -> Relation:
+        stars = [each for each in node.expressions if isinstance(each, exp.Star)]
+        plain = [each for each in relation.columns if each.shown]
+        whole = [field.name for field in relation.schema.fields]
+        if len(stars) == len(node.expressions) == 1 and [
+            (each.name, each.text) for each in plain
+        ] == [(name, name_text(name)) for name in whole]:
+            return relation
+        substitute = substitute_of(relation, self._source)
+        return self._map(node, relation, items, substitute)
+
+    def _map(
+        self,
+        node: exp.Expr,
+        relation: Relation,
+        items: Sequence[tuple[exp.Expr, str]],
+        substitute: Substitute,
+    ) -> Relation:
+        outputs = []
+        for each, name in items:
+            text = expression_text(each, self._source, substitute)
+            with self._source.pointing(each):
+                outputs.append((name, text))
+        self._refuse_repeated(node, items)
+        schema = self._boxes.add(Map("select", relation.stream, "", tuple(outputs)), node)
+        known = {each.text: each for each in relation.columns}
+        made = of_stream(schema, "")
+        texts = dict(outputs)
+        columns = tuple(
+            _as_before(each, known.get(texts.get(each.name, ""))) for each in made.columns
+        )
+        return replace(made, columns=columns)
+
+    def _refuse_repeated(self, node: exp.Expr, items: Sequence[tuple[exp.Expr, str]]) -> None:
+        for name, times in Counter(name.lower() for _, name in items).items():
+            if times > 1:
+                raise self._source.refusal(
+                    f"{times} columns would be called {name[:80]}: name them by AS", node
+                )
+
+    def _distinct(self, node: exp.Select, relation: Relation) -> Relation:
+        distinct = node.args.get("distinct")
+        if distinct is None:
+            return relation
+        if distinct.args.get("on"):
+            raise self._source.refusal("DISTINCT ON is not part of the language", distinct)
+        shown = relation.shown()
+        if not any(each.offset is not None or each.pane is not None for each in shown):
+            raise self._source.refusal(
+                "an endless stream has no set of all its rows: make the set of a window, with "
+                "window_start among the columns",
+                distinct,
+            )
+        nodes = [exp.column(each.name) for each in shown]
+        grouped = Grouping(self._boxes, self._source, relation, {}).plan(node, nodes, [])
+        items = [(each, each.name) for each in nodes]
+        return self._map(node, grouped.relation, items, grouped.substitute(self._source))
+
+    # -- groups ------------------------------------------------------------------------------------
+
+    def _grouped(
+        self,
+        node: exp.Select,
+        relation: Relation,
+        items: Sequence[tuple[exp.Expr, str]],
+        calls: Sequence[exp.Expr],
+    ) -> Grouped:
+        clause = node.args.get("group")
+        groups = [] if clause is None else self._aliases(clause.expressions, items, relation)
+        if clause is not None:
+            for name in ("rollup", "cube", "grouping_sets", "all", "totals"):
+                if clause.args.get(name):
+                    raise self._source.refusal(
+                        f"GROUP BY {name.upper()} is not part of the language", clause
+                    )
+        names = {key_of(each): name for each, name in items if is_aggregate(each)}
+        return Grouping(self._boxes, self._source, relation, names).plan(node, groups, calls)
+
+    def _aliases(
+        self,
+        groups: Sequence[exp.Expr],
+        items: Sequence[tuple[exp.Expr, str]],
+        relation: Relation,
+    ) -> list[exp.Expr]:
+        """The groups, with the expressions that SELECT gives a name in the names' place."""
+        fields = {each.name for each in relation.columns}
+        named = {name: each for each, name in items if name not in fields}
+        return [
+            named.get(each.name, each) if isinstance(each, exp.Column) and not each.table else each
+            for each in groups
+        ]
+
+    def _results(
+        self, node: exp.Select, grouped: Grouped, items: Sequence[tuple[exp.Expr, str]]
+    ) -> Relation:
+        """The SELECT over the groups; the aggregate's output itself, if that is what it says."""
+        substitute = grouped.substitute(self._source)
+        if tuple(name for _, name in items) == grouped.natural:
+            texts = [grouped.values.get(key_of(each)) for each, _ in items]
+            if texts == [name_text(name) for _, name in items]:
+                return grouped.relation
+        return self._map(node, grouped.relation, items, substitute)
+
+    # -- FROM --------------------------------------------------------------------------------------
+
+    def _from(self, node: exp.Select) -> tuple[Joining | None, Relation, list[exp.Expr]]:
+        """The last join, or else the tuples of FROM; and the conditions of WHERE that are left."""
+        clause, where = node.args.get("from_"), node.args.get("where")
+        if clause is None:
+            raise self._source.refusal("SELECT reads a stream: FROM is missing", node)
+        rest = [] if where is None else [where.this]
+        relation = self._table(clause.this)
+        joins = [*(clause.this.args.get("joins") or []), *(node.args.get("joins") or [])]
+        joining: Joining | None = None
+        for join in joins:
+            if joining is not None:
+                relation = joining.all()
+            right = self._table(join.this)
+            joining = Joining(
+                self._boxes, self._source, relation, right, node=join, within_us=self._within_us
+            )
+            if joining.takes_where:
+                rest = [each for condition in rest for each in conjuncts(condition)]
+                for each in [each for each in rest if joining.knows(each)]:
+                    joining.add(each)
+                    rest.remove(each)
+        return joining, relation, rest
+
+    def _is_plain(self, node: exp.Select) -> bool:
+        """Whether a SELECT has neither groups nor aggregates."""
+        return not node.args.get("having") and not aggregates_in(node.expressions)
+
+    def _pairs(self, node: exp.Select, joining: Joining) -> Relation:
+        """A SELECT of a join is the join's own fields."""
+        items = self._items(node, joining.relation)
+        outputs = [
+            (name, expression_text(each, self._source, joining.substitute()))
+            for each, name in items
+        ]
+        self._refuse_repeated(node, items)
+        return self._distinct(node, joining.box(outputs, node))
+
+    def _table(self, node: exp.Expr) -> Relation:
+        match node:
+            case WindowTable():
+                return self._window(node)
+            case exp.Table():
+                return self._stream(node)
+            case exp.Subquery():
+                relation = self.relation(node.this)
+                return relation.named(node.alias) if node.alias else relation
+            case _:
+                raise self._source.refusal(
+                    "FROM takes a stream, a window like TUMBLE(TABLE s, ...), or a SELECT in "
+                    "parentheses",
+                    node,
+                )
+
+    def _stream(self, node: exp.Table) -> Relation:
+        for scope in reversed(self._scopes):
+            if not node.args.get("db") and node.name in scope:
+                return scope[node.name].named(node.alias or node.name)
+        stream = self._resolve(node)
+        table = node.alias or node.name
+        if stream in self._relations:
+            return self._relations[stream].named(table)
+        if stream not in self._boxes.schemas:
+            raise self._source.refusal(f"there is no stream {stream}", node)
+        return of_stream(self._boxes.schemas[stream], table)
+
+    def _window(self, node: WindowTable) -> Relation:
+        """A table function: its windows wait for the GROUP BY."""
+        relation = self._stream(node.args["table"])
+        time = exp.column(node.args["time"].name)
+        time.meta.update(node.args["time"].meta)
+        check_time(relation, time, self._source)
+        lengths = [interval_us(each, self._source) for each in node.args["intervals"]]
+        kind = str(node.this)
+        if kind in {"CUMULATE", "SESSION"}:
+            raise self._source.refusal(f"{kind} is not there yet: TUMBLE and HOP are", node)
+        window = Window(kind, lengths[-1], lengths[0], tuple(node.args.get("partition") or ()))
+        alias = node.args.get("alias")
+        tables = relation.columns[0].tables
+        if alias is not None:
+            relation = relation.named(alias.name)
+            tables = (alias.name,)
+        virtual = tuple(
+            Column(name, tables, name, offset, time=True, shown=False)
+            for name, offset in (
+                (WINDOW_START, 1 - window.size_us),
+                (WINDOW_END, 1),
+                (WINDOW_TIME, 0),
+            )
+        )
+        return replace(relation, columns=(*relation.columns, *virtual), window=window)
+
+    def _windowed(self, relation: Relation, node: exp.Select) -> Relation:
+        """Tuples with the window that each is in, without a GROUP BY."""
+        window = relation.window
+        assert window is not None, "of a table function"
+        if window.size_us != window.advance_us:
+            raise self._source.refusal(
+                "a tuple is in several of these windows: group by window_start", node
+            )
+        size = window.size_us
+        start = f"cast(stime as long) - (cast(stime as long) % {size} + {size}) % {size}"
+        spans = {WINDOW_START: 0, WINDOW_END: size, WINDOW_TIME: size - 1}
+        columns = tuple(
+            replace(
+                each,
+                text=f"cast({start} + {spans[each.name]} as timestamp)",
+                offset=None,
+                shown=True,
+                pane=(size, spans[each.name] - size + 1),
+            )
+            if each.name in spans and not each.shown
+            else each
+            for each in relation.columns
+        )
+        return Relation(relation.schema, columns)
+
+    # -- UNION ALL ---------------------------------------------------------------------------------
+
+    def _union(self, node: exp.Union) -> Relation:
+        if node.args.get("distinct"):
+            raise self._source.refusal(
+                "UNION needs all rows of both sides: say UNION ALL", node.expression
+            )
+        sides: list[exp.Expr] = []
+        left: exp.Expr = node
+        while isinstance(left, exp.Union) and not left.args.get("distinct"):
+            sides.append(left.expression)
+            left = left.this
+        relations = [self.relation(each) for each in [left, *reversed(sides)]]
+        first = relations[0]
+        names = [field.name for field in first.schema.fields]
+        streams = [first.stream]
+        for each, side in zip(relations[1:], reversed(sides), strict=True):
+            fields = [field.name for field in each.schema.fields]
+            if len(fields) != len(names):
+                raise self._source.refusal(
+                    f"the first SELECT has {len(names)} columns, this one {len(fields)}", side
+                )
+            if fields != names:
+                outputs = tuple(
+                    (name, name_text(given)) for name, given in zip(names, fields, strict=True)
+                )
+                box = Map("rename", each.stream, "", outputs)
+                streams.append(self._boxes.add(box, side).name)
+            else:
+                streams.append(each.stream)
+        if len(set(streams)) < len(streams):
+            raise self._source.refusal("a stream is twice in this UNION ALL", node)
+        return of_stream(self._boxes.add(Union("union", tuple(streams), ""), node), "")
+
+    # -- SPLIT -------------------------------------------------------------------------------------
+
+    def split(self, node: Split, streams: Sequence[str], name: str) -> None:
+        """A filter with several outputs."""
+        relation = self._stream(node.this)
+        substitute = substitute_of(relation, self._source)
+        texts = [expression_text(each, self._source, substitute) for each in node.expressions]
+        rest = bool(node.args.get("rest"))
+        box = Filter(name, relation.stream, tuple(streams), tuple(texts), rest)
+        self._boxes.add_split(box, node)
+
+
+def _name_of(node: exp.Expr, number: int) -> str:
+    """The name of a column that the text gives none."""
+    if isinstance(node, exp.Column):
+        return node.name
+    return node.name.lower() if isinstance(node, exp.Anonymous) else f"column_{number}"
+
+
+def _as_before(column: Column, before: Column | None) -> Column:
+    """A column of a map's output, with what is known of the one that it repeats."""
+    if before is None:
+        return column
+    return replace(column, offset=before.offset, time=before.time, pane=before.pane)
+
+
+def _table_of(column: Column, relation: Relation) -> str:
+    """The table to name if other columns are called the same."""
+    same = [each for each in relation.columns if each.name == column.name]
+    return column.tables[0] if len(same) > 1 and column.tables else ""
+
+
+__all__ = ["INSTANT", "Resolve", "Selecting"]

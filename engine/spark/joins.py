@@ -1,0 +1,214 @@
+"""Joins of two streams over DataFrames."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import and_
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from engine.language.joins import AS_OF, LEFT, RIGHT, equalities, has_equality
+from engine.language.operators import FLOATS
+from engine.language.steps import JoinStep
+from engine.objects.query import JoinKind
+from engine.objects.schema import END, SEQ, STIME, Schema
+from engine.spark.columns import column, output, quoted, within, without_negative_zero
+from engine.spark.rows import row_schema
+from engine.spark.scans import reader_of
+from engine.tasks.windows import Interval
+
+_SPARK_KINDS: Final = {
+    JoinKind.INNER: "inner",
+    JoinKind.LEFT: "left",
+    JoinKind.RIGHT: "right",
+    JoinKind.FULL: "full",
+    JoinKind.SEMI: "left_semi",
+    JoinKind.ANTI: "left_anti",
+}
+
+_LEFT_TIME: Final = f"{LEFT}{STIME}"
+_RIGHT_TIME: Final = f"{RIGHT}{STIME}"
+
+_IS_RIGHT: Final = "is right"
+_NEWEST: Final = "newest"
+"""Columns of our own; no field's name has a blank, and theirs begin with a side."""
+
+
+class Joins:
+    """The join of a task, on one session.
+
+    Args:
+        schemas: of its streams. sources: those of them that are source streams.
+    """
+
+    def __init__(
+        self,
+        session: SparkSession,
+        step: JoinStep,
+        schemas: Mapping[str, Schema],
+        sources: frozenset[str],
+    ) -> None:
+        self._step = step
+        self._left = _Side(session, step.left, schemas[step.left], LEFT, with_seq=False)
+        by_arrival = step.right in sources and step.kind in AS_OF
+        self._right = _Side(session, step.right, schemas[step.right], RIGHT, with_seq=by_arrival)
+        self._stime = _stime_of(step).alias(STIME)
+        self._outputs = [self._stime, *(output(*each) for each in step.outputs)]
+        self._pairs = self._condition()
+        self._equalities = equalities(step.predicate) or ()
+        self._by_value = has_equality(step.predicate)
+
+    def frame(
+        self,
+        files: Mapping[str, Sequence[Path]],
+        after: int,
+        upto: int,
+        interval: Interval,
+        *,
+        large: bool,
+    ) -> DataFrame:
+        """The results with after < stime <= upto.
+
+        Args:
+            large: the inputs are worth a shuffle.
+        """
+        left = self._left.frame(files, interval, large=large)
+        right = self._right.frame(files, interval, large=large)
+        if self._step.kind in AS_OF:
+            made = self._newest(left, right)
+        else:
+            if not large and self._by_value:
+                right = right.hint("shuffle_hash")  # in one partition: neither shuffle nor sort
+            made = left.join(right, self._pairs, _SPARK_KINDS[self._step.kind])
+        made = made.select(*self._outputs)
+        return made.where(F.expr(within(STIME, after + 1, upto, constant=large)))
+
+    def _condition(self) -> Column:
+        step = self._step
+        left, right = quoted(_LEFT_TIME), quoted(_RIGHT_TIME)
+        earliest = right >= left - F.lit(step.before_us).cast(T.LongType())
+        latest = right <= left + F.lit(step.after_us).cast(T.LongType())
+        return column(step.predicate) & earliest & latest
+
+    def _newest(self, left: DataFrame, right: DataFrame) -> DataFrame:
+        """Each left tuple with the newest right one: both sides in one order, in which each left
+        tuple sees the right ones of its key before it."""
+        step = self._step
+        keys = [f"key{n}" for n in range(len(self._equalities))]
+        left_keys = [
+            column(one).alias(key) for key, (one, _) in zip(keys, self._equalities, strict=True)
+        ]
+        right_keys = [
+            column(two).alias(key) for key, (_, two) in zip(keys, self._equalities, strict=True)
+        ]
+        rows = F.struct(*(quoted(name) for name in self._right.names)).alias(_NEWEST)
+        lefts = left.select(
+            quoted(_LEFT_TIME).alias(STIME),
+            F.lit(False).alias(_IS_RIGHT),
+            F.lit(None).cast(self._right.row).alias(_NEWEST),
+            *(quoted(name) for name in self._left.names),
+            *left_keys,
+        )
+        rights = right.select(
+            quoted(_RIGHT_TIME).alias(STIME),
+            F.lit(True).alias(_IS_RIGHT),
+            rows,
+            *(F.lit(None).cast(type_).alias(name) for name, type_ in self._left.types),
+            *right_keys,
+        )
+        in_order = (
+            Window.partitionBy(*map(F.col, keys))
+            .orderBy(F.col(STIME), F.col(_IS_RIGHT).desc(), *self._right.order(_NEWEST))
+            .rowsBetween(Window.unboundedPreceding, Window.currentRow)
+        )
+        newest = F.last(F.col(_NEWEST), ignorenulls=True).over(in_order)
+        both = lefts.unionByName(rights).withColumn(_NEWEST, newest).where(~F.col(_IS_RIGHT))
+        found = F.col(_NEWEST)
+        known = reduce(and_, (F.col(key).isNotNull() for key in keys), F.lit(True))
+        recent = found.getField(_RIGHT_TIME) >= quoted(_LEFT_TIME) - F.lit(step.before_us)
+        old = found.getField(_RIGHT_TIME) <= quoted(_LEFT_TIME) + F.lit(step.after_us)
+        both = both.withColumn(_NEWEST, F.when(known & recent & old, found))
+        if step.kind is JoinKind.ASOF:
+            both = both.where(F.col(_NEWEST).isNotNull())
+        rights_fields = [F.col(_NEWEST).getField(name).alias(name) for name in self._right.names]
+        return both.select(*(quoted(name) for name in self._left.names), *rights_fields)
+
+
+class _Side:
+    """One stream of a join, its columns called after its side."""
+
+    def __init__(
+        self, session: SparkSession, stream: str, schema: Schema, prefix: str, *, with_seq: bool
+    ) -> None:
+        self._session = session
+        self._stream = stream
+        self._prefix = prefix
+        self._fields = schema.fields
+        self._with_seq = with_seq
+        self._schema = row_schema(schema.fields, with_seq=with_seq)
+        self._reader: DataFrameReader = reader_of(session, self._schema)
+        self._empty: DataFrame | None = None
+        floats = {each.name for each in schema.fields if each.type in FLOATS}
+        self._columns = []
+        for name in self._schema.names:
+            plain = quoted(name)
+            made = without_negative_zero(plain) if name in floats else plain
+            self._columns.append(made.alias(f"{prefix}{name}"))
+        self.types = [(f"{prefix}{each.name}", each.dataType) for each in self._schema]
+        self.names = [name for name, _ in self.types]
+        self.row = T.StructType([T.StructField(*each) for each in self.types])
+
+    def frame(
+        self, files: Mapping[str, Sequence[Path]], interval: Interval, *, large: bool
+    ) -> DataFrame:
+        paths = files.get(self._stream, ())
+        if not paths:
+            return self._none().select(*self._columns)
+        frame = self._reader.parquet(*(f"file://{path.absolute()}" for path in paths))
+        frame = frame.where(
+            F.expr(within(STIME, interval.lo + 1, interval.hi, constant=large))
+        ).select(*self._columns)
+        return frame if large else frame.coalesce(1)
+
+    def order(self, row: str) -> list[Column]:
+        """The order of this side's tuples of one stime, ascending."""
+        if self._with_seq:
+            return [F.col(row).getField(f"{self._prefix}{SEQ}").asc_nulls_last()]
+        return [
+            F.col(row).getField(f"{self._prefix}{each.name}").asc_nulls_last()
+            for each in self._fields
+        ]
+
+    def _none(self) -> DataFrame:
+        if self._empty is None:
+            self._empty = self._session.createDataFrame([], self._schema).coalesce(1)
+        return self._empty
+
+
+def _stime_of(step: JoinStep) -> Column:
+    """The stime of a pair, or of a tuple alone: see `engine.objects.query.Join`."""
+    left = _later(quoted(_LEFT_TIME), step.left_waits_us)
+    if step.kind in {JoinKind.SEMI, JoinKind.ANTI}:
+        return left
+    right = _later(quoted(_RIGHT_TIME), step.right_waits_us)
+    both = F.greatest(quoted(_LEFT_TIME), quoted(_RIGHT_TIME))
+    if step.kind in {JoinKind.INNER, JoinKind.ASOF}:
+        return both
+    return (
+        F.when(quoted(_RIGHT_TIME).isNull(), left)
+        .when(quoted(_LEFT_TIME).isNull(), right)
+        .otherwise(both)
+    )
+
+
+def _later(time: Column, span_us: int) -> Column:
+    """The time plus a span; the last of all times if that is beyond it."""
+    if not span_us:
+        return time
+    last = F.lit(END - span_us).cast(T.LongType())
+    return F.least(time, last) + F.lit(span_us).cast(T.LongType())

@@ -1,0 +1,72 @@
+"""The interpreter's joins: every pair is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.language.joins import AS_OF, KEEPS_LEFT, KEEPS_RIGHT, ONE_SIDED
+from engine.language.steps import JoinStep
+from engine.objects.query import JoinKind
+from engine.objects.schema import STIME
+from testnet.simulation.expressions import Row, evaluate
+
+
+def joined(
+    step: JoinStep,
+    sides: tuple[Sequence[Row], Sequence[Row]],
+    fields: tuple[Sequence[str], Sequence[str]],
+) -> list[Row]:
+    """The join's results over all tuples of both sides, left and right, in no order.
+
+    Args:
+        fields: of each side.
+    """
+    (left, right), (left_fields, right_fields) = sides, fields
+    found: list[Row] = []
+    no_left = dict.fromkeys((STIME, *left_fields))
+    no_right = dict.fromkeys((STIME, *right_fields))
+    alone = list(range(len(right)))
+    for one in left:
+        pairs = [n for n, other in enumerate(right) if _is_pair(step, one, other)]
+        alone = [n for n in alone if n not in set(pairs)]
+        waited = one[STIME] + step.left_waits_us
+        if step.kind in ONE_SIDED:
+            if bool(pairs) == (step.kind is JoinKind.SEMI):
+                found.append(_result(step, one, no_right, waited))
+            continue
+        if step.kind in AS_OF and pairs:
+            pairs = [max(pairs, key=lambda n: _age(right[n], right_fields))]
+        for number in pairs:
+            other = right[number]
+            found.append(_result(step, one, other, max(one[STIME], other[STIME])))
+        if not pairs and step.kind in KEEPS_LEFT:
+            found.append(_result(step, one, no_right, waited))
+    if step.kind in KEEPS_RIGHT:
+        for number in alone:
+            other = right[number]
+            found.append(_result(step, no_left, other, other[STIME] + step.right_waits_us))
+    return found
+
+
+def _is_pair(step: JoinStep, one: Row, other: Row) -> bool:
+    later = other[STIME] - one[STIME]
+    if not -step.before_us <= later <= step.after_us:
+        return False
+    return evaluate(step.predicate, _both(one, other)) is True
+
+
+def _age(row: Row, fields: Sequence[str]) -> tuple[object, ...]:
+    """The order of tuples: that of arrival, or else of the payload, nulls last."""
+    if "seq" in row:
+        return (row[STIME], row["seq"])
+    return (row[STIME], *((row[name] is None, row[name]) for name in fields))
+
+
+def _both(one: Row, other: Row) -> Row:
+    left = {f"left.{name}": value for name, value in one.items()}
+    return left | {f"right.{name}": value for name, value in other.items()}
+
+
+def _result(step: JoinStep, one: Row, other: Row, stime: int) -> Row:
+    row = _both(one, other)
+    return {STIME: stime, **{name: evaluate(each, row) for name, each in step.outputs}}
