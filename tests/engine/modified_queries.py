@@ -24,10 +24,12 @@ from engine.objects.query import (
     Box,
     Filter,
     Function,
+    Join,
     Map,
     Query,
     QueryStatus,
     Union,
+    inputs_of,
 )
 from engine.objects.schema import BEGINNING, END, Schema
 from engine.replication.stored_query import StoredQuery
@@ -168,6 +170,9 @@ def other_box(draw: st.DrawFn, box: Box, schemas: dict[str, Schema]) -> Box | No
             return msgspec.structs.replace(
                 box, size_us=size, advance_us=advance, functions=functions
             )
+        case Join():
+            before = draw(st.sampled_from([0, 1, 6]))
+            return msgspec.structs.replace(box, before_us=max(before, -box.after_us))
         case Union():
             return None
 
@@ -180,16 +185,12 @@ def stored_query(query: Query) -> StoredQuery:
     inputs = {
         name: StreamEntry(StreamDefinition(name, name), schema)
         for name, schema in SOURCES.items()
-        if any(name in _inputs(box) for box in query.boxes)
+        if any(name in inputs_of(box) for box in query.boxes)
     }
     entry = QueryEntry(query, QueryStatus.RUNNING, "", ())
     stored = StoredQuery(entry, inputs, ())
     outputs = tuple(task.output for task in stored.network.tasks())
     return msgspec.structs.replace(stored, entry=msgspec.structs.replace(entry, outputs=outputs))
-
-
-def _inputs(box: Box) -> tuple[str, ...]:
-    return box.inputs if isinstance(box, Union) else (box.input,)
 
 
 @st.composite

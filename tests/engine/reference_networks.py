@@ -7,12 +7,15 @@ from typing import Any
 from hypothesis import strategies as st
 
 from engine.language.check import type_box
+from engine.language.joins import AS_OF, ONE_SIDED
 from engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
     Filter,
     Function,
+    Join,
+    JoinKind,
     Map,
     Query,
     Union,
@@ -109,11 +112,44 @@ CONSTANTS: dict[Function, float | str] = {
 }
 
 
+def joins(draw: st.DrawFn, number: int, schemas: dict[str, Schema]) -> Join:
+    left, right = (draw(st.sampled_from(sorted(schemas))) for _ in range(2))
+    kind = draw(st.sampled_from(list(JoinKind)))
+    before = draw(st.sampled_from([0, 3, 8, -2]))
+    after = 0 if kind in AS_OF else draw(st.sampled_from([0, 2, 5]))
+    before = max(before, -after)
+    same = [
+        f"left.{one.name} = right.{two.name}"
+        for one in schemas[left].fields
+        for two in schemas[right].fields
+        if one.type == two.type
+    ]
+    texts = draw(st.lists(st.sampled_from(same), max_size=2, unique=True)) if same else []
+    if not texts and kind in AS_OF:
+        kind = JoinKind.LEFT
+    sides = {"left": left} if kind in ONE_SIDED else {"left": left, "right": right}
+    fields = [
+        f"{side}.{each.name}" for side, name in sides.items() for each in schemas[name].fields
+    ]
+    chosen = draw(st.lists(st.sampled_from(fields), min_size=1, max_size=4, unique=True))
+    return Join(
+        f"box{number}",
+        left,
+        right,
+        f"t{number}",
+        kind,
+        before,
+        after,
+        " and ".join(texts) or "true",
+        tuple((f"j{n}", field) for n, field in enumerate(chosen)),
+    )
+
+
 def boxes(draw: st.DrawFn, number: int, schemas: dict[str, Schema]) -> Box:
     name, out = f"box{number}", f"t{number}"
     source = draw(st.sampled_from(sorted(schemas)))
     schema = schemas[source]
-    match draw(st.sampled_from(["filter", "filter", "map", "union", "aggregate", "aggregate"])):
+    match draw(st.sampled_from(["filter", "map", "union", "join", "aggregate", "aggregate"])):
         case "filter":
             texts = tuple(predicates(draw, schema) for _ in range(draw(st.integers(1, 3))))
             false = draw(st.booleans())
@@ -128,6 +164,8 @@ def boxes(draw: st.DrawFn, number: int, schemas: dict[str, Schema]) -> Box:
             alike = [n for n, s in schemas.items() if [(f.name, f.type) for f in s.fields] == shape]
             chosen = draw(st.lists(st.sampled_from(alike), min_size=1, max_size=3, unique=True))
             return Union(name, tuple(chosen), out)
+        case "join":
+            return joins(draw, number, schemas)
         case _:
             size = draw(st.sampled_from([1, 7, 10, 30]))
             advance = draw(st.sampled_from([size, max(1, size // 2), max(1, size // 3)]))

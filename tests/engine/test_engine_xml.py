@@ -473,7 +473,7 @@ def full(query: Query) -> Query:
 
     def named(box: object) -> object:
         changes: dict[str, object] = {}
-        for key in ("input", "output"):
+        for key in ("input", "output", "left", "right"):
             if hasattr(box, key):
                 changes[key] = prefix + getattr(box, key)
         for key in ("inputs", "outputs"):

@@ -146,11 +146,12 @@ def read_box(
         raise node.error(f"unknown box type {kind[:64]!a}; there are {known}")
     if not inputs or not outputs:
         raise node.error("a box needs at least one input and one output")
-    wanted = {"union": len(inputs), "join": 2}.get(kind, 1)
-    if len(inputs) != wanted:
+    if kind == "join" and len(inputs) > 2:
         raise node.error(
-            f"a {kind} has {'two inputs' if wanted == 2 else 'one input'}, not {len(inputs)}"
+            f"a join has two inputs, or one that it joins with itself, not {len(inputs)}"
         )
+    if kind not in {"union", "join"} and len(inputs) != 1:
+        raise node.error(f"a {kind} has one input, not {len(inputs)}")
     if kind != "filter" and len(outputs) != 1:
         raise node.error(f"a {kind} has one output, not {len(outputs)}")
     taken = Parameters(node, parameters)
