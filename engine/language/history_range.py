@@ -50,23 +50,23 @@ def copy_of(entry: QueryEntry, name: str, after: int, until: int) -> Query:
     """
     original = entry.query
     copy = ObjectName.parse(name)
-    renamed = {
+    names = {
         stream: str(copy.child(_within(stream, original.name)))
         for stream in streams_written(original)
     }
-    if len(set(renamed.values())) < len(renamed):
-        renamed = {s: str(copy.child(ObjectName.parse(s).path)) for s in renamed}
+    if len(set(names.values())) < len(names):
+        names = {s: str(copy.child(ObjectName.parse(s).path)) for s in names}
 
     declared = {**entry.readers, **dict(original.readers)}
 
     def new_name(stream: str) -> str:
-        return renamed.get(stream, stream)
+        return names.get(stream, stream)
 
     query = Query(
         name,
-        tuple(_copied(box, new_name) for box in original.boxes),
+        tuple(renamed(box, new_name) for box in original.boxes),
         # streams of revisions come beside these, as of any query
-        tuple(renamed[stream] for stream in entry.outputs if stream in renamed),
+        tuple(names[stream] for stream in entry.outputs if stream in names),
         Availability(),
         after=after,
         until=until,
@@ -84,7 +84,8 @@ def _within(stream: str, query: str) -> str:
     return ObjectName.parse(stream).path
 
 
-def _copied(box: Box, new_name: Callable[[str], str]) -> Box:
+def renamed(box: Box, new_name: Callable[[str], str]) -> Box:
+    """The box over streams of other names."""
     if isinstance(box, Union):
         inputs = tuple(new_name(stream) for stream in box.inputs)
         return msgspec.structs.replace(box, inputs=inputs, output=new_name(box.output))

@@ -32,10 +32,10 @@ from testnet.kit.patience import STILL_S, while_moving
 from testnet.kit.ports import port_to_keep
 from tools.client.async_client import open_medusa
 from tools.commands.peer.admission import invite
-from tools.commands.peer.founding import make_peer, make_sibling
 from tools.commands.peer.joining import join
 from tools.home.addresses import format_address
 from tools.home.folder import Home, Running
+from tools.home.founding import make_peer, make_sibling
 
 PARTICIPANTS: Final = (
     "mit.edu",

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from tools.commands.peer.admission import invite
-from tools.commands.peer.founding import make_peer, make_sibling
 from tools.commands.peer.joining import join
 from tools.home.config import SECTIONS, Config, load_config, read_section, write_bootstrap
 from tools.home.folder import Home
+from tools.home.founding import make_peer, make_sibling
 
 OVERLAY_PORT: Final = 7654
 CLIENT_PORT: Final = 7655

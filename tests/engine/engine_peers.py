@@ -28,12 +28,12 @@ from overlay.names import PeerId
 from testnet.kit.ports import port_to_keep
 from tools.client.async_client import AsyncMedusaClient, Subscription, open_medusa
 from tools.commands.peer.admission import invite
-from tools.commands.peer.founding import make_peer, make_sibling
 from tools.commands.peer.joining import join
 from tools.daemon.peer import Peer, open_peer
 from tools.home.addresses import Address
 from tools.home.config import Config, load_config
 from tools.home.folder import Home
+from tools.home.founding import make_peer, make_sibling
 
 PATIENCE_S = 10.0
 

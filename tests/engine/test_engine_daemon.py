@@ -25,10 +25,10 @@ from overlay.errors import (
 )
 from overlay.events import Events
 from overlay.rpc import Caller
-from tools.commands.peer.founding import make_peer
 from tools.daemon.peer import open_peer
 from tools.home.addresses import Address
 from tools.home.folder import Home
+from tools.home.founding import make_peer
 
 
 def place(folder: Path, *, found: str | None = "town") -> Place:

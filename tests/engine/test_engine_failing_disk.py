@@ -21,8 +21,8 @@ from engine.objects.definitions import StreamDefinition
 from overlay.errors import MedusaError, NotRetainedError, StorageError
 from testnet.kit.peers import Launch, Peer
 from tools.client.async_client import AsyncMedusaClient, open_medusa
-from tools.commands.peer.founding import make_peer
 from tools.home.folder import Home
+from tools.home.founding import make_peer
 
 pytestmark = pytest.mark.skipif(not possible(), reason="seccomp on x86-64 alone")
 

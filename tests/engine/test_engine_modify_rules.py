@@ -337,7 +337,7 @@ def test_the_earliest_boundary_is_the_first_that_keeps_every_promise(
     )  # windows of 1, 7, 10 and 30 end together then
     found = next((at for at in span if holds(tasks, names, footing, at)), None)
     if found is None:
-        with pytest.raises(InvalidInputError, match="overlapping windows|would pair"):
+        with pytest.raises(InvalidInputError, match=r"overlapping windows|would pair"):
             earliest(tasks, names, footing, least)
         event("there is none")
         return

@@ -16,8 +16,8 @@ import pytest
 from overlay.errors import ConflictError, InvalidInputError, MedusaError, NotFoundError
 from tools.commands.peer.archive import MANIFEST, Manifest, extract
 from tools.commands.peer.backup import backup, restore
-from tools.commands.peer.founding import make_peer
 from tools.home.folder import Home
+from tools.home.founding import make_peer
 
 
 def quiet(_: int) -> None:

@@ -39,8 +39,8 @@ from overlay.errors import ConflictError, InvalidInputError, UnavailableError
 from testnet import command as testnet_command
 from tools.commands import command_line
 from tools.commands.medusa.medusa_command import medusa
-from tools.commands.medusa.post_speed import cut
 from tools.commands.peer import peer_command
+from tools.rows.post_speed import cut
 
 pytestmark = pytest.mark.process
 

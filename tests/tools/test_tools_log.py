@@ -15,8 +15,8 @@ from programs import peer_command
 
 from overlay.errors import InternalError
 from overlay.rpc import Caller, UnaryHandler
-from tools.commands.peer.founding import make_peer
 from tools.home.folder import Home
+from tools.home.founding import make_peer
 from tools.home.log_file import LogConfig, open_log
 
 

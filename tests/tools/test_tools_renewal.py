@@ -27,10 +27,10 @@ from overlay.membership import Membership
 from overlay.membership_file import load_membership
 from overlay.node import WARN_S, Overlay, open_overlay
 from overlay.rpc import Service
-from tools.commands.peer.founding import make_peer, make_sibling
 from tools.commands.peer.peer_command import peer
 from tools.daemon.renewal import RENEW_S, Renewal, renew, renew_at_start
 from tools.home.folder import Home
+from tools.home.founding import make_peer, make_sibling
 
 NOW = wall_clock()
 DAY = 86_400.0

@@ -35,11 +35,11 @@ from tools.client.blocking import MedusaClient
 from tools.client.dialling import given_token
 from tools.commands.medusa.medusa_command import medusa
 from tools.commands.peer import tokens
-from tools.commands.peer.founding import make_peer
 from tools.commands.peer.peer_command import peer
 from tools.commands.peer.tokens import parse_scopes
 from tools.daemon.scopes import SCOPES
 from tools.home.folder import Home
+from tools.home.founding import make_peer
 from tools.home.token_file import MAX_TOKENS, TokenFile
 from tools.home.token_text import TokenText, parse_token
 

@@ -38,8 +38,8 @@ from overlay.files import read_secret
 from overlay.identity import Identity
 from overlay.rpc import Caller, Duplex, EndOfCall, Service
 from overlay.streams import Buffer
-from tools.commands.peer.founding import make_peer
 from tools.home.folder import Home, Running
+from tools.home.founding import make_peer
 from tools.home.messages import ADMIT, MARKET_STATUS, Admit, Admitted, AskMarket, MarketStatus
 
 STREAM = "medusa://mit.edu/conns"

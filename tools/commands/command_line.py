@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from overlay.errors import InvalidInputError, MedusaError, NotFoundError, printable
+from tools.commands.in_text import InTextError
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -155,6 +156,8 @@ def _outcome(command: click.Command, arguments: Sequence[str] | None) -> int:
         return _reader_left()
     except _FAILURES as error:
         warn(_reason(error))
+        for line in error.excerpt if isinstance(error, InTextError) else ():
+            click.echo(line, err=True)
         return EXIT_FAILED
     except BaseExceptionGroup as group:
         return _group_outcome(group)

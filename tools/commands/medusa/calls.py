@@ -21,6 +21,7 @@ from tools.client.at_prompt import ask, warnings_of
 from tools.client.calls import ClientCalls
 from tools.client.entries import entry_of, hidden
 from tools.commands.command_line import read_text, warn
+from tools.commands.in_text import in_file
 from tools.commands.medusa.travel import history_in_words, view_in_words
 from tools.monitor.availability_words import in_words
 
@@ -67,7 +68,7 @@ def create(
     try:
         return ask(home, define)
     except InvalidInputError as error:
-        raise type(error)(f"{file}: {error}") from None
+        raise in_file(error, file, text) from None
 
 
 def set_query_status(home: str | None, name: str, status: QueryStatus) -> str:

@@ -28,6 +28,7 @@ from tools.client.at_prompt import ask
 from tools.client.entries import entry_of
 from tools.client.times import show_duration, show_time
 from tools.commands.command_line import read_text
+from tools.commands.in_text import in_file
 from tools.commands.plain_tables import details_table
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def explain_document(home: str | None, file: str) -> list[Explanation]:
     try:
         return ask(home, look)
     except InvalidInputError as error:
-        raise type(error)(f"{file}: {error}") from None
+        raise in_file(error, file, text) from None
 
 
 async def _entry(client: ClientCalls, stream: str) -> StreamEntry:

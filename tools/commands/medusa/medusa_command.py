@@ -16,6 +16,7 @@ from tools.commands.medusa.query_command import query
 from tools.commands.medusa.stream_command import stream
 from tools.commands.medusa.subscribe_command import subscribe
 from tools.commands.medusa.travel_command import view
+from tools.commands.medusa.try_command import try_query
 
 if TYPE_CHECKING:
     from engine.api.messages import Objects
@@ -87,7 +88,7 @@ def list_peers(home: str | None, as_json: bool) -> None:
         warn(warning)
 
 
-for each in (schema, stream, query, view, peer, post, subscribe):
+for each in (schema, stream, query, view, peer, post, subscribe, try_query):
     medusa.add_command(each)
 
 

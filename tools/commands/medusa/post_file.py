@@ -26,9 +26,9 @@ from tools.commands.command_line import warn
 from tools.commands.medusa.file_position import Position, Trail, decode_position, producer_of
 from tools.commands.medusa.follow import follow
 from tools.commands.medusa.post_progress import PostProgress, open_progress
-from tools.commands.medusa.post_speed import Piece, cut
 from tools.rows.columns import few
 from tools.rows.formats import Format, Reading
+from tools.rows.post_speed import Piece, cut
 from tools.rows.row_process import Asked, Rows, open_rows, read_apart
 
 STANDARD_INPUT: Final = "-"

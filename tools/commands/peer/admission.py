@@ -28,10 +28,10 @@ from overlay.names import NO_PEER
 from overlay.roll import Roll, roll_of
 from tools.client.at_prompt import ask_daemon, warnings_of
 from tools.commands.command_line import warn
-from tools.commands.peer.joining import addresses_of
 from tools.home.addresses import Address
 from tools.home.federation import load_federation
 from tools.home.folder import Home
+from tools.home.reaching import addresses_of
 from tools.home.root_key import SAY_WHERE, load_root
 
 Agreed = Callable[[], None]

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import trio
 
 from overlay.certificates import der
-from overlay.errors import InvalidInputError, UnavailableError, UntrustedError
+from overlay.errors import UntrustedError
 from overlay.identity import Identity
 from overlay.invite import Invite, decode_invite
 from overlay.membership import Membership
 from overlay.membership_file import save_membership
-from tools.home.addresses import Address, dialable, format_address
-from tools.home.config import load_overlay, read_bootstrap, write_bootstrap
+from tools.home.addresses import format_address
+from tools.home.config import write_bootstrap
 from tools.home.federation import meet_members
 from tools.home.folder import Home
 
@@ -64,28 +64,6 @@ def join(home: Home, token: str) -> Joined:
         membership.federation,
         membership.name,
         tuple(format_address(address) for address in invitation.addresses),
-    )
-
-
-def addresses_of(home: Home) -> tuple[Address, ...]:
-    """Addresses at which a new peer can reach the federation: this peer's, and those by which it
-    joined.
-
-    Raises:
-        InvalidInputError: nobody could dial any of them.
-    """
-    try:
-        own: Address | None = home.running().overlay
-    except UnavailableError:
-        settings = load_overlay(home)
-        own = settings.advertise or settings.listen
-    others = read_bootstrap(home)
-    if own is not None and own[1] != 0:
-        return (dialable(own), *others)
-    if others:
-        return others
-    raise InvalidInputError(
-        "no address to join by: start this peer first, or say --address HOST:PORT"
     )
 
 

@@ -55,7 +55,7 @@ def init(
 ) -> None:
     """Make a home: keys, certificates, client token and medusa.toml."""
     from overlay.admission_policy import FOUNDER, AdmissionPolicy
-    from tools.commands.peer import founding
+    from tools.home import founding
     from tools.home.folder import Home
 
     if (participant is None) == (root is None):

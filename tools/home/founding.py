@@ -14,10 +14,10 @@ from overlay.identity import Identity, Root
 from overlay.membership import Membership
 from overlay.membership_file import load_membership, save_membership
 from overlay.names import check_participant
-from tools.commands.peer.joining import addresses_of
 from tools.home.addresses import Address
 from tools.home.config import TEMPLATE, write_bootstrap
 from tools.home.folder import TOKEN_BYTES, Home
+from tools.home.reaching import addresses_of
 from tools.home.root_key import load_root
 
 FOLDER_MODE: Final = 0o700

@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.objects.schema import FieldType, Schema
+from engine.objects.schema import Field, FieldType, Schema
 from overlay.errors import InvalidInputError
 
 SLICE_S: Final = 0.25
@@ -24,8 +24,13 @@ class Piece:
     due: float = 0.0
 
 
-def cut(batches: Iterator[pa.Table], schema: Schema, speed: float | None) -> Iterator[Piece]:
+def cut(
+    batches: Iterator[pa.Table], schema: Schema, speed: float | None, origin: int | None = None
+) -> Iterator[Piece]:
     """Cut batches into pieces to post; the same file and speed always give the same pieces.
+
+    Args:
+        origin: the stime that is due at once, microseconds; None: that of the first row.
 
     Raises:
         InvalidInputError: a speed is given, and the schema has no time field.
@@ -37,19 +42,28 @@ def cut(batches: Iterator[pa.Table], schema: Schema, speed: float | None) -> Ite
         raise InvalidInputError(
             f"--speed {speed:g}: schema {schema.name} has no time field to go by; use --speed max"
         )
-    return _cut_by_time(batches, field.name, field.type, speed)
+    return _cut_by_time(batches, field, speed, origin)
+
+
+def stime_of(table: pa.Table, schema: Schema) -> int | None:
+    """The stime of a table's first row, microseconds; None if it has none."""
+    field = schema.field(schema.time) if schema.time is not None else None
+    if field is None or not table.num_rows:
+        return None
+    found: int | None = _stime(table.column(field.name), field.type)[0].as_py()
+    return found
 
 
 def _cut_by_time(
-    batches: Iterator[pa.Table], field: str, kind: FieldType, speed: float
+    batches: Iterator[pa.Table], field: Field, speed: float, origin: int | None
 ) -> Iterator[Piece]:
     width_us = max(1, int(SLICE_S * speed * 1e6))
-    first: int | None = None
+    first = origin
     reached = 0
     for table in batches:
         if not table.num_rows:
             continue
-        stime = _stime(table.column(field), kind)
+        stime = _stime(table.column(field.name), field.type)
         if first is None:
             first = stime[0].as_py()
         # a late row stays with the rows around it: slices only go forward

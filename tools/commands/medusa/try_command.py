@@ -1,0 +1,69 @@
+"""`medusa try`: a query over recorded files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tools.commands.command_line import home_option, json_option, say_json, warn
+
+
+@click.command("try")
+@click.argument("query", metavar="QUERY")
+@click.option(
+    "--stream",
+    "streams",
+    metavar="NAME=FILE",
+    multiple=True,
+    help="The recorded rows (.csv, .json, .parquet, .arrow) of a stream that the query reads. May "
+    "be repeated.",
+)
+@click.option(
+    "--time",
+    metavar="COLUMN",
+    help="The column with the rows' time, in files of streams that the query does not declare "
+    "(default: the first timestamp).",
+)
+@click.option(
+    "--at-speed",
+    "speed",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="N",
+    help="Post the rows at N times the speed at which they were recorded (default: at once).",
+)
+@click.option("--out", metavar="DIR", help="Write the answers to DIR, as Parquet files.")
+@click.option("--explain", is_flag=True, help="Show the plan, too.")
+@home_option
+@json_option
+def try_query(  # noqa: PLR0917 - click passes by keyword
+    query: str,
+    streams: tuple[str, ...],
+    time: str | None,
+    speed: float | None,
+    out: str | None,
+    explain: bool,
+    home: str | None,
+    as_json: bool,
+) -> None:
+    """Try QUERY, a file of SQL or XML, over recorded files, and show its answers.
+
+    A peer of the moment computes it, with Spark; nothing of it stays. Names without a participant
+    are of the participant whose home there is, or of `you`.
+    """
+    from tools.commands.command_line import read_text
+    from tools.commands.medusa import trying
+
+    files = trying.files_of(streams)
+    text = read_text(query)
+    tried = trying.trial(query, text, files, time, home)
+    if explain:
+        trying.show_plans(tried, as_json)
+    found = trying.run(tried, speed, None if out is None else Path(out), quiet=as_json)
+    if as_json:
+        say_json(found.as_json())
+    for stream, rows in found.late.items():
+        warn(
+            f"{stream}: {rows:,} rows came too late: sort the file by its time, or declare the "
+            "stream with a slack"
+        )

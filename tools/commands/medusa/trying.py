@@ -1,0 +1,140 @@
+"""What `medusa try` does: the trial, its plans and its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+from rich.console import Console
+
+from engine.language.check import MAX_BOXES
+from engine.language.panes import with_panes
+from engine.objects.definitions import StreamDefinition, StreamEntry
+from engine.objects.query import streams_read, streams_written
+from engine.tasks.explaining import Explanation, explain
+from engine.tasks.network import Network
+from overlay.errors import InvalidInputError, MedusaError
+from overlay.identity import Identity
+from tools.client.interrupt import run_interruptible
+from tools.commands.command_line import say_json, warn
+from tools.commands.in_text import in_file
+from tools.commands.medusa.explain_query import explanation_table
+from tools.home.folder import Home
+from tools.trial.answers import Answers, Files
+from tools.trial.peer_of_the_moment import run_trial
+from tools.trial.rehearsal import SELF, Trial, trial_of
+
+
+@dataclass(frozen=True)
+class Tried:
+    """The outcome of a trial.
+
+    Attributes:
+        rows: by answer, how many. files: by answer, if they were written.
+        late: by stream, the rows that came too late.
+    """
+
+    rows: Mapping[str, int]
+    files: Mapping[str, str]
+    late: Mapping[str, int]
+
+    def as_json(self) -> dict[str, object]:
+        return {"rows": self.rows, "files": self.files, "late": self.late}
+
+
+def files_of(streams: Sequence[str]) -> dict[str, Path]:
+    """The files by stream. Raises: InvalidInputError: one is not NAME=FILE, or occurs twice."""
+    found: dict[str, Path] = {}
+    for each in streams:
+        name, sign, file = each.partition("=")
+        if not (name and sign and file):
+            raise InvalidInputError(f"--stream {each[:80]!a}: say NAME=FILE")
+        if name in found:
+            raise InvalidInputError(f"--stream {name[:80]!a} occurs twice")
+        found[name] = Path(file)
+    return found
+
+
+def trial(
+    file: str, text: str, files: Mapping[str, Path], time: str | None, home: str | None
+) -> Trial:
+    """The trial of a document.
+
+    Raises:
+        InvalidInputError: the document is wrong: shows the line and the place.
+    """
+    try:
+        return trial_of(text, files, time, _own(home))
+    except InvalidInputError as error:
+        raise in_file(error, file, text) from None
+
+
+def _own(home: str | None) -> str:
+    """The participant of the home, if there is one."""
+    try:
+        return Identity.load(Home.locate(home).folder).participant
+    except (MedusaError, OSError):
+        return SELF
+
+
+def plans(tried: Trial) -> list[Explanation]:
+    """The plans of the queries."""
+    schemas = {each.name: each for each in tried.document.schemas}
+    known = {
+        stream.name: StreamEntry(stream, schemas[stream.schema])
+        for stream in tried.document.streams
+    }
+    found = []
+    for query in tried.document.queries:
+        read = streams_read(query) - streams_written(query)
+        inputs = {name: known[name] for name in sorted(read)}
+        network = Network(with_panes(query, MAX_BOXES), inputs)
+        found.append(explain(network))
+        known |= {
+            name: StreamEntry(StreamDefinition(name, name, query=query.name), schema)
+            for name, schema in network.schemas().items()
+        }
+    return found
+
+
+def show_plans(tried: Trial, as_json: bool) -> None:
+    """Print the plans."""
+    found = plans(tried)
+    if as_json:
+        say_json(found)
+        return
+    console = Console()
+    for each in found:
+        console.print(explanation_table(each))
+
+
+def run(tried: Trial, speed: float | None, out: Path | None, *, quiet: bool) -> Tried:
+    """Run the trial, and show or write its answers.
+
+    Raises:
+        MedusaError: it cannot be computed, or a row does not fit.
+    """
+    answers = Answers()
+    with ExitStack() as stack:
+        files = None if out is None else Files(out, tried.outputs, stack)
+
+        def take(stream: str, table: pa.Table) -> None:
+            answers.take(stream, table)
+            if files is not None:
+                files.take(stream, table)
+
+        if not quiet:
+            warn("starts a peer and Spark")
+        late = run_interruptible(partial(run_trial, tried, take, speed))
+    rows = {stream: answers.rows.get(stream, 0) for stream in tried.outputs}
+    written = {} if files is None else {name: str(path) for name, path in files.paths.items()}
+    if not quiet and out is None:
+        answers.show(tried.outputs, Console())
+    elif not quiet:
+        for stream, path in written.items():
+            Console().print(f"{path}: {rows[stream]:,} rows", highlight=False)
+    return Tried(rows, written, late)

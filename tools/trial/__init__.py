@@ -1,0 +1,1 @@
+"""Queries over recorded files, at a peer of the moment."""

@@ -1,0 +1,96 @@
+"""The answers of a trial: on the screen, or as Parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from overlay.errors import InvalidInputError
+from overlay.files import storing
+from overlay.plain import plain
+from tools.rows.row_output import readable
+
+SHOWN_ROWS: Final = 20
+"""Rows of an answer on the screen."""
+
+
+@dataclass
+class Answers:
+    """Collects the answers of a trial; the first rows are for the screen.
+
+    Attributes:
+        rows: by stream, how many there are. beginnings: by stream, the first of them.
+        whole: keep all rows, not the first ones alone.
+    """
+
+    whole: bool = False
+    rows: dict[str, int] = field(default_factory=dict)
+    beginnings: dict[str, pa.Table] = field(default_factory=dict)
+
+    def take(self, stream: str, table: pa.Table) -> None:
+        """Add a stream's next tuples."""
+        before = self.beginnings.get(stream)
+        self.rows[stream] = self.rows.get(stream, 0) + table.num_rows
+        more = table if self.whole else table.slice(0, SHOWN_ROWS)
+        both = more if before is None else pa.concat_tables([before, more])
+        self.beginnings[stream] = both if self.whole else both.slice(0, SHOWN_ROWS)
+
+    def show(self, streams: Sequence[str], console: Console) -> None:
+        """Print each answer."""
+        for stream in streams:
+            console.print(self._table(stream))
+
+    def _table(self, stream: str) -> Table:
+        rows = self.rows.get(stream, 0)
+        title = plain(f"{stream}: {rows:,} row{'' if rows == 1 else 's'}")
+        if rows > SHOWN_ROWS:
+            title += f", the first {SHOWN_ROWS}"
+        made = Table(title=Text(title, style="bold"), title_justify="left")
+        beginning = self.beginnings.get(stream)
+        if beginning is None:
+            return made
+        texts = readable(beginning)
+        for name, kind in zip(texts.column_names, beginning.schema.types, strict=True):
+            number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+            made.add_column(Text(name), justify="right" if number else "left")
+        for row in zip(*(column.to_pylist() for column in texts.columns), strict=True):
+            made.add_row(*(Text("" if value is None else plain(str(value))) for value in row))
+        return made
+
+
+class Files:
+    """Writes answers as `FOLDER/<last part of the stream's name>.parquet`.
+
+    Raises:
+        InvalidInputError: two streams would have the same file.
+    """
+
+    def __init__(self, folder: Path, streams: Sequence[str], stack: ExitStack) -> None:
+        names = [f"{stream.rpartition('/')[2]}.parquet" for stream in streams]
+        for name in names:
+            if names.count(name) > 1:
+                raise InvalidInputError(f"--out: two answers would be {name}: name them otherwise")
+        folder.mkdir(parents=True, exist_ok=True)
+        self.paths: Mapping[str, Path] = {
+            stream: folder / name for stream, name in zip(streams, names, strict=True)
+        }
+        self._stack = stack
+        self._writers: dict[str, pq.ParquetWriter] = {}
+
+    def take(self, stream: str, table: pa.Table) -> None:
+        """Write a stream's next tuples."""
+        writer = self._writers.get(stream)
+        with storing(self.paths[stream]):
+            if writer is None:
+                writer = pq.ParquetWriter(self.paths[stream], table.schema)
+                self._writers[stream] = self._stack.enter_context(writer)
+            writer.write_table(table)

@@ -1,0 +1,118 @@
+"""Recorded files: the schemas of their rows, where a query declares none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.csv as pv
+import pyarrow.json as pj
+import pyarrow.parquet as pq
+
+from engine.objects.schema import Field, FieldType, Schema, check_schema
+from overlay.errors import InvalidInputError, NotFoundError
+from tools.rows.formats import Format, format_of
+
+BEGINNING_BYTES: Final = 4 * 2**20
+"""Bytes of a CSV or JSON file from which the types of its columns are inferred."""
+
+_TYPES: Final = (
+    (pa.types.is_boolean, FieldType.BOOL),
+    (pa.types.is_int8, FieldType.BYTE),
+    (lambda kind: pa.types.is_int16(kind) or pa.types.is_uint8(kind), FieldType.SHORT),
+    (lambda kind: pa.types.is_int32(kind) or pa.types.is_uint16(kind), FieldType.INT),
+    (pa.types.is_integer, FieldType.LONG),
+    (pa.types.is_float32, FieldType.SINGLE),
+    (lambda kind: pa.types.is_floating(kind) or pa.types.is_decimal(kind), FieldType.DOUBLE),
+    (lambda kind: pa.types.is_timestamp(kind) or pa.types.is_date(kind), FieldType.TIMESTAMP),
+    (lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind), FieldType.STRING),
+)
+
+
+def schema_of_file(file: Path, name: str, time: str | None) -> Schema:
+    """The schema of a recorded file's rows.
+
+    Args:
+        name: the schema's.
+        time: the field of their time; None: the first timestamp.
+
+    Raises:
+        NotFoundError: there is no such file.
+        InvalidInputError: it is of another format, or has no column of that name; names the file.
+    """
+    arrow = _arrow_schema(file)
+    fields = [Field(each.name, _type_of(file, each), nullable=True) for each in arrow]
+    chosen = _time_of(file, fields, time)
+    fields = [
+        msgspec.structs.replace(each, nullable=False) if each.name == chosen else each
+        for each in fields
+    ]
+    schema = Schema(name, tuple(fields), chosen)
+    try:
+        check_schema(schema)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{file}: {error}") from None
+    return schema
+
+
+def _time_of(file: Path, fields: Sequence[Field], time: str | None) -> str:
+    known = ", ".join(f"{each.name} {each.type}" for each in fields)
+    if time is not None:
+        if all(each.name != time for each in fields):
+            raise InvalidInputError(f"{file} has no column {time[:80]!a}; there are {known[:200]}")
+        return time
+    found = next((each.name for each in fields if each.type is FieldType.TIMESTAMP), None)
+    if found is None:
+        raise InvalidInputError(
+            f"{file}: no column is a timestamp: say --time COLUMN, of the columns {known[:200]}"
+        )
+    return found
+
+
+def _type_of(file: Path, column: pa.Field) -> FieldType:
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    for matches, found in _TYPES:
+        if matches(kind):
+            return found
+    if pa.types.is_null(kind):
+        return FieldType.STRING
+    raise InvalidInputError(f"{file}: column {column.name[:80]!a} is of type {kind}: no field is")
+
+
+def _arrow_schema(file: Path) -> pa.Schema:
+    if not file.is_file():
+        raise NotFoundError(f"no such file: {file}")
+    try:
+        match format_of(file):
+            case Format.PARQUET:
+                return pq.read_schema(file)
+            case Format.CSV:
+                with pv.open_csv(file, pv.ReadOptions(block_size=BEGINNING_BYTES)) as reader:
+                    return reader.schema
+            case Format.JSON:
+                options = pj.ReadOptions(block_size=BEGINNING_BYTES, use_threads=False)
+                with pj.open_json(file, options) as reader:
+                    return reader.schema
+            case Format.ARROW:
+                with pa.OSFile(str(file)) as source:
+                    return _of_arrow(source)
+            case _:
+                raise InvalidInputError(
+                    f"{file}: a recorded file ends in .csv, .json, .parquet or .arrow; for another "
+                    "one, declare the stream in the query"
+                )
+    except (pa.ArrowException, OSError) as error:
+        raise InvalidInputError(f"{file}: {str(error).splitlines()[0]}") from None
+
+
+def _of_arrow(source: pa.NativeFile) -> pa.Schema:
+    try:
+        return pa.ipc.open_file(source).schema
+    except pa.ArrowInvalid:
+        source.seek(0)
+        return pa.ipc.open_stream(source).schema
