@@ -9,6 +9,7 @@ from typing import Final
 
 from sqlglot import exp
 
+from engine.language.aggregates import OTHER_NAMES
 from engine.language.sql.dialect import Medusa
 from engine.language.sql.errors import Source
 from engine.language.sql.expressions import Substitute, expression_text, interval_us, name_text
@@ -26,9 +27,15 @@ from engine.objects.schema import STIME
 
 _NAMES: Final = {
     **{str(each): each for each in Function},
+    **OTHER_NAMES,
     "first_value": Function.FIRSTVAL,
     "last_value": Function.LASTVAL,
 }
+
+_IN_ORDER: Final = frozenset({Function.FIRSTVAL, Function.LASTVAL})
+"""They do not skip nulls: so no CASE leaves a tuple out."""
+
+Constant = int | float | str | None
 
 _WINDOW_OF_SPARK: Final = "window"
 
@@ -38,7 +45,7 @@ INSTANT: Final = Window("TUMBLE", 1, 1)
 
 def is_aggregate(node: exp.Expr) -> bool:
     """Whether the node is a call of an aggregate function."""
-    if isinstance(node, exp.Filter):
+    if isinstance(node, (exp.Filter, exp.WithinGroup)):
         return is_aggregate(node.this)
     return isinstance(node, exp.Anonymous) and node.name.lower() in _NAMES
 
@@ -53,6 +60,14 @@ def aggregates_in(nodes: Sequence[exp.Expr]) -> list[exp.Expr]:
             if is_aggregate(each) and not isinstance(each.parent, exp.Window)
         ]
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """What an aggregate function takes: an expression, and a constant."""
+
+    text: str | None
+    constant: Constant = None
 
 
 @dataclass(slots=True)
@@ -123,7 +138,7 @@ class Grouping:
             self._group(node)
         window = self._checked_window(select)
         functions = self._functions(calls)
-        stream, texts = self._prepared(select, functions)
+        stream, arguments = self._prepared(select, functions)
         box = Aggregate(
             "group",
             stream,
@@ -132,7 +147,8 @@ class Grouping:
             window.advance_us,
             tuple(name for _, name, _ in self._groups),
             tuple(
-                AggregateFunction(function, texts[key], name) for function, key, name in functions
+                AggregateFunction(function, arguments[key].text, name, arguments[key].constant)
+                for function, key, name in functions
             ),
         )
         schema = self._boxes.add(box, select)
@@ -156,7 +172,7 @@ class Grouping:
             return
         if isinstance(node, exp.Literal):
             raise self._source.refusal("GROUP BY takes expressions, not numbers of columns", node)
-        text = expression_text(node, self._source, _of(self._relation, self._source))
+        text = expression_text(node, self._source, substitute_of(self._relation, self._source))
         self._groups.append((node, f"group_{len(self._groups)}", text))
 
     def _take(self, window: Window, node: exp.Expr) -> None:
@@ -198,7 +214,7 @@ class Grouping:
         return list(found.values())
 
     def _function(self, node: exp.Expr) -> Function:
-        call = node.this if isinstance(node, exp.Filter) else node
+        call = _call_of(node)
         function = _NAMES[call.name.lower()]
         if any(isinstance(each, exp.Distinct) for each in call.expressions):
             if function is not Function.COUNT:
@@ -208,54 +224,58 @@ class Grouping:
 
     def _prepared(
         self, select: exp.Expr, functions: Sequence[tuple[Function, str, str]]
-    ) -> tuple[str, dict[str, str | None]]:
+    ) -> tuple[str, dict[str, Argument]]:
         """The aggregate's input, and the arguments by the calls' keys."""
-        substitute = _of(self._relation, self._source)
-        texts: dict[str, str | None] = {"": None}
+        arguments: dict[str, Argument] = {"": Argument(None)}
         nodes = {key_of(node): node for node in aggregates_in([select])}
-        for _, key, _ in functions:
+        for function, key, _ in functions:
             if key:
-                texts[key] = self._argument(nodes[key], substitute)
+                arguments[key] = self._argument(nodes[key], function)
         if all(text == name_text(name) for _, name, text in self._groups):
-            return self._relation.stream, texts
-        return self._mapped(select, texts)
+            return self._relation.stream, arguments
+        return self._mapped(select, arguments)
 
-    def _argument(self, node: exp.Expr, substitute: Substitute) -> str | None:
-        call, condition = (
-            (node.this, node.expression.this)
-            if isinstance(node, exp.Filter)
-            else (
-                node,
-                None,
-            )
-        )
-        arguments = list(call.expressions)
-        if len(arguments) == 1 and isinstance(arguments[0], exp.Distinct):
-            arguments = list(arguments[0].expressions)
-        if len(arguments) > 1:
-            raise self._source.refusal(f"{call.name} takes one argument", node)
-        bare = not arguments or isinstance(arguments[0], exp.Star)
-        text = None if bare else expression_text(arguments[0], self._source, substitute)
-        if condition is None:
-            return text
-        chosen = expression_text(condition, self._source, substitute)
-        return f"case when {chosen} then {'1' if text is None else text} end"
+    def _argument(self, node: exp.Expr, function: Function) -> Argument:
+        substitute = substitute_of(self._relation, self._source)
+        call = _call_of(node)
+        given = list(call.expressions)
+        if len(given) == 1 and isinstance(given[0], exp.Distinct):
+            given = list(given[0].expressions)
+        if isinstance(node, exp.WithinGroup):  # percentile_cont(0.5) WITHIN GROUP (ORDER BY x)
+            order = node.expression.expressions[0]
+            given = [order.this if isinstance(order, exp.Ordered) else order, *given]
+        if len(given) > 2:
+            raise self._source.refusal(f"{call.name} takes an argument and a constant", node)
+        constant = self._constant(given[1]) if len(given) == 2 else None
+        bare = not given or isinstance(given[0], exp.Star)
+        text = None if bare else expression_text(given[0], self._source, substitute)
+        if not isinstance(node, exp.Filter):
+            return Argument(text, constant)
+        if function in _IN_ORDER:
+            raise self._source.refusal(f"{function} takes no FILTER: filter in a subquery", node)
+        chosen = expression_text(node.expression.this, self._source, substitute)
+        kept = "1" if text is None else text
+        return Argument(f"case when {chosen} then {kept} end", constant)
+
+    def _constant(self, node: exp.Expr) -> Constant:
+        if isinstance(node, exp.Literal):
+            if node.args.get("is_string"):
+                return node.name
+            return int(node.name) if node.name.isdecimal() else float(node.name)
+        raise self._source.refusal("the second argument is a constant", node)
 
     def _mapped(
-        self, select: exp.Expr, texts: dict[str, str | None]
-    ) -> tuple[str, dict[str, str | None]]:
+        self, select: exp.Expr, arguments: dict[str, Argument]
+    ) -> tuple[str, dict[str, Argument]]:
         """A map that computes the groups and the arguments."""
         outputs = [(name, text) for _, name, text in self._groups]
-        fields: dict[str, str | None] = {}
-        for key, text in texts.items():
-            if text is None:
-                fields[key] = None
-                continue
-            name = f"argument_{len(fields)}"
-            outputs.append((name, text))
-            fields[key] = name
-        if not outputs:
-            outputs = [("group_0", "1")]
+        fields: dict[str, Argument] = {}
+        for key, argument in arguments.items():
+            fields[key] = argument
+            if argument.text is not None:
+                name = f"argument_{len(fields)}"
+                outputs.append((name, argument.text))
+                fields[key] = replace(argument, text=name)
         schema = self._boxes.add(Map("prepare", self._relation.stream, "", tuple(outputs)), select)
         return schema.name, fields
 
@@ -310,7 +330,7 @@ def check_time(relation: Relation, node: exp.Column, source: Source) -> Column:
     return column
 
 
-def _of(relation: Relation, source: Source) -> Substitute:
+def substitute_of(relation: Relation, source: Source) -> Substitute:
     def found(node: exp.Expr) -> str | None:
         if isinstance(node, exp.Column):
             return relation.find(node, source).text
@@ -321,7 +341,9 @@ def _of(relation: Relation, source: Source) -> Substitute:
     return found
 
 
-substitute_of = _of
+def _call_of(node: exp.Expr) -> exp.Expr:
+    """The call itself, of one with FILTER or WITHIN GROUP."""
+    return node.this if isinstance(node, (exp.Filter, exp.WithinGroup)) else node
 
 
 def _interval(node: exp.Expr) -> exp.Expr:
