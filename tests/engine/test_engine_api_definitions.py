@@ -313,9 +313,7 @@ async def test_documents_are_read_and_planned_beside_the_event_loop(
 
         return call
 
-    monkeypatch.setattr(
-        "engine.api.documents.read_document", noted("read", documents.read_document)
-    )
+    monkeypatch.setattr("engine.api.documents.read_draft", noted("read", documents.read_draft))
     monkeypatch.setattr(Network, "tasks", noted("plan", Network.tasks))
     async with open_town(tmp_path) as town:
         one, two = await town.settle_all("mit.edu", "mit.edu")

@@ -125,7 +125,7 @@ accepted admitted altered asks became believes cannot could cut dated deleted di
 disbelieved disbelieves disconnected does doubts dropped ended failed fetched finds follows found
 gave gives goes got hears invited keeps left let listens lost misses modified moved needs pays
 proposed publishes read reads refused refuses renewed reopened replaced restored resumed revoked
-runs saw sells sends set stands started stopped stops takes took waits withdrew
+runs saw sells sends serves set stands started stopped stops takes took waits withdrew
 """
 VERBS = frozenset(_VERBS.split())
 
