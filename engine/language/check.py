@@ -379,8 +379,11 @@ def _type_join(box: Join, left: Schema, right: Schema) -> TypedBox:
             f"predicate: an {box.kind} join takes equalities of a left and a right value, joined "
             "by and"
         )
+    key, deleted = joins.table_of(box, right)
     bounds = (box.before_us, box.after_us)
-    step = JoinStep(box.kind, box.left, box.right, *bounds, predicate, tuple(outputs))
+    step = JoinStep(
+        box.kind, box.left, box.right, *bounds, predicate, tuple(outputs), key, deleted
+    )
     return TypedBox(box, {box.output: made}, {box.output: step})
 
 

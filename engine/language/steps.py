@@ -195,6 +195,8 @@ class JoinStep:
         left, right: the streams.
         predicate: over fields called `left.f` and `right.f`.
         outputs: (output field, expression) pairs over the same.
+        key: of the right stream, if it is read as a table; else empty.
+        deleted: the right field that says that a key is deleted; "": there is none.
     """
 
     kind: JoinKind
@@ -204,6 +206,13 @@ class JoinStep:
     after_us: int
     predicate: Expression
     outputs: tuple[tuple[str, Expression], ...]
+    key: tuple[str, ...] = ()
+    deleted: str = ""
+
+    @property
+    def table(self) -> bool:
+        """Whether the right stream is read as a table."""
+        return bool(self.key)
 
     @property
     def left_waits_us(self) -> int:

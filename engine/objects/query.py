@@ -128,7 +128,7 @@ class JoinKind(StrEnum):
     """Of each t the pair with the newest u, or t alone."""
 
 
-class Join(Struct, frozen=True, tag="join"):
+class Join(Struct, frozen=True, tag="join", omit_defaults=True):
     """Pairs of tuples t of `left` and u of `right`, with
     `t.stime - before_us <= u.stime <= t.stime + after_us`, for which the predicate is true.
 
@@ -136,9 +136,13 @@ class Join(Struct, frozen=True, tag="join"):
     come any more: t at `t.stime + max(after_us, 0)`, u at `u.stime + max(before_us, 0)`. SEMI and
     ANTI come out at that time, too.
 
+    With `table`, u is any tuple of the table `right` that is valid at t.stime: the newest of its
+    key up to then, unless that says that the key is deleted. Results have t's stime.
+
     Attributes:
         predicate: over `left.f` and `right.f`.
         expressions: (output field, expression) pairs over the same.
+        table: `right` is read as a table; the bounds of time are 0.
     """
 
     name: str
@@ -150,6 +154,7 @@ class Join(Struct, frozen=True, tag="join"):
     after_us: int
     predicate: str
     expressions: tuple[tuple[str, str], ...]
+    table: bool = False
 
 
 Box = Filter | Map | Union | Aggregate | Join

@@ -126,6 +126,11 @@ class Task:
         return self.window is not None or self.join is not None
 
     @property
+    def tables(self) -> frozenset[str]:
+        """The inputs that it reads as tables: of each key the newest tuple, however old."""
+        return frozenset({self.join.right}) if self.join is not None and self.join.table else frozenset()
+
+    @property
     def span_us(self) -> int:
         """How long after the stime of a tuple it still makes results of it, microseconds."""
         if self.join is not None:

@@ -367,11 +367,16 @@ class TaskRunner:
     async def _job(self, after: int, upto: int, interval: Interval) -> Result:
         with ExitStack() as pins:
             files: dict[str, list[Path]] = {
-                name: pins.enter_context(log.files(max(interval.lo, log.start), interval.hi))
+                name: pins.enter_context(
+                    log.files(max(self._read_from(name, interval), log.start), interval.hi)
+                )
                 for name, log in self._inputs.items()
             }
             computation = self._editions.computation(self.task, after)
             return await computation.run(files, after, upto, interval)
+
+    def _read_from(self, name: str, interval: Interval) -> int:
+        return BEGINNING if name in self.task.tables else interval.lo
 
     def _note_failure(self, error: MedusaError) -> None:
         told = self._reason == str(error) or self._executor.trouble

@@ -24,7 +24,7 @@ from engine.language.check import ordered_boxes, type_box
 from engine.language.parse_expression import parse_expression
 from engine.language.steps import Expression, TypedAggregate
 from engine.objects.query import Aggregate, Filter, Join, Map, Query, Union
-from engine.objects.schema import STIME, FieldType, Schema
+from engine.objects.schema import BEGINNING, STIME, FieldType, Schema
 from engine.streams.epochs import reading
 from engine.tasks.execution import Result
 from engine.tasks.plan import AggregateStep, FilterStep, JoinStep, MapStep, Step, Task
@@ -146,9 +146,10 @@ def _joined(
     task: Task, step: JoinStep, inputs: Mapping[str, list[Row]], interval: Interval
 ) -> list[Row]:
     schemas = dict(zip(task.inputs, task.input_schemas, strict=True))
+    lows = (interval.lo, BEGINNING if step.table else interval.lo)
     left, right = (
-        [row for row in inputs.get(name, []) if interval.lo < row[STIME] <= interval.hi]
-        for name in (step.left, step.right)
+        [row for row in inputs.get(name, []) if lo < row[STIME] <= interval.hi]
+        for name, lo in zip((step.left, step.right), lows, strict=True)
     )
     return joined(step, (left, right), (_fields(schemas[step.left]), _fields(schemas[step.right])))
 
@@ -212,7 +213,10 @@ class InterpretedTask:
         self, files: Mapping[str, Sequence[Path]], after: int, upto: int, interval: Interval
     ) -> Result:
         config = self._executor.config
-        inputs = {name: self._read(paths, interval) for name, paths in files.items()}
+        inputs = {
+            name: self._read(paths, BEGINNING if name in self._task.tables else interval.lo, interval)
+            for name, paths in files.items()
+        }
         made = run_task(self._task, inputs, after, upto, interval)
         made = [row for row in made if after < row["stime"] <= upto]
         self._executor.jobs += 1
@@ -224,9 +228,9 @@ class InterpretedTask:
         table = _table(made, self._task.output_schema.derived)
         return Result(table, config.cpu_s + rows * config.cpu_row_s)
 
-    def _read(self, paths: Sequence[Path], interval: Interval) -> list[Row]:
+    def _read(self, paths: Sequence[Path], lo: int, interval: Interval) -> list[Row]:
         found = [row for path in paths for row in self._of(path)]
-        return [row for row in found if interval.lo < row["stime"] <= interval.hi]
+        return [row for row in found if lo < row["stime"] <= interval.hi]
 
     def _of(self, path: Path) -> list[Row]:
         rows = self._rows.get(path)

@@ -178,11 +178,14 @@ def parameters_of(box: Box) -> list[tuple[str, str]]:
         case Aggregate():
             return _aggregate_parameters(box)
         case Join():
+            bounds = [
+                ("before", _signed_seconds(box.before_us)),
+                ("after", _signed_seconds(box.after_us)),
+            ]
             return [
                 ("predicate", box.predicate),
                 ("kind", str(box.kind)),
-                ("before", _signed_seconds(box.before_us)),
-                ("after", _signed_seconds(box.after_us)),
+                *([("table", "1")] if box.table else bounds),
                 *_numbered("out-field-name", [name for name, _ in box.expressions]),
                 *_numbered("out-field", [text for _, text in box.expressions]),
             ]
@@ -275,8 +278,11 @@ def _read_join(
     if len(texts) != len(names):
         raise InvalidInputError(f"it has {len(texts)} out-fields and {len(names)} out-field-names")
     bounds = [parameters.take_signed(each) for each in ("before", "after")]
-    if None in bounds:
-        raise InvalidInputError("a join needs before and after, the bounds of time in seconds")
+    table = parameters.take_flag("table")
+    if not table and None in bounds:
+        raise InvalidInputError(
+            "a join needs before and after, the bounds of time in seconds, or table"
+        )
     before, after = (each or 0 for each in bounds)
     fields = tuple(zip(names, texts, strict=True))
     return Join(
@@ -289,6 +295,7 @@ def _read_join(
         after,
         predicate or "true",
         fields,
+        table,
     )
 
 

@@ -35,7 +35,7 @@ from engine.streams.store import REPLICA
 from engine.streams.stream_state import LogKey, Role, StreamState
 from engine.tasks.plan import Task
 from engine.tasks.query_editions import Footing, changed, earliest, made_since
-from engine.tasks.windows import needed_after
+from engine.tasks.windows import read_after
 from overlay.concurrency import Job
 from overlay.errors import ConflictError, MedusaError
 from overlay.killpoints import KillPoint, kill_point
@@ -199,7 +199,7 @@ class Standby:
             if not readers:
                 continue
             owner = carrier(self.stored)
-            after = min(self._needed_by(task) for task in readers)
+            after = min(self._needed_by(task, name) for task in readers)
             if carried:  # as far as the primary has it, or a restart has left it
                 before = self._shop.store.get(name, f"{INPUT}-{owner}")
                 start = BEGINNING if before is None else before.log.start
@@ -208,8 +208,8 @@ class Standby:
                 entry, self.name, origin, after, owner=owner
             )
 
-    def _needed_by(self, task: Task) -> int:
-        return needed_after(task, self.copy.logs[task.output].log.boundary)
+    def _needed_by(self, task: Task, stream: str) -> int:
+        return read_after(task, stream, self.copy.logs[task.output].log.boundary)
 
     async def _follow_outputs(self) -> None:
         """Follow the outputs of the primary, checkpoint by checkpoint."""
