@@ -381,9 +381,7 @@ def _type_join(box: Join, left: Schema, right: Schema) -> TypedBox:
         )
     key, deleted = joins.table_of(box, right)
     bounds = (box.before_us, box.after_us)
-    step = JoinStep(
-        box.kind, box.left, box.right, *bounds, predicate, tuple(outputs), key, deleted
-    )
+    step = JoinStep(box.kind, box.left, box.right, *bounds, predicate, tuple(outputs), key, deleted)
     return TypedBox(box, {box.output: made}, {box.output: step})
 
 

@@ -128,7 +128,11 @@ class Task:
     @property
     def tables(self) -> frozenset[str]:
         """The inputs that it reads as tables: of each key the newest tuple, however old."""
-        return frozenset({self.join.right}) if self.join is not None and self.join.table else frozenset()
+        return (
+            frozenset({self.join.right})
+            if self.join is not None and self.join.table
+            else frozenset()
+        )
 
     @property
     def span_us(self) -> int:

@@ -214,7 +214,9 @@ class InterpretedTask:
     ) -> Result:
         config = self._executor.config
         inputs = {
-            name: self._read(paths, BEGINNING if name in self._task.tables else interval.lo, interval)
+            name: self._read(
+                paths, BEGINNING if name in self._task.tables else interval.lo, interval
+            )
             for name, paths in files.items()
         }
         made = run_task(self._task, inputs, after, upto, interval)

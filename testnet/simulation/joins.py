@@ -40,7 +40,9 @@ def joined(
             pairs = [max(pairs, key=lambda n: _age(right[n], right_fields))]
         for number in pairs:
             other = right[number]
-            found.append(_result(step, one, other, max(one[STIME], other[STIME])))  # t's, of a table
+            found.append(
+                _result(step, one, other, max(one[STIME], other[STIME]))
+            )  # t's, of a table
         if not pairs and step.kind in KEEPS_LEFT:
             found.append(_result(step, one, no_right, waited))
     if step.kind in KEEPS_RIGHT:

@@ -35,7 +35,7 @@ from engine.streams.store import REPLICA
 from engine.streams.stream_state import LogKey, Role, StreamState
 from engine.tasks.plan import Task
 from engine.tasks.query_editions import Footing, changed, earliest, made_since
-from engine.tasks.windows import read_after
+from engine.tasks.windows import needed_after, read_after
 from overlay.concurrency import Job
 from overlay.errors import ConflictError, MedusaError
 from overlay.killpoints import KillPoint, kill_point
@@ -209,7 +209,10 @@ class Standby:
             )
 
     def _needed_by(self, task: Task, stream: str) -> int:
-        return read_after(task, stream, self.copy.logs[task.output].log.boundary)
+        return read_after(task, stream, self._made(task))
+
+    def _made(self, task: Task) -> int:
+        return self.copy.logs[task.output].log.boundary
 
     async def _follow_outputs(self) -> None:
         """Follow the outputs of the primary, checkpoint by checkpoint."""
@@ -229,7 +232,7 @@ class Standby:
         for name in self.stored.inputs:
             readers = [task for task in self._stateful if name in task.inputs]
             if readers:
-                needed = min(self._needed_by(task) for task in readers)
+                needed = min(needed_after(task, self._made(task)) for task in readers)
                 self.copy.logs[name].log.hold(Hold("carry", self.name), needed)
 
     def hear(self, message: KeepUp, now: float) -> Heard:
