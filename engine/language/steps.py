@@ -236,4 +236,42 @@ class JoinStep:
         return self.predicate.nodes + sum(expression.nodes for _, expression in self.outputs)
 
 
-Step = FilterStep | MapStep | AggregateStep | JoinStep
+@dataclass(frozen=True, slots=True)
+class TotalsStep:
+    """Totals of groups, with what they are made of: see `engine.language.totals`.
+
+    Attributes:
+        changes: the key of the input, if it is read as a table; else empty.
+        deleted: the input's field that says that a key is deleted; "": there is none.
+    """
+
+    group_by: tuple[Field, ...]
+    functions: tuple[TypedAggregate, ...]
+    changes: tuple[str, ...] = ()
+    deleted: str = ""
+
+    @property
+    def nodes(self) -> int:
+        return sum(each.nodes for each in self.functions)
+
+
+@dataclass(frozen=True, slots=True)
+class TopStep:
+    """The first tuples of partitions: see `engine.objects.query.Top`.
+
+    Attributes:
+        fields: of the input, all of which are in the output.
+    """
+
+    fields: tuple[Field, ...]
+    partition_by: tuple[str, ...]
+    order_by: tuple[tuple[str, bool], ...]
+    most: int
+    place: str
+
+    @property
+    def nodes(self) -> int:
+        return self.most * len(self.fields)
+
+
+Step = FilterStep | MapStep | AggregateStep | JoinStep | TotalsStep | TopStep

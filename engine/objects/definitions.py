@@ -222,8 +222,8 @@ class StreamEntry(Struct, frozen=True):
 
     @property
     def is_revised(self) -> bool:
-        """Whether it has a stream of revisions. A view shows tuples as they came; in a table a newer
-        tuple takes an older one's place."""
+        """Whether it has a stream of revisions. A view shows tuples as they came; a table has newer
+        tuples instead."""
         if self.stream.table:
             return False
         if self.stream.query or self.stream.view is not None:

@@ -157,7 +157,43 @@ class Join(Struct, frozen=True, tag="join", omit_defaults=True):
     table: bool = False
 
 
-Box = Filter | Map | Union | Aggregate | Join
+class Totals(Struct, frozen=True, tag="totals", omit_defaults=True):
+    """A table of the totals of each group so far: a tuple of a group at each stime at which the
+    group has a new tuple. Its key is the group.
+
+    Attributes:
+        changes: the input is read as a table: a tuple takes the place of the older one of its key,
+            which does not count any more. Of a group without tuples the total is deleted.
+    """
+
+    name: str
+    input: str
+    output: str
+    group_by: tuple[str, ...]
+    functions: tuple[AggregateFunction, ...]
+    changes: bool = False
+
+
+class Top(Struct, frozen=True, tag="top", omit_defaults=True):
+    """A table of the first tuples of each partition so far: a tuple whenever another one takes a
+    place. Its key is the partition and the place.
+
+    Attributes:
+        order_by: (field, descending) pairs; nulls are last. Of equal tuples the earlier is first.
+        most: places of a partition.
+        place: the field with the place, from 1; "": there is one place, and no such field.
+    """
+
+    name: str
+    input: str
+    output: str
+    partition_by: tuple[str, ...]
+    order_by: tuple[tuple[str, bool], ...]
+    most: int
+    place: str = ""
+
+
+Box = Filter | Map | Union | Aggregate | Join | Totals | Top
 
 WINDOW_START = "window_start"
 
@@ -219,7 +255,9 @@ def characters_of(box: Box) -> int:
             return sum(len(text) for _, text in box.expressions)
         case Union():
             return 0
-        case Aggregate():
+        case Top():
+            return 0
+        case Aggregate() | Totals():
             texts = (each.parameter for each in box.functions if isinstance(each.parameter, str))
             return sum(len(each.argument or "") for each in box.functions) + sum(map(len, texts))
         case Join():

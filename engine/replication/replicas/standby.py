@@ -219,9 +219,8 @@ class Standby:
         reach, origin = self._followers.reach, (self._primary,)
         async with trio.open_nursery() as nursery:
             for task in self.copy.plan:
-                course = Course(
-                    self.stored.positions.get(task.output, BEGINNING), committed=self._trim
-                )
+                since = self.stored.positions.get(task.output, BEGINNING)
+                course = Course(BEGINNING if task.recalls else since, committed=self._trim)
                 state = self.copy.logs[task.output]
                 follower = Follower(state, origin, reach, REPLICA, course)
                 self._copying.append(follower)
