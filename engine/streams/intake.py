@@ -90,7 +90,7 @@ class Intake:
                 take = leader.post
                 if post.revisions and state.entry.stream.table:
                     raise InvalidInputError(
-                        f"{state.name} is a table and takes no revision: post a newer row of the key"
+                        f"{state.name} is a table, without revisions: post a newer row of the key"
                     )
                 if post.revisions:
                     take = partial(leader.revise, history_us=state.entry.stream.history_us)

@@ -91,7 +91,7 @@ class Network(Struct, frozen=True):
             revised=stream in revised,
             label=self._label(stream, declared),
             edition=self._edition(altered),
-            table=stream in tables_of(self.query),
+            table=stream in tables_of(self.query, self._tables),
         )
         span = revised.get(stream.removesuffix(f"/{REVISIONS}"), 0)
         if span > definition.history_us:  # its readers may have to read it again
@@ -113,6 +113,10 @@ class Network(Struct, frozen=True):
         either may change its readers. It is the same at all peers that make the output."""
         inputs = sum(entry.stream.edition for entry in self.inputs.values())
         return min(altered.edition + inputs, MAX_EDITION)
+
+    @property
+    def _tables(self) -> frozenset[str]:
+        return frozenset(name for name, entry in self.inputs.items() if entry.stream.table)
 
     @property
     def _altered_readers(self) -> dict[str, tuple[str, ...]]:

@@ -222,8 +222,8 @@ def _changes(draw: st.DrawFn) -> tuple[Query, str]:
         AggregateFunction(Function.AVG, "k", "mean"),
     )
     box = Totals("t", "t", "out", ("v",), functions, changes=True)
-    alive = f"(SELECT *, lead(stime, 1, {END}) OVER (PARTITION BY k ORDER BY stime, {TIES}) AS until FROM t)"
-    alive = f"(SELECT * FROM {alive} WHERE NOT coalesce({DELETED}, false))"
+    until = f"lead(stime, 1, {END}) OVER (PARTITION BY k ORDER BY stime, {TIES}) AS until"
+    alive = f"(SELECT * FROM (SELECT *, {until} FROM t) WHERE NOT coalesce({DELETED}, false))"
     times = f"(SELECT stime, v FROM {alive} UNION SELECT until, v FROM {alive} WHERE until < {END})"
     return Query("q", (box,)), (
         f"SELECT c.stime, c.v, count(a.k) AS n, sum(a.k)::BIGINT AS total, "
@@ -249,7 +249,8 @@ def _top(draw: st.DrawFn) -> tuple[Query, str]:
         "JOIN s ON s.k IS NOT DISTINCT FROM t.k AND s.stime <= t.stime"
     )
     changed = (
-        f"SELECT seen, k, x, place, seq, lag(seq) OVER (PARTITION BY k, place ORDER BY seen) AS old "
+        "SELECT seen, k, x, place, seq, "
+        "lag(seq) OVER (PARTITION BY k, place ORDER BY seen) AS old "
         f"FROM ({ranked}) WHERE place <= {most}"
     )
     columns = "seen AS stime, k, x" + (", place::INTEGER" if place else "")
