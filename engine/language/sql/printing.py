@@ -206,9 +206,11 @@ def _statement(query: Query, box: Box, schemas: Schemas) -> str:
     """The CREATE STREAM of one box."""
     streams, read = outputs_of(box), streams_read(query)
     hidden = [stream in read and stream not in query.outputs for stream in streams]
-    options = [] if box.name == ObjectName.parse(streams[0]).path.rpartition("/")[2] else [
-        ("box", string_text(box.name))
-    ]
+    options = (
+        []
+        if box.name == ObjectName.parse(streams[0]).path.rpartition("/")[2]
+        else [("box", string_text(box.name))]
+    )
     declared = dict(query.readers)
     for port, stream in enumerate(streams, 1):
         if stream in declared:

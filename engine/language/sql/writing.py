@@ -116,7 +116,6 @@ def tokens_sql(tokens: Sequence[Token]) -> str:
     is_sign = False
     index = 0
     while index < len(tokens):
-        token = tokens[index]
         word, taken = _form(tokens[index : index + 6])
         tight = (
             not made
