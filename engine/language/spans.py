@@ -12,7 +12,7 @@ from overlay.errors import InvalidInputError
 Span = str | timedelta
 """A length of time: `"90 seconds"`, `"-1 hour"`, or a timedelta."""
 
-_SPAN: Final = re.compile(r"\s*(-?)(\d{1,16})\s*([A-Za-z]+)\s*", re.ASCII)
+_SPAN: Final = re.compile(r"\s*(-?)(\d{1,19})\s*([A-Za-z]+)\s*", re.ASCII)
 
 
 def span_us(span: Span) -> int:

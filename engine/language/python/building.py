@@ -168,7 +168,9 @@ class Stream:
         expressions = tuple(select.items())
 
         def make(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Box:
-            return Join(name, *inputs, outputs[0], JoinKind(kind), -least, most, on, expressions)
+            left, right = inputs
+            bounds = (-least, most)
+            return Join(name, left, right, outputs[0], JoinKind(kind), *bounds, on, expressions)
 
         return _made("join", (self, other), make)
 
@@ -272,12 +274,12 @@ def query(
     for each in streams:
         network.note(each)
     boxes = network.boxes()
-    made = {each: None for box in boxes for each in outputs_of(box)}
+    made = {each for box in boxes for each in outputs_of(box)}
     outputs = [network.name_of(each) for each in streams]
     read = {each for box in boxes for each in inputs_of(box)}
-    for each in outputs:
-        if each not in made:
-            raise InvalidInputError(f"query {name}: it does not make {each}: say .union() of it")
+    for output in outputs:
+        if output not in made:
+            raise InvalidInputError(f"query {name}: it does not make {output}: say .union() of it")
     found = Query(
         network.name,
         boxes,

@@ -100,7 +100,7 @@ def interval_us(node: exp.Expr, source: Source) -> int:
         raise source.refusal(
             f"an interval's unit is one of {', '.join(_SECONDS)}, like INTERVAL '10' SECOND", node
         )
-    if not re.fullmatch(r"-?\d{1,12}(\.\d{1,6})?", node.this.name.strip()):
+    if not re.fullmatch(r"-?\d{1,19}(\.\d{1,6})?", node.this.name.strip()):
         raise source.refusal(f"{node.this.name[:40]!a} is not a number", node)
     return round(Decimal(node.this.name.strip()) * _SECONDS[name] * 1_000_000)
 

@@ -10,23 +10,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
-from sqlglot import TokenType
+from sqlglot import Token, TokenType
 
 from engine.language.aggregates import call_of
 from engine.language.check import check_query, ordered_boxes
 from engine.language.document import Document
 from engine.language.same_query import is_same
 from engine.language.sql.expressions import string_text
+from engine.language.sql.relation import WINDOW_END, WINDOW_TIME
 from engine.language.sql.script import Script
 from engine.language.sql.writing import (
+    conjuncts_in,
     conjuncts_of,
     expression_sql,
     interval_sql,
     name_sql,
     object_sql,
     options_sql,
+    outermost,
     tokens_sql,
     type_sql,
+    without_parentheses,
 )
 from engine.objects.availability import Mode
 from engine.objects.definitions import (
@@ -258,15 +262,22 @@ def _aggregate(box: Aggregate, schema: Schema) -> str:
         if box.size_us == box.advance_us
         else f"HOP({table}, {time}, {advance}, {size})"
     )
-    groups = [WINDOW_START, *map(name_sql, box.group_by)]
-    calls = [f"{_call(each, box)} AS {name_sql(each.output)}" for each in box.functions]
+    groups = [WINDOW_START, *(_group(name, box.input) for name in box.group_by)]
+    calls = [f"{_call(each)} AS {name_sql(each.output)}" for each in box.functions]
     return (
         f"SELECT {', '.join([*groups, *calls])}\n    FROM {window}\n"
         f"    GROUP BY {', '.join(groups)}"
     )
 
 
-def _call(each: AggregateFunction, box: Aggregate) -> str:
+def _group(name: str, stream: str) -> str:
+    """A field that is grouped by; the bare names of a window's times are those of this window."""
+    if name not in {WINDOW_END, WINDOW_TIME}:
+        return name_sql(name)
+    return f"{name_sql(ObjectName.parse(stream).path)}.{name}"
+
+
+def _call(each: AggregateFunction) -> str:
     if each.argument is None:
         return f"{each.function}(*)"
     argument = expression_sql(each.argument)
@@ -288,19 +299,26 @@ def _join(box: Join, schemas: Schemas) -> str:
 
 
 def _conditions(box: Join, schemas: Schemas) -> list[str]:
-    """The parts of the predicate. In parentheses of its own a comparison of times is a condition,
-    and no bound of the join; nor does AND within them join conditions of ON."""
+    """The parts of the predicate, in as many parentheses as keep each of them one condition."""
     if box.predicate.strip().lower() == "true":
         return []
     times = _times(schemas[box.left]) | _times(schemas[box.right])
     found = []
     for tokens in conjuncts_of(box.predicate):
-        text = tokens_sql(tokens)
-        names = {each.text for each in tokens if each.token_type is TokenType.IDENTIFIER}
-        alone = any(each.token_type is TokenType.OR for each in tokens)
-        guarded = alone or tokens[0].token_type is TokenType.L_PAREN or names & times
-        found.append(f"({text})" if guarded else text)
+        inner = without_parentheses(tokens)
+        missing = _parentheses(inner, times) - (len(tokens) - len(inner)) // 2
+        found.append(f"{'(' * missing}{tokens_sql(tokens)}{')' * missing}")
     return found
+
+
+def _parentheses(inner: Sequence[Token], times: set[str]) -> int:
+    """How many a condition of ON needs: in one pair a comparison of times is no bound of the join,
+    and BETWEEN and OR are as they are; in two pairs so is AND."""
+    if len(conjuncts_in(inner)) > 1:
+        return 2
+    kinds = outermost(inner)
+    names = {each.text for each in inner if each.token_type is TokenType.IDENTIFIER}
+    return 1 if names & times or kinds & {TokenType.OR, TokenType.BETWEEN} else 0
 
 
 def _times(schema: Schema) -> set[str]:

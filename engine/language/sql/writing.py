@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from sqlglot import Token, TokenType
@@ -92,14 +92,17 @@ def expression_sql(text: str) -> str:
 
 def conjuncts_of(text: str) -> Conjuncts:
     """The conditions that `and` joins in a predicate; one, if `or` joins some of them."""
+    return conjuncts_in(tokens_of(text)[1:-1])
+
+
+def conjuncts_in(tokens: Sequence[Token]) -> Conjuncts:
+    """See `conjuncts_of`."""
     found: Conjuncts = [[]]
-    depth = between = 0
-    for token in tokens_of(text)[1:-1]:
+    between = 0
+    for token, depth in _depths(tokens):
         kind = token.token_type
-        depth += kind in {TokenType.L_PAREN, TokenType.CASE}
-        depth -= kind in {TokenType.R_PAREN, TokenType.END}
         if depth == 0 and kind is TokenType.OR:
-            return [tokens_of(text)[1:-1]]
+            return [[*tokens]]
         if depth == 0 and kind is TokenType.AND and not between:
             found.append([])
             continue
@@ -107,6 +110,30 @@ def conjuncts_of(text: str) -> Conjuncts:
             between += (kind is TokenType.BETWEEN) - (kind is TokenType.AND)
         found[-1].append(token)
     return found
+
+
+def without_parentheses(tokens: Sequence[Token]) -> Sequence[Token]:
+    """What is within the parentheses that are around all of it."""
+    while tokens[0].token_type is TokenType.L_PAREN and all(
+        depth > 0 for _, depth in _depths(tokens[:-1])
+    ):
+        tokens = tokens[1:-1]
+    return tokens
+
+
+def outermost(tokens: Sequence[Token]) -> set[TokenType]:
+    """The kinds of the tokens that are in no parentheses and no case."""
+    return {token.token_type for token, depth in _depths(tokens) if depth == 0}
+
+
+def _depths(tokens: Sequence[Token]) -> Iterator[tuple[Token, int]]:
+    """Each token, and in how many parentheses and cases it is; they themselves are."""
+    depth = 0
+    for token in tokens:
+        opens = token.token_type in {TokenType.L_PAREN, TokenType.CASE}
+        depth += opens
+        yield token, depth
+        depth -= token.token_type in {TokenType.R_PAREN, TokenType.END}
 
 
 def tokens_sql(tokens: Sequence[Token]) -> str:

@@ -19,7 +19,7 @@ from engine.objects.definitions import (
     Idle,
     StreamDefinition,
 )
-from engine.objects.query import Query, inputs_of, outputs_of
+from engine.objects.query import Query, inputs_of, outputs_of, streams_read
 from engine.objects.schema import BEGINNING, END, Schema
 from engine.objects.view import Last, Range, Recent, View
 from overlay.errors import InvalidInputError
@@ -65,13 +65,16 @@ def _checked(lines: list[str], document: Document, what: str) -> str:
 
 
 def _plain(document: Document) -> tuple[object, ...]:
-    """Without panes; and a stream with readers of its own is an output, in XML."""
+    """Without panes, and without outputs that no box reads: those are outputs anyway."""
     return (
         document.schemas,
         document.streams,
         [
             msgspec.structs.replace(
-                query, outputs=_outputs(query), readers=tuple(sorted(query.readers)), panes=()
+                query,
+                outputs=tuple(each for each in query.outputs if each in streams_read(query)),
+                readers=tuple(sorted(query.readers)),
+                panes=(),
             )
             for query in document.queries
         ],
@@ -80,6 +83,7 @@ def _plain(document: Document) -> tuple[object, ...]:
 
 
 def _outputs(query: Query) -> tuple[str, ...]:
+    """Its outputs; an element of one says its readers, too."""
     declared = (stream for stream, _ in query.readers if stream not in query.outputs)
     return (*query.outputs, *declared)
 
