@@ -155,12 +155,16 @@ def _query(*streams: medusa.Stream, **options: str) -> Query:
             "kind 'outer' is not one of inner, left",
         ),
         (lambda: _query(CONNS), "does not make medusa://mit.edu/conns: say .union"),
-        (lambda: _query(), "it has 0 boxes"),
+        (_query, "it has 0 boxes"),
         (lambda: _query(CONNS.map()), "a map needs at least one output field"),
         (lambda: _query(CONNS.window("2 days", "3 days").aggregate(n="count()")), "advances by"),
         (lambda: _query(CONNS.filter("a"), ha="hot"), "ha is none, amnesia"),
         (
             lambda: _query(*(CONNS.filter("a").named(f"{MIT}x") for _ in "ab")),
+            "box name 'x' occurs 2 times",
+        ),
+        (
+            lambda: _query(*(CONNS.filter("a").named(f"{MIT}x", box=each) for each in "ab")),
             "medusa://mit.edu/x",
         ),
     ],
