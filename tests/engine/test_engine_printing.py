@@ -48,7 +48,7 @@ from overlay.errors import InvalidInputError
 F = FieldType
 SLOW = settings(
     deadline=None,
-    max_examples=40,
+    max_examples=30,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
