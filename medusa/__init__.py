@@ -15,6 +15,7 @@ from importlib import metadata
 
 from engine.api.messages import ObjectDescription, Objects
 from engine.language.modification import BoxChange, Modified
+from engine.language.python.building import Stream, Windows, query, stream
 from engine.objects.alteration import Alteration
 from engine.objects.availability import Availability, AvailabilityRequest, Mode, Recovery
 from engine.objects.definitions import Idle, StreamDefinition, StreamEntry
@@ -23,6 +24,8 @@ from engine.objects.query import (
     AggregateFunction,
     Filter,
     Function,
+    Join,
+    JoinKind,
     Map,
     Query,
     QueryStatus,
@@ -105,6 +108,8 @@ __all__ = [
     "Idle",
     "InternalError",
     "InvalidInputError",
+    "Join",
+    "JoinKind",
     "Kind",
     "Last",
     "Map",
@@ -132,6 +137,7 @@ __all__ = [
     "StoppedError",
     "StorageError",
     "StorageFullError",
+    "Stream",
     "StreamDefinition",
     "StreamEntry",
     "StreamStatus",
@@ -141,9 +147,12 @@ __all__ = [
     "Union",
     "UntrustedError",
     "View",
+    "Windows",
     "WithdrawnError",
     "__version__",
     "open_medusa",
+    "query",
+    "stream",
 ]
 
 for _public in list(globals().values()):

@@ -262,3 +262,24 @@ def call_of(each: AggregateFunction) -> str:
         case number:
             constant = f"{Decimal(repr(number)):f}"
     return f"{each.function}({each.argument or ''}, {constant})"
+
+
+_CALL = re.compile(r"\s*(\w+)\s*\((.*)\)\s*", re.DOTALL)
+
+
+def function_of(text: str, output: str) -> AggregateFunction:
+    """The function of a call, as `call_of` writes it.
+
+    Raises:
+        InvalidInputError: it is no call of an aggregate function.
+    """
+    match = _CALL.fullmatch(text)
+    if match is None:
+        raise InvalidInputError(f"{text[:80]!a} is not an aggregate like count() or sum(bytes)")
+    name, argument = match.groups()
+    function = function_named(name)
+    parameter = None
+    if function in PARAMETERS:
+        argument, parameter = split_parameter(argument)
+    blank = not argument.strip() or argument.strip() == "*"
+    return AggregateFunction(function, None if blank else argument, output, parameter)

@@ -8,7 +8,6 @@ import pytest
 from aggregated_values import OUTPUT, SOURCE, query, tasks
 from hypothesis import example, given
 from hypothesis import strategies as st
-from query_xml import write_query
 
 from engine.language.aggregates import (
     SEPARATOR_LIMIT,
@@ -19,6 +18,7 @@ from engine.language.aggregates import (
 from engine.language.check import check_query, type_box
 from engine.language.panes import has_room, panes_fields
 from engine.language.xml.documents import read_document
+from engine.language.xml.writing import query_as_xml
 from engine.objects.query import Aggregate, AggregateFunction, Function
 from engine.objects.schema import Field, FieldType
 from overlay.errors import InvalidInputError
@@ -55,7 +55,7 @@ CALLS = st.one_of(
 @example(AggregateFunction(Function.PERCENTILE, "n", "o", 0.000001))
 def test_constants_are_written_and_read_again(each: AggregateFunction) -> None:
     made = query(each)
-    (again,) = read_document(f"<medusa>{write_query(made)}</medusa>", "medusa://mit.edu/").queries
+    (again,) = read_document(f"<medusa>{query_as_xml(made)}</medusa>", "medusa://mit.edu/").queries
     assert again == made
     check_query(made, {SOURCE.name: SOURCE})
 

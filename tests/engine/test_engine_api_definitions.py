@@ -12,7 +12,6 @@ import pytest
 import trio
 from engine_interpreted import interpret
 from engine_peers import Town, files, known, make_stream, open_town, passing, rows, schema_of
-from query_xml import write_query
 
 from engine.api import documents
 from engine.api.messages import (
@@ -23,6 +22,7 @@ from engine.api.messages import (
     CreateXml,
     SetQueryStatus,
 )
+from engine.language.xml.writing import query_as_xml
 from engine.objects.alteration import Alteration
 from engine.objects.catalog_records import QUERY, STREAM
 from engine.objects.definitions import StreamDefinition
@@ -320,7 +320,7 @@ async def test_documents_are_read_and_planned_beside_the_event_loop(
         async with one.client() as client:
             source = await make_stream(client, one, "s")
             query = passing(one, "q", source, one.name("out"))
-            await client.create_query_xml(write_query(query))
+            await client.create_query_xml(query_as_xml(query))
             await client.start_query(query.name)
             await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
             await town.restart(one)

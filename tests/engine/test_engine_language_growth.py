@@ -12,7 +12,6 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from query_xml import write_query
 
 from engine.language.check import MAX_PORTS, check_query
 from engine.language.expression_tokens import FUNCTIONS
@@ -23,6 +22,7 @@ from engine.language.patterns import read_pattern
 from engine.language.steps import Expression, Operation
 from engine.language.time_units import PARTS
 from engine.language.xml.documents import read_document
+from engine.language.xml.writing import query_as_xml
 from engine.objects.definitions import StreamDefinition, StreamEntry
 from engine.objects.query import Filter, Map, Query
 from engine.objects.schema import Field, FieldType, Schema
@@ -471,7 +471,7 @@ def created(text: str, fields: int) -> None:
         f"{base}c", tuple(Field(each, F.LONG) for each in ["n", *numbered("f", fields)])
     )
     for made in read_document(text, base).queries:
-        write_query(made)
+        query_as_xml(made)
         entry = StreamEntry(StreamDefinition(f"{base}s0", schema.name), schema)
         Network(made, {f"{base}s0": entry}).tasks()
 

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from query_xml import write_query
 from reference_networks import queries
 
 from engine.language.check import check_query
 from engine.language.xml.documents import Document, read_document
 from engine.language.xml.tree import parse_xml
+from engine.language.xml.writing import query_as_xml
 from engine.objects.availability import Availability, Mode, Recovery
 from engine.objects.definitions import Idle, StreamDefinition
 from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Map, Query, Union
@@ -397,7 +397,7 @@ def test_queries_say_what_becomes_of_them_when_their_peer_dies(
 ) -> None:
     query = read_document(with_attributes(text, attributes), "medusa://mit.edu/").queries[-1]
     assert query.availability == expected
-    assert read_document(write_query(query)).queries == (query,)
+    assert read_document(query_as_xml(query)).queries == (query,)
 
 
 @pytest.mark.parametrize(
@@ -511,9 +511,9 @@ def test_queries_survive_being_written_and_read(query: Query, data: st.DataObjec
     outputs = data.draw(st.lists(st.sampled_from(made), unique=True, max_size=2))
     availability = data.draw(availabilities())
     query = msgspec.structs.replace(query, outputs=tuple(outputs), availability=availability)
-    text = write_query(query)
+    text = query_as_xml(query)
     assert read_document(text) == Document(queries=(query,))
-    assert write_query(read_document(text).queries[0]) == text
+    assert query_as_xml(read_document(text).queries[0]) == text
 
 
 @settings(deadline=None)
@@ -533,7 +533,7 @@ def test_any_text_in_a_query_is_written_or_refused(
         ),
     )
     with contextlib.suppress(InvalidInputError):
-        assert read_document(write_query(query)).queries == (query,)
+        assert read_document(query_as_xml(query)).queries == (query,)
 
 
 def test_what_xml_would_change_is_kept() -> None:
@@ -541,14 +541,14 @@ def test_what_xml_would_change_is_kept() -> None:
     (query,) = read_document(boxed("filter", ("expression.0", "x"))).queries
     box = msgspec.structs.replace(query.boxes[0], predicates=(predicate,))
     query = msgspec.structs.replace(query, boxes=(box,))
-    assert read_document(write_query(query)).queries == (query,)
+    assert read_document(query_as_xml(query)).queries == (query,)
 
 
 def test_seconds_that_a_document_cannot_carry_are_refused() -> None:
     (query,) = read_document(PAPER_QUERY).queries
     odd = Availability(Mode.ACTIVE_STANDBY, bound_s=0.1234567)
     with pytest.raises(InvalidInputError, match="cannot be written as XML"):
-        write_query(msgspec.structs.replace(query, availability=odd))
+        query_as_xml(msgspec.structs.replace(query, availability=odd))
 
 
 ODD = (' ha="active"', ' bound="2"', "<", ">", '"', "&lt;", "&#0;", "<!DOCTYPE x>", "<![CDATA[x]]>")

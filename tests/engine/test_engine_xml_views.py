@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from query_xml import write_query
 
 from engine.language.xml.documents import read_document
+from engine.language.xml.writing import query_as_xml
 from engine.objects.query import Filter, Query
 from engine.objects.schema import BEGINNING, END
 from engine.objects.view import Last, Range, Recent, View
@@ -127,7 +127,7 @@ def over(attributes: str) -> str:
 def test_queries_over_the_past(attributes: str, expected: tuple[int, int, int]) -> None:
     (query,) = read_document(over(attributes), BASE).queries
     assert (query.after, query.until, query.version) == expected
-    assert read_document(write_query(query)).queries == (query,)
+    assert read_document(query_as_xml(query)).queries == (query,)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_any_time_is_written_or_refused(after: int, until: int, version: int) ->
     box = Filter("f", f"{BASE}s", (f"{BASE}o",), ("x > 1",))
     query = Query(f"{BASE}q", (box,), after=after, until=until, version=version)
     try:
-        text = write_query(query)
+        text = query_as_xml(query)
     except InvalidInputError:
         return
     assert read_document(text).queries == (query,)

@@ -12,10 +12,10 @@ import trio
 from deadline import DEADLINE_S
 from engine_peers import schema_of
 from hostile_siege import Siege
-from query_xml import write_query
 
 from contracts.delivery import DELIVER, MAX_DOCUMENTS, Deliver
 from engine.api.messages import CreateXml
+from engine.language.xml.writing import query_as_xml
 from engine.objects.definitions import StreamDefinition, StreamEntry
 from engine.objects.query import Filter, Query
 from engine.objects.schema import BEGINNING
@@ -42,7 +42,7 @@ def long_query(boxes: int) -> Query:
 
 def document(_siege: Siege) -> Callable[[int], Said]:
     """Nobody may define anything at a peer of another participant."""
-    text = write_query(long_query(256))
+    text = query_as_xml(long_query(256))
     assert len(text) > 700_000
     return lambda _number: ("create_query_xml", CreateXml(text))
 

@@ -15,7 +15,6 @@ import pytest
 from engine_peers import Place, begin, make_stream, rows, to_the_end, until
 from hostile_calls import Call, Generator, drawn, make, methods_of
 from msgspec import Struct
-from query_xml import write_query
 from tools_market_town import (
     CHEAP,
     COST_NS,
@@ -32,6 +31,7 @@ from tools_market_town import (
 from contracts.market.messages import Item, Offer
 from engine.api.messages import CreateQuery, CreateXml
 from engine.language.modification import BoxChange, ModifyQuery
+from engine.language.xml.writing import query_as_xml
 from engine.objects.availability import Availability, Mode, Recovery
 from engine.objects.view import Last, Range, Recent, View
 from engine.replication.leaders.messages import Follow, Found, Inquire
@@ -151,7 +151,7 @@ def samples_of(mit: Place, sibling: Place, brown: Place, contract: str) -> list[
         deal,
         Edition(100, query.boxes),
         CreateQuery(msgspec.structs.replace(query, name=mit.name("q/new"))),
-        CreateXml(write_query(msgspec.structs.replace(query, name=mit.name("q/xml")))),
+        CreateXml(query_as_xml(msgspec.structs.replace(query, name=mit.name("q/xml")))),
         ModifyQuery(query.name, (BoxChange("sum", (("window-size", "0.0002"),)),)),
         *(Subscribe(source.stream.name), ReceiveEvents(source.stream.name, 7)),
         *(PostEvent(source.stream.name, "p"), PostEvent(safe.stream.name, "p")),

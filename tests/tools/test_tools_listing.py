@@ -16,6 +16,7 @@ from rich.table import Table
 from tools_fake_peer import QUERY, STREAM, FakePeer, fake_peer_in_thread
 from tools_prompt import Prompt
 
+from engine.language.xml.documents import read_document
 from engine.objects.definitions import Policy, StreamDefinition, StreamEntry
 from engine.objects.schema import Schema
 from engine.replication.status import PeerStatus, Snapshot
@@ -274,3 +275,36 @@ def _text(table: Table) -> str:
     console = Console(width=200, file=io.StringIO(), record=True, color_system=None)
     console.print(table)
     return console.export_text()
+
+
+async def test_a_query_is_printed_in_each_language(
+    town: Town, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mit, _ = await town.settle_all("mit.edu", "utah.edu")
+    at_mit = Prompt(mit.home.folder, capfd)
+    async with mit.client() as client:
+        await client.create_query_xml(DOCUMENT)
+        await client.create_query_xml(HOP)  # its peer folds it from panes
+    hop, few = "medusa://mit.edu/hop", "medusa://mit.edu/few"
+    xml = await at_mit("query", "print", hop, "--as", "xml")
+    assert read_document(xml) == read_document(HOP)
+    sql = await at_mit("query", "print", hop)
+    assert "HOP(TABLE mit.edu.conns, DESCRIPTOR(ts), INTERVAL '10' SECOND, INTERVAL" in sql
+    file = tmp_path / "hop.sql"
+    file.write_text(sql)
+    again = await at_mit("query", "print", str(file), "--as", "xml")
+    assert read_document(again) == read_document(HOP)
+    python = await at_mit("query", "print", few, "--as", "python")
+    assert 'conns.filter("id < 10").named("medusa://mit.edu/low", box="few")' in python
+    whole = tmp_path / "whole.xml"
+    whole.write_text(DOCUMENT)
+    script = tmp_path / "whole.sql"
+    script.write_text(await at_mit("query", "print", str(whole), "--as", "sql"))
+    assert script.read_text().startswith("CREATE SCHEMA mit.edu.conn (")
+    printed = await at_mit("query", "print", str(script), "--as", "xml")
+    assert read_document(printed) == read_document(DOCUMENT)
+    as_python = await at_mit("query", "print", str(script), "--as", "python")
+    assert 'medusa.Field(name="id", type=medusa.FieldType("long"))' in as_python
+    assert "nothing is known under" in await at_mit.refused("query", "print", f"{few}er")
+    whole.write_text("<medusa><query/></medusa>")
+    assert 'name="..." is missing' in await at_mit.refused("query", "print", str(whole))

@@ -77,8 +77,10 @@ class Options:
 
     def members(self, name: str, default: tuple[str, ...]) -> tuple[str, ...]:
         """Names of participants in a string, separated by commas or blanks."""
-        text = self.text(name, " ".join(default))
-        return tuple(text.replace(",", " ").split())
+        if name not in self._given:
+            self._known.append(name)
+            return default
+        return tuple(self.text(name, "").replace(",", " ").split())
 
     def finish(self) -> None:
         for name, node in self._given.items():
@@ -104,8 +106,14 @@ def schema_of(node: Definition, name: str, source: Source) -> tuple[Schema, int 
                 time, slack = _watermark(each, source)
             case _:
                 key += [field.name for field in each.expressions]  # a Key
+    said = {
+        each.this.name
+        for each in node.args["fields"]
+        if isinstance(each, FieldDefinition) and "NULL" in each.args["constraints"]
+    }
+    never = {time, *key} - said
     fields = [
-        Field(each.name, each.type, each.size, each.nullable and each.name not in {time, *key})
+        Field(each.name, each.type, each.size, each.nullable and each.name not in never)
         for each in fields
     ]
     if node.args["kind"] == "TABLE" and all(each.name != DELETED for each in fields):

@@ -154,10 +154,10 @@ class MedusaParser(SparkParser):
             self._refuse("after CREATE comes SCHEMA, STREAM, TABLE or QUERY")
         self._advance()
         self._match_text_seq("IF", "NOT", "EXISTS")
-        made = Definition(this=self._name(), kind=kind, temporary=bool(temporary))
+        made = Definition(this=self._made_name(), kind=kind, temporary=bool(temporary))
         more = []
         while self._match(TokenType.COMMA):
-            more.append(self._name())
+            more.append(self._made_name())
         made.set("more", more)
         if self._curr and self._curr.token_type is TokenType.L_PAREN:
             made.set("fields", self._parse_wrapped_csv(self._field))
@@ -170,6 +170,13 @@ class MedusaParser(SparkParser):
         if self._match(TokenType.ALIAS) and (self._curr or kind != "QUERY"):
             made.set("query", self._made_of())
         return self.expression(made)
+
+    def _made_name(self) -> exp.Table:
+        """`[TEMPORARY] name`, of a statement that may make several streams."""
+        temporary = self._match_text_seq("TEMPORARY")
+        name = self._name()
+        name.set("temporary", bool(temporary))
+        return name
 
     def _made_of(self) -> exp.Expr | None:
         if self._match_text_seq("SPLIT"):
@@ -207,7 +214,9 @@ class MedusaParser(SparkParser):
                 constraints.append("NOT NULL")
             elif self._match(TokenType.PRIMARY_KEY):
                 constraints.append("KEY")
-            elif not self._match_text_seq("NULL"):
+            elif self._match_text_seq("NULL"):
+                constraints.append("NULL")
+            else:
                 self._refuse("after a field's type comes NOT NULL, NULL or PRIMARY KEY", word)
         made = FieldDefinition(this=name, kind=type_.text.upper(), size=size)
         made.set("constraints", constraints)

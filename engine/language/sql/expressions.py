@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Final
 
 from sqlglot import exp
@@ -52,13 +53,13 @@ _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED: Final = KEYWORDS
 
 _SECONDS: Final = {
-    "MICROSECOND": 1e-6,
-    "MILLISECOND": 1e-3,
-    "SECOND": 1.0,
-    "MINUTE": 60.0,
-    "HOUR": 3600.0,
-    "DAY": 86_400.0,
-    "WEEK": 7 * 86_400.0,
+    "MICROSECOND": Decimal("1e-6"),
+    "MILLISECOND": Decimal("1e-3"),
+    "SECOND": Decimal(1),
+    "MINUTE": Decimal(60),
+    "HOUR": Decimal(3600),
+    "DAY": Decimal(86_400),
+    "WEEK": Decimal(7 * 86_400),
 }
 
 
@@ -99,9 +100,9 @@ def interval_us(node: exp.Expr, source: Source) -> int:
         raise source.refusal(
             f"an interval's unit is one of {', '.join(_SECONDS)}, like INTERVAL '10' SECOND", node
         )
-    if not re.fullmatch(r"-?\d{1,12}(\.\d{1,6})?", node.this.name.strip()):
+    if not re.fullmatch(r"-?\d{1,19}(\.\d{1,6})?", node.this.name.strip()):
         raise source.refusal(f"{node.this.name[:40]!a} is not a number", node)
-    return round(float(node.this.name) * _SECONDS[name] * 1_000_000)
+    return round(Decimal(node.this.name.strip()) * _SECONDS[name] * 1_000_000)
 
 
 class _Printer:
@@ -133,13 +134,19 @@ class _Printer:
         inner = node.this
         if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null):
             return f"{self.text(inner.this)} is not null"
-        for kind, word in ((exp.In, "in"), (exp.Between, "between"), (exp.Like, "like")):
-            if isinstance(inner, kind):
-                return self.text(inner).replace(f" {word} ", f" not {word} ", 1)
-        return f"not {self.text(inner)}"
+        match inner:
+            case exp.In():
+                return self.in_(inner, " not")
+            case exp.Between():
+                return self.between(inner, " not")
+            case exp.Like() if not inner.args.get("negate"):
+                return self.like(inner, " not")
+            case _:
+                return f"not {self.text(inner)}"
 
     def minus(self, node: exp.Expr) -> str:
-        return f"-{self.text(node.this)}"
+        inner = self.text(node.this)
+        return f"- {inner}" if inner.startswith("-") else f"-{inner}"  # -- begins a comment
 
     def literal(self, node: exp.Expr) -> str:
         return string_text(node.name) if node.args.get("is_string") else node.name
@@ -158,21 +165,44 @@ class _Printer:
             return f"coalesce({self.text(node.this)} = {value}, false)"
         raise self._source.refusal("after IS comes NULL, NOT NULL, TRUE or FALSE", node)
 
-    def in_(self, node: exp.Expr) -> str:
+    def in_(self, node: exp.Expr, negation: str = "") -> str:
         if node.args.get("query") is not None:
             raise self._source.refusal(
                 "IN takes a list of values: for the rows of another stream say "
                 "LEFT SEMI JOIN ... ON",
                 node,
             )
-        return f"{self.text(node.this)} in ({self._all(node.expressions)})"
+        return f"{self.text(node.this)}{negation} in ({self._all(node.expressions)})"
 
-    def between(self, node: exp.Expr) -> str:
+    def between(self, node: exp.Expr, negation: str = "") -> str:
+        if node.args.get("symmetric"):
+            raise self._source.refusal("SYMMETRIC is not part of the language", node)
         low, high = self.text(node.args["low"]), self.text(node.args["high"])
-        return f"{self.text(node.this)} between {low} and {high}"
+        return f"{self.text(node.this)}{negation} between {low} and {high}"
 
-    def like(self, node: exp.Expr) -> str:
-        return f"{self.text(node.this)} like {self.text(node.expression)}"
+    def like(self, node: exp.Expr, negation: str = "") -> str:
+        negation = " not" if node.args.get("negate") else negation
+        return f"{self.text(node.this)}{negation} like {self.text(node.expression)}"
+
+    def matches(self, node: exp.Expr) -> str:
+        return f"regexp_like({self.text(node.this)}, {self.text(node.expression)})"
+
+    def distinct(self, node: exp.Expr) -> str:
+        return f"{self.text(node.this)} is distinct from {self.text(node.expression)}"
+
+    def same(self, node: exp.Expr) -> str:
+        return f"{self.text(node.this)} is not distinct from {self.text(node.expression)}"
+
+    def interval(self, node: exp.Expr) -> str:
+        unit = node.args.get("unit")
+        if not isinstance(node.this, exp.Literal) or not isinstance(unit, exp.Var):
+            raise self._source.refusal(
+                "an interval is a number and a unit, like INTERVAL '10' SECOND", node
+            )
+        return f"interval {string_text(node.this.name)} {unit.name.lower()}"
+
+    def extract(self, node: exp.Expr) -> str:
+        return f"extract({string_text(node.name.lower())}, {self.text(node.expression)})"
 
     def case(self, node: exp.Expr) -> str:
         parts = ["case"] if node.this is None else ["case", self.text(node.this)]
@@ -195,7 +225,14 @@ class _Printer:
         return f"cast({self.text(node.this)} as {name})"
 
     def call(self, node: exp.Expr) -> str:
-        return f"{node.name.lower()}({self._all(node.expressions)})"
+        name, operands = node.name.lower(), node.expressions
+        match name, operands:
+            case "timestampdiff", [exp.Column(table="") as unit, *rest]:
+                return f"{name}({string_text(unit.name)}, {self._all(rest)})"
+            case "position", [exp.In(args={"field": exp.Expr() as text}) as part]:
+                return f"{name}({self.text(part.this)}, {self.text(text)})"
+            case _:
+                return f"{name}({self._all(operands)})"
 
 
 _FORMS: Final[dict[type[exp.Expr], Callable[[_Printer, exp.Expr], str]]] = {
@@ -211,6 +248,12 @@ _FORMS: Final[dict[type[exp.Expr], Callable[[_Printer, exp.Expr], str]]] = {
     exp.Like: _Printer.like,
     exp.Case: _Printer.case,
     exp.Cast: _Printer.cast,
+    exp.TryCast: _Printer.cast,  # what Spark's grammar makes of CAST
+    exp.RegexpLike: _Printer.matches,
+    exp.NullSafeNEQ: _Printer.distinct,
+    exp.NullSafeEQ: _Printer.same,
+    exp.Interval: _Printer.interval,
+    exp.Extract: _Printer.extract,
     exp.Anonymous: _Printer.call,
 }
 

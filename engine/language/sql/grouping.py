@@ -3,6 +3,7 @@ its input."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -115,11 +116,11 @@ class Grouping:
 
     Args:
         relation: what FROM and WHERE leave.
-        names: the output names of the calls that a SELECT item consists of, by their keys.
+        names: the output names of the calls that are SELECT items, in order, by the calls' keys.
     """
 
     def __init__(
-        self, boxes: Boxes, source: Source, relation: Relation, names: dict[str, str]
+        self, boxes: Boxes, source: Source, relation: Relation, names: dict[str, list[str]]
     ) -> None:
         self._boxes = boxes
         self._source = source
@@ -165,6 +166,11 @@ class Grouping:
             return
         if isinstance(node, exp.Column):
             column = self._relation.find(node, self._source)
+            if (
+                self._relation.window is not None and column.shown
+            ):  # not of the window, though a time
+                self._groups.append((node, column.name, column.text))
+                return
             if column.pane is not None:
                 size, offset = column.pane
                 self._take(Window("TUMBLE", size, size), node)
@@ -208,16 +214,16 @@ class Grouping:
             )
 
     def _functions(self, calls: Sequence[exp.Expr]) -> list[tuple[Function, str, str]]:
-        """(function, key of the call, output's name), each once."""
-        found: dict[str, tuple[Function, str, str]] = {}
+        """(function, key of the call, output's name): a call once for each name that it has."""
+        found: list[tuple[Function, str, str]] = []
+        times: Counter[str] = Counter()
         for node in calls:
             key = key_of(node)
-            if key not in found:
-                name = self._names.get(key) or f"agg_{len(found)}"
-                found[key] = (self._function(node), key, name)
-        if not found:
-            found[""] = (Function.COUNT, "", "agg_0")
-        return list(found.values())
+            names = self._names.get(key) or [f"agg_{len(found)}"]
+            if times[key] < len(names):
+                found.append((self._function(node), key, names[times[key]]))
+            times[key] += 1
+        return found or [(Function.COUNT, "", "agg_0")]
 
     def _function(self, node: exp.Expr) -> Function:
         call = _call_of(node)

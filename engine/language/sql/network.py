@@ -37,6 +37,7 @@ class Boxes:
         self._source = source
         self._boxes: list[Box] = []
         self._named: set[str] = set()
+        self._found: set[str] = set()
         self._prefix = ""
 
     @property
@@ -47,6 +48,7 @@ class Boxes:
     def begin(self, stream: str) -> None:
         """Note whose steps follow: their streams' names begin with the stream's."""
         self._prefix = stream
+        self._found = set()
 
     def add(self, box: Box, at: exp.Expr | int) -> Schema:
         """Add a step, with a name and an output of its own; or find one that does the same.
@@ -63,6 +65,7 @@ class Boxes:
         """
         for made in self._boxes:
             if _blank(made) == _blank(box):
+                self._found.add(outputs_of(made)[0])
                 return self.schemas[outputs_of(made)[0]]
         stream = self._free(f"{self._prefix}/{box.name}")
         name = stream.removeprefix(self._prefix.rpartition(_LAST)[0] + _LAST).replace(_LAST, ".")
@@ -71,6 +74,7 @@ class Boxes:
 
     def add_split(self, box: Filter, at: exp.Expr | int) -> None:
         """Add a filter with the outputs and the name that it has."""
+        self._named.update(box.outputs)
         self._add(box, at)
 
     def finish(self, schema: Schema, stream: str, name: str, at: exp.Expr | int) -> Schema:
@@ -80,11 +84,17 @@ class Boxes:
             schema: of the output of that step. stream: the output's name. name: the box's.
         """
         for number, box in enumerate(self._boxes):
-            if outputs_of(box) == (schema.name,) and schema.name not in self._named:
+            if outputs_of(box) != (schema.name,):
+                continue
+            if schema.name not in self._named:
                 self._rename(schema.name, stream)
                 self._boxes[number] = msgspec.structs.replace(self._boxes[number], name=name)
                 self._named.add(stream)
                 return self.schemas[stream]
+            if schema.name in self._found:  # an earlier statement says the same
+                self._named.add(stream)
+                made = msgspec.structs.replace(box, name=name, **_output(box, stream))
+                return self._add(made, at)[0]
         self._named.add(stream)  # it is another stream, as it is
         if schema.name in self.tables:
             same = tuple((each.name, name_text(each.name)) for each in schema.fields)

@@ -29,6 +29,7 @@ class Column:
         pane: the size of the tumbling window that the tuple is in, and what this column adds to
             that window's last microsecond; microseconds.
         shown: `*` has it.
+        qualified: it is found with a table before its name alone: the window's has the bare name.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Column:
     time: bool = False
     shown: bool = True
     pane: tuple[int, int] | None = None
+    qualified: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,9 @@ class Relation:
             PointedError: there is none, or more than one.
         """
         name, table = node.name, node.table
-        candidates = [each for each in self.columns if not table or table in each.tables]
+        candidates = [
+            each for each in self.columns if (table in each.tables if table else not each.qualified)
+        ]
         found = [each for each in candidates if each.name == name]
         found = found or [each for each in candidates if each.name.lower() == name.lower()]
         if len(found) > 1:
@@ -145,4 +149,6 @@ def window_columns(tables: tuple[str, ...], size_us: int) -> Sequence[Column]:
 def grouped_by_window(schema: Schema, table: str, size_us: int) -> Relation:
     """The output of an aggregate over windows of one size."""
     relation = with_times(schema, table, {WINDOW_START: 1 - size_us})
-    return replace(relation, columns=(*relation.columns, *window_columns((table,), size_us)))
+    own = {each.name for each in relation.columns}
+    times = [each for each in window_columns((table,), size_us) if each.name not in own]
+    return replace(relation, columns=(*relation.columns, *times))

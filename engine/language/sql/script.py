@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -199,9 +199,10 @@ class _Definer:
         for each in body:
             own = options if each is node else Options(each, self._source)
             streams = self._made(each, boxes, own, within_us)
-            outputs += [] if each.args.get("temporary") else streams
-            if declared := own.members("readers", ()):
-                readers |= dict.fromkeys(streams, declared)
+            if not each.args.get("temporary"):
+                named = zip(_names(each), streams, strict=True)
+                outputs += [stream for name_, stream in named if not name_.args.get("temporary")]
+            readers |= _readers(own, streams)
             if own is not options:
                 own.finish()
         read = {stream for box in boxes.boxes for stream in inputs_of(box)}
@@ -265,6 +266,21 @@ class _Definer:
                 "add it",
                 at,
             )
+
+
+def _readers(options: Options, streams: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The declared readers of a statement's streams: of all, and "readers.2" of the second alone.
+
+    An empty list is one as well: the owner alone reads the stream.
+    """
+    found = {}
+    everyone = ("", "*")  # told apart from every list: a name is not empty
+    of_all = options.members("readers", everyone)
+    for number, stream in enumerate(streams, 1):
+        declared = options.members(f"readers.{number}", of_all)
+        if declared is not everyone:
+            found[stream] = declared
+    return found
 
 
 def _request(options: Options) -> AvailabilityRequest:

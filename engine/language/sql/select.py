@@ -292,7 +292,10 @@ class Selecting:
                     raise self._source.refusal(
                         f"GROUP BY {name.upper()} is not part of the language", clause
                     )
-        names = {key_of(each): name for each, name in items if is_aggregate(each)}
+        names: dict[str, list[str]] = {}
+        for each, name in items:
+            if is_aggregate(each):
+                names.setdefault(key_of(each), []).append(name)
         return Grouping(self._boxes, self._source, relation, names).plan(node, groups, calls)
 
     def _aliases(
@@ -315,7 +318,10 @@ class Selecting:
         """The SELECT over the groups; the aggregate's output itself, if that is what it says."""
         substitute = grouped.substitute(self._source)
         if tuple(name for _, name in items) == grouped.natural:
-            texts = [grouped.values.get(key_of(each)) for each, _ in items]
+            texts = [
+                name_text(name) if is_aggregate(each) else grouped.values.get(key_of(each))
+                for each, name in items
+            ]
             if texts == [name_text(name) for _, name in items]:
                 return grouped.relation
         return self._map(node, grouped.relation, items, substitute)
@@ -433,7 +439,18 @@ class Selecting:
                 (WINDOW_TIME, 0),
             )
         )
-        return replace(relation, columns=(*relation.columns, *virtual), window=window)
+        names = {each.name for each in virtual}
+        own = tuple(
+            replace(each, qualified=True) if each.name in names else each
+            for each in relation.columns
+            if each.name not in names or each.shown
+        )
+        if any(each.qualified for each in own):  # s.window_start is the stream's own
+            shared = {each.name for each in own if each.qualified}
+            virtual = tuple(
+                replace(each, tables=()) if each.name in shared else each for each in virtual
+            )
+        return replace(relation, columns=(*own, *virtual), window=window)
 
     def _windowed(self, relation: Relation, node: exp.Select) -> Relation:
         """Tuples with the window that each is in, without a GROUP BY."""

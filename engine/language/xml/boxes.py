@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Final
 
-from engine.language.aggregates import PARAMETERS, call_of, function_named, split_parameter
+from engine.language.aggregates import call_of, function_of
 from engine.language.check import check_shape
 from engine.language.xml.tree import Node
 from engine.objects.query import (
@@ -27,8 +27,6 @@ from overlay.errors import InvalidInputError
 _SECONDS = re.compile(r"\d{1,12}(\.\d{1,6})?", re.ASCII)
 
 _NUMBERED = re.compile(r"(.+)\.(0|[1-9]\d{0,3})", re.ASCII)
-
-_CALL = re.compile(r"\s*(\w+)\s*\((.*)\)\s*", re.DOTALL)
 
 _BY_BOUNDARY: Final = (
     "windows close when the stream's boundary passes them, and late tuples are the stream's "
@@ -288,7 +286,7 @@ def _read_functions(parameters: Parameters) -> tuple[AggregateFunction, ...]:
     if len(names) > len(calls):
         raise InvalidInputError(f"it has {len(names)} output names for {len(calls)} functions")
     names += [f"agg_{number}" for number in range(len(names), len(calls))]
-    return tuple(_function(call, output) for call, output in zip(calls, names, strict=True))
+    return tuple(function_of(call, output) for call, output in zip(calls, names, strict=True))
 
 
 def _listed(text: str | None) -> tuple[str, ...]:
@@ -361,19 +359,6 @@ def _read_join(
 def _signed_seconds(microseconds: int) -> str:
     sign = "-" if microseconds < 0 else ""
     return sign + us_to_seconds(abs(microseconds))
-
-
-def _function(text: str, output: str) -> AggregateFunction:
-    match = _CALL.fullmatch(text)
-    if match is None:
-        raise InvalidInputError(f"{text[:80]!a} is not an aggregate like count() or sum(bytes)")
-    name, argument = match.groups()
-    function = function_named(name)
-    parameter = None
-    if function in PARAMETERS:
-        argument, parameter = split_parameter(argument)
-    blank = not argument.strip() or argument.strip() == "*"
-    return AggregateFunction(function, None if blank else argument, output, parameter)
 
 
 _READERS: Final[dict[str, Callable[[str, tuple[str, ...], tuple[str, ...], Parameters], Box]]] = {

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from engine.language.check import MAX_BOXES, check_query
-from engine.language.document import Document, read_draft
+from engine.language.document import Document
 from engine.language.panes import with_panes
 from engine.objects.definitions import (
     QueryEntry,
@@ -18,7 +18,7 @@ from engine.objects.definitions import (
     check_not_late,
 )
 from engine.objects.query import Query, streams_read, streams_written
-from engine.objects.schema import BEGINNING, Schema
+from engine.objects.schema import BEGINNING
 from engine.streams.revisions.columns import revisions_entry
 from engine.tasks.explaining import ExplainedTask, Explanation, explain
 from engine.tasks.network import Network
@@ -29,6 +29,7 @@ from tools.client.entries import entry_of
 from tools.client.times import show_duration, show_time
 from tools.commands.command_line import read_text
 from tools.commands.in_text import in_file
+from tools.commands.medusa.reading_document import complete_document, entry_of_stream
 from tools.commands.plain_tables import details_table
 
 if TYPE_CHECKING:
@@ -70,14 +71,7 @@ def explain_document(home: str | None, file: str) -> list[Explanation]:
     text = read_text(file)
 
     async def look(client: ClientCalls) -> list[Explanation]:
-        snapshot = await client.status()
-        own = next(peer.participant for peer in snapshot.peers if peer.peer == snapshot.by)
-        draft = read_draft(text, f"medusa://{own}/")
-        entries = {name: await _entry(client, name) for name in sorted(draft.reads)}
-        read = {name: entry.schema for name, entry in entries.items()}
-        tables = [name for name, entry in entries.items() if entry.stream.table]
-        used = {name: await _schema(client, name) for name in sorted(draft.uses)}
-        document = draft.complete(read, used, tables)
+        document = await complete_document(client, text)
         if not document.queries:
             raise InvalidInputError("there is no query in it")
         known = _declared(document)
@@ -92,14 +86,6 @@ def explain_document(home: str | None, file: str) -> list[Explanation]:
         return ask(home, look)
     except InvalidInputError as error:
         raise in_file(error, file, text) from None
-
-
-async def _entry(client: ClientCalls, stream: str) -> StreamEntry:
-    return entry_of(await client.lookup_object(stream, "stream"), "stream", StreamEntry)
-
-
-async def _schema(client: ClientCalls, name: str) -> Schema:
-    return entry_of(await client.lookup_object(name, "schema"), "schema", Schema)
 
 
 def _declared(document: Document) -> dict[str, StreamEntry]:
@@ -134,7 +120,7 @@ async def _inputs(
         entry = known.get(name)
         if entry is None:
             try:
-                entry = await _entry(client, name)
+                entry = await entry_of_stream(client, name)
             except NotFoundError:
                 raise NotFoundError(f"{query.name} reads {name}, which does not exist") from None
         found[name] = entry

@@ -136,6 +136,27 @@ def explain_query(what: str, home: str | None, as_json: bool) -> None:
         show(explaining.explanation_table(each))
 
 
+@query.command("print")
+@click.argument("what", metavar="NAME|FILE", shell_complete=names_of("query"))
+@click.option(
+    "--as",
+    "language",
+    type=click.Choice(["sql", "xml", "python"]),
+    default="sql",
+    show_default=True,
+    help="The language.",
+)
+@home_option
+def print_query(what: str, language: str, home: str | None) -> None:
+    """Print query NAME, or all that FILE defines (- for standard input), as SQL, XML or Python that
+    defines the same."""
+    from tools.commands.medusa import print_query as printing
+    from tools.commands.medusa.explain_query import is_document
+
+    show = printing.print_document if is_document(what) else printing.print_query
+    click.echo(show(home, what, printing.Language(language)), nl=False)
+
+
 @query.command("list")
 @home_option
 @json_option

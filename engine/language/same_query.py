@@ -1,0 +1,83 @@
+"""Whether two queries are the same network, whatever the words of their expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from engine.language.check import check_query, type_box
+from engine.language.steps import Step
+from engine.objects.query import (
+    Aggregate,
+    AggregateFunction,
+    Box,
+    Filter,
+    Join,
+    Map,
+    Query,
+    Top,
+    Totals,
+    Union,
+    streams_read,
+)
+from engine.objects.schema import Schema
+
+
+def is_same(one: Query, other: Query, inputs: Mapping[str, Schema]) -> bool:
+    """Whether both are the same query: names, boxes, what a task computes, outputs, readers,
+    availability, part of the past.
+
+    These do not count: the words of an expression that mean the same (`a+1` and `a + 1`), the order
+    of the boxes, outputs that no box reads (they are outputs anyway), the author's order of a
+    window, panes.
+
+    Args:
+        inputs: the schemas of the streams that they read from elsewhere.
+
+    Raises:
+        InvalidInputError: one of them does not type-check.
+    """
+    return _plain(one) == _plain(other) and _steps(one, inputs) == _steps(other, inputs)
+
+
+def _plain(query: Query) -> Query:
+    """The query without expressions, and its parts in one order."""
+    read = streams_read(query)
+    return msgspec.structs.replace(
+        query,
+        boxes=tuple(sorted(map(_without_words, query.boxes), key=lambda box: box.name)),
+        outputs=tuple(sorted({stream for stream in query.outputs if stream in read})),
+        readers=tuple(sorted(query.readers)),
+        panes=(),
+    )
+
+
+def _without_words(box: Box) -> Box:
+    match box:
+        case Filter():
+            return msgspec.structs.replace(box, predicates=())
+        case Map():
+            return msgspec.structs.replace(box, expressions=())
+        case Union():
+            return box
+        case Aggregate():
+            return msgspec.structs.replace(box, functions=_named(box.functions), order_on="")
+        case Totals():
+            return msgspec.structs.replace(box, functions=_named(box.functions))
+        case Top():
+            return box
+        case Join():
+            return msgspec.structs.replace(box, predicate="", expressions=())
+
+
+def _named(functions: Sequence[AggregateFunction]) -> tuple[AggregateFunction, ...]:
+    return tuple(AggregateFunction(each.function, None, each.output) for each in functions)
+
+
+def _steps(query: Query, inputs: Mapping[str, Schema]) -> dict[str, Step]:
+    """What makes each stream, but for unions, which have no step."""
+    schemas = check_query(query, inputs)
+    return {
+        stream: step for box in query.boxes for stream, step in type_box(box, schemas).steps.items()
+    }

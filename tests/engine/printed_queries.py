@@ -1,0 +1,102 @@
+"""What the tests of printed queries compare: a query as its tasks compute it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+import medusa
+from engine.language.check import check_query, type_box
+from engine.language.sql.script import Script
+from engine.objects.query import (
+    Aggregate,
+    Box,
+    Filter,
+    Join,
+    Query,
+    Union,
+    inputs_of,
+    outputs_of,
+    streams_read,
+    streams_written,
+)
+from engine.objects.schema import Schema
+
+MIT = "medusa://mit.edu/"
+
+
+def named(query: Query, prefix: str = MIT) -> Query:
+    """The query with object names."""
+
+    def renamed(box: Box) -> Box:
+        changes: dict[str, Any] = {}
+        match box:
+            case Filter():
+                changes = {"input": prefix + box.input}
+                changes["outputs"] = tuple(prefix + each for each in box.outputs)
+            case Union():
+                changes["inputs"] = tuple(prefix + each for each in box.inputs)
+            case Join():
+                changes = {"left": prefix + box.left, "right": prefix + box.right}
+            case _:
+                changes = {"input": prefix + box.input}
+        if not isinstance(box, Filter):
+            changes["output"] = prefix + box.output
+        return msgspec.structs.replace(box, **changes)
+
+    return msgspec.structs.replace(
+        query, name=prefix + query.name, boxes=tuple(map(renamed, query.boxes)), panes=()
+    )
+
+
+def inputs_for(query: Query, known: Mapping[str, Schema], prefix: str = MIT) -> dict[str, Schema]:
+    """The schemas, by object names, of what a query of `named` reads from elsewhere."""
+    read = streams_read(query) - streams_written(query)
+    return {
+        prefix + name: msgspec.structs.replace(schema, name=prefix + name)
+        for name, schema in known.items()
+        if prefix + name in read
+    }
+
+
+def read_sql(text: str, inputs: Mapping[str, Schema]) -> Query:
+    """The one query of a script."""
+    (query,) = Script(text, None).complete(inputs, {}).queries
+    return query
+
+
+def run(text: str) -> Query:
+    """The query that a program leaves: it sees `medusa` alone."""
+    variables: dict[str, Any] = {"__builtins__": {"__import__": _only_medusa}}
+    exec(text, variables)
+    found = variables["query"]
+    assert isinstance(found, Query)
+    return found
+
+
+def _only_medusa(name: str, *_: object) -> object:
+    assert name == "medusa"
+    return medusa
+
+
+def meaning(query: Query, inputs: Mapping[str, Schema]) -> object:
+    """All that makes a difference to somebody: boxes by name, with their typed steps."""
+    schemas = check_query(query, inputs)
+    boxes = {}
+    for box in query.boxes:
+        steps = dict(type_box(box, schemas).steps)
+        sizes = (box.size_us, box.advance_us) if isinstance(box, Aggregate) else ()
+        boxes[box.name] = (type(box), inputs_of(box), outputs_of(box), sizes, steps)
+    assert len(boxes) == len(query.boxes)
+    read = streams_read(query)
+    unread = streams_written(query) - read
+    whole = {
+        "name": query.name,
+        "boxes": boxes,
+        "outputs": unread | (set(query.outputs) & read),
+        "readers": dict(query.readers),
+    }
+    rest = (query.availability, query.after, query.until, query.version)
+    return whole, rest

@@ -1,0 +1,478 @@
+"""Queries printed as SQL, XML and Python are read as the same queries."""
+
+from __future__ import annotations
+
+import epoch_networks
+import msgspec
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from printed_queries import MIT, inputs_for, meaning, named, read_sql, run
+from reference_networks import SOURCES, queries
+from test_engine_xml import availabilities
+
+from engine.language.document import Document
+from engine.language.expression_tokens import FUNCTIONS, KEYWORDS
+from engine.language.python.printing import query_as_python
+from engine.language.same_query import is_same
+from engine.language.sql.dialect import Medusa
+from engine.language.sql.printing import (
+    document_as_sql,
+    query_as_sql,
+    schema_as_sql,
+    stream_as_sql,
+)
+from engine.language.sql.script import Script
+from engine.language.xml.documents import read_document
+from engine.language.xml.writing import document_as_xml, query_as_xml
+from engine.objects.definitions import Idle, StreamDefinition
+from engine.objects.query import (
+    Aggregate,
+    AggregateFunction,
+    Box,
+    Filter,
+    Function,
+    Join,
+    JoinKind,
+    Map,
+    Query,
+    Union,
+    outputs_of,
+    streams_read,
+    streams_written,
+)
+from engine.objects.schema import BEGINNING, END, RESERVED, Field, FieldType, Schema
+from engine.objects.view import Last, Range, Recent, View
+from overlay.errors import InvalidInputError
+
+F = FieldType
+SLOW = settings(
+    deadline=None,
+    max_examples=30,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+FIELDS = (
+    Field("ts", F.TIMESTAMP),
+    Field("a", F.INT, nullable=True),
+    Field("b", F.LONG),
+    Field("c", F.STRING, nullable=True),
+    Field("d", F.DOUBLE),
+    Field("p", F.BOOL),
+    Field("select", F.INT),
+)
+S, T = f"{MIT}s", f"{MIT}t"
+INPUTS = {S: Schema(S, FIELDS, "ts"), T: Schema(T, FIELDS)}
+
+
+@st.composite
+def whole_queries(draw: st.DrawFn) -> Query:
+    """Any query, with outputs, readers, availability, or over the past."""
+    query = named(draw(queries()))
+    streams = sorted(streams_written(query))
+    some = st.lists(st.sampled_from(streams), unique=True, max_size=3)
+    readers = st.lists(st.sampled_from(["utah.edu", "brown.edu", "*"]), unique=True)
+    outputs = draw(some)
+    shown = [each for each in streams if each in outputs or each not in streams_read(query)]
+    restricted = st.lists(st.sampled_from(shown), unique=True, max_size=3) if shown else st.just([])
+    past = draw(st.booleans())
+    return msgspec.structs.replace(
+        query,
+        outputs=tuple(outputs),
+        readers=tuple((stream, tuple(draw(readers))) for stream in draw(restricted)),
+        availability=query.availability if past else draw(availabilities()),
+        after=draw(st.sampled_from([BEGINNING, 0, 1_521_903_600_000_001])),
+        until=draw(st.sampled_from([END, 32_503_680_000_123_457])) if past else END,
+        version=draw(st.integers(0, 9)),
+    )
+
+
+def everywhere(query: Query, inputs: dict[str, Schema]) -> None:
+    """Print the query in each language, and read it again."""
+    expected = meaning(query, inputs)
+    sql = query_as_sql(query, inputs)
+    by_sql = read_sql(sql, inputs)
+    assert meaning(by_sql, inputs) == expected
+    again = query_as_sql(by_sql, inputs)  # with the reader's words, as `not a in` is `a not in`
+    assert query_as_sql(read_sql(again, inputs), inputs) == again
+    (by_xml,) = read_document(query_as_xml(query)).queries
+    assert meaning(by_xml, inputs) == expected
+    assert query_as_sql(by_xml, inputs) == sql
+    by_python = run(query_as_python(query))
+    assert sorted(map(repr, by_python.boxes)) == sorted(map(repr, query.boxes))
+    assert meaning(by_python, inputs) == expected
+    (there_and_back,) = read_document(query_as_xml(run(query_as_python(by_sql)))).queries
+    assert meaning(there_and_back, inputs) == expected
+
+
+@SLOW
+@given(whole_queries())
+def test_each_language_gives_the_query_back(query: Query) -> None:
+    everywhere(query, inputs_for(query, SOURCES))
+
+
+@SLOW
+@given(epoch_networks.networks())
+def test_so_do_networks_of_every_function_and_join(network: epoch_networks.Network) -> None:
+    query = named(network.query)
+    everywhere(query, inputs_for(query, epoch_networks.SOURCES))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ts + interval '5' minute > stime - INTERVAL '5 seconds'",
+        "interval 2 day + ts = ts",
+        "extract(hour from ts) = hour(ts)",
+        "timestampdiff(hour, ts, stime) > 1",
+        "position('a' in c || 'x') = 1",
+        "position(c, 'in') > 0",
+        "cast(b as byte) = cast(null as int)",
+        "cast(cast(c as double) as single) > 0 and cast(p as bool)",
+        "cast(b as timestamp) = ts and cast(a as string) || '' = cast(cast(a as short) as string)",
+        "a is distinct from b and b is not distinct from a",
+        "c rlike 'x.*' and not c rlike '^y' and rlike(c, 'z')",
+        "c not rlike 'x'",
+        "c not like 'a\\%%' or not c like '_'",
+        "' in ' || c not in (c, ' in ') and a not between 1 and 2",
+        "not not p = true",
+        "- - a = - -1 and -(-a) <> - b",
+        "a == 1 or a != 2 or a <> 3",
+        "(a + 1) * (2 - b) / 3 % 4 > 1e3",
+        "d > .5 and d < 1.5e-3 and b > 9223372036854775807",
+        "case a when 1 then p when 2 then null else false end",
+        "case when p then case when not p then p end end",
+        "coalesce(if(p, a, null), nullif(b, 2), 0) in (1, 2, 3)",
+        "p and (p and p) or (p or p) and not (p or p)",
+        '"select" = 1 and select + 1 < 3',
+        "c = 'it''s \"quoted\" \\ -- no comment /* */ ; é'",
+        "left(c, 2) = right(c, 1) or replace(c, 'a', 'b') = ''",
+        "a is null or a is not null and not a is null",
+    ],
+)
+def test_every_form_of_an_expression_has_one_in_sql(text: str) -> None:
+    boxes: list[Box] = [
+        Filter("f", S, (f"{MIT}f",), (text,)),
+        Filter("g", S, (f"{MIT}g", f"{MIT}h"), (text,), pass_on_false=True),
+        Map("m", S, f"{MIT}m", (("x", text), ("y", "1"))),
+        Aggregate(
+            "w", S, f"{MIT}w", 9, 3, ("a",), (AggregateFunction(Function.BOOL_OR, text, "x"),)
+        ),
+    ]
+    everywhere(Query(f"{MIT}q", tuple(boxes)), {S: INPUTS[S]})
+
+
+def test_every_function_is_one_in_sql() -> None:
+    taken = 0
+    fields = {"a": F.INT, "c": F.STRING, "d": F.DOUBLE, "ts": F.TIMESTAMP}
+    constants = ["'hour'", "'x'", "2", "0.5", "'1.2.3.4/8'", "'$.a'", "'yyyy'"]
+    for name in sorted(FUNCTIONS):
+        for operands in _operands([*fields, *constants]):
+            text = f"{name}({', '.join(operands)})"
+            query = Query(f"{MIT}q", (Map("m", S, f"{MIT}m", (("x", text),)),))
+            try:
+                meaning(query, {S: INPUTS[S]})
+            except InvalidInputError:
+                continue
+            everywhere(query, {S: INPUTS[S]})
+            taken += 1
+            break
+    assert taken > 0.9 * len(FUNCTIONS)
+
+
+def _operands(words: list[str]) -> list[tuple[str, ...]]:
+    ones = [(word,) for word in words]
+    twos = [(*one, word) for one in ones for word in words]
+    first = ("c", "a", "ts", "d", "'x'", "'hour'", "p")
+    threes = [(one, *two) for one in first for two in twos]
+    return [*ones, *twos, *threes]
+
+
+JOIN = Join("j", S, T, f"{MIT}j", JoinKind.INNER, 5, 7, "left.a = right.a", (("x", "left.a"),))
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        "true",
+        "left.ts < right.stime and left.a = right.a",
+        "left.ts = right.ts",
+        "(left.a = right.a and left.b = right.b) and left.c = right.c",
+        "(left.a = right.a and left.b = right.b)",
+        "left.a = right.a or left.b = right.b and left.p",
+        "left.a between 1 and right.b and right.a = left.a",
+        "left.ts between right.ts and right.stime",
+        'left."select" = right.select',
+        "right.stime >= left.stime - interval '2' second and left.p",
+        "case when left.p and right.p then true else left.a = 1 end and right.p",
+        "not (left.p or right.p) and not left.a = right.a",
+    ],
+)
+@pytest.mark.parametrize("kind", [JoinKind.INNER, JoinKind.FULL, JoinKind.SEMI])
+def test_a_joins_predicate_is_no_bound_and_a_bound_no_predicate(
+    predicate: str, kind: JoinKind
+) -> None:
+    box = msgspec.structs.replace(JOIN, predicate=predicate, kind=kind)
+    for bounds in ((5, 7), (-2, 3), (3_600_000_000, -1), (0, 0)):
+        whole = msgspec.structs.replace(box, before_us=bounds[0], after_us=bounds[1])
+        everywhere(Query(f"{MIT}q", (whole,)), INPUTS)
+
+
+def test_a_join_of_a_stream_with_itself_and_as_of() -> None:
+    one = {S: INPUTS[S]}
+    everywhere(Query(f"{MIT}q", (msgspec.structs.replace(JOIN, right=S),)), one)
+    for kind in (JoinKind.ASOF, JoinKind.LEFT_ASOF):
+        for after in (0, -3):
+            box = msgspec.structs.replace(JOIN, kind=kind, before_us=9, after_us=after)
+            everywhere(Query(f"{MIT}q", (box,)), INPUTS)
+
+
+def test_boxes_that_do_the_same_stay_two() -> None:
+    twice = AggregateFunction(Function.COUNT, None, "n")
+    boxes = (
+        Filter("one", S, (f"{MIT}a",), ("a > 1",)),
+        Filter("two", S, (f"{MIT}b",), ("a > 1",)),
+        Filter("three", S, (f"{MIT}c",), ("a > 1",)),
+        Union("same", (f"{MIT}a",), f"{MIT}d"),
+        Union("again", (f"{MIT}a",), f"{MIT}e"),
+        Aggregate("w", S, f"{MIT}w", 2, 2, (), (twice, msgspec.structs.replace(twice, output="m"))),
+    )
+    everywhere(Query(f"{MIT}q", boxes), {S: INPUTS[S]})
+
+
+def test_a_window_may_be_grouped_by_the_time_and_be_over_windows() -> None:
+    count = AggregateFunction(Function.COUNT, None, "window_end")
+    newest = AggregateFunction(Function.MAX, "window_start", "latest")
+    boxes = (
+        Aggregate("w", S, f"{MIT}w", 60_000_000, 60_000_000, ("ts", "b"), (count,)),
+        Aggregate("v", f"{MIT}w", f"{MIT}v", 90, 30, ("ts", "window_end"), (newest,)),
+        Aggregate("u", f"{MIT}v", f"{MIT}u", 90, 90, (), (newest,)),
+    )
+    everywhere(Query(f"{MIT}q", boxes), {S: INPUTS[S]})
+
+
+WORDS = sorted(
+    {*KEYWORDS, *(w.lower() for w in Medusa.Tokenizer.KEYWORDS if w.isidentifier())}
+    | {"class", "lambda", "None", "self", "fields", "Window_Start", "left", "right", "interval"}
+    | {"extract", "timestampdiff", "position", "rlike", "descriptor", "temporary", "begin", "split"}
+)
+NAMES = st.sampled_from(WORDS) | st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,9}", fullmatch=True)
+BOXES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=9).filter(str.isprintable)
+PARTS = st.sampled_from(["select", "1", "a.b", "-", "from", "x-y", "as", "temporary", "Query", "_"])
+
+
+@SLOW
+@given(
+    st.lists(NAMES, min_size=4, max_size=4, unique_by=str.lower),
+    st.lists(BOXES, min_size=4, max_size=4, unique=True),
+    st.lists(PARTS, min_size=6, max_size=6, unique_by=str.lower),
+    st.sampled_from(["mit.edu", "3com.com", "x", "select.from-where.as"]),
+)
+def test_odd_names_are_kept(
+    names: list[str], boxes: list[str], parts: list[str], participant: str
+) -> None:
+    one, two, three, four = (f'"{each}"' for each in names)
+    read, a, b, c, d, query_name = (f"medusa://{participant}/{part}" for part in parts)
+    fields = tuple(Field(name, F.LONG) for name in names)
+    schema = Schema(read, fields)
+    assume(not {name.lower() for name in names} & RESERVED)
+    assert schema_as_sql(schema).startswith("CREATE SCHEMA ")
+    query = Query(
+        query_name,
+        (
+            Map(boxes[0], read, a, tuple((name, f"{one} + {two}") for name in names)),
+            Filter(boxes[1], a, (b, d), (f"{three} > {four}", f"{one} is null")),
+            Aggregate(
+                boxes[2], b, c, 7, 7, (names[0],), (AggregateFunction(Function.SUM, two, "n"),)
+            ),
+            Join(
+                boxes[3],
+                a,
+                c,
+                f"{query_name}/{parts[0]}",
+                JoinKind.LEFT,
+                1,
+                2,
+                f"left.{one} = right.n and right.{one} > 1",
+                tuple((name, f"left.{name}") for name in names),
+            ),
+        ),
+        readers=((d, ("x",)),),
+    )
+    try:
+        meaning(query, {read: schema})
+    except InvalidInputError:
+        return  # two fields called alike
+    everywhere(query, {read: schema})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": f"{MIT}other"},
+        {"version": 1},
+        {"after": 3},
+        {"outputs": ()},
+        {"readers": ((f"{MIT}a", ("utah.edu",)),)},
+    ],
+)
+def test_queries_that_differ_are_not_the_same(change: dict[str, object]) -> None:
+    query = Query(
+        f"{MIT}q",
+        (
+            Filter("f", S, (f"{MIT}a",), ("a > 1",)),
+            Aggregate(
+                "w", f"{MIT}a", f"{MIT}b", 4, 2, (), (AggregateFunction(Function.COUNT, None, "n"),)
+            ),
+        ),
+        outputs=(f"{MIT}a",),
+    )
+    inputs = {S: INPUTS[S]}
+    assert is_same(query, msgspec.structs.replace(query, boxes=query.boxes[::-1]), inputs)
+    assert not is_same(query, msgspec.structs.replace(query, **change), inputs)
+    for number, box in enumerate(
+        (
+            msgspec.structs.replace(query.boxes[0], predicates=("a > 2",)),
+            msgspec.structs.replace(query.boxes[1], size_us=2),
+        )
+    ):
+        boxes = [*query.boxes]
+        boxes[number] = box
+        assert not is_same(query, msgspec.structs.replace(query, boxes=tuple(boxes)), inputs)
+    spaced = msgspec.structs.replace(query.boxes[0], predicates=("( a>1 )",))
+    assert is_same(query, msgspec.structs.replace(query, boxes=(spaced, query.boxes[1])), inputs)
+
+
+SCHEMAS = st.builds(
+    lambda fields, time, key, nullable_key: Schema(
+        f"{MIT}schema",
+        tuple(
+            msgspec.structs.replace(
+                each, nullable=each.nullable and (nullable_key or each.name not in key)
+            )
+            for each in fields
+        ),
+        time,
+        key,
+    ),
+    st.just(
+        (
+            *(
+                Field(f"f_{type_}", type_, 7 if type_ is F.STRING else None, nullable=True)
+                for type_ in FieldType
+            ),
+            Field("order", F.LONG),
+            Field("t", F.DOUBLE),
+        )
+    ),
+    st.sampled_from([None, "order", "t"]),
+    st.sampled_from([(), ("f_int",), ("f_string", "order")]),
+    st.booleans(),
+)
+MEMBERS = st.lists(st.sampled_from(["utah.edu", "x", "*"]), unique=True).map(tuple)
+STREAMS = st.builds(
+    StreamDefinition,
+    name=st.just(S),
+    schema=st.just(f"{MIT}schema"),
+    slack_us=st.integers(0, 10**10),
+    history_us=st.sampled_from([0, 3_600_000_000, 86_400_000_000 * 3650]),
+    idle=st.sampled_from(Idle),
+    readers=MEMBERS,
+    writers=MEMBERS,
+    leader=st.sampled_from(["", "ab" * 20]),
+    k_safety=st.integers(0, 3),
+    declassify=MEMBERS,
+    max_ahead_us=st.none() | st.integers(0, 10**10),
+)
+
+
+@SLOW
+@given(SCHEMAS, STREAMS, queries())
+def test_so_do_schemas_and_streams(schema: Schema, stream: StreamDefinition, drawn: Query) -> None:
+    query = named(drawn)
+    inputs = inputs_for(query, SOURCES)
+    stream = msgspec.structs.replace(stream, name=f"{MIT}mine")
+    document = Document((schema,), (stream,), (query,))
+    sql = document_as_sql(document, inputs)
+    by_sql = Script(sql, None).complete(inputs, {})
+    assert (by_sql.schemas, by_sql.streams) == ((schema,), (stream,))
+    assert meaning(by_sql.queries[0], inputs) == meaning(query, inputs)
+    by_xml = read_document(document_as_xml(document))
+    assert by_xml == document
+    assert schema_as_sql(schema) in sql
+    assert stream_as_sql(stream) in sql
+
+
+def test_xml_has_views_and_sql_says_that_it_has_none() -> None:
+    views = (
+        View(f"{MIT}v", S, Last(3)),
+        View(f"{MIT}w", f"{MIT}f", Recent(1_500_000), frozen=True, order_on="ts"),
+        View(f"{MIT}x", S, Range(0, 9), frozen=True),
+    )
+    query = Query(f"{MIT}q", (Filter("f", S, (f"{MIT}f",), ("a > 1",)),))
+    document = Document((), (), (query,), views)
+    again = read_document(document_as_xml(document))
+    assert sorted(again.views, key=lambda each: each.name) == list(views)
+    assert again.queries == (query,)
+    with pytest.raises(InvalidInputError, match=r"mit\.edu/v: SQL has no views"):
+        document_as_sql(document, INPUTS)
+
+
+def test_what_is_printed_is_what_a_person_would_write() -> None:
+    query = Query(
+        f"{MIT}web",
+        (
+            Filter("web", S, (f"{MIT}web/conns",), ("b=80  AND not a is null",)),
+            Aggregate(
+                "counts",
+                f"{MIT}web/conns",
+                f"{MIT}web/counts",
+                60_000_000,
+                10_000_000,
+                ("c",),
+                (AggregateFunction(Function.COUNT, None, "conns"),),
+            ),
+        ),
+    )
+    assert query_as_sql(query, {S: INPUTS[S]}) == (
+        "CREATE QUERY mit.edu.web AS BEGIN\n"
+        "  CREATE TEMPORARY STREAM mit.edu.\"web/conns\" WITH (box = 'web') AS\n"
+        "    SELECT * FROM mit.edu.s WHERE b = 80 AND NOT a IS NULL;\n"
+        '  CREATE STREAM mit.edu."web/counts" AS\n'
+        "    SELECT window_start, c, count(*) AS conns\n"
+        "    FROM HOP(TABLE mit.edu.\"web/conns\", DESCRIPTOR(ts), INTERVAL '10' SECOND, "
+        "INTERVAL '1' MINUTE)\n"
+        "    GROUP BY window_start, c;\n"
+        "END;\n"
+    )
+    assert query_as_python(query) == (
+        "import medusa\n\n"
+        's = medusa.stream("medusa://mit.edu/s")\n'
+        'conns = s.filter("b=80  AND not a is null").named("medusa://mit.edu/web/conns", '
+        'box="web")\n'
+        'counts = conns.window("1 minute", "10 seconds").group_by("c").aggregate('
+        'conns="count()").named("medusa://mit.edu/web/counts")\n'
+        'query = medusa.query("medusa://mit.edu/web", counts)\n'
+    )
+
+
+def test_outputs_are_those_of_each_stream() -> None:
+    split = Filter("s", S, tuple(f"{MIT}{each}" for each in "abc"), ("p", "a > 1"), True)
+    reading = [Union(f"u{each}", (f"{MIT}{each}",), f"{MIT}u{each}") for each in "ab"]
+    query = Query(
+        f"{MIT}q",
+        (split, *reading),
+        outputs=(f"{MIT}b",),
+        readers=((f"{MIT}c", ("utah.edu",)), (f"{MIT}ua", ())),
+    )
+    assert {name for box in query.boxes for name in outputs_of(box)} == streams_written(query)
+    everywhere(query, {S: INPUTS[S]})
+
+
+def test_readers_of_a_stream_that_is_no_output_have_no_form_in_xml() -> None:
+    boxes = (Filter("f", S, (f"{MIT}a",), ("p",)), Union("u", (f"{MIT}a",), f"{MIT}b"))
+    query = Query(f"{MIT}q", boxes, readers=((f"{MIT}a", ("utah.edu",)),))
+    inputs = {S: INPUTS[S]}
+    assert read_sql(query_as_sql(query, inputs), inputs).readers == query.readers
+    with pytest.raises(InvalidInputError, match="cannot be written as XML"):
+        query_as_xml(query)

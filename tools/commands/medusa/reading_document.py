@@ -1,0 +1,59 @@
+"""A document of a prompt, completed by the catalog of the federation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.language.document import Document, read_draft
+from engine.objects.definitions import StreamEntry
+from engine.objects.query import streams_read, streams_written
+from engine.objects.schema import Schema
+from tools.client.entries import entry_of
+
+if TYPE_CHECKING:
+    from tools.client.calls import ClientCalls
+
+
+async def complete_document(client: ClientCalls, text: str) -> Document:
+    """What the text defines, with names as the asked peer's participant means them.
+
+    Raises:
+        InvalidInputError: it does not type-check; names the place and the reason.
+        NotFoundError: it reads a stream or uses a schema that does not exist.
+    """
+    snapshot = await client.status()
+    own = next(peer.participant for peer in snapshot.peers if peer.peer == snapshot.by)
+    draft = read_draft(text, f"medusa://{own}/")
+    entries = {name: await entry_of_stream(client, name) for name in sorted(draft.reads)}
+    read = {name: entry.schema for name, entry in entries.items()}
+    tables = [name for name, entry in entries.items() if entry.stream.table]
+    used = {name: await _schema(client, name) for name in sorted(draft.uses)}
+    return draft.complete(read, used, tables)
+
+
+async def inputs_of_document(client: ClientCalls, document: Document) -> dict[str, Schema]:
+    """The schemas of the streams that its queries read and that it does not define itself.
+
+    Raises:
+        NotFoundError: there is no such stream or schema.
+    """
+    schemas = {schema.name: schema for schema in document.schemas}
+    made = {stream for query in document.queries for stream in streams_written(query)}
+    declared = {stream.name: stream.schema for stream in document.streams}
+    found = {}
+    for name in sorted({s for query in document.queries for s in streams_read(query)} - made):
+        used = declared.get(name)
+        if used is None:
+            found[name] = (await entry_of_stream(client, name)).schema
+        elif used not in schemas:
+            found[name] = await _schema(client, used)
+    return found
+
+
+async def entry_of_stream(client: ClientCalls, stream: str) -> StreamEntry:
+    """A stream as published. Raises: NotFoundError: there is none of that name."""
+    return entry_of(await client.lookup_object(stream, "stream"), "stream", StreamEntry)
+
+
+async def _schema(client: ClientCalls, name: str) -> Schema:
+    return entry_of(await client.lookup_object(name, "schema"), "schema", Schema)
