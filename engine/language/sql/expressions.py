@@ -133,9 +133,9 @@ class _Printer:
         inner = node.this
         if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null):
             return f"{self.text(inner.this)} is not null"
-        for kind, word in ((exp.In, "in"), (exp.Between, "between"), (exp.Like, "like")):
-            if isinstance(inner, kind):
-                return self.text(inner).replace(f" {word} ", f" not {word} ", 1)
+        tail = _TAILS.get(type(inner))
+        if tail is not None and not inner.args.get("negate"):
+            return f"{self.text(inner.this)} not {tail(self, inner)}"
         return f"not {self.text(inner)}"
 
     def minus(self, node: exp.Expr) -> str:
@@ -158,6 +158,10 @@ class _Printer:
             return f"coalesce({self.text(node.this)} = {value}, false)"
         raise self._source.refusal("after IS comes NULL, NOT NULL, TRUE or FALSE", node)
 
+    def tailed(self, node: exp.Expr) -> str:
+        word = "not " if node.args.get("negate") else ""
+        return f"{self.text(node.this)} {word}{_TAILS[type(node)](self, node)}"
+
     def in_(self, node: exp.Expr) -> str:
         if node.args.get("query") is not None:
             raise self._source.refusal(
@@ -165,14 +169,29 @@ class _Printer:
                 "LEFT SEMI JOIN ... ON",
                 node,
             )
-        return f"{self.text(node.this)} in ({self._all(node.expressions)})"
+        return f"in ({self._all(node.expressions)})"
 
     def between(self, node: exp.Expr) -> str:
-        low, high = self.text(node.args["low"]), self.text(node.args["high"])
-        return f"{self.text(node.this)} between {low} and {high}"
+        return f"between {self.text(node.args['low'])} and {self.text(node.args['high'])}"
 
     def like(self, node: exp.Expr) -> str:
-        return f"{self.text(node.this)} like {self.text(node.expression)}"
+        return f"like {self.text(node.expression)}"
+
+    def rlike(self, node: exp.Expr) -> str:
+        return f"rlike {self.text(node.expression)}"
+
+    def same(self, node: exp.Expr) -> str:
+        word = "is not" if isinstance(node, exp.NullSafeEQ) else "is"
+        return f"{self.text(node.this)} {word} distinct from {self.text(node.expression)}"
+
+    def interval(self, node: exp.Expr) -> str:
+        amount, unit = node.this, node.args.get("unit")
+        if not isinstance(amount, exp.Literal) or not isinstance(unit, exp.Var):
+            raise self._source.refusal("here comes an interval, like INTERVAL '10' SECOND", node)
+        return f"interval {string_text(amount.name)} {unit.name.lower()}"
+
+    def extract(self, node: exp.Expr) -> str:
+        return f"extract({node.this.name.lower()} from {self.text(node.expression)})"
 
     def case(self, node: exp.Expr) -> str:
         parts = ["case"] if node.this is None else ["case", self.text(node.this)]
@@ -195,8 +214,22 @@ class _Printer:
         return f"cast({self.text(node.this)} as {name})"
 
     def call(self, node: exp.Expr) -> str:
-        return f"{node.name.lower()}({self._all(node.expressions)})"
+        name, given = node.name.lower(), list(node.expressions)
+        if name in _UNIT_FIRST and given and isinstance(given[0], exp.Column):
+            return f"{name}({', '.join([given[0].name, *map(self.text, given[1:])])})"
+        return f"{name}({self._all(given)})"
 
+
+_TAILS: Final[dict[type[exp.Expr], Callable[[_Printer, exp.Expr], str]]] = {
+    exp.In: _Printer.in_,
+    exp.Between: _Printer.between,
+    exp.Like: _Printer.like,
+    exp.RegexpLike: _Printer.rlike,
+}
+"""Conditions that take a `not` behind their first operand, and what follows it."""
+
+_UNIT_FIRST: Final = frozenset({"timestampdiff", "timestampadd"})
+"""Functions whose first argument is a unit of time, not a field."""
 
 _FORMS: Final[dict[type[exp.Expr], Callable[[_Printer, exp.Expr], str]]] = {
     exp.Paren: _Printer.paren,
@@ -206,9 +239,14 @@ _FORMS: Final[dict[type[exp.Expr], Callable[[_Printer, exp.Expr], str]]] = {
     exp.Boolean: _Printer.boolean,
     exp.Null: _Printer.null,
     exp.Is: _Printer.is_,
-    exp.In: _Printer.in_,
-    exp.Between: _Printer.between,
-    exp.Like: _Printer.like,
+    exp.In: _Printer.tailed,
+    exp.Between: _Printer.tailed,
+    exp.Like: _Printer.tailed,
+    exp.RegexpLike: _Printer.tailed,
+    exp.NullSafeEQ: _Printer.same,
+    exp.NullSafeNEQ: _Printer.same,
+    exp.Interval: _Printer.interval,
+    exp.Extract: _Printer.extract,
     exp.Case: _Printer.case,
     exp.Cast: _Printer.cast,
     exp.Anonymous: _Printer.call,
