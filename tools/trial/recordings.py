@@ -47,10 +47,10 @@ def schema_of_file(file: Path, name: str, time: str | None) -> Schema:
         NotFoundError: there is no such file.
         RecordingError: it is of another format, or has no column with a time; names the file.
     """
-    arrow = _arrow_schema(file)
+    arrow = arrow_schema_of(file)
     if not len(arrow):
         raise RecordingError(f"{file} has no columns")
-    fields = [Field(each.name, _type_of(file, each), nullable=True) for each in arrow]
+    fields = [Field(each.name, field_type_of(file, each), nullable=True) for each in arrow]
     chosen = _time_of(file, fields, time)
     fields = [
         msgspec.structs.replace(each, nullable=False) if each.name == chosen else each
@@ -78,7 +78,8 @@ def _time_of(file: Path, fields: Sequence[Field], time: str | None) -> str:
     )
 
 
-def _type_of(file: Path, column: pa.Field) -> FieldType:
+def field_type_of(file: Path, column: pa.Field) -> FieldType:
+    """The type of the field that a column becomes. Raises: RecordingError: there is none."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
@@ -90,7 +91,12 @@ def _type_of(file: Path, column: pa.Field) -> FieldType:
     raise RecordingError(f"{file}: column {column.name[:80]!a} is of type {kind}: no field is")
 
 
-def _arrow_schema(file: Path) -> pa.Schema:
+def arrow_schema_of(file: Path) -> pa.Schema:
+    """The columns of a file, with the types that its beginning has.
+
+    Raises:
+        NotFoundError: there is no such file. RecordingError: it is of another format.
+    """
     if not file.is_file():
         raise NotFoundError(f"no such file: {file}")
     try:

@@ -437,6 +437,9 @@ def _tokens(text: str) -> list[Token]:
     if len(tokens) > MAX_TOKENS:
         reason = f"the script has {len(tokens):,} words and signs, at most {MAX_TOKENS:,} allowed"
         raise refusal(text, reason, tokens[MAX_TOKENS].start)
+    for token in tokens:
+        if token.token_type is TokenType.COLON:  # sqlglot reads a path of JSON behind it
+            raise refusal(text, "`:` is not part of the language: say json_value", token.start)
     for token, following in pairwise(tokens):
         if token.token_type is TokenType.COMMA and following.token_type in _AFTER_LIST:
             raise refusal(text, "something is missing after the comma", token.start)
