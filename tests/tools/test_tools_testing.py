@@ -159,7 +159,7 @@ def test_only_expected_columns_count() -> None:
 
 @pytest.mark.parametrize("name", ["x.csv", "x.json", "x.parquet"])
 def test_what_is_written_is_what_is_expected(tmp_path: Path, name: str) -> None:
-    rows = [(2, 1 / 3, "a,\"b\""), (1, None, "ü"), (None, 2.5, None)]
+    rows = [(2, 1 / 3, 'a,"b"'), (1, None, "ü"), (None, 2.5, None)]
     write_expected(tmp_path / name, table(rows), None)
     read = read_expected(tmp_path / name, KINDS)
     assert compare(read, table(rows)).none
@@ -243,9 +243,9 @@ def test_cases_of_all_kinds_with_one_start_of_spark(tmp_path: Path) -> None:
     told = json.loads(update.stdout)
     assert [each["name"] for each in told["cases"]] == ["b_wrong", "g_new"]
     assert told["failed"] == 0
-    assert (tmp_path / "b_wrong/expected/busy.csv").read_text().splitlines()[0].replace('"', "") == (
-        "window_start,k,c,mean"
-    )
+    assert (tmp_path / "b_wrong/expected/busy.csv").read_text().splitlines()[0].replace(
+        '"', ""
+    ) == ("window_start,k,c,mean")
     assert (tmp_path / "g_new/expected/busy.csv").read_text().startswith('"stime"')
     again = medusa_test(str(tmp_path), "-k", "[bg]_*", "--json")
     assert again.returncode == 0, again.stdout

@@ -1,9 +1,9 @@
 """Queries under test: folders with a query, its recorded inputs and the answers that it must give.
 
-    busy/query.sql                      or query.xml
-    busy/inputs/conns.csv               rows of the stream `conns`; also .json, .parquet, .arrow
-    busy/inputs/utah.edu/conns.csv      of medusa://utah.edu/conns
-    busy/expected/busy.csv              the rows of `busy`; also .json, .parquet
+busy/query.sql                      or query.xml
+busy/inputs/conns.csv               rows of the stream `conns`; also .json, .parquet, .arrow
+busy/inputs/utah.edu/conns.csv      of medusa://utah.edu/conns
+busy/expected/busy.csv              the rows of `busy`; also .json, .parquet
 """
 
 from __future__ import annotations

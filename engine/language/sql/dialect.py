@@ -327,7 +327,12 @@ _CHAINS: Final = (exp.And, exp.Or, exp.DPipe, exp.Union)
 
 _OPENING: Final = frozenset({TokenType.L_PAREN, TokenType.CASE, TokenType.L_BRACKET})
 _CLOSING: Final = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET})
-_AFTER_LIST: Final = _CLOSING | {TokenType.COMMA, TokenType.SEMICOLON, TokenType.FROM, TokenType.ELSE}
+_AFTER_LIST: Final = _CLOSING | {
+    TokenType.COMMA,
+    TokenType.SEMICOLON,
+    TokenType.FROM,
+    TokenType.ELSE,
+}
 _PREFIXES: Final = frozenset({TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE})
 
 
