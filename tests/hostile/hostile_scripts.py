@@ -90,15 +90,19 @@ def long() -> Iterator[Script]:
         )
         yield (
             f"{count} groups",
-            f"SELECT count(*) AS c FROM {WINDOW} GROUP BY window_start, {', '.join(f'n + {n}' for n in numbers)}",
+            f"SELECT count(*) AS c FROM {WINDOW} GROUP BY window_start, "
+            + ", ".join(f"n + {n}" for n in numbers),
         )
         yield (
             f"{count} aggregates",
-            f"SELECT {', '.join(f'sum(n) AS c{n}' for n in numbers)} FROM {WINDOW} GROUP BY window_start",
+            "SELECT "
+            + ", ".join(f"sum(n) AS c{n}" for n in numbers)
+            + f" FROM {WINDOW} GROUP BY window_start",
         )
         yield (
             f"{count} streams of a SPLIT",
-            f"CREATE STREAM {', '.join(f'a{n}' for n in numbers)} AS SPLIT s BY {', '.join(f'n = {n}' for n in numbers)}",
+            f"CREATE STREAM {', '.join(f'a{n}' for n in numbers)} AS SPLIT s BY "
+            + ", ".join(f"n = {n}" for n in numbers),
         )
         yield f"{count} dots", f"SELECT {'.'.join(['a'] * count)} FROM s"
         yield f"{count} dots of a stream", f"SELECT * FROM {'.'.join(['a'] * count)}"
@@ -132,7 +136,8 @@ def joined() -> Iterator[Script]:
     yield (
         "bound of a million years",
         (
-            "SELECT s.n FROM s JOIN t ON t.stime BETWEEN s.stime - INTERVAL '366000000' DAY AND s.stime"
+            "SELECT s.n FROM s JOIN t ON t.stime BETWEEN s.stime - INTERVAL '366000000' DAY "
+            "AND s.stime"
         ),
     )
     yield (
@@ -156,7 +161,8 @@ def joined() -> Iterator[Script]:
     yield (
         "negative within",
         (
-            "CREATE STREAM z WITH (within = INTERVAL '-1' DAY) AS SELECT s.n FROM s JOIN t ON s.k = t.k"
+            "CREATE STREAM z WITH (within = INTERVAL '-1' DAY) AS "
+            "SELECT s.n FROM s JOIN t ON s.k = t.k"
         ),
     )
     for count in (3, 40, 400, 2_000):

@@ -76,7 +76,7 @@ def test_what_is_no_case_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="has no case"):
         find_cases(tmp_path)
     folder = case(tmp_path / "a", BUSY, {"s.csv": ROWS}, {})
-    with pytest.raises(NotFoundError, match="'zz'.*there are a"):
+    with pytest.raises(NotFoundError, match=r"'zz'.*there are a"):
         find_cases(tmp_path, "zz")
     (folder / "inputs/s.json").write_text("{}")
     with pytest.raises(InvalidInputError, match=r"s.json: s.csv has rows of s, too"):

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -57,8 +58,11 @@ class Tried:
     err: str
 
 
+Attempt = Callable[..., Tried]
+
+
 @pytest.fixture
-def attempt(tmp_path: Path):  # type: ignore[no-untyped-def]
+def attempt(tmp_path: Path) -> Attempt:
     """Runs `medusa try` with a query in a file, and with temporary files in a folder of its own."""
     (tmp_path / "tmp").mkdir()
     environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp"), "HOME": str(tmp_path)}
@@ -83,7 +87,7 @@ def attempt(tmp_path: Path):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize("name", ["wrccdc_a", "wrccdc_b", "ctu_portscan"])
-def test_the_answers_of_a_trace(name: str, attempt, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_the_answers_of_a_trace(name: str, attempt: Attempt, tmp_path: Path) -> None:
     trace, answers = TRACES / f"{name}.parquet", TRACES / "answers" / f"{name}_busy.csv"
     if not trace.exists():
         pytest.skip(f"{name}: the traces are not here")
@@ -103,7 +107,7 @@ def test_the_answers_of_a_trace(name: str, attempt, tmp_path: Path) -> None:  # 
     assert done.out == f"{out / 'busy.parquet'}: {len(rows):,} rows\n"
 
 
-def test_sql_and_xml_over_a_csv_are_shown(attempt) -> None:  # type: ignore[no-untyped-def]
+def test_sql_and_xml_over_a_csv_are_shown(attempt: Attempt) -> None:
     conns = EXAMPLES / "conns.csv"
     shown = []
     for query in ("busy.sql", "busy.xml"):
@@ -120,7 +124,7 @@ def test_sql_and_xml_over_a_csv_are_shown(attempt) -> None:  # type: ignore[no-u
     assert len(rows[0]) == 10
 
 
-def test_a_join_of_two_files_of_bare_and_of_others_names(attempt, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_join_of_two_files_of_bare_and_of_others_names(attempt: Attempt, tmp_path: Path) -> None:
     orders, shipments = tmp_path / "o.csv", tmp_path / "s.json"
     orders.write_text(ORDERS)
     shipments.write_text(SHIPMENTS)
@@ -133,14 +137,14 @@ def test_a_join_of_two_files_of_bare_and_of_others_names(attempt, tmp_path: Path
     assert done.code == 0, done.err
     found = pq.read_table(tmp_path / "made/paired.parquet").drop_columns(["stime"])
     right = duckdb.sql(
-        f"SELECT o.id, o.price, s.carrier FROM '{orders}' AS o JOIN '{shipments}' AS s ON o.id = s.id "
-        "AND s.at BETWEEN o.at::TIMESTAMP AND o.at::TIMESTAMP + INTERVAL 1 HOUR"
+        f"SELECT o.id, o.price, s.carrier FROM '{orders}' AS o JOIN '{shipments}' AS s "
+        "ON o.id = s.id AND s.at BETWEEN o.at::TIMESTAMP AND o.at::TIMESTAMP + INTERVAL 1 HOUR"
     ).fetchall()
     assert sorted(tuple(row.values()) for row in found.to_pylist()) == sorted(right)
     assert len(right) == 2
 
 
-def test_answers_without_rows_are_files_and_columns(attempt, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_answers_without_rows_are_files_and_columns(attempt: Attempt, tmp_path: Path) -> None:
     (tmp_path / "empty.csv").write_text("at,id,price\n")
     (tmp_path / "s.csv").write_text(ORDERS)
     query = "CREATE STREAM dear AS SELECT id, price FROM s WHERE price > 100"
@@ -160,23 +164,25 @@ def test_answers_without_rows_are_files_and_columns(attempt, tmp_path: Path) -> 
     assert json.loads(done.out)["rows"] == {"medusa://you/dear": 0}
 
 
-def test_json_explain_and_late_rows(attempt, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    lines = ORDERS.splitlines()
-    (tmp_path / "s.csv").write_text("\n".join([lines[0], lines[3], lines[1], lines[2]]) + "\n")
+def test_json_explain_and_late_rows(attempt: Attempt, tmp_path: Path) -> None:
+    """Rows of one batch are put in order; those behind the batches before are late."""
+    header, *rows = ORDERS.splitlines()
+    many = [header, *[rows[2]] * 150_000, *rows[:2]]
+    (tmp_path / "s.csv").write_text("\n".join(many) + "\n")
     done = attempt("SELECT id FROM s", "--stream", "s=s.csv", "--json")
     assert done.code == 0, done.err
     assert json.loads(done.out) == {
-        "rows": {"medusa://you/answer": 1},
+        "rows": {"medusa://you/answer": 150_000},
         "files": {},
         "late": {"medusa://you/s": 2},
     }
     assert "medusa://you/s: 2 rows came too late: sort the file by its time" in done.err
     done = attempt(BUSY, "--stream", f"conns={EXAMPLES / 'conns.csv'}", "--time", "ts", "--explain")
     assert done.code == 0, done.err
-    assert done.out.index("aggregate") < done.out.index("busy: 10 rows")
+    assert done.out.index("windows of 60 s every 60 s by src_ip") < done.out.index("busy: 10 rows")
 
 
-def test_two_files_at_the_speed_of_their_time(attempt, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_two_files_at_the_speed_of_their_time(attempt: Attempt, tmp_path: Path) -> None:
     """A quarter of an hour and more at 600 times the speed."""
     (tmp_path / "o.csv").write_text(ORDERS)
     began = time.monotonic()
@@ -186,34 +192,37 @@ def test_two_files_at_the_speed_of_their_time(attempt, tmp_path: Path) -> None: 
     assert time.monotonic() - began >= 20 * 60 / 600
 
 
+ASKED = "SELECT id FROM s"
+DECLARED = "CREATE STREAM s (at TIMESTAMP, id INT, WATERMARK FOR at AS at);"
+
 REFUSED = [
-    (("--stream", "s=none.csv"), "no such file: none.csv", "SELECT id FROM s"),
-    ((), "say --stream s=FILE", "SELECT id FROM s"),
-    (("--stream", "s"), "--stream 's': say NAME=FILE", "SELECT id FROM s"),
-    (("--stream", "s=o.csv", "--stream", "s=o.csv"), "occurs twice", "SELECT id FROM s"),
-    (("--stream", "s=o.csv", "--stream", "t=o.csv"), "the query reads no such stream", "SELECT id FROM s"),
-    (("--stream", "s=timeless.csv"), "no column is a timestamp: say --time COLUMN", "SELECT id FROM s"),
-    (("--stream", "s=timeless.csv", "--time", "zz"), "has no column 'zz'; there are id", "SELECT id FROM s"),
-    (("--stream", "s=o.csv", "--time", "zz"), "--time 'zz': no file", "SELECT id FROM s"),
-    (("--stream", "s=o.csv", "--time", "price"), "", "SELECT zz FROM s"),
-    (("--stream", "s=o.csv"), "there is no field zz", "SELECT zz FROM s"),
-    (("--stream", "s=nothing.csv"), "nothing.csv", "SELECT id FROM s"),
-    (("--stream", "s=q.sql"), "a recorded file ends in", "SELECT id FROM s"),
-    (("--stream", "s=o.csv", "--out", "o.csv"), "o.csv", "SELECT id FROM s"),
-    (("--stream", "s=bad.csv"), "row 2", "CREATE STREAM s (at TIMESTAMP, id INT, WATERMARK FOR at AS at); SELECT id FROM s"),
-    ((), "it has no query to try", "CREATE STREAM s (at TIMESTAMP)"),
-]  # fmt: skip
+    ("--stream s=none.csv", "no such file: none.csv", ASKED),
+    ("", "say --stream s=FILE", ASKED),
+    ("--stream s", "--stream 's': say NAME=FILE", ASKED),
+    ("--stream s=o.csv --stream s=o.csv", "occurs twice", ASKED),
+    ("--stream s=o.csv --stream t=o.csv", "the query reads no such stream", ASKED),
+    ("--stream s=timeless.csv", "no column is a timestamp: say --time COLUMN", ASKED),
+    ("--stream s=timeless.csv --time zz", "has no column 'zz'; there are id", ASKED),
+    ("--stream s=o.csv --time zz", "--time 'zz': no file", ASKED),
+    ("--stream s=o.csv --time price", "o.csv", ASKED.replace("id", "zz")),
+    ("--stream s=o.csv", "there is no field zz", "SELECT zz FROM s"),
+    ("--stream s=nothing.csv", "nothing.csv", ASKED),
+    ("--stream s=q.sql", "a recorded file ends in", ASKED),
+    ("--stream s=o.csv --out o.csv", "o.csv", ASKED),
+    ("--stream s=bad.csv", "row 2", DECLARED + ASKED),
+    ("", "it has no query to try", DECLARED),
+]
 
 
 @pytest.mark.parametrize(("arguments", "said", "query"), REFUSED)
-def test_what_is_wrong_is_said_in_a_line(  # type: ignore[no-untyped-def]
-    arguments: tuple[str, ...], said: str, query: str, attempt, tmp_path: Path
+def test_what_is_wrong_is_said_in_a_line(
+    arguments: str, said: str, query: str, attempt: Attempt, tmp_path: Path
 ) -> None:
     (tmp_path / "o.csv").write_text(ORDERS)
     (tmp_path / "timeless.csv").write_text("id,price\n1,2\n")
     (tmp_path / "nothing.csv").write_text("")
     (tmp_path / "bad.csv").write_text("at,id\n2026-01-01T12:00:00Z,1\n2026-01-01T12:00:00Z,x\n")
-    done = attempt(query, *arguments)
+    done = attempt(query, *arguments.split())
     assert done.code == 1
     lines = [line for line in done.err.splitlines() if line != "medusa: starts a peer and Spark"]
     assert lines[0].startswith("medusa: ")

@@ -48,14 +48,16 @@ class Answers:
     def show(self, streams: Mapping[str, str], console: Console) -> None:
         """Print each answer under its title."""
         for stream, title in streams.items():
-            console.print(self._table(stream, title))
+            console.print(Text(self._title(stream, title), style="bold"), soft_wrap=True)
+            console.print(self._table(stream))
 
-    def _table(self, stream: str, title: str) -> Table:
+    def _title(self, stream: str, title: str) -> str:
         rows = self.rows.get(stream, 0)
-        title = plain(f"{title}: {rows:,} row{'' if rows == 1 else 's'}")
-        if rows > SHOWN_ROWS:
-            title += f", the first {SHOWN_ROWS}"
-        made = Table(title=Text(title, style="bold"), title_justify="left")
+        first = f", the first {SHOWN_ROWS}" if rows > SHOWN_ROWS else ""
+        return f"{plain(title)}: {rows:,} row{'' if rows == 1 else 's'}{first}"
+
+    def _table(self, stream: str) -> Table:
+        made = Table()
         beginning = self.beginnings.get(stream)
         if beginning is None:
             return made
@@ -79,8 +81,8 @@ def with_moments(table: pa.Table) -> pa.Table:
 
 
 class Files:
-    """Writes answers as `FOLDER/<last part of the stream's name>.parquet`. An answer without rows is
-    a file, too.
+    """Writes answers as `FOLDER/<last part of the stream's name>.parquet`, also those without
+    rows.
 
     Raises:
         InvalidInputError: two streams would have the same file, or there can be no such folder.

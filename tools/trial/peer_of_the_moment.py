@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -32,6 +34,9 @@ EPOCH_S: Final = 0.05
 
 LOOK_S: Final = 0.2
 """Seconds between two checks whether a task has failed."""
+
+_LOG: Final = re.compile(r"; see \S+$")
+"""Of a reason: a file of the peer, which is gone when the reason is read."""
 
 Take = Callable[[str, pa.Table], None]
 """Takes a stream's next tuples; first an empty table."""
@@ -104,6 +109,8 @@ def _as_in_the_document(trial: Trial) -> Iterator[None]:
 @asynccontextmanager
 async def open_peer_of_the_moment(participant: str) -> AsyncIterator[AsyncMedusaClient]:
     """A federation of one peer, in a folder that goes with it."""
+    # py4j logs a job that was under way as Spark ended; without a handler Python prints that
+    logging.getLogger().addHandler(logging.NullHandler())
     with tempfile.TemporaryDirectory(prefix="medusa-try-") as folder:
         home = Home(Path(folder) / "peer")
         await trio.to_thread.run_sync(make_peer, home, participant, "trial")
@@ -199,5 +206,6 @@ async def _watch(client: AsyncMedusaClient, trial: Trial, scope: trio.CancelScop
         for query in trial.document.queries:
             for task in (await client.lookup_object(query.name, "query")).tasks:
                 if task.reason:
-                    raise UnavailableError(f"{task.name}: {task.reason}")
+                    reason = _LOG.sub("", task.reason)
+                    raise UnavailableError(f"{task.name}: {reason}")
         await trio.sleep(LOOK_S)

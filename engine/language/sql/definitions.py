@@ -11,9 +11,9 @@ from engine.language.sql.dialect import TYPES, Definition, FieldDefinition, Wate
 from engine.language.sql.errors import Source
 from engine.language.sql.expressions import interval_us
 from engine.objects.definitions import (
-    MAX_SPAN_US,
     DEFAULT_HISTORY_US,
     DEFAULT_MAX_AHEAD_US,
+    MAX_SPAN_US,
     Idle,
     StreamDefinition,
     check_stream,

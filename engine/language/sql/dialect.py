@@ -202,12 +202,7 @@ class MedusaParser(SparkParser):
         type_ = self._curr
         if not self._match_texts(TYPES):
             self._refuse(f"{type_.text[:40]!a} is not a type; there are {_KNOWN_TYPES}")
-        size = None
-        if self._match(TokenType.L_PAREN):
-            size = self._parse_number()
-            if size is None:
-                self._refuse("a size is a whole number, like STRING(64)")
-            self._match_r_paren()
+        size = self._size()
         while self._curr and self._curr.token_type not in {TokenType.COMMA, TokenType.R_PAREN}:
             word = self._curr
             if self._match_text_seq("NOT", "NULL"):
@@ -219,6 +214,15 @@ class MedusaParser(SparkParser):
         made = FieldDefinition(this=name, kind=type_.text.upper(), size=size)
         made.set("constraints", constraints)
         return self.expression(made, type_)
+
+    def _size(self) -> exp.Expr | None:
+        if not self._match(TokenType.L_PAREN):
+            return None
+        size = self._parse_number()
+        if size is None:
+            self._refuse("a size is a whole number, like STRING(64)")
+        self._match_r_paren()
+        return size
 
     def _name(self) -> exp.Table:
         """`participant.path`, or `path`; the participant's name may have dots."""

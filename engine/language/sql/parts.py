@@ -90,10 +90,9 @@ def check_parts(text: str, tree: exp.Expr) -> None:
         if isinstance(node, exp.TableAlias) and node.columns:
             reason = "say the names of the columns in the SELECT"
             raise refusal(text, reason, position_of(node))
-        if isinstance(node, exp.Table) and node.args.get("version"):
-            if not isinstance(node.parent, exp.Join):
-                reason = "AS OF is for the second stream of a JOIN"
-                raise refusal(text, reason, position_of(node))
+        dated = isinstance(node, exp.Table) and node.args.get("version")
+        if dated and not isinstance(node.parent, exp.Join):
+            raise refusal(text, "AS OF is for the second stream of a JOIN", position_of(node))
 
 
 def _reason(name: str, node: exp.Expr) -> str:

@@ -169,9 +169,9 @@ def lines(outcome: Outcome) -> list[str]:
             made += [f"      {word}: {_shown(found, row)}" for row in rows[:SHOWN_ROWS]]
             if len(rows) > SHOWN_ROWS:
                 made.append(f"      and {len(rows) - SHOWN_ROWS:,} more {word}")
-    for stream, rows in outcome.late.items():
+    for stream, late in outcome.late.items():
         made.append(
-            f"    {stream}: {rows:,} rows came too late: sort the file by its time, or declare the "
+            f"    {stream}: {late:,} rows came too late: sort the file by its time, or declare the "
             "stream with a slack"
         )
     return made

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import click
 import pyarrow as pa
-from rich.console import Console
 
 from engine.language.check import MAX_BOXES
 from engine.language.panes import with_panes
@@ -24,6 +23,7 @@ from tools.client.interrupt import run_interruptible
 from tools.commands.command_line import say_json, warn
 from tools.commands.in_text import in_file
 from tools.commands.medusa.explain_query import explanation_table
+from tools.commands.plain_tables import screen
 from tools.home.folder import Home
 from tools.trial.answers import Answers, Files
 from tools.trial.peer_of_the_moment import run_trial
@@ -111,7 +111,7 @@ def show_plans(tried: Trial, as_json: bool) -> None:
     if as_json:
         say_json(found)
         return
-    console = Console()
+    console = screen()
     for each in found:
         console.print(explanation_table(each))
 
@@ -138,7 +138,7 @@ def run(tried: Trial, speed: float | None, out: Path | None, *, quiet: bool) -> 
     rows = {shown[stream]: answers.rows.get(stream, 0) for stream in tried.outputs}
     written = {} if files is None else {shown[s]: str(path) for s, path in files.paths.items()}
     if not quiet and out is None:
-        answers.show(shown, Console())
+        answers.show(shown, screen())
     elif not quiet:
         for stream, path in written.items():
             click.echo(f"{printable(path)}: {rows[stream]:,} rows")
