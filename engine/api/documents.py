@@ -207,11 +207,11 @@ class DocumentCalls:
         own = self.overlay.identity.participant
         run = partial(self.overlay.threads.run, own)
         draft = await run(partial(read_draft, request.text, f"medusa://{own}/"))
-        streams: dict[str, Schema] = {}
-        for name in sorted(draft.reads):
-            streams[name] = (await self._found(STREAM, name)).schema
+        entries = {name: await self._found(STREAM, name) for name in sorted(draft.reads)}
+        streams = {name: entry.schema for name, entry in entries.items()}
+        tables = frozenset(name for name, entry in entries.items() if entry.stream.table)
         schemas = {name: await self._found(SCHEMA, name) for name in sorted(draft.uses)}
-        document = await run(partial(draft.complete, streams, schemas))
+        document = await run(partial(draft.complete, streams, schemas, tables))
         return _with_availability(document, request)
 
     async def _found(self, kind: Kind[Found], name: str) -> Found:

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from engine.language import joins
+from engine.language import joins, totals
 from engine.language.aggregate_types import aggregate_type
 from engine.language.aggregates import CHOSEN, COUNTS, check_parameter
 from engine.language.classes import check_availability
@@ -26,6 +26,8 @@ from engine.language.steps import (
     JoinStep,
     MapStep,
     Step,
+    TopStep,
+    TotalsStep,
     TypedAggregate,
 )
 from engine.objects.query import (
@@ -38,13 +40,15 @@ from engine.objects.query import (
     Join,
     Map,
     Query,
+    Top,
+    Totals,
     Union,
     inputs_of,
     outputs_of,
     streams_read,
     streams_written,
 )
-from engine.objects.schema import STIME, Field, FieldType, Schema, check_schema
+from engine.objects.schema import DELETED, STIME, Field, FieldType, Schema, check_schema
 from overlay.errors import InvalidInputError
 
 MAX_BOXES: Final = 256
@@ -169,6 +173,10 @@ def _check_parameters(box: Box) -> None:
             _check_window(box)
         case Join():
             _check_bounds(box)
+        case Totals():
+            totals.check_totals(box)
+        case Top():
+            totals.check_top(box)
 
 
 def type_box(
@@ -199,6 +207,10 @@ def type_box(
                 return _type_aggregate(box, _Input(inputs[box.input], nodes))
             case Join():
                 return _type_join(box, inputs[box.left], inputs[box.right])
+            case Totals():
+                return _type_totals(box, _Input(inputs[box.input], nodes))
+            case Top():
+                return _type_top(box, inputs[box.input])
 
 
 class _Input:
@@ -357,6 +369,35 @@ def _type_aggregate(box: Aggregate, given: _Input) -> TypedBox:
     return TypedBox(box, {box.output: made}, {box.output: step})
 
 
+def _type_totals(box: Totals, given: _Input) -> TypedBox:
+    schema = given.schema
+    if box.changes and not schema.key:
+        raise InvalidInputError(f"{box.input} is no table: its schema has no key")
+    groups = tuple(_group_field(given, name) for name in box.group_by)
+    functions = tuple(_typed_function(each, given) for each in box.functions)
+    made = totals.results_schema(box.output, groups, functions, changes=box.changes)
+    check_schema(made)
+    key = schema.key if box.changes else ()
+    step = TotalsStep(groups, functions, key, DELETED if key and schema.deletes else "")
+    check_schema(totals.totals_schema(box.output, step))
+    return TypedBox(box, {box.output: made}, {box.output: step})
+
+
+def _type_top(box: Top, schema: Schema) -> TypedBox:
+    known = {field.name: field for field in schema.fields}
+    for name in (*box.partition_by, *(name for name, _ in box.order_by)):
+        if name not in known:
+            raise InvalidInputError(
+                f"{name[:64]!a} is no field; there are {', '.join(known)[:200]}"
+            )
+    fields = (*schema.fields, *([Field(box.place, FieldType.INT)] if box.place else []))
+    made = Schema(box.output, fields)
+    check_schema(made)
+    made = msgspec.structs.replace(made, key=totals.top_key(box.partition_by, box.place))
+    step = TopStep(schema.fields, box.partition_by, box.order_by, box.most, box.place)
+    return TypedBox(box, {box.output: made}, {box.output: step})
+
+
 def _type_join(box: Join, left: Schema, right: Schema) -> TypedBox:
     paired = joins.paired(box, left, right)
     pairs = _Input(paired, None)
@@ -379,8 +420,9 @@ def _type_join(box: Join, left: Schema, right: Schema) -> TypedBox:
             f"predicate: an {box.kind} join takes equalities of a left and a right value, joined "
             "by and"
         )
+    key, deleted = joins.table_of(box, right)
     bounds = (box.before_us, box.after_us)
-    step = JoinStep(box.kind, box.left, box.right, *bounds, predicate, tuple(outputs))
+    step = JoinStep(box.kind, box.left, box.right, *bounds, predicate, tuple(outputs), key, deleted)
     return TypedBox(box, {box.output: made}, {box.output: step})
 
 

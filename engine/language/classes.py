@@ -32,7 +32,7 @@ from engine.objects.availability import (
     Mode,
     Recovery,
 )
-from engine.objects.query import Aggregate, Box, Filter, Join, Map, Query, Union
+from engine.objects.query import Aggregate, Box, Filter, Join, Map, Query, Top, Totals, Union
 from overlay.errors import InvalidInputError
 from overlay.identity import parse_peer_id
 
@@ -89,7 +89,7 @@ def class_of(box: Box) -> BoxClass:
             return BoxClass.REPEATABLE
         case Aggregate():
             return BoxClass.CONVERGENT
-        case Union() | Join():
+        case Union() | Join() | Totals() | Top():
             return BoxClass.DETERMINISTIC
 
 
@@ -118,6 +118,7 @@ def check_availability(query: Query, availability: Availability) -> None:
     """
     try:
         _check_recovery(weakest_box(query), availability)
+        _check_tables(query, availability)
         if availability.mode is Mode.NONE:
             _check_nothing_asked(availability)
         _check_times(availability)
@@ -175,6 +176,17 @@ def _check_recovery(weakest: Box, availability: Availability) -> None:
     raise InvalidInputError(
         f"recovery {asked} is more than ha {availability.mode} gives a query whose weakest box, "
         f"{weakest.name!a}, is {class_}: ask for {reach}, or for ha {_either(modes)}"
+    )
+
+
+def _check_tables(query: Query, availability: Availability) -> None:
+    """What totals are made of is in what they were: only a copy of them can go on."""
+    kept = next((box for box in query.boxes if isinstance(box, (Totals, Top))), None)
+    if kept is None or availability.mode in {Mode.NONE, Mode.PASSIVE_STANDBY}:
+        return
+    raise InvalidInputError(
+        f"its box {kept.name!a} keeps a table, which ha {availability.mode} does not copy: ask for "
+        f"ha {Mode.PASSIVE_STANDBY}"
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -41,11 +41,17 @@ class Draft(Protocol):
     def uses(self) -> frozenset[str]:
         """The schemas that `complete` needs."""
 
-    def complete(self, streams: Mapping[str, Schema], schemas: Mapping[str, Schema]) -> Document:
+    def complete(
+        self,
+        streams: Mapping[str, Schema],
+        schemas: Mapping[str, Schema],
+        tables: Collection[str] = (),
+    ) -> Document:
         """What the text defines.
 
         Args:
             streams: the schemas of `reads`, by stream. schemas: those of `uses`.
+            tables: the streams among `reads` that are tables.
 
         Raises:
             InvalidInputError: it does not type-check; names the place and the reason.

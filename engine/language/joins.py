@@ -9,7 +9,7 @@ import msgspec
 
 from engine.language.steps import Constant, Expression, FieldRef, Operation
 from engine.objects.query import Join, JoinKind
-from engine.objects.schema import STIME, Field, FieldType, Schema
+from engine.objects.schema import DELETED, STIME, Field, FieldType, Schema
 from overlay.errors import InvalidInputError
 
 LEFT: Final = "left."
@@ -23,6 +23,9 @@ ONE_SIDED: Final = frozenset({JoinKind.SEMI, JoinKind.ANTI})
 
 KEEPS_LEFT: Final = frozenset({JoinKind.LEFT, JoinKind.FULL, JoinKind.LEFT_ASOF})
 """They give left tuples that are in no pair, too."""
+
+OF_TABLES: Final = frozenset({JoinKind.INNER, JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI})
+"""The kinds of joins with a table."""
 
 KEEPS_RIGHT: Final = frozenset({JoinKind.RIGHT, JoinKind.FULL})
 
@@ -38,6 +41,24 @@ def paired(box: Join, left: Schema, right: Schema) -> Schema:
         for field in (*schema.fields, Field(STIME, FieldType.TIMESTAMP))
     ]
     return Schema(box.output, tuple(fields))
+
+
+def table_of(box: Join, right: Schema) -> tuple[tuple[str, ...], str]:
+    """The key of the table that a join reads, and its field for deletions; empty: it reads none.
+
+    Raises:
+        InvalidInputError: the right stream is no table, or the join is none that reads one.
+    """
+    if not box.table:
+        return (), ""
+    if not right.key:
+        raise InvalidInputError(f"{box.right} is no table: its schema has no key")
+    if box.left == box.right:
+        raise InvalidInputError("a table is not joined with itself")
+    if box.kind not in OF_TABLES or box.before_us or box.after_us:
+        kinds = ", ".join(sorted(OF_TABLES))
+        raise InvalidInputError(f"a join with a table is {kinds}, without bounds of time")
+    return right.key, DELETED if right.deletes else ""
 
 
 def left_alone(schema: Schema) -> Schema:

@@ -195,6 +195,8 @@ class JoinStep:
         left, right: the streams.
         predicate: over fields called `left.f` and `right.f`.
         outputs: (output field, expression) pairs over the same.
+        key: of the right stream, if it is read as a table; else empty.
+        deleted: the right field that says that a key is deleted; "": there is none.
     """
 
     kind: JoinKind
@@ -204,6 +206,13 @@ class JoinStep:
     after_us: int
     predicate: Expression
     outputs: tuple[tuple[str, Expression], ...]
+    key: tuple[str, ...] = ()
+    deleted: str = ""
+
+    @property
+    def table(self) -> bool:
+        """Whether the right stream is read as a table."""
+        return bool(self.key)
 
     @property
     def left_waits_us(self) -> int:
@@ -227,4 +236,42 @@ class JoinStep:
         return self.predicate.nodes + sum(expression.nodes for _, expression in self.outputs)
 
 
-Step = FilterStep | MapStep | AggregateStep | JoinStep
+@dataclass(frozen=True, slots=True)
+class TotalsStep:
+    """Totals of groups, with what they are made of: see `engine.language.totals`.
+
+    Attributes:
+        changes: the key of the input, if it is read as a table; else empty.
+        deleted: the input's field that says that a key is deleted; "": there is none.
+    """
+
+    group_by: tuple[Field, ...]
+    functions: tuple[TypedAggregate, ...]
+    changes: tuple[str, ...] = ()
+    deleted: str = ""
+
+    @property
+    def nodes(self) -> int:
+        return sum(each.nodes for each in self.functions)
+
+
+@dataclass(frozen=True, slots=True)
+class TopStep:
+    """The first tuples of partitions: see `engine.objects.query.Top`.
+
+    Attributes:
+        fields: of the input, all of which are in the output.
+    """
+
+    fields: tuple[Field, ...]
+    partition_by: tuple[str, ...]
+    order_by: tuple[tuple[str, bool], ...]
+    most: int
+    place: str
+
+    @property
+    def nodes(self) -> int:
+        return self.most * len(self.fields)
+
+
+Step = FilterStep | MapStep | AggregateStep | JoinStep | TotalsStep | TopStep

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from engine.objects.query import Query, QueryStatus
 from engine.objects.schema import BEGINNING, Schema
@@ -97,6 +97,8 @@ class StreamDefinition(Struct, frozen=True, omit_defaults=True, rename={"leader"
             microseconds: one row of a wrong unit would make all later ones late. None: no limit,
             for generated or recorded tuples.
         edition: grows with each alteration: of two definitions the one with the higher counts.
+        table: it is a table: of each key of its schema the newest tuple counts. What history and
+            readers have passed is folded: of each key the newest tuple of it stays.
     """
 
     name: str
@@ -115,6 +117,7 @@ class StreamDefinition(Struct, frozen=True, omit_defaults=True, rename={"leader"
     label: tuple[Policy, ...] = ()
     max_ahead_us: int | None = DEFAULT_MAX_AHEAD_US
     edition: int = 0
+    table: bool = False
 
     @property
     def owner(self) -> str:
@@ -213,8 +216,16 @@ class StreamEntry(Struct, frozen=True):
     schema: Schema
 
     @property
+    def revised_schema(self) -> Schema:
+        """The schema; of a table without its key, as no tuple of it is revised."""
+        return structs.replace(self.schema, key=()) if self.stream.table else self.schema
+
+    @property
     def is_revised(self) -> bool:
-        """Whether it has a stream of revisions. A view shows tuples as they came."""
+        """Whether it has a stream of revisions. A view shows tuples as they came; a table has newer
+        tuples instead."""
+        if self.stream.table:
+            return False
         if self.stream.query or self.stream.view is not None:
             return self.stream.revised
         return bool(self.schema.key)

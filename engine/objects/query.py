@@ -128,7 +128,7 @@ class JoinKind(StrEnum):
     """Of each t the pair with the newest u, or t alone."""
 
 
-class Join(Struct, frozen=True, tag="join"):
+class Join(Struct, frozen=True, tag="join", omit_defaults=True):
     """Pairs of tuples t of `left` and u of `right`, with
     `t.stime - before_us <= u.stime <= t.stime + after_us`, for which the predicate is true.
 
@@ -136,9 +136,13 @@ class Join(Struct, frozen=True, tag="join"):
     come any more: t at `t.stime + max(after_us, 0)`, u at `u.stime + max(before_us, 0)`. SEMI and
     ANTI come out at that time, too.
 
+    With `table`, u is any tuple of the table `right` that is valid at t.stime: the newest of its
+    key up to then, unless that says that the key is deleted. Results have t's stime.
+
     Attributes:
         predicate: over `left.f` and `right.f`.
         expressions: (output field, expression) pairs over the same.
+        table: `right` is read as a table; the bounds of time are 0.
     """
 
     name: str
@@ -150,9 +154,46 @@ class Join(Struct, frozen=True, tag="join"):
     after_us: int
     predicate: str
     expressions: tuple[tuple[str, str], ...]
+    table: bool = False
 
 
-Box = Filter | Map | Union | Aggregate | Join
+class Totals(Struct, frozen=True, tag="totals", omit_defaults=True):
+    """A table of the totals of each group so far: a tuple of a group at each stime at which the
+    group has a new tuple. Its key is the group.
+
+    Attributes:
+        changes: the input is read as a table: a tuple takes the place of the older one of its key,
+            which does not count any more. Of a group without tuples the total is deleted.
+    """
+
+    name: str
+    input: str
+    output: str
+    group_by: tuple[str, ...]
+    functions: tuple[AggregateFunction, ...]
+    changes: bool = False
+
+
+class Top(Struct, frozen=True, tag="top", omit_defaults=True):
+    """A table of the first tuples of each partition so far: a tuple whenever another one takes a
+    place. Its key is the partition and the place.
+
+    Attributes:
+        order_by: (field, descending) pairs; nulls are last. Of equal tuples the earlier is first.
+        most: places of a partition.
+        place: the field with the place, from 1; "": there is one place, and no such field.
+    """
+
+    name: str
+    input: str
+    output: str
+    partition_by: tuple[str, ...]
+    order_by: tuple[tuple[str, bool], ...]
+    most: int
+    place: str = ""
+
+
+Box = Filter | Map | Union | Aggregate | Join | Totals | Top
 
 WINDOW_START = "window_start"
 
@@ -214,7 +255,9 @@ def characters_of(box: Box) -> int:
             return sum(len(text) for _, text in box.expressions)
         case Union():
             return 0
-        case Aggregate():
+        case Top():
+            return 0
+        case Aggregate() | Totals():
             texts = (each.parameter for each in box.functions if isinstance(each.parameter, str))
             return sum(len(each.argument or "") for each in box.functions) + sum(map(len, texts))
         case Join():

@@ -30,6 +30,9 @@ REVISION: Final = frozenset({REVISED_STIME, REVISED_SEQ, REVISION_KIND, SCENARIO
 """Columns of revisions: see `engine.streams.revisions.columns`."""
 RESERVED: Final = frozenset({STIME, SEQ}) | REVISION
 
+DELETED: Final = "deleted"
+"""The field of a table, a boolean, that says that its tuple's key is deleted."""
+
 BEGINNING: Final = -(2**63)
 """The boundary before every tuple, microseconds."""
 END: Final = 2**63 - 1
@@ -112,6 +115,12 @@ class Schema(Struct, frozen=True):
 
     def field(self, name: str) -> Field | None:
         return next((field for field in self.fields if field.name == name), None)
+
+    @property
+    def deletes(self) -> bool:
+        """Whether its tuples, as those of a table, may say that a key is deleted."""
+        field = self.field(DELETED)
+        return field is not None and field.type is FieldType.BOOL
 
     @property
     def payload(self) -> pa.Schema:

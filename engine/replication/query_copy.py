@@ -20,7 +20,7 @@ from engine.streams.store import REPLICA
 from engine.streams.stream_state import Role, StreamState
 from engine.tasks.plan import Task
 from engine.tasks.query_editions import changing
-from engine.tasks.windows import needed_after
+from engine.tasks.windows import read_after
 from overlay.concurrency import Job
 from overlay.errors import StorageError
 from overlay.killpoints import KillPoint, kill_point
@@ -127,7 +127,7 @@ class QueryCopy:
     def _begin_of(self, name: str) -> int:
         """The boundary after which an input is needed; one that was not needed here is empty."""
         readers = [task for task in self.plan if name in task.inputs]
-        needs = (needed_after(task, self.logs[task.output].log.boundary) for task in readers)
+        needs = (read_after(task, name, self.logs[task.output].log.boundary) for task in readers)
         return min(needs, default=BEGINNING)
 
     def compute(self) -> None:

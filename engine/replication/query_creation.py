@@ -6,6 +6,7 @@ from functools import partial
 from dht.catalog import Catalog
 from engine.language.check import MAX_BOXES
 from engine.language.panes import with_panes
+from engine.language.tables import tables_read
 from engine.objects.catalog_records import STREAM, find
 from engine.objects.definitions import ANY, QueryEntry, StreamEntry, check_members, check_not_late
 from engine.objects.query import Query, QueryStatus, streams_read, streams_written
@@ -71,6 +72,11 @@ class Creation:
             if found is None:
                 raise NotFoundError(f"{query.name} reads {name}, which is not in the catalog")
             self._readers.check(found.value.stream, self._participant)
+            if name in tables_read(query) and not found.value.stream.table:
+                raise InvalidInputError(
+                    f"{query.name} reads {name} as a table, and it is a stream: create it as a "
+                    'table, by CREATE TABLE or table="1"'
+                )
             entries[name] = found.value
             if found.value.is_revised:
                 beside = revisions_entry(found.value)

@@ -201,7 +201,7 @@ def _renew(
     now: float,
 ) -> Iterator[str]:
     """Begin a source stream again."""
-    name, schema = entry.stream.name, entry.schema
+    name, schema = entry.stream.name, entry.revised_schema
     log = StreamLog.open(folder / "log", schema.source)
     late = StreamLog.open(folder / "late", schema.source)
     logs = [(name, log), (f"{name}/late", late)]

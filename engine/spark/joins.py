@@ -16,7 +16,7 @@ from engine.language.joins import AS_OF, LEFT, RIGHT, equalities, has_equality
 from engine.language.operators import FLOATS
 from engine.language.steps import JoinStep
 from engine.objects.query import JoinKind
-from engine.objects.schema import END, SEQ, STIME, Schema
+from engine.objects.schema import BEGINNING, END, SEQ, STIME, Schema
 from engine.spark.columns import column, output, quoted, within, without_negative_zero
 from engine.spark.rows import row_schema
 from engine.spark.scans import reader_of
@@ -46,6 +46,7 @@ _RIGHT_TIME: Final = f"{RIGHT}{STIME}"
 
 _IS_RIGHT: Final = "is right"
 _NEWEST: Final = "newest"
+_UNTIL: Final = "valid until"
 """Columns of our own; no field's name has a blank, and theirs begin with a side."""
 
 
@@ -65,7 +66,7 @@ class Joins:
     ) -> None:
         self._step = step
         self._left = _Side(session, step.left, schemas[step.left], LEFT, with_seq=False)
-        by_arrival = step.right in sources and step.kind in AS_OF
+        by_arrival = step.right in sources and (step.kind in AS_OF or step.table)
         self._right = _Side(session, step.right, schemas[step.right], RIGHT, with_seq=by_arrival)
         self._stime = _stime_of(step).alias(STIME)
         self._outputs = [self._stime, *(output(*each) for each in step.outputs)]
@@ -89,7 +90,11 @@ class Joins:
             large: the inputs are worth a shuffle.
         """
         left = self._left.frame(files, interval, large=large)
+        if self._step.table:
+            interval = Interval(BEGINNING, interval.hi)
         right = self._right.frame(files, interval, large=large)
+        if self._step.table:
+            right = self._valid(right)
         if self._step.kind in AS_OF:
             made = self._newest(left, right)
         else:
@@ -100,9 +105,21 @@ class Joins:
         made = made.where(F.expr(within(STIME, after + 1, upto, constant=large)))
         return made.withColumn(STIME, self._limited) if self._step.kind in _MULTIPLYING else made
 
+    def _valid(self, right: DataFrame) -> DataFrame:
+        """The table's tuples with the time until which each is valid, without deletions."""
+        keys = [quoted(f"{RIGHT}{name}") for name in self._step.key]
+        in_order = Window.partitionBy(*keys).orderBy(quoted(_RIGHT_TIME), *self._right.ties())
+        until = F.lead(quoted(_RIGHT_TIME)).over(in_order)
+        frame = right.withColumn(_UNTIL, F.coalesce(until, F.lit(END).cast(T.LongType())))
+        if not self._step.deleted:
+            return frame
+        return frame.where(~F.coalesce(quoted(f"{RIGHT}{self._step.deleted}"), F.lit(False)))
+
     def _condition(self) -> Column:
         step = self._step
         left, right = quoted(_LEFT_TIME), quoted(_RIGHT_TIME)
+        if step.table:
+            return column(step.predicate) & (right <= left) & (left < F.col(f"`{_UNTIL}`"))
         earliest = right >= left - F.lit(step.before_us).cast(T.LongType())
         latest = right <= left + F.lit(step.after_us).cast(T.LongType())
         return column(step.predicate) & earliest & latest
@@ -187,6 +204,11 @@ class _Side:
         ).select(*self._columns)
         return frame if large else frame.coalesce(1)
 
+    def ties(self) -> list[Column]:
+        """The order of this side's tuples of one stime, ascending."""
+        names = [SEQ] if self._with_seq else [each.name for each in self._fields]
+        return [quoted(f"{self._prefix}{name}").asc_nulls_last() for name in names]
+
     def order(self, row: str) -> list[Column]:
         """The order of this side's tuples of one stime, ascending."""
         if self._with_seq:
@@ -219,7 +241,7 @@ def _unless_too_many(step: JoinStep) -> Column:
 def _stime_of(step: JoinStep) -> Column:
     """The stime of a pair, or of a tuple alone: see `engine.objects.query.Join`."""
     left = _later(quoted(_LEFT_TIME), step.left_waits_us)
-    if step.kind in {JoinKind.SEMI, JoinKind.ANTI}:
+    if step.table or step.kind in {JoinKind.SEMI, JoinKind.ANTI}:
         return left
     right = _later(quoted(_RIGHT_TIME), step.right_waits_us)
     both = F.greatest(quoted(_LEFT_TIME), quoted(_RIGHT_TIME))

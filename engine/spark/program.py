@@ -20,16 +20,27 @@ from pyspark.sql import functions as F
 from engine.language.operators import FLOATS
 from engine.language.steps import Form
 from engine.objects.query import WINDOW_START
-from engine.objects.schema import SEQ, STIME, Field
+from engine.objects.schema import BEGINNING, SEQ, STIME, Field
 from engine.spark.columns import column, output, quoted, within, without_negative_zero
 from engine.spark.cpu import meter_of
 from engine.spark.joins import Joins
 from engine.spark.rows import merged_fields, row_schema
 from engine.spark.scans import reader_of
+from engine.spark.top import TopOf
+from engine.spark.totals import TotalsOf
 from engine.spark.windows import Windows
 from engine.tasks.canonical import canonical
 from engine.tasks.execution import Result
-from engine.tasks.plan import AggregateStep, FilterStep, JoinStep, MapStep, Step, Task
+from engine.tasks.plan import (
+    AggregateStep,
+    FilterStep,
+    JoinStep,
+    MapStep,
+    Step,
+    Task,
+    TopStep,
+    TotalsStep,
+)
 from engine.tasks.revisions.tasks import by_arrival
 from engine.tasks.windows import Interval, needs
 
@@ -140,11 +151,20 @@ class _Compiled:
         if steps and isinstance(steps[0], FilterStep) and one_less:  # one analysis less
             self._first, steps = leaves_by(steps[0]), steps[1:]
         self._stages: list[_Stage] = []
+        self._table: TotalsOf | TopOf | None = None
+        if task.recalls:
+            self._own = _OwnTable(session, task)
+            steps, last_step = steps[:-1], steps[-1]
         for step in steps:
             last = step is task.steps[-1]
             self._stages.append(_Stage(step, fields, by_arrival=self._by_arrival, last=last))
             if isinstance(step, MapStep):
                 fields = mapped(step)
+        if task.recalls and isinstance(last_step, TotalsStep):
+            self._table = TotalsOf(last_step, fields)
+        elif task.recalls and isinstance(last_step, TopStep):
+            self._table = TopOf(last_step)
+        self._all = bool(task.tables)
 
     def frame(
         self, files: Mapping[str, Sequence[Path]], after: int, upto: int, interval: Interval
@@ -152,12 +172,20 @@ class _Compiled:
         paths = [path for name in self._inputs for path in files.get(name, ())]
         large = sum(path.stat().st_size for path in paths) >= LARGE_BYTES
         if self._joins is None:
-            frame = self._scan(paths, interval, large=large)
+            wanted = Interval(BEGINNING, interval.hi) if self._all else interval
+            frame = self._scan(paths, wanted, large=large)
         else:
             frame = self._joins.frame(files, after, upto, interval, large=large)
         for stage in self._stages:
             frame = stage.apply(frame, after, upto, small=not large)
-        return frame
+        if self._table is None:
+            return frame
+        own = self._own.frame(files, small=not large)
+        if not large:
+            frame = frame.coalesce(1)  # no shuffle
+        if isinstance(self._table, TotalsOf):
+            return self._table.apply(frame, own, after)
+        return self._table.apply(frame, own)
 
     def _scan(self, paths: Sequence[Path], interval: Interval, *, large: bool) -> DataFrame:
         frame = self._reader.parquet(*(f"file://{path.absolute()}" for path in paths))
@@ -166,6 +194,22 @@ class _Compiled:
             wanted = wanted & self._first
         frame = frame.where(wanted)
         return frame.select(*self._normal) if self._normal else frame
+
+
+class _OwnTable:
+    """What a task has made, which it reads as a table."""
+
+    def __init__(self, session: SparkSession, task: Task) -> None:
+        self._name = task.output
+        self._reader = reader_of(session, row_schema(task.output_schema.fields, with_seq=False))
+
+    def frame(self, files: Mapping[str, Sequence[Path]], *, small: bool) -> DataFrame | None:
+        """None: there is nothing yet."""
+        paths = files.get(self._name, ())
+        if not paths:
+            return None
+        frame = self._reader.parquet(*(f"file://{path.absolute()}" for path in paths))
+        return frame.coalesce(1) if small else frame
 
 
 class _Stage:
@@ -182,6 +226,8 @@ class _Stage:
                 self._columns = [quoted(STIME), *(output(*each) for each in step.outputs)]
             case JoinStep():
                 raise AssertionError("a join is a task's first step")
+            case TotalsStep() | TopStep():
+                raise AssertionError("a task ends with its table")
             case AggregateStep():
                 self._windows = Windows(step, fields, by_arrival=by_arrival, last=last)
 
@@ -191,7 +237,7 @@ class _Stage:
                 return frame.where(self._predicate)
             case MapStep():
                 return frame.select(*self._columns)
-            case JoinStep():
+            case JoinStep() | TotalsStep() | TopStep():
                 return frame
             case AggregateStep():
                 return self._windows.apply(frame, after, upto, small=small)

@@ -16,7 +16,7 @@ from engine.streams.messages import Post, Posted
 from engine.streams.stream_state import LogKey, StreamState
 from overlay.clock import MAX_AHEAD_S, MEND, Clock, shown
 from overlay.concurrency import until_one_ends
-from overlay.errors import BusyError, InternalError, StorageError
+from overlay.errors import BusyError, InternalError, InvalidInputError, StorageError
 from overlay.events import Events
 from overlay.log import bound
 
@@ -88,6 +88,10 @@ class Intake:
             try:
                 _check_memory(state, leader)
                 take = leader.post
+                if post.revisions and state.entry.stream.table:
+                    raise InvalidInputError(
+                        f"{state.name} is a table, without revisions: post a newer row of the key"
+                    )
                 if post.revisions:
                     take = partial(leader.revise, history_us=state.entry.stream.history_us)
                 posted = await take(

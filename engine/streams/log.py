@@ -39,6 +39,7 @@ from engine.streams.epochs import (
     tail_of,
 )
 from engine.streams.folder import EpochFolder, choose, merge
+from engine.streams.folding import folded, worth_folding
 from engine.streams.load import metered
 from engine.streams.ordering import tidy
 from engine.streams.parts import Part, read_part
@@ -73,6 +74,7 @@ class StreamLog:
         moved_at: when the boundary last moved, on the monotonic clock, seconds.
         retention: the holds of its consumers. shared: bounds recent epochs, with other logs.
         shown_from: the boundary before which nothing is shown, though it may be kept.
+        table_key: of a table; what is not needed of it is folded, and not dropped.
         lost: rows that a loss of power took, for people.
         damaged: told of every file that is found damaged, for people.
         mend: fetches a lost file again, if any peer has it; returns once that was tried.
@@ -100,6 +102,7 @@ class StreamLog:
         self._closed = False
         self.retention = retention
         self.shared = recent.shared
+        self.table_key: tuple[str, ...] = ()
         self.lost: tuple[str, ...] = ()
         self.damaged: Listeners[[str]] = Listeners()
         self.mend: Decision[[EpochFile], Awaitable[None]] = Decision(_nobody_has_it)
@@ -441,6 +444,9 @@ class StreamLog:
         """
         if now < self.retention.rests_until:
             return 0
+        if self.table_key:
+            self.retention.rest()
+            return 0
         floor = self.retention.floor(self.boundary, self.last_stime, now)
         count = 0
         # The newest file stays, whatever is in it: its name is the boundary.
@@ -477,18 +483,21 @@ class StreamLog:
             self._move_to(boundary)
 
     async def compact(self) -> int:
-        """Merge one run of small files, if one is worth it; gives how many files became one.
+        """Merge one run of small files, if one is worth it, or fold what is not needed of a table;
+        gives how many files became one.
 
         Raises:
             StorageError: the disk does not take the merged file; nothing was changed.
         """
-        run = choose(self._files)
+        run, merge_run = self._foldable(), self._fold
+        if not run:
+            run, merge_run = choose(self._files), self._merge
         if self._compacting or not run:
             return 0
         self._compacting = True
         try:
             with pinned(run):
-                writer = await trio.to_thread.run_sync(self._merge, run)
+                writer = await trio.to_thread.run_sync(merge_run, run)
                 self.retention.stir()
                 return self._folder.replace(run, writer)
         except EpochDamagedError as error:
@@ -573,6 +582,15 @@ class StreamLog:
         self.moved_at = time.monotonic()
         self.retention.stir()
         self._boundary.set(boundary)
+
+    def _foldable(self) -> Sequence[EpochFile]:
+        if not self.table_key:
+            return ()
+        floor = self.retention.floor(self.boundary, self.last_stime, trio.current_time())
+        return worth_folding(self._files, floor)
+
+    def _fold(self, run: Sequence[EpochFile]) -> EpochWriter:
+        return folded(run, self.folder, self._schema, self.table_key, durable=True)
 
     def _merge(self, run: Sequence[EpochFile]) -> EpochWriter:
         # Synced in any case: the files that it replaces may have reached the disk long ago.

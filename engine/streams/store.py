@@ -310,7 +310,7 @@ class StreamStore:
             open_leader(
                 folder,
                 stream.name,
-                entry.schema,
+                entry.revised_schema,
                 config,
                 history_us=stream.history_us,
                 recent_bytes=self._config.recent_bytes,

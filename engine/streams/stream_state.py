@@ -123,6 +123,7 @@ class StreamState:
 
     def __post_init__(self) -> None:
         self.suffix = Suffix(self.log)
+        self.log.table_key = self.entry.schema.key if self.entry.stream.table else ()
 
     @property
     def name(self) -> str:

@@ -31,7 +31,7 @@ from engine.streams.stream_state import StreamState
 from engine.tasks.execution import Editions, Executor
 from engine.tasks.plan import Task
 from engine.tasks.runner import QUICKER, RETRY_S, TaskRunner
-from engine.tasks.windows import Interval, needs
+from engine.tasks.windows import Interval, needs, read_from
 from overlay.concurrency import Bell, until_one_ends
 from overlay.errors import MedusaError
 from overlay.events import Events
@@ -288,13 +288,20 @@ class Fork:
         files: dict[str, list[Path]] = {}
         async with AsyncExitStack() as pins:
             for name, state in self._inputs.items():
-                low = max(interval.lo, state.log.start)
+                low = max(read_from(task, name, interval), state.log.start)
                 upto_log = min(interval.hi, stable[name])
                 held = state.log.files(low, upto_log) if low < upto_log else None
                 files[name] = [] if held is None else pins.enter_context(held)
             for name, state in self._inputs.items():
-                behind = state.suffix.files(max(interval.lo, stable[name]), interval.hi)
+                low = max(read_from(task, name, interval), stable[name])
+                behind = state.suffix.files(low, interval.hi)
                 files[name] += await pins.enter_async_context(behind)
+            if task.recalls:
+                own = self._output
+                held = own.log.files(own.log.start, own.log.boundary)
+                files[task.output] = pins.enter_context(held)
+                behind = own.suffix.files(own.log.boundary, after)
+                files[task.output] += await pins.enter_async_context(behind)
             computation = self._editions.computation(task, after)
             result = await computation.run(files, after, upto, interval)
         self._runner.note_cost(result.cpu_s)

@@ -9,6 +9,7 @@ from msgspec import Struct
 from engine.language.check import check_query
 from engine.language.labels import Readers, label_of, labels
 from engine.language.panes import panes_name, widths
+from engine.language.tables import tables_of, totals_of
 from engine.objects.definitions import (
     ANY,
     DEFAULT_HISTORY_US,
@@ -90,6 +91,7 @@ class Network(Struct, frozen=True):
             revised=stream in revised,
             label=self._label(stream, declared),
             edition=self._edition(altered),
+            table=stream in tables_of(self.query, self._tables),
         )
         span = revised.get(stream.removesuffix(f"/{REVISIONS}"), 0)
         if span > definition.history_us:  # its readers may have to read it again
@@ -99,7 +101,8 @@ class Network(Struct, frozen=True):
     def _label(self, stream: str, declared: Mapping[str, Readers]) -> tuple[Policy, ...]:
         """The label of a stream that the query makes. Panes hold what an output is made of: readers
         that are declared for the output are none of theirs."""
-        of = {panes_name(name): name for name in widths(self.query)}.get(base_of(stream))
+        made_of = (*widths(self.query), *totals_of(self.query))
+        of = {panes_name(name): name for name in made_of}.get(base_of(stream))
         if of is None:
             return label_of(labels(self.query, self.inputs, declared), stream)
         undeclared = {name: readers for name, readers in declared.items() if name != of}
@@ -110,6 +113,10 @@ class Network(Struct, frozen=True):
         either may change its readers. It is the same at all peers that make the output."""
         inputs = sum(entry.stream.edition for entry in self.inputs.values())
         return min(altered.edition + inputs, MAX_EDITION)
+
+    @property
+    def _tables(self) -> frozenset[str]:
+        return frozenset(name for name, entry in self.inputs.items() if entry.stream.table)
 
     @property
     def _altered_readers(self) -> dict[str, tuple[str, ...]]:

@@ -19,9 +19,12 @@ from engine.language.steps import (
     JoinStep,
     MapStep,
     Step,
+    TopStep,
+    TotalsStep,
     TypedAggregate,
 )
-from engine.objects.query import Aggregate, Box, Filter, Join, Query, Union, inputs_of
+from engine.language.totals import result_steps, totals_schema
+from engine.objects.query import Aggregate, Box, Filter, Join, Query, Top, Totals, Union, inputs_of
 from engine.objects.schema import BEGINNING, END, Schema
 from overlay.errors import InvalidInputError
 
@@ -33,6 +36,8 @@ __all__ = [
     "MapStep",
     "Step",
     "Task",
+    "TopStep",
+    "TotalsStep",
     "TypedAggregate",
     "plan",
 ]
@@ -126,6 +131,21 @@ class Task:
         return self.window is not None or self.join is not None
 
     @property
+    def tables(self) -> frozenset[str]:
+        """The inputs that it reads as tables: of each key the newest tuple, however old."""
+        if self.join is not None and self.join.table:
+            return frozenset({self.join.right})
+        last = self.steps[-1] if self.steps else None
+        return (
+            frozenset(self.inputs) if isinstance(last, TotalsStep) and last.changes else frozenset()
+        )
+
+    @property
+    def recalls(self) -> bool:
+        """Whether it reads its own output, as a table: see `engine.language.totals`."""
+        return any(isinstance(step, (TotalsStep, TopStep)) for step in self.steps)
+
+    @property
     def span_us(self) -> int:
         """How long after the stime of a tuple it still makes results of it, microseconds."""
         if self.join is not None:
@@ -195,6 +215,10 @@ class _Made:
     step: Step | None
 
 
+_STATEFUL: Final = (Aggregate, Join, Totals, Top)
+"""The boxes of which a task has one at most."""
+
+
 class _Network:
     """A query's streams: the boxes that make and read them, and which of them are logs.
 
@@ -222,7 +246,7 @@ class _Network:
             typed = type_box(box, schemas, before)
             for stream in typed.schemas:
                 self._make(stream, typed, folded.get(stream))
-                if isinstance(box, (Aggregate, Join)) or self._carries(box, stateful):
+                if isinstance(box, _STATEFUL) or self._carries(box, stateful):
                     stateful.add(stream)
                 if stream in keep or self._is_cut(stream, after_aggregate=stream in stateful):
                     self.kept.add(stream)
@@ -232,6 +256,8 @@ class _Network:
     def _make(self, stream: str, typed: TypedBox, width_us: int | None) -> None:
         """Note how a stream is made. width_us: of the panes that it is folded from, if it is."""
         inputs, step = inputs_of(typed.box), typed.steps.get(stream)
+        if isinstance(step, TotalsStep):
+            inputs, step = self._make_totals(stream, inputs, step)
         if width_us is not None and isinstance(step, AggregateStep):
             panes, combined = split(step, width_us)
             name = panes_name(stream)
@@ -240,6 +266,20 @@ class _Network:
             self._schemas[name] = panes_schema(name, panes)
             inputs, step = (name,), combined
         self.made[stream] = _Made(inputs, step)
+
+    def _make_totals(
+        self, stream: str, inputs: tuple[str, ...], step: TotalsStep
+    ) -> tuple[tuple[str, ...], Step]:
+        """Note how totals are made; returns how their results are made of them."""
+        name = panes_name(stream)
+        self.made[name] = _Made(inputs, step)
+        self.kept.add(name)
+        self._schemas[name] = totals_schema(name, step)
+        *before, last = result_steps(step)
+        if before:
+            self.made[f"{name}/part"] = _Made((name,), before[0])
+            name = f"{name}/part"
+        return (name,), last
 
     def task(self, output: str, sources: frozenset[str]) -> Task:
         steps: list[Step] = []
@@ -285,7 +325,9 @@ class _Network:
                 return True
             case Filter(outputs=ports):
                 return len(ports) > 1
-            case Aggregate():
+            case Totals(changes=True):
+                return True
+            case Aggregate() | Totals() | Top():
                 return after_aggregate
             case _:
                 return False
@@ -307,6 +349,8 @@ def _nodes_after(step: Step | None, before: Mapping[str, int]) -> Mapping[str, i
             return {name: expression.nodes for name, expression in step.outputs}
         case AggregateStep():
             return {each.name: before.get(each.name, 1) for each in step.group_by}
+        case TotalsStep() | TopStep():
+            return {}
 
 
 def _identity(schema: Schema) -> MapStep:

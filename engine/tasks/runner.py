@@ -23,7 +23,7 @@ from engine.streams.retention import Hold
 from engine.tasks.execution import Editions, Executor, Result
 from engine.tasks.plan import Task
 from engine.tasks.status import TaskStatus
-from engine.tasks.windows import Interval, needed_after, needs, whole_after
+from engine.tasks.windows import Interval, needed_after, needs, read_from, whole_after
 from overlay.concurrency import Watched
 from overlay.errors import InternalError, MedusaError, NotRetainedError
 from overlay.events import Events
@@ -367,9 +367,14 @@ class TaskRunner:
     async def _job(self, after: int, upto: int, interval: Interval) -> Result:
         with ExitStack() as pins:
             files: dict[str, list[Path]] = {
-                name: pins.enter_context(log.files(max(interval.lo, log.start), interval.hi))
+                name: pins.enter_context(
+                    log.files(max(read_from(self.task, name, interval), log.start), interval.hi)
+                )
                 for name, log in self._inputs.items()
             }
+            if self.task.recalls:
+                own = self._output.files(self._output.start, after)
+                files[self.task.output] = pins.enter_context(own)
             computation = self._editions.computation(self.task, after)
             return await computation.run(files, after, upto, interval)
 

@@ -81,6 +81,17 @@ def needed_after(task: Task, boundary: int) -> int:
     return max(BEGINNING, needs_after)
 
 
+def read_after(task: Task, stream: str, boundary: int) -> int:
+    """The boundary after which a task whose output is at `boundary` may read an input: of a table
+    it may read the oldest tuple."""
+    return BEGINNING if stream in task.tables else needed_after(task, boundary)
+
+
+def read_from(task: Task, stream: str, interval: Interval) -> int:
+    """The boundary after which a job over an interval reads an input."""
+    return BEGINNING if stream in task.tables else interval.lo
+
+
 def whole_after(task: Task, boundary: int) -> int:
     """The least boundary after which the output is right, if the inputs are known only after
     `boundary`: every window that ends later is whole."""

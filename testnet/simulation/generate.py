@@ -21,7 +21,10 @@ from engine.objects.query import (
     Box,
     Filter,
     Function,
+    Join,
+    JoinKind,
     Map,
+    Totals,
     Union,
     outputs_of,
 )
@@ -218,6 +221,9 @@ def _queries(
         inputs += [last.outputs[0] for last in lasts if isinstance(last, Filter)]
         boxes, outputs = _boxes(rng, base, inputs)
         availability = _availability(rng, participants[owner] - 1)
+        keeps_tables = any(isinstance(box, Totals) for box in boxes)
+        if keeps_tables and availability.mode is not Mode.PASSIVE_STANDBY:
+            availability = Availability()
         made.append(QueryTable(at, f"{base}/query", boxes, outputs, availability))
     return tuple(made)
 
@@ -234,6 +240,12 @@ def _boxes(
     if rng.random() < 0.5:
         boxes.append(Filter("some", at, (f"{base}/some",), (f"value > {rng.randrange(500)}",)))
         at = f"{base}/some"
+    if rng.random() < 0.25:
+        boxes.append(_join(rng, at, rng.choice(inputs), f"{base}/pairs"))
+        return tuple(boxes), ()
+    if rng.random() < 0.2:
+        boxes.append(_totals(at, f"{base}/totals"))
+        return tuple(boxes), ()
     if rng.random() < 0.5:
         state = tuple((name, name) for name in ("poster", "number", "key"))
         boxes.append(Map("shape", at, f"{base}/shape", (*state, ("value", "value * 2"))))
@@ -255,6 +267,34 @@ def _boxes(
             )
         )
     return tuple(boxes), ()
+
+
+def _join(rng: random.Random, left: str, right: str, output: str) -> Join:
+    kind = rng.choice((JoinKind.INNER, JoinKind.LEFT, JoinKind.FULL, JoinKind.ANTI, JoinKind.ASOF))
+    before, after = rng.choice(((500_000, 0), (200_000, 200_000), (1_000_000, 0)))
+    fields = [("poster", "left.poster"), ("number", "left.number"), ("key", "left.key")]
+    if kind is not JoinKind.ANTI:
+        fields.append(("other", "right.number"))
+    return Join(
+        "pairs",
+        left,
+        right,
+        output,
+        kind,
+        before,
+        0 if kind is JoinKind.ASOF else after,
+        "left.key = right.key",
+        tuple(fields),
+    )
+
+
+def _totals(source: str, output: str) -> Totals:
+    functions = (
+        AggregateFunction(Function.COUNT, None, "rows"),
+        AggregateFunction(Function.SUM, "value", "total"),
+        AggregateFunction(Function.COUNT_DISTINCT, "value", "values"),
+    )
+    return Totals("totals", source, output, ("key",), functions)
 
 
 def _outputs(queries: Sequence[QueryTable]) -> list[str]:
@@ -312,7 +352,8 @@ def _moves(
     for table in queries:
         owner = table.at.partition("/")[0]
         siblings = [peer for peer in peers if peer.partition("/")[0] == owner]
-        if len(siblings) > 1 and rng.random() < 0.4:
+        stays = any(isinstance(box, Totals) for box in table.boxes)
+        if len(siblings) > 1 and not stays and rng.random() < 0.4:
             for _ in range(rng.randint(1, 3)):
                 stream = outputs_of(table.boxes[-1])[-1]
                 at_s = round(rng.uniform(1.0, workload_s * 0.8), 2)

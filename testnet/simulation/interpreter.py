@@ -23,15 +23,26 @@ from engine.language.aggregate_types import aggregate_type
 from engine.language.check import ordered_boxes, type_box
 from engine.language.parse_expression import parse_expression
 from engine.language.steps import Expression, TypedAggregate
-from engine.objects.query import Aggregate, Filter, Join, Map, Query, Union
-from engine.objects.schema import STIME, FieldType, Schema
+from engine.language.totals import result_steps
+from engine.objects.query import Aggregate, Filter, Join, Map, Query, Top, Totals, Union
+from engine.objects.schema import BEGINNING, END, STIME, FieldType, Schema
 from engine.streams.epochs import reading
 from engine.tasks.execution import Result
-from engine.tasks.plan import AggregateStep, FilterStep, JoinStep, MapStep, Step, Task
+from engine.tasks.plan import (
+    AggregateStep,
+    FilterStep,
+    JoinStep,
+    MapStep,
+    Step,
+    Task,
+    TopStep,
+    TotalsStep,
+)
 from engine.tasks.windows import Interval
 from overlay.events import Events
 from testnet.simulation.expressions import Row, evaluate
 from testnet.simulation.joins import joined
+from testnet.simulation.tables import top, totals
 from testnet.simulation.windows import FORMS, aggregate
 
 
@@ -67,6 +78,8 @@ def run_query(
             rows = streams[box.input]
             if isinstance(box, Filter):
                 made = _run_filter(box, rows, fields)
+            elif isinstance(box, (Totals, Top)):
+                made = {box.output: _run_table(box, rows, schemas)}
             elif isinstance(box, Map):
                 typed = [(name, parse_expression(text, fields)) for name, text in box.expressions]
                 made = {box.output: [_mapped(typed, row) for row in rows]}
@@ -76,6 +89,16 @@ def run_query(
             plain = [{k: v for k, v in row.items() if k != "seq"} for row in rows]
             streams[name] = canonical(plain, schemas[name])
     return streams
+
+
+def _run_table(box: Totals | Top, rows: list[Row], schemas: Mapping[str, Schema]) -> list[Row]:
+    step = type_box(box, schemas).steps[box.output]
+    ordered = canonical(rows, schemas[box.input], arrival="seq" in rows[0] if rows else False)
+    if isinstance(step, TopStep):
+        return top(step, ordered, (), BEGINNING)
+    assert isinstance(step, TotalsStep), "of totals"
+    found = totals(step, ordered, (), BEGINNING)
+    return _stepped(result_steps(step), found, BEGINNING, END)
 
 
 def _run_filter(
@@ -117,12 +140,21 @@ def run_task(
             row for row in _joined(task, task.join, inputs, interval) if after < row[STIME] <= upto
         ]
         return canonical(_stepped(task.steps[1:], rows, after, upto), task.output_schema)
+    lo = BEGINNING if task.tables else lo
     rows = [row for name in task.inputs for row in inputs[name] if lo < row[STIME] <= hi]
     arrival = len(task.inputs) == 1 and task.inputs[0] in task.source_inputs
     direct = bool(task.steps) and isinstance(task.steps[0], AggregateStep)
     if not (arrival and direct):
         rows = [{k: v for k, v in row.items() if k != "seq"} for row in rows]
     rows = canonical(rows, task.input_schemas[0], arrival=arrival and direct)
+    if task.recalls:
+        *before, last = task.steps
+        rows = _stepped(before, rows, after, upto)
+        own = inputs.get(task.output, [])
+        if isinstance(last, TopStep):
+            return canonical(top(last, rows, own, after), task.output_schema)
+        assert isinstance(last, TotalsStep), "the table of a task"
+        return canonical(totals(last, rows, own, after), task.output_schema)
     return canonical(_stepped(task.steps, rows, after, upto), task.output_schema)
 
 
@@ -137,8 +169,8 @@ def _stepped(steps: Sequence[Step], rows: list[Row], after: int, upto: int) -> l
                 rows.sort(key=lambda row: (row[STIME], *((v is not None, v) for v in row.values())))
             case AggregateStep():
                 rows = [row for row in FORMS[step.form](step, rows) if after < row[STIME] <= upto]
-            case JoinStep():
-                raise AssertionError("a join is a task's first step")
+            case JoinStep() | TotalsStep() | TopStep():
+                raise AssertionError("it is the first step of a task, or its last one")
     return rows
 
 
@@ -146,9 +178,10 @@ def _joined(
     task: Task, step: JoinStep, inputs: Mapping[str, list[Row]], interval: Interval
 ) -> list[Row]:
     schemas = dict(zip(task.inputs, task.input_schemas, strict=True))
+    lows = (interval.lo, BEGINNING if step.table else interval.lo)
     left, right = (
-        [row for row in inputs.get(name, []) if interval.lo < row[STIME] <= interval.hi]
-        for name in (step.left, step.right)
+        [row for row in inputs.get(name, []) if lo < row[STIME] <= interval.hi]
+        for name, lo in zip((step.left, step.right), lows, strict=True)
     )
     return joined(step, (left, right), (_fields(schemas[step.left]), _fields(schemas[step.right])))
 
@@ -206,13 +239,17 @@ class InterpretedTask:
     def __init__(self, executor: InterpretingExecutor, task: Task) -> None:
         self._executor = executor
         self._task = task
+        self._whole = task.tables | ({task.output} if task.recalls else frozenset())
         self._rows: OrderedDict[Path, list[Row]] = OrderedDict()
 
     async def run(
         self, files: Mapping[str, Sequence[Path]], after: int, upto: int, interval: Interval
     ) -> Result:
         config = self._executor.config
-        inputs = {name: self._read(paths, interval) for name, paths in files.items()}
+        inputs = {
+            name: self._read(paths, BEGINNING if name in self._whole else interval.lo, interval)
+            for name, paths in files.items()
+        }
         made = run_task(self._task, inputs, after, upto, interval)
         made = [row for row in made if after < row["stime"] <= upto]
         self._executor.jobs += 1
@@ -224,9 +261,9 @@ class InterpretedTask:
         table = _table(made, self._task.output_schema.derived)
         return Result(table, config.cpu_s + rows * config.cpu_row_s)
 
-    def _read(self, paths: Sequence[Path], interval: Interval) -> list[Row]:
+    def _read(self, paths: Sequence[Path], lo: int, interval: Interval) -> list[Row]:
         found = [row for path in paths for row in self._of(path)]
-        return [row for row in found if interval.lo < row["stime"] <= interval.hi]
+        return [row for row in found if lo < row["stime"] <= interval.hi]
 
     def _of(self, path: Path) -> list[Row]:
         rows = self._rows.get(path)

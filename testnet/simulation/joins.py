@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from engine.language.joins import AS_OF, KEEPS_LEFT, KEEPS_RIGHT, ONE_SIDED
 from engine.language.steps import JoinStep
 from engine.objects.query import JoinKind
-from engine.objects.schema import STIME
+from engine.objects.schema import END, STIME
 from testnet.simulation.expressions import Row, evaluate
 
 
@@ -22,6 +22,8 @@ def joined(
         fields: of each side.
     """
     (left, right), (left_fields, right_fields) = sides, fields
+    if step.table:
+        right = _with_validity(step, right, right_fields)
     found: list[Row] = []
     no_left = dict.fromkeys((STIME, *left_fields))
     no_right = dict.fromkeys((STIME, *right_fields))
@@ -38,7 +40,9 @@ def joined(
             pairs = [max(pairs, key=lambda n: _age(right[n], right_fields))]
         for number in pairs:
             other = right[number]
-            found.append(_result(step, one, other, max(one[STIME], other[STIME])))
+            found.append(
+                _result(step, one, other, max(one[STIME], other[STIME]))
+            )  # t's, of a table
         if not pairs and step.kind in KEEPS_LEFT:
             found.append(_result(step, one, no_right, waited))
     if step.kind in KEEPS_RIGHT:
@@ -50,9 +54,28 @@ def joined(
 
 def _is_pair(step: JoinStep, one: Row, other: Row) -> bool:
     later = other[STIME] - one[STIME]
+    if step.table:
+        if not other[STIME] <= one[STIME] < other[_UNTIL] or other.get(step.deleted):
+            return False
+        return evaluate(step.predicate, _both(one, other)) is True
     if not -step.before_us <= later <= step.after_us:
         return False
     return evaluate(step.predicate, _both(one, other)) is True
+
+
+_UNTIL = "valid until"
+
+
+def _with_validity(step: JoinStep, rows: Sequence[Row], fields: Sequence[str]) -> list[Row]:
+    """The tuples of a table with the time until which each is valid."""
+    ordered = sorted(rows, key=lambda row: _age(row, fields))
+    until: dict[tuple[object, ...], int] = {}
+    found: list[Row] = []
+    for row in reversed(ordered):
+        key = tuple(row[name] for name in step.key)
+        found.append({**row, _UNTIL: until.get(key, END)})
+        until[key] = row[STIME]
+    return found
 
 
 def _age(row: Row, fields: Sequence[str]) -> tuple[object, ...]:

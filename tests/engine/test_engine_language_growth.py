@@ -131,7 +131,7 @@ WIDE: dict[str, tuple[Text, int]] = {
     },
     **{
         f"of a moment, {each}": (listed("", f"{each}(t) > 1", " and "), 50)
-        for each in (*PARTS, "dayofmonth", "unix_micros", "unix_seconds")
+        for each in (*sorted(PARTS), "dayofmonth", "unix_micros", "unix_seconds")
     },
 }
 

@@ -16,10 +16,25 @@ from engine.replication.moves.checks import check_worker, network_of
 from engine.replication.moves.mover import Mover
 from engine.replication.moves.returning import Returning
 from engine.replication.queries import QueryHost
-from engine.tasks.plan import AggregateStep, FilterStep, JoinStep, MapStep, Task
+from engine.tasks.plan import (
+    AggregateStep,
+    FilterStep,
+    JoinStep,
+    MapStep,
+    Task,
+    TopStep,
+    TotalsStep,
+)
 from overlay.errors import NotAuthorisedError, NotFoundError
 
-KINDS: Final = {FilterStep: "filter", MapStep: "map", AggregateStep: "aggregate", JoinStep: "join"}
+KINDS: Final = {
+    FilterStep: "filter",
+    MapStep: "map",
+    AggregateStep: "aggregate",
+    JoinStep: "join",
+    TotalsStep: "totals",
+    TopStep: "top",
+}
 
 
 @dataclass(frozen=True)
@@ -41,8 +56,8 @@ class Tasks:
     def own(self, here: str) -> Iterator[TaskHere | TaskOut]:
         """Its own tasks that have not ended, each with its place. here: this peer's id (hex)."""
         for placed in self.queries.tasks():
-            if placed.boundary == END:
-                continue
+            if placed.boundary == END or placed.task.recalls:
+                continue  # what it keeps stays with it
             placed.measure()
             item = item_of(placed.task, owner=here, load=placed.load, cost_ns=placed.cost_ns)
             current = placed.current

@@ -18,7 +18,7 @@ from engine.objects.definitions import (
     StreamDefinition,
     check_stream,
 )
-from engine.objects.schema import Field, FieldType, Schema, check_schema
+from engine.objects.schema import DELETED, Field, FieldType, Schema, check_schema
 
 SCHEMA_OF: Final = "schema"
 """The last segment of the name of a stream's own schema: `CREATE STREAM s (...)`."""
@@ -112,6 +112,8 @@ def schema_of(node: Definition, name: str, source: Source) -> tuple[Schema, int 
         Field(each.name, each.type, each.size, each.nullable and each.name not in {time, *key})
         for each in fields
     ]
+    if node.args["kind"] == "TABLE" and all(each.name != DELETED for each in fields):
+        fields.append(Field(DELETED, FieldType.BOOL, nullable=True))
     with source.pointing(node):
         schema = Schema(name, tuple(fields), time, tuple(key))
         check_schema(schema)
@@ -123,6 +125,7 @@ def stream_of(
 ) -> StreamDefinition:
     """The source stream of a CREATE STREAM or TABLE."""
     options = Options(node, source)
+    table = node.args["kind"] == "TABLE"
     declared = options.us("slack")
     history = options.us("history")
     ahead = options.take("max_ahead")
@@ -143,6 +146,7 @@ def stream_of(
             leader=options.text("leader", ""),
             k_safety=options.number("k_safety", 0),
             max_ahead_us=_ahead(ahead, source),
+            table=table,
         )
         check_stream(stream)
     options.finish()

@@ -22,8 +22,8 @@ from engine.language.sql.relation import (
     of_stream,
     shifted,
 )
-from engine.objects.query import WINDOW_START, Aggregate, AggregateFunction, Function, Map
-from engine.objects.schema import STIME
+from engine.objects.query import WINDOW_START, Aggregate, AggregateFunction, Function, Map, Totals
+from engine.objects.schema import DELETED, STIME
 
 _NAMES: Final = {
     **{str(each): each for each in Function},
@@ -139,21 +139,25 @@ class Grouping:
         """The aggregate of these groups and calls."""
         for node in groups:
             self._group(node)
-        window = self._checked_window(select)
+        window = self._window or (INSTANT if self._times else None)
+        if window is None:
+            self._check_groups(select)
+        elif self._is_table:
+            raise self._source.refusal(
+                "the rows of a table change, and are in no window: GROUP BY without one", select
+            )
         functions = self._functions(calls)
         stream, arguments = self._prepared(select, functions)
-        box = Aggregate(
-            "group",
-            stream,
-            "",
-            window.size_us,
-            window.advance_us,
-            tuple(name for _, name, _ in self._groups),
-            tuple(
-                AggregateFunction(function, arguments[key].text, name, arguments[key].constant)
-                for function, key, name in functions
-            ),
+        names = tuple(name for _, name, _ in self._groups)
+        made = tuple(
+            AggregateFunction(function, arguments[key].text, name, arguments[key].constant)
+            for function, key, name in functions
         )
+        if window is None:
+            totals = Totals("totals", stream, "", names, made, self._is_table)
+            schema = self._boxes.add(totals, select)
+            return self._grouped(schema.name, window, calls, functions)
+        box = Aggregate("group", stream, "", window.size_us, window.advance_us, names, made)
         schema = self._boxes.add(box, select)
         return self._grouped(schema.name, window, calls, functions)
 
@@ -192,17 +196,19 @@ class Grouping:
         lengths = [interval_us(_interval(each), self._source) for each in spans]
         return Window("HOP", lengths[0], lengths[-1])
 
-    def _checked_window(self, select: exp.Expr) -> Window:
-        window = self._window
-        if window is not None:
-            return window
-        if self._times:
-            return INSTANT
-        raise self._source.refusal(
-            "an endless stream has no last row to group up to: group by a window, like "
-            "FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE) GROUP BY window_start",
-            select,
-        )
+    @property
+    def _is_table(self) -> bool:
+        return self._relation.stream in self._boxes.tables
+
+    def _check_groups(self, select: exp.Expr) -> None:
+        """Refuse totals of everything: they would be one row, with no key."""
+        if not self._groups:
+            raise self._source.refusal(
+                "an endless stream has no last row to aggregate up to: group by a window, like "
+                "FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE) GROUP BY window_start; "
+                "or by a column, for a table of the totals so far",
+                select,
+            )
 
     def _functions(self, calls: Sequence[exp.Expr]) -> list[tuple[Function, str, str]]:
         """(function, key of the call, output's name), each once."""
@@ -281,18 +287,22 @@ class Grouping:
                 name = f"argument_{len(fields)}"
                 outputs.append((name, argument.text))
                 fields[key] = replace(argument, text=name)
+        if self._is_table:
+            outputs += hidden_columns(self._relation, outputs)
         schema = self._boxes.add(Map("prepare", self._relation.stream, "", tuple(outputs)), select)
         return schema.name, fields
 
     def _grouped(
         self,
         stream: str,
-        window: Window,
+        window: Window | None,
         calls: Sequence[exp.Expr],
         functions: Sequence[tuple[Function, str, str]],
     ) -> Grouped:
         schema = self._boxes.schemas[stream]
-        if window is INSTANT:
+        if window is None:
+            relation = of_stream(schema, "")
+        elif window is INSTANT:
             relation = of_stream(schema, "")
             columns = tuple(each for each in relation.columns if each.name != WINDOW_START)
             times = tuple(
@@ -318,6 +328,21 @@ class Grouping:
             found.values[key_of(node)] = name_text(names[key_of(node)])
         found.natural = tuple(each.name for each in schema.fields)
         return found
+
+
+HIDDEN: Final = "key_"
+"""The beginning of the names of columns that a SELECT leaves out, and that are part of a key."""
+
+
+def hidden_columns(relation: Relation, outputs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The (name, expression) pairs that a map of a table needs besides these outputs: those of its
+    key, and whether it is deleted."""
+    texts, names = {text for _, text in outputs}, {name for name, _ in outputs}
+    key = [name for name in relation.schema.key if name_text(name) not in texts]
+    found = [(f"{HIDDEN}{name}", name_text(name)) for name in key]
+    if relation.schema.deletes and DELETED not in names:
+        found.append((DELETED, DELETED))
+    return found
 
 
 def check_time(relation: Relation, node: exp.Column, source: Source) -> Column:

@@ -92,6 +92,7 @@ class Joining:
         self._within = within_us
         self._bounds = Bounds()
         self._conditions: list[str] = []
+        self._temporal = _version_of(node) is not None
         self.kind = self._kind_of(node)
         for side in (left, right):
             if side.window is not None:
@@ -103,6 +104,8 @@ class Joining:
             *(_sided(each, "right") for each in right.columns),
         ]
         self.relation = Relation(left.schema, tuple(columns))
+        if self._temporal:
+            self._check_version(_version_of(node))
         for name in node.args.get("using") or []:
             self._using(name)
         condition = node.args.get("on")
@@ -126,12 +129,12 @@ class Joining:
 
     def add(self, node: exp.Expr) -> None:
         """Add a condition."""
-        if isinstance(node, exp.Between):
+        if isinstance(node, exp.Between) and not self._temporal:
             for kind, key in ((exp.GTE, "low"), (exp.LTE, "high")):
                 made = kind(this=node.this.copy(), expression=node.args[key].copy())
                 self.add(made)
             return
-        if not self._bound(node):
+        if self._temporal or not self._bound(node):
             substitute = self.substitute()
             text = expression_text(node, self._source, substitute)
             self._conditions.append(f"({text})" if isinstance(node, exp.Or) else text)
@@ -159,6 +162,7 @@ class Joining:
             most,
             " and ".join(self._conditions) or "true",
             tuple(outputs),
+            self._temporal,
         )
         schema = self._boxes.add(box, at)
         known = self._offsets(least, most)
@@ -204,8 +208,7 @@ class Joining:
         method = (node.args.get("method") or "").upper()
         side = (node.args.get("side") or "").upper()
         kind = (node.args.get("kind") or "").upper()
-        temporal = isinstance(node.this, exp.Table) and node.this.args.get("version") is not None
-        if method == "ASOF" or temporal:
+        if method == "ASOF":
             if side not in {"", "LEFT"} or kind not in {"", "INNER", "OUTER"}:
                 raise self._source.refusal("a join AS OF is an inner or a LEFT join", node)
             return JoinKind.LEFT_ASOF if side == "LEFT" else JoinKind.ASOF
@@ -282,7 +285,23 @@ class Joining:
                 )
         return None
 
+    def _check_version(self, version: exp.Expr | None) -> None:
+        """Refuse a table that is read at another time than that of the left tuple."""
+        time = None if version is None else self._time(version)
+        if time is None or time.right or time.offset:
+            raise self._source.refusal(
+                "a table is joined as it is at the time of the row: FOR SYSTEM_TIME AS OF "
+                f"{self._left_name()}.stime",
+                self._node,
+            )
+
+    def _left_name(self) -> str:
+        tables = self.relation.columns[0].tables
+        return tables[0] if tables else "left"
+
     def _checked_bounds(self) -> tuple[int, int]:
+        if self._temporal:
+            return 0, 0
         least, most = self._bounds.least, self._bounds.most
         if self.kind in {JoinKind.ASOF, JoinKind.LEFT_ASOF}:
             most = 0 if most is None else min(most, 0)
@@ -291,8 +310,7 @@ class Joining:
         if most is None and self._within is not None:
             most = self._within
         if least is None or most is None:
-            table = self.relation.columns[0].tables[:1]
-            left = table[0] if table else "left"
+            left = self._left_name()
             raise self._source.refusal(
                 "the rows of an endless stream cannot all be kept for this join: bound it, like "
                 f"AND r.stime BETWEEN {left}.stime - INTERVAL '1' HOUR AND {left}.stime, or say "
@@ -308,7 +326,7 @@ class Joining:
         found: dict[str, int] = {}
         left = len(self._sides[0].columns)
         for number, each in enumerate(self.relation.columns):
-            later = most <= 0 if number < left else least >= 0
+            later = most <= 0 if number < left else least >= 0 and not self._temporal
             outer = (
                 self.kind in {JoinKind.RIGHT, JoinKind.FULL}
                 if number < left
@@ -317,6 +335,12 @@ class Joining:
             if each.offset is not None and later and not outer:
                 found[each.text] = each.offset
         return found
+
+
+def _version_of(node: exp.Join) -> exp.Expr | None:
+    """The time of FOR SYSTEM_TIME AS OF, if the joined stream has it."""
+    version = node.this.args.get("version") if isinstance(node.this, exp.Table) else None
+    return None if version is None else version.expression
 
 
 def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:

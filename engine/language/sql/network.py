@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import msgspec
@@ -10,7 +10,8 @@ from sqlglot import exp
 
 from engine.language.check import MAX_BOX_NAME, MAX_BOXES, type_box
 from engine.language.sql.errors import Source
-from engine.objects.query import Box, Filter, Join, Map, Union, inputs_of, outputs_of
+from engine.language.sql.expressions import name_text
+from engine.objects.query import Box, Filter, Join, Map, Top, Totals, Union, inputs_of, outputs_of
 from engine.objects.schema import Schema
 
 MAX_OUTPUTS: Final = 4096
@@ -25,13 +26,18 @@ class Boxes:
 
     Args:
         known: schemas of the streams that are there before the query.
+        tables: those of them that are tables.
 
     Attributes:
         schemas: of all streams, those of the boxes included.
+        tables: the streams of which of each key the newest tuple counts.
     """
 
-    def __init__(self, source: Source, known: Mapping[str, Schema]) -> None:
+    def __init__(
+        self, source: Source, known: Mapping[str, Schema], tables: Collection[str] = ()
+    ) -> None:
         self.schemas = dict(known)
+        self.tables = set(tables)
         self._source = source
         self._boxes: list[Box] = []
         self._named: set[str] = set()
@@ -85,6 +91,9 @@ class Boxes:
                 self._named.add(stream)
                 return self.schemas[stream]
         self._named.add(stream)  # it is another stream, as it is
+        if schema.name in self.tables:
+            same = tuple((each.name, name_text(each.name)) for each in schema.fields)
+            return self._add(Map(name, schema.name, stream, same), at)[0]
         return self._add(Union(name, (schema.name,), stream), at)[0]
 
     def _add(self, box: Box, at: exp.Expr | int) -> list[Schema]:
@@ -93,6 +102,8 @@ class Boxes:
             typed = type_box(box, self.schemas)
         self.schemas.update(typed.schemas)
         self._boxes.append(box)
+        if isinstance(box, (Totals, Top)) or (isinstance(box, Map) and box.input in self.tables):
+            self.tables.add(box.output)
         return [typed.schemas[stream] for stream in outputs_of(box)]
 
     def _check_size(self, box: Box, at: exp.Expr | int) -> None:
@@ -122,6 +133,9 @@ class Boxes:
         schema = self.schemas.pop(old)
         self.schemas[new] = msgspec.structs.replace(schema, name=new)
         self._boxes = [_renamed(box, old, new) for box in self._boxes]
+        if old in self.tables:
+            self.tables.remove(old)
+            self.tables.add(new)
 
 
 def _blank(box: Box) -> Box:

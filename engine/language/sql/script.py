@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import msgspec
@@ -15,9 +15,10 @@ from engine.language.history_range import check_history_range
 from engine.language.sql.definitions import SCHEMA_OF, Options, schema_of, stream_of
 from engine.language.sql.dialect import Definition, Split, parse
 from engine.language.sql.errors import Source
+from engine.language.sql.expressions import name_text
 from engine.language.sql.network import Boxes
 from engine.language.sql.relation import Relation
-from engine.language.sql.select import Resolve, Selecting
+from engine.language.sql.select import HIDDEN, Resolve, Selecting
 from engine.objects.availability import AvailabilityRequest, parse_mode, parse_recovery
 from engine.objects.definitions import StreamDefinition
 from engine.objects.query import Query, inputs_of
@@ -71,7 +72,12 @@ class Script:
         used = {self._name(node.args["schema"]) for node in nodes if node.args.get("schema")}
         return frozenset(used - made)
 
-    def complete(self, streams: Mapping[str, Schema], schemas: Mapping[str, Schema]) -> Document:
+    def complete(
+        self,
+        streams: Mapping[str, Schema],
+        schemas: Mapping[str, Schema],
+        tables: Collection[str] = (),
+    ) -> Document:
         """What it defines: see `engine.language.document.Draft`.
 
         Raises:
@@ -81,7 +87,7 @@ class Script:
         named = {
             name: msgspec.structs.replace(schema, name=name) for name, schema in streams.items()
         }
-        definer = _Definer(self._source, self._name, named, schemas)
+        definer = _Definer(self._source, self._name, named, schemas, tables)
         for statement in self._statements:
             definer.add(statement)
         return definer.document
@@ -113,9 +119,11 @@ class _Definer:
         name: Resolve,
         streams: Mapping[str, Schema],
         schemas: Mapping[str, Schema],
+        tables: Collection[str],
     ) -> None:
         self._source = source
         self._name = name
+        self._tables = set(tables)
         self._known = dict(streams)
         self._named = dict(schemas)
         self._relations: dict[str, Relation] = {}
@@ -181,13 +189,15 @@ class _Definer:
         if node.args["kind"] == "TABLE" and schema is not None and not schema.key:
             raise self._source.refusal("a table needs a PRIMARY KEY", node)
         self._streams.append(stream_of(node, name, schema_name, slack, self._source))
+        if node.args["kind"] == "TABLE":
+            self._tables.add(name)
         if schema is not None:
             self._known[name] = msgspec.structs.replace(schema, name=name)
 
     def _query(self, node: Definition) -> None:
         name = self._name(node.this)
         body = node.args.get("body") or [node]
-        boxes = Boxes(self._source, self._known)
+        boxes = Boxes(self._source, self._known, self._tables)
         options = Options(node, self._source)
         within_us = options.us("within")
         outputs: list[str] = []
@@ -212,7 +222,7 @@ class _Definer:
             query = _with_options(applied(query, _request(options)), options)
             check_history_range(query)
         options.finish()
-        self._known = boxes.schemas
+        self._known, self._tables = boxes.schemas, boxes.tables
         self._queries.append(query)
 
     def _made(
@@ -245,9 +255,24 @@ class _Definer:
             raise self._source.refusal("a SELECT makes one stream; SPLIT makes several", node)
         else:
             relation = selecting.relation(made_of)
+            self._check_key(relation, boxes, made_of)
             schema = boxes.finish(relation.schema, streams[0], name, made_of)
             self._relations[streams[0]] = Relation(schema, relation.columns)
         return streams
+
+    def _check_key(self, relation: Relation, boxes: Boxes, at: exp.Expr) -> None:
+        """Refuse a table without all of its key: nobody could tell its rows apart."""
+        if relation.stream not in boxes.tables:
+            return
+        shown = {each.text for each in relation.shown()}
+        hidden = [name for name in relation.schema.key if name_text(name) not in shown]
+        if hidden:
+            left_out = ", ".join(name.removeprefix(HIDDEN) for name in hidden)
+            raise self._source.refusal(
+                f"the rows of this table are told apart by {left_out}, which SELECT leaves out: "
+                "add it",
+                at,
+            )
 
 
 def _request(options: Options) -> AvailabilityRequest:

@@ -13,11 +13,13 @@ from engine.language.sql.dialect import Split, WindowTable
 from engine.language.sql.errors import Source
 from engine.language.sql.expressions import Substitute, expression_text, interval_us, name_text
 from engine.language.sql.grouping import (
+    HIDDEN,
     INSTANT,
     Grouped,
     Grouping,
     aggregates_in,
     check_time,
+    hidden_columns,
     is_aggregate,
     key_of,
     substitute_of,
@@ -33,6 +35,7 @@ from engine.language.sql.relation import (
     of_stream,
 )
 from engine.objects.query import WINDOW_START, Filter, Map, Union
+from engine.objects.schema import DELETED
 
 Resolve = Callable[[exp.Table], str]
 """The name of the stream that a table in the text means."""
@@ -135,7 +138,21 @@ class Selecting:
         self, relation: Relation, condition: exp.Expr, name: str, substitute: Substitute
     ) -> Relation:
         text = expression_text(condition, self._source, substitute)
+        if relation.stream in self._boxes.tables:
+            return self._kept_rows(relation, condition, text)
         box = Filter(name, relation.stream, ("",), (text,))
+        return replace(relation, schema=self._boxes.add(box, condition))
+
+    def _kept_rows(self, relation: Relation, condition: exp.Expr, text: str) -> Relation:
+        """A table without the rows that do not fulfil a condition: they are deleted."""
+        schema = relation.schema
+        gone = f"not coalesce({text}, false)"
+        if schema.deletes:
+            gone += f" or coalesce({DELETED}, false)"
+        outputs = [
+            (each.name, name_text(each.name)) for each in schema.fields if each.name != DELETED
+        ]
+        box = Map("kept", relation.stream, "", (*outputs, (DELETED, gone)))
         return replace(relation, schema=self._boxes.add(box, condition))
 
     def _items(self, node: exp.Select, relation: Relation) -> list[tuple[exp.Expr, str]]:
@@ -189,12 +206,21 @@ class Selecting:
             with self._source.pointing(each):
                 outputs.append((name, text))
         self._refuse_repeated(node, items)
+        hidden = []
+        if relation.stream in self._boxes.tables:
+            hidden = hidden_columns(relation, outputs)
+        outputs += hidden
         schema = self._boxes.add(Map("select", relation.stream, "", tuple(outputs)), node)
         known = {each.text: each for each in relation.columns}
         made = of_stream(schema, "")
         texts = dict(outputs)
+        names = {name for name, _ in hidden}
         columns = tuple(
-            _as_before(each, known.get(texts.get(each.name, ""))) for each in made.columns
+            replace(
+                _as_before(each, known.get(texts.get(each.name, ""))),
+                shown=each.shown and each.name not in names,
+            )
+            for each in made.columns
         )
         return replace(made, columns=columns)
 
@@ -283,6 +309,7 @@ class Selecting:
             if joining is not None:
                 relation = joining.all()
             right = self._table(join.this)
+            self._check_tables(join, relation, right)
             joining = Joining(
                 self._boxes, self._source, relation, right, node=join, within_us=self._within_us
             )
@@ -292,6 +319,27 @@ class Selecting:
                     joining.add(each)
                     rest.remove(each)
         return joining, relation, rest
+
+    def _check_tables(self, join: exp.Join, left: Relation, right: Relation) -> None:
+        """Refuse a join in which a table is not read as of a time."""
+        temporal = isinstance(join.this, exp.Table) and join.this.args.get("version") is not None
+        if left.stream in self._boxes.tables:
+            raise self._source.refusal(
+                "the rows of a table change: it can be the right side of a join, FROM s JOIN t FOR "
+                "SYSTEM_TIME AS OF s.stime ON ...",
+                join,
+            )
+        if right.stream in self._boxes.tables and not temporal:
+            raise self._source.refusal(
+                "a table is joined as of the time of the row: JOIN t FOR SYSTEM_TIME AS OF s.stime",
+                join,
+            )
+        if temporal and right.stream not in self._boxes.tables:
+            raise self._source.refusal(
+                "FOR SYSTEM_TIME AS OF reads a table, and this is a stream: CREATE TABLE, or ASOF "
+                "JOIN",
+                join,
+            )
 
     def _is_plain(self, node: exp.Select) -> bool:
         """Whether a SELECT has neither groups nor aggregates."""
@@ -399,6 +447,8 @@ class Selecting:
             sides.append(left.expression)
             left = left.this
         relations = [self.relation(each) for each in [left, *reversed(sides)]]
+        if any(each.stream in self._boxes.tables for each in relations):
+            raise self._source.refusal("UNION ALL is of streams, and one of these is a table", node)
         first = relations[0]
         names = [field.name for field in first.schema.fields]
         streams = [first.stream]
@@ -452,4 +502,4 @@ def _table_of(column: Column, relation: Relation) -> str:
     return column.tables[0] if len(same) > 1 and column.tables else ""
 
 
-__all__ = ["INSTANT", "Resolve", "Selecting"]
+__all__ = ["HIDDEN", "INSTANT", "Resolve", "Selecting"]

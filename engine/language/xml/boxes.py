@@ -18,6 +18,8 @@ from engine.objects.query import (
     Join,
     JoinKind,
     Map,
+    Top,
+    Totals,
     Union,
 )
 from overlay.errors import InvalidInputError
@@ -177,12 +179,29 @@ def parameters_of(box: Box) -> list[tuple[str, str]]:
             return []
         case Aggregate():
             return _aggregate_parameters(box)
+        case Totals():
+            return [
+                *_functions(box.functions),
+                ("group-by", ",".join(box.group_by)),
+                *([("table", "1")] if box.changes else []),
+            ]
+        case Top():
+            order = ",".join(f"{name} desc" if down else name for name, down in box.order_by)
+            return [
+                ("partition-by", ",".join(box.partition_by)),
+                ("order-by", order),
+                ("most", str(box.most)),
+                *([("place", box.place)] if box.place else []),
+            ]
         case Join():
+            bounds = [
+                ("before", _signed_seconds(box.before_us)),
+                ("after", _signed_seconds(box.after_us)),
+            ]
             return [
                 ("predicate", box.predicate),
                 ("kind", str(box.kind)),
-                ("before", _signed_seconds(box.before_us)),
-                ("after", _signed_seconds(box.after_us)),
+                *([("table", "1")] if box.table else bounds),
                 *_numbered("out-field-name", [name for name, _ in box.expressions]),
                 *_numbered("out-field", [text for _, text in box.expressions]),
             ]
@@ -197,10 +216,8 @@ def _numbered(prefix: str, values: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _aggregate_parameters(box: Aggregate) -> list[tuple[str, str]]:
-    calls = [call_of(each) for each in box.functions]
     found = [
-        *_numbered("aggregate-function", calls),
-        *_numbered("aggregate-function-output-name", [each.output for each in box.functions]),
+        *_functions(box.functions),
         ("window-size", us_to_seconds(box.size_us)),
         ("advance", us_to_seconds(box.advance_us)),
     ]
@@ -209,6 +226,13 @@ def _aggregate_parameters(box: Aggregate) -> list[tuple[str, str]]:
     if box.group_by:
         found.append(("group-by", ",".join(box.group_by)))
     return found
+
+
+def _functions(functions: Sequence[AggregateFunction]) -> list[tuple[str, str]]:
+    return [
+        *_numbered("aggregate-function", [call_of(each) for each in functions]),
+        *_numbered("aggregate-function-output-name", [each.output for each in functions]),
+    ]
 
 
 def _read_filter(
@@ -238,11 +262,7 @@ def _read_union(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], _:
 def _read_aggregate(
     name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
 ) -> Box:
-    calls = parameters.take_numbered("aggregate-function")
-    names = parameters.take_numbered("aggregate-function-output-name")
-    if len(names) > len(calls):
-        raise InvalidInputError(f"it has {len(names)} output names for {len(calls)} functions")
-    names += [f"agg_{number}" for number in range(len(names), len(calls))]
+    functions = _read_functions(parameters)
     size = parameters.take_seconds("window-size")
     if size is None:
         raise InvalidInputError("parameter window-size is missing")
@@ -250,17 +270,59 @@ def _read_aggregate(
     for fixed in _FIXED:
         parameters.take_fixed(fixed)
     order_on = parameters.take("order-on-field")
-    groups = parameters.take("group-by") or ""
     return Aggregate(
         name,
         inputs[0],
         outputs[0],
         size,
         size if advance is None else advance,
-        tuple(group.strip() for group in groups.split(",")) if groups.strip() else (),
-        tuple(_function(call, output) for call, output in zip(calls, names, strict=True)),
+        _listed(parameters.take("group-by")),
+        functions,
         order_on or "",
     )
+
+
+def _read_functions(parameters: Parameters) -> tuple[AggregateFunction, ...]:
+    calls = parameters.take_numbered("aggregate-function")
+    names = parameters.take_numbered("aggregate-function-output-name")
+    if len(names) > len(calls):
+        raise InvalidInputError(f"it has {len(names)} output names for {len(calls)} functions")
+    names += [f"agg_{number}" for number in range(len(names), len(calls))]
+    return tuple(_function(call, output) for call, output in zip(calls, names, strict=True))
+
+
+def _listed(text: str | None) -> tuple[str, ...]:
+    """The names in a list with commas."""
+    return tuple(name.strip() for name in text.split(",")) if text and text.strip() else ()
+
+
+def _read_totals(
+    name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
+) -> Box:
+    functions = _read_functions(parameters)
+    groups = _listed(parameters.take("group-by"))
+    return Totals(
+        name, inputs[0], outputs[0], groups, functions, changes=parameters.take_flag("table")
+    )
+
+
+def _read_top(
+    name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
+) -> Box:
+    order = [_ordered(text) for text in _listed(parameters.take("order-by"))]
+    most = parameters.take("most") or ""
+    if not (most.isascii() and most.isdigit() and len(most) <= 9):
+        raise InvalidInputError(f"most {most[:40]!a} is not a number of places")
+    partition = _listed(parameters.take("partition-by"))
+    place = parameters.take("place") or ""
+    return Top(name, inputs[0], outputs[0], partition, tuple(order), int(most), place)
+
+
+def _ordered(text: str) -> tuple[str, bool]:
+    name, _, direction = text.partition(" ")
+    if direction.strip() not in {"", "asc", "desc"}:
+        raise InvalidInputError(f"order-by {text[:80]!a}: a field, and asc or desc")
+    return name, direction.strip() == "desc"
 
 
 def _read_join(
@@ -275,8 +337,11 @@ def _read_join(
     if len(texts) != len(names):
         raise InvalidInputError(f"it has {len(texts)} out-fields and {len(names)} out-field-names")
     bounds = [parameters.take_signed(each) for each in ("before", "after")]
-    if None in bounds:
-        raise InvalidInputError("a join needs before and after, the bounds of time in seconds")
+    table = parameters.take_flag("table")
+    if not table and None in bounds:
+        raise InvalidInputError(
+            "a join needs before and after, the bounds of time in seconds, or table"
+        )
     before, after = (each or 0 for each in bounds)
     fields = tuple(zip(names, texts, strict=True))
     return Join(
@@ -289,6 +354,7 @@ def _read_join(
         after,
         predicate or "true",
         fields,
+        table,
     )
 
 
@@ -316,4 +382,6 @@ _READERS: Final[dict[str, Callable[[str, tuple[str, ...], tuple[str, ...], Param
     "union": _read_union,
     "aggregate": _read_aggregate,
     "join": _read_join,
+    "totals": _read_totals,
+    "top": _read_top,
 }

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from engine.language.document import Document
 from engine.language.xml import medusa
@@ -23,7 +23,12 @@ class XmlDraft:
     def __init__(self, text: str, base: str | None) -> None:
         self._document = read_document(text, base)
 
-    def complete(self, streams: Mapping[str, Schema], schemas: Mapping[str, Schema]) -> Document:
+    def complete(
+        self,
+        streams: Mapping[str, Schema],
+        schemas: Mapping[str, Schema],
+        tables: Collection[str] = (),
+    ) -> Document:
         """See `engine.language.document.Draft`."""
         return self._document
 

@@ -101,7 +101,16 @@ def read_schema(node: Node, qualify: Qualify) -> Schema:
 
 def read_stream(node: Node, qualify: Qualify) -> StreamDefinition:
     node.childless()
-    optional = ("slack", "history", "idle", "readers", "writers", "declassify", "max_ahead")
+    optional = (
+        "table",
+        "slack",
+        "history",
+        "idle",
+        "readers",
+        "writers",
+        "declassify",
+        "max_ahead",
+    )
     given = node.checked(("name", "schema"), (*optional, "leader", OLDER_LEADER, "k_safety"))
     idle = given.get("idle", Idle.EXPLICIT)
     if idle not in set(Idle):
@@ -123,6 +132,7 @@ def read_stream(node: Node, qualify: Qualify) -> StreamDefinition:
             leader=given.get("leader", given.get(OLDER_LEADER, "")),
             k_safety=int(k_safety),
             max_ahead_us=DEFAULT_MAX_AHEAD_US if ahead is None else max_ahead(ahead),
+            table=given.get("table", "0") in {"1", "true"},
         )
         check_stream(stream)
     return stream

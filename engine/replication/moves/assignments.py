@@ -41,7 +41,7 @@ from engine.streams.store import OUTPUT
 from engine.streams.stream_state import LogKey, Role, StreamState
 from engine.tasks.plan import Task
 from engine.tasks.status import TaskStatus
-from engine.tasks.windows import needed_after
+from engine.tasks.windows import read_after
 from overlay.concurrency import Locks, next_beat
 from overlay.errors import (
     BusyError,
@@ -205,7 +205,7 @@ class Assignments:
                 network.entry_of(name, schema, owner),
                 assigned.user,
                 assigned.origin,
-                needed_after(task, boundary),
+                read_after(task, name, boundary),
                 owner,
             )
             for name, schema in zip(task.inputs, task.input_schemas, strict=True)

@@ -57,6 +57,7 @@ from overlay.errors import (
     ClosedError,
     ConflictError,
     DeadlineError,
+    InvalidInputError,
     MedusaError,
     NotAuthorisedError,
     NotFoundError,
@@ -133,6 +134,8 @@ class Mover:
         """
         if to in {NO_PEER, self._here}:
             return await self.take_back(task)
+        if self._queries.find(task)[1].task.recalls:
+            raise InvalidInputError(f"{task} keeps a table of its own, and stays with it")
         return await self._move(task, to, deal, payee=to, owed=deal)
 
     async def pass_on(self, worker: PeerId, request: PassOn) -> MoveRecord:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from engine.objects.schema import END
 from engine.tasks.plan import Task
-from engine.tasks.windows import needed_after, whole_after
+from engine.tasks.windows import read_after, whole_after
 
 
 def needed(tasks: Sequence[Task], safe: Mapping[str, int]) -> dict[str, int]:
@@ -24,8 +24,8 @@ def needed(tasks: Sequence[Task], safe: Mapping[str, int]) -> dict[str, int]:
     """
     need = {task.output: safe[task.output] for task in tasks}
     for task in reversed(tasks):
-        past = needed_after(task, need[task.output])
         for stream in task.inputs:
+            past = read_after(task, stream, need[task.output])
             need[stream] = min(need.get(stream, END), past)
     return need
 

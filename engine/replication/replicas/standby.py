@@ -35,7 +35,7 @@ from engine.streams.store import REPLICA
 from engine.streams.stream_state import LogKey, Role, StreamState
 from engine.tasks.plan import Task
 from engine.tasks.query_editions import Footing, changed, earliest, made_since
-from engine.tasks.windows import needed_after
+from engine.tasks.windows import needed_after, read_after
 from overlay.concurrency import Job
 from overlay.errors import ConflictError, MedusaError
 from overlay.killpoints import KillPoint, kill_point
@@ -199,7 +199,7 @@ class Standby:
             if not readers:
                 continue
             owner = carrier(self.stored)
-            after = min(self._needed_by(task) for task in readers)
+            after = min(self._needed_by(task, name) for task in readers)
             if carried:  # as far as the primary has it, or a restart has left it
                 before = self._shop.store.get(name, f"{INPUT}-{owner}")
                 start = BEGINNING if before is None else before.log.start
@@ -208,17 +208,19 @@ class Standby:
                 entry, self.name, origin, after, owner=owner
             )
 
-    def _needed_by(self, task: Task) -> int:
-        return needed_after(task, self.copy.logs[task.output].log.boundary)
+    def _needed_by(self, task: Task, stream: str) -> int:
+        return read_after(task, stream, self._made(task))
+
+    def _made(self, task: Task) -> int:
+        return self.copy.logs[task.output].log.boundary
 
     async def _follow_outputs(self) -> None:
         """Follow the outputs of the primary, checkpoint by checkpoint."""
         reach, origin = self._followers.reach, (self._primary,)
         async with trio.open_nursery() as nursery:
             for task in self.copy.plan:
-                course = Course(
-                    self.stored.positions.get(task.output, BEGINNING), committed=self._trim
-                )
+                since = self.stored.positions.get(task.output, BEGINNING)
+                course = Course(BEGINNING if task.recalls else since, committed=self._trim)
                 state = self.copy.logs[task.output]
                 follower = Follower(state, origin, reach, REPLICA, course)
                 self._copying.append(follower)
@@ -229,7 +231,7 @@ class Standby:
         for name in self.stored.inputs:
             readers = [task for task in self._stateful if name in task.inputs]
             if readers:
-                needed = min(self._needed_by(task) for task in readers)
+                needed = min(needed_after(task, self._made(task)) for task in readers)
                 self.copy.logs[name].log.hold(Hold("carry", self.name), needed)
 
     def hear(self, message: KeepUp, now: float) -> Heard:

@@ -16,7 +16,17 @@ from engine.objects.definitions import StreamEntry
 from engine.objects.query import Query, inputs_of, outputs_of
 from engine.objects.schema import SCENARIO, Field, FieldType, Schema
 from engine.streams.revisions.columns import revisions_name, revisions_schema
-from engine.tasks.plan import AggregateStep, FilterStep, JoinStep, MapStep, Step, Task
+from engine.tasks.plan import (
+    AggregateStep,
+    FilterStep,
+    JoinStep,
+    MapStep,
+    Step,
+    Task,
+    TopStep,
+    TotalsStep,
+)
+from overlay.errors import InvalidInputError
 
 
 def revised_streams(query: Query, inputs: Mapping[str, StreamEntry]) -> Mapping[str, int]:
@@ -45,6 +55,11 @@ def with_revisions(tasks: Sequence[Task], revised: Mapping[str, int]) -> tuple[T
     found: list[Task] = []
     for task in tasks:
         found.append(task)
+        if task.output in revised and task.recalls:
+            raise InvalidInputError(
+                f"{task.name} keeps totals of {task.inputs[0]}, whose tuples may be revised: make "
+                "that a table"
+            )
         if task.output in revised:
             found.append(_revisions_of(task, revised))
     return tuple(found)
@@ -140,6 +155,8 @@ def _apart(step: Step) -> Step:
             return MapStep((*outputs, (SCENARIO, FieldRef(SCENARIO, FieldType.LONG))))
         case AggregateStep():
             return replace(step, group_by=(*step.group_by, _CASE))
+        case TotalsStep() | TopStep():
+            raise AssertionError("a table is not revised")
         case JoinStep():
             left = FieldRef(f"{LEFT}{SCENARIO}", FieldType.LONG)
             right = FieldRef(f"{RIGHT}{SCENARIO}", FieldType.LONG)

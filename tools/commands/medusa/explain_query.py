@@ -73,9 +73,11 @@ def explain_document(home: str | None, file: str) -> list[Explanation]:
         snapshot = await client.status()
         own = next(peer.participant for peer in snapshot.peers if peer.peer == snapshot.by)
         draft = read_draft(text, f"medusa://{own}/")
-        read = {name: (await _entry(client, name)).schema for name in sorted(draft.reads)}
+        entries = {name: await _entry(client, name) for name in sorted(draft.reads)}
+        read = {name: entry.schema for name, entry in entries.items()}
+        tables = [name for name, entry in entries.items() if entry.stream.table]
         used = {name: await _schema(client, name) for name in sorted(draft.uses)}
-        document = draft.complete(read, used)
+        document = draft.complete(read, used, tables)
         if not document.queries:
             raise InvalidInputError("there is no query in it")
         known = _declared(document)

@@ -59,6 +59,11 @@ SHOWN_ROWS: Final = 10
     help="The rows revise earlier tuples: a column revision_kind says DELETION or REPLACEMENT.",
 )
 @click.option(
+    "--as-table",
+    is_flag=True,
+    help="STREAM is a table: post what FILE changes in it, and delete the rows that FILE has not.",
+)
+@click.option(
     "--follow",
     is_flag=True,
     help="Post what comes to FILE as well, for ever, also after it was rotated or truncated.",
@@ -82,6 +87,7 @@ def post(  # noqa: PLR0917 - click passes by keyword
     all_or_nothing: bool,
     ignore_extra: bool,
     revisions: bool,
+    as_table: bool,
     follow: bool,
     quiet: bool,
     patience: float,
@@ -105,6 +111,15 @@ def post(  # noqa: PLR0917 - click passes by keyword
         raise click.UsageError(
             "--follow takes a FILE, and no --end, --all-or-nothing, --revisions or --speed"
         )
+    if as_table and (file == "-" or end or again or revisions or follow or speed != "max"):
+        raise click.UsageError("--as-table takes a FILE, and no option that posts it otherwise")
+    if as_table:
+        from tools.commands.medusa.read_tables import post_as_table
+
+        posted, rows = post_as_table(home, stream_name, file)
+        counts: dict[str, object] = {"stream": stream_name, "rows": rows, "posted": posted}
+        say(as_json, counts, f"posted {posted:,} changes; the table has {rows:,} rows")
+        return
     from tools.client.times import show_time
     from tools.commands.medusa import post_file
 

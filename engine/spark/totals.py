@@ -1,0 +1,283 @@
+"""Totals of groups over DataFrames: what they were, and the new tuples.
+
+Spark folds the new tuples of each group and stime, puts what the group had before them, and adds up
+along the group's time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import and_
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from engine.language.operators import FLOATS
+from engine.language.steps import TotalsStep, TypedAggregate
+from engine.language.totals import State, layout_of, totals_schema
+from engine.objects.query import Function
+from engine.objects.schema import BEGINNING, DELETED, STIME, Field, FieldType
+from engine.spark.columns import SPARK_TYPES, column, quoted, without_negative_zero
+
+_SIGN: Final = "sign "
+_NEW: Final = "is new "
+_BEFORE: Final = "before "
+"""Columns of our own; no field's name has a blank."""
+
+_LOW_BITS: Final = 32
+_MASK: Final = 2**_LOW_BITS - 1
+
+
+class TotalsOf:
+    """The totals of a DataFrame of its input.
+
+    Args:
+        fields: of the input.
+    """
+
+    def __init__(self, step: TotalsStep, fields: Sequence[Field]) -> None:
+        self._step = step
+        self._fields = fields
+        self._layout = layout_of(step)
+        self._groups = [each.name for each in step.group_by]
+        schema = totals_schema("", step)
+        self._types = {each.name: SPARK_TYPES[each.type] for each in schema.fields}
+        self._columns = [STIME, *(each.name for each in schema.fields)]
+
+    def apply(self, frame: DataFrame, own: DataFrame | None, after: int) -> DataFrame:
+        """The tuples after a boundary.
+
+        Args:
+            frame: the tuples after it; if the input is a table, all of them.
+            own: what was made before; None: nothing.
+        """
+        frame = self._signed(frame, after)
+        partials = self._partials(frame)
+        values = self._new_values(frame, own)
+        if values is not None:
+            partials = self._with_values(partials, values)
+        totals = self._added(partials, own)
+        return totals if values is None else totals.unionByName(values)
+
+    # -- the new tuples ---------------------------------------------------------------------------
+
+    def _signed(self, frame: DataFrame, after: int) -> DataFrame:
+        """The tuples that come, and those that go, as the arguments of the functions."""
+        if not self._step.changes:
+            return frame.select(*self._arguments(), F.lit(1).alias(_SIGN))
+        names = [each.name for each in self._fields]
+        keys = [quoted(name) for name in self._step.changes]
+        in_order = Window.partitionBy(*keys).orderBy(
+            quoted(STIME), *(quoted(name).asc_nulls_last() for name in names)
+        )
+        before = F.lag(F.struct(*(quoted(name) for name in names))).over(in_order)
+        changed = frame.withColumn(_BEFORE, before).where(quoted(STIME) > F.lit(after))
+        comes = changed.where(self._lives(quoted)).select(*self._arguments(), F.lit(1).alias(_SIGN))
+        old = changed.where(F.col(_BEFORE).isNotNull()).select(
+            quoted(STIME), *(F.col(_BEFORE).getField(name).alias(name) for name in names)
+        )
+        goes = old.where(self._lives(quoted)).select(*self._arguments(), F.lit(-1).alias(_SIGN))
+        return comes.unionByName(goes)
+
+    def _lives(self, named: type[Column] | object) -> Column:
+        if not self._step.deleted:
+            return F.lit(True)
+        return ~F.coalesce(quoted(self._step.deleted), F.lit(False))
+
+    def _arguments(self) -> list[Column]:
+        found = [quoted(STIME), *(quoted(name) for name in self._groups)]
+        for number, each in enumerate(self._step.functions):
+            if each.argument is not None:
+                made = column(each.argument)
+                if each.argument.type in FLOATS:
+                    made = without_negative_zero(made)
+                found.append(made.alias(_argument(number)))
+        return found
+
+    def _partials(self, frame: DataFrame) -> DataFrame:
+        """What the tuples of each group and stime add."""
+        sign = F.col(_SIGN)
+        found: list[Column] = []
+        if self._layout.rows:
+            found.append(F.sum(sign).alias(self._layout.rows))
+        for number, (each, state) in enumerate(self._functions()):
+            argument = F.col(_argument(number))
+            counted = sign if each.argument is None else F.when(argument.isNotNull(), sign)
+            if not state.value:
+                number_of = F.coalesce(F.sum(counted), F.lit(0).cast(T.LongType()))
+                found.append(number_of.alias(state.number))
+            found += self._sums(each, state, argument, sign)
+        if not found:
+            found = [F.count(F.lit(1)).alias("rows ")]
+        return frame.groupBy(quoted(STIME), *map(quoted, self._groups)).agg(*found)
+
+    def _sums(
+        self, each: TypedAggregate, state: State, argument: Column, sign: Column
+    ) -> list[Column]:
+        if state.high:
+            wide = argument.cast(T.LongType())
+            high = F.sum(F.shiftright(wide, _LOW_BITS) * sign)
+            low = F.sum(wide.bitwiseAND(F.lit(_MASK)) * sign)
+            return [high.alias(state.high), low.alias(state.low)]
+        if state.total:
+            values = F.sort_array(F.collect_list(argument.cast(T.DoubleType()) * sign))
+            total = F.aggregate(values, F.lit(0.0), lambda total, value: total + value)
+            return [total.alias(state.total)]
+        if state.best:
+            best = F.min if each.function is Function.MIN else F.max
+            return [best(argument).alias(state.best)]
+        return []
+
+    # -- different values --------------------------------------------------------------------------
+
+    def _new_values(self, frame: DataFrame, own: DataFrame | None) -> DataFrame | None:
+        """A tuple for each value that a group has for the first time; None: nobody asks."""
+        parts: list[DataFrame] = []
+        for number, (_, state) in enumerate(self._functions()):
+            if not state.value:
+                continue
+            part = F.lit(number + 1).alias(self._layout.part)
+            value = F.col(_argument(number)).alias(state.value)
+            keys = [*map(quoted, self._groups), part, value]
+            seen = frame.where(F.col(_argument(number)).isNotNull()).groupBy(*keys)
+            found = seen.agg(F.min(quoted(STIME)).alias(STIME))
+            if own is not None:
+                names = [*self._groups, self._layout.part, state.value]
+                before = own.select(*(quoted(name).alias(f"{_BEFORE}{name}") for name in names))
+                same = (quoted(n).eqNullSafe(quoted(f"{_BEFORE}{n}")) for n in names)
+                found = found.join(before, reduce(and_, same), "left_anti")
+            parts.append(self._shaped(found))
+        return reduce(DataFrame.unionByName, parts) if parts else None
+
+    def _with_values(self, partials: DataFrame, values: DataFrame) -> DataFrame:
+        """The partial results with the numbers of new values."""
+        counts = [
+            F.count_if(quoted(self._layout.part) == F.lit(number + 1)).alias(state.number)
+            for number, (_, state) in enumerate(self._functions())
+            if state.value
+        ]
+        keys = [STIME, *self._groups]
+        found = values.groupBy(*map(quoted, keys)).agg(*counts)
+        renamed = found.select(
+            *(quoted(name).alias(f"{_BEFORE}{name}") for name in keys),
+            *(quoted(s.number) for _, s in self._functions() if s.value),
+        )
+        same = (quoted(name).eqNullSafe(quoted(f"{_BEFORE}{name}")) for name in keys)
+        joined = partials.join(renamed, reduce(and_, same), "left")
+        numbers = {
+            state.number: F.coalesce(quoted(state.number), F.lit(0).cast(T.LongType()))
+            for _, state in self._functions()
+            if state.value
+        }
+        return joined.withColumns(numbers).drop(*(f"{_BEFORE}{name}" for name in keys))
+
+    # -- along the time ----------------------------------------------------------------------------
+
+    def _added(self, partials: DataFrame, own: DataFrame | None) -> DataFrame:
+        """The totals after each of the new tuples."""
+        names = [name for name in self._columns if name in set(partials.columns)]
+        both = partials.select(*map(quoted, names), F.lit(True).alias(_NEW))
+        if own is not None:
+            both = both.unionByName(self._before(own, partials, names))
+        along = (
+            Window.partitionBy(*map(quoted, self._groups))
+            .orderBy(quoted(STIME))
+            .rowsBetween(Window.unboundedPreceding, Window.currentRow)
+        )
+        added = {name: self._along(name, along) for name in names if name in self._folds()}
+        totals = both.withColumns(added).where(F.col(_NEW))
+        totals = totals.withColumns(self._carried())
+        results = {
+            each.output: self._result(each, state).cast(SPARK_TYPES[each.type])
+            for each, state in self._functions()
+        }
+        if self._step.changes:
+            results[DELETED] = F.when(quoted(self._layout.rows) == F.lit(0), F.lit(True))
+        return self._shaped(totals.withColumns({**results, self._layout.part: F.lit(0)}))
+
+    def _before(self, own: DataFrame, partials: DataFrame, names: Sequence[str]) -> DataFrame:
+        """What the groups of the new tuples had."""
+        total = own.where(quoted(self._layout.part) == F.lit(0))
+        wanted = partials.select(
+            *(quoted(name).alias(f"{_BEFORE}{name}") for name in self._groups)
+        ).distinct()
+        same = (quoted(name).eqNullSafe(quoted(f"{_BEFORE}{name}")) for name in self._groups)
+        total = total.join(wanted, reduce(and_, same), "left_semi")
+        states = [name for name in names if name not in {STIME, *self._groups}]
+        last = F.max_by(F.struct(*map(quoted, states)), quoted(STIME)).alias("last ")
+        found = total.groupBy(*map(quoted, self._groups)).agg(last)
+        return found.select(
+            F.lit(BEGINNING).cast(T.LongType()).alias(STIME),
+            *map(quoted, self._groups),
+            *(F.col("`last `").getField(name).alias(name) for name in states),
+            F.lit(False).alias(_NEW),
+        )
+
+    def _folds(self) -> dict[str, str]:
+        """How each field of the state is added up."""
+        found = {self._layout.rows: "sum"} if self._layout.rows else {}
+        for each, state in self._functions():
+            found[state.number] = "sum"
+            found |= {name: "sum" for name in (state.high, state.low, state.total) if name}
+            if state.best:
+                found[state.best] = "min" if each.function is Function.MIN else "max"
+        return found
+
+    def _along(self, name: str, along: object) -> Column:
+        fold = {"sum": F.sum, "min": F.min, "max": F.max}[self._folds()[name]]
+        return fold(quoted(name)).over(along)  # type: ignore[arg-type]
+
+    def _carried(self) -> dict[str, Column]:
+        """Sums of integers whose lower half is below 2^32 again."""
+        found: dict[str, Column] = {}
+        for _, state in self._functions():
+            if state.high:
+                high, low = quoted(state.high), quoted(state.low)
+                found[state.high] = high + F.shiftright(low, _LOW_BITS)
+                found[state.low] = low.bitwiseAND(F.lit(_MASK))
+        return found
+
+    def _result(self, each: TypedAggregate, state: State) -> Column:
+        number = quoted(state.number)
+        some = number > F.lit(0)
+        match each.function:
+            case Function.SUM if state.high:
+                high, low = quoted(state.high), quoted(state.low)
+                fits = (high >= F.lit(-(2**31))) & (high < F.lit(2**31))
+                return F.when(some & fits, F.shiftleft(high, _LOW_BITS).bitwiseOR(low))
+            case Function.SUM:
+                return F.when(some, quoted(state.total))
+            case Function.AVG if state.high:
+                wide = T.DecimalType(38, 0)
+                scale = F.lit(2**_LOW_BITS).cast(T.DecimalType(11, 0))
+                exact = quoted(state.high).cast(wide) * scale + quoted(state.low).cast(wide)
+                return F.when(some, exact.cast(T.DoubleType()) / number)
+            case Function.AVG:
+                return F.when(some, quoted(state.total) / number)
+            case Function.MIN | Function.MAX:
+                return quoted(state.best)
+            case _:
+                return number
+
+    def _shaped(self, frame: DataFrame) -> DataFrame:
+        """The frame with the columns of the output; those that it has not are null."""
+        known = set(frame.columns)
+        return frame.select(
+            *(
+                quoted(name) if name in known else F.lit(None).cast(self._types[name]).alias(name)
+                for name in self._columns
+            )
+        )
+
+    def _functions(self) -> list[tuple[TypedAggregate, State]]:
+        return list(zip(self._step.functions, self._layout.states, strict=True))
+
+
+def _argument(number: int) -> str:
+    return f"argument {number}"
+
+
+__all__ = ["FieldType", "TotalsOf"]

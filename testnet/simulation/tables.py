@@ -1,0 +1,183 @@
+"""The interpreter's tables: totals of groups, and the first tuples of partitions."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from engine.language.operators import FLOATS
+from engine.language.steps import TopStep, TotalsStep, TypedAggregate
+from engine.language.totals import State, layout_of
+from engine.objects.query import Function
+from engine.objects.schema import DELETED, STIME, FieldType
+from testnet.simulation.expressions import Row, evaluate
+
+_MASK = 2**32 - 1
+
+
+def totals(step: TotalsStep, rows: Sequence[Row], own: Iterable[Row], after: int) -> list[Row]:
+    """The tuples of `OUT/panes` after a boundary.
+
+    Args:
+        rows: the input's tuples in order; those after the boundary, or all if it is a table.
+        own: what was made before.
+    """
+    layout = layout_of(step)
+    groups = [field.name for field in step.group_by]
+    known: dict[tuple[Any, ...], Row] = {}
+    seen: set[tuple[Any, ...]] = set()
+    for row in sorted(own, key=lambda row: row[STIME]):
+        key = tuple(row[name] for name in groups)
+        if row[layout.part] == 0:
+            known[key] = row
+        else:
+            state = layout.states[row[layout.part] - 1]
+            seen.add((key, row[layout.part], row[state.value]))
+    made: list[Row] = []
+    blank = _blank(step)
+    for stime, key, signed in _by_group(step, rows, groups, after):
+        total = {**blank, **known.get(key, {}), STIME: stime}
+        total |= dict(zip(groups, key, strict=True))
+        if layout.rows:
+            total[layout.rows] = (total[layout.rows] or 0) + sum(sign for sign, _ in signed)
+        for number, (each, state) in enumerate(zip(step.functions, layout.states, strict=True)):
+            if state.value:
+                values = {v for _, row in signed if (v := _value(each, row)) is not None}
+                new = [v for v in values if (key, number + 1, v) not in seen]
+                seen |= {(key, number + 1, v) for v in new}
+                total[state.number] = (total[state.number] or 0) + len(new)
+                made += [
+                    {
+                        **blank,
+                        STIME: stime,
+                        **dict(zip(groups, key, strict=True)),
+                        layout.part: number + 1,
+                        state.value: v,
+                    }
+                    for v in new
+                ]
+            else:
+                _add(total, each, state, signed)
+            total[each.output] = _result(total, each, state)
+        total[layout.part] = 0
+        if step.changes:
+            total[DELETED] = True if total[layout.rows] == 0 else None
+        known[key] = total
+        made.append(total)
+    return made
+
+
+def _blank(step: TotalsStep) -> Row:
+    layout = layout_of(step)
+    names = [layout.part, layout.rows, *(each.output for each in step.functions)]
+    for state in layout.states:
+        names += [state.number, state.high, state.low, state.total, state.best, state.value]
+    if step.changes:
+        names.append(DELETED)
+    return dict.fromkeys(name for name in names if name)
+
+
+def _by_group(
+    step: TotalsStep, rows: Sequence[Row], groups: Sequence[str], after: int
+) -> list[tuple[int, tuple[Any, ...], list[tuple[int, Row]]]]:
+    """(stime, group, [(sign, tuple)]), in order of stime."""
+    found: dict[tuple[int, tuple[Any, ...]], list[tuple[int, Row]]] = {}
+    last: dict[tuple[Any, ...], Row] = {}
+    for row in rows:
+        pairs = [(1, row)]
+        if step.changes:
+            key = tuple(row[name] for name in step.changes)
+            old = last.get(key)
+            last[key] = row
+            pairs = [(1, row), *([(-1, old)] if old is not None else [])]
+            if step.deleted:
+                pairs = [(sign, each) for sign, each in pairs if not each[step.deleted]]
+        if row[STIME] <= after:
+            continue
+        for sign, each in pairs:
+            group = tuple(each[name] for name in groups)
+            found.setdefault((row[STIME], group), []).append((sign, each))
+    ordered = sorted(found, key=lambda each: each[0])
+    return [(stime, group, found[stime, group]) for stime, group in ordered]
+
+
+def _value(each: TypedAggregate, row: Row) -> Any:  # noqa: ANN401 - of any type of field
+    return 1 if each.argument is None else evaluate(each.argument, row)
+
+
+def _add(total: Row, each: TypedAggregate, state: State, signed: Sequence[tuple[int, Row]]) -> None:
+    pairs = [(sign, value) for sign, row in signed if (value := _value(each, row)) is not None]
+    total[state.number] = (total[state.number] or 0) + sum(sign for sign, _ in pairs)
+    if state.high:
+        whole = ((total[state.high] or 0) << 32) + (total[state.low] or 0)
+        whole += sum(sign * value for sign, value in pairs)
+        total[state.high], total[state.low] = whole >> 32, whole & _MASK
+    if state.total and pairs:
+        own = functools.reduce(lambda one, two: one + two, sorted(s * v for s, v in pairs), 0.0)
+        total[state.total] = own if total[state.total] is None else total[state.total] + own
+    if state.best and pairs:
+        best = min if each.function is Function.MIN else max
+        before = [] if total[state.best] is None else [total[state.best]]
+        total[state.best] = best([*before, *(value for _, value in pairs)])
+
+
+def _result(total: Row, each: TypedAggregate, state: State) -> Any:  # noqa: ANN401 - as above
+    if each.function in {Function.COUNT, Function.COUNT_DISTINCT}:
+        return total[state.number]
+    if state.best:
+        return total[state.best]
+    if not total[state.number]:
+        return None
+    value = total[state.total] if state.total else (total[state.high] << 32) + total[state.low]
+    if each.function is Function.AVG:
+        return float(value) / total[state.number]
+    if each.type is FieldType.LONG and not -(2**63) <= value < 2**63:
+        return None
+    return value if each.type in FLOATS else int(value)
+
+
+def top(step: TopStep, rows: Sequence[Row], own: Iterable[Row], after: int) -> list[Row]:
+    """The tuples of places that change after a boundary.
+
+    Args:
+        rows: the input's tuples after it, in order. own: what was made before.
+    """
+    names = [field.name for field in step.fields]
+    places: dict[tuple[Any, ...], dict[int, Row]] = {}
+    for row in sorted(own, key=lambda row: row[STIME]):
+        key = tuple(row[name] for name in step.partition_by)
+        places.setdefault(key, {})[row[step.place] if step.place else 1] = row
+    kept = {key: [found[place] for place in sorted(found)] for key, found in places.items()}
+    made: list[Row] = []
+    at: dict[tuple[int, tuple[Any, ...]], list[Row]] = {}
+    for row in rows:
+        if row[STIME] > after:
+            key = tuple(row[name] for name in step.partition_by)
+            at.setdefault((row[STIME], key), []).append(row)
+    for stime, key in sorted(at, key=lambda each: each[0]):
+        before = kept.get(key, [])
+        # a stable sort: of equal tuples those that were there are first
+        new = sorted(at[stime, key], key=lambda row: [(row[n] is None, row[n]) for n in names])
+        now = sorted([*before, *new], key=functools.cmp_to_key(_order(step)))
+        kept[key] = now[: step.most]
+        for place, row in enumerate(kept[key]):
+            if place < len(before) and before[place] is row:
+                continue
+            found = {STIME: stime, **{name: row[name] for name in names}}
+            made.append(found | ({step.place: place + 1} if step.place else {}))
+    return made
+
+
+def _order(step: TopStep) -> Any:  # noqa: ANN401 - what cmp_to_key takes
+    def compared(one: Row, two: Row) -> int:
+        for name, down in step.order_by:
+            a, b = one[name], two[name]
+            if a == b:
+                continue
+            if a is None or b is None:
+                return 1 if a is None else -1
+            return (1 if a > b else -1) * (-1 if down else 1)
+        return 0
+
+    return compared

@@ -1,0 +1,349 @@
+"""Joins with tables: as of the time of each tuple, whatever the cut, and however much of the table
+was folded."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from epoch_networks import cuts, paned_sum_sql
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine.language.check import check_query
+from engine.objects.query import (
+    AggregateFunction,
+    Filter,
+    Function,
+    Join,
+    JoinKind,
+    Query,
+    Top,
+    Totals,
+)
+from engine.objects.schema import BEGINNING, DELETED, END, Field, FieldType, Schema
+from engine.spark.program import Program
+from engine.spark.session import Spark
+from engine.streams.folding import newest
+from engine.tasks.plan import Task, plan
+from engine.tasks.windows import needs
+from examples import examples
+from testnet.simulation.interpreter import run_task
+
+F = FieldType
+STREAM = Schema("s", (Field("k", F.INT, nullable=True), Field("x", F.DOUBLE)))
+TABLE = Schema(
+    "t",
+    (Field("k", F.INT), Field("v", F.LONG, nullable=True), Field(DELETED, F.BOOL, nullable=True)),
+    key=("k",),
+)
+SCHEMAS = {"s": STREAM, "t": TABLE}
+
+KINDS = {JoinKind.INNER: "JOIN", JoinKind.LEFT: "LEFT JOIN"} | {
+    JoinKind.SEMI: "SEMI JOIN",
+    JoinKind.ANTI: "ANTI JOIN",
+}
+
+
+def rows(draw: st.DrawFn, schema: Schema, more: Mapping[str, st.SearchStrategy[Any]]) -> pa.Table:
+    row = st.fixed_dictionaries({"stime": st.integers(-20, 40), **more})
+    found = sorted(draw(st.lists(row, max_size=25)), key=lambda each: each["stime"])
+    numbered = [{**each, "seq": number} for number, each in enumerate(found)]
+    return pa.Table.from_pylist(numbered, schema=schema.source)
+
+
+@st.composite
+def inputs(draw: st.DrawFn) -> dict[str, pa.Table]:
+    doubles = st.sampled_from([0.0, 0.5, -1.0])
+    stream = rows(draw, STREAM, {"k": st.none() | st.integers(0, 3), "x": doubles})
+    values = st.none() | st.integers(-2, 2)
+    table = rows(
+        draw,
+        TABLE,
+        {"k": st.integers(0, 3), "v": values, DELETED: st.sampled_from([None, None, False, True])},
+    )
+    return {"s": stream, "t": table}
+
+
+@st.composite
+def queries(draw: st.DrawFn) -> Query:
+    kind = draw(st.sampled_from(sorted(KINDS)))
+    condition = draw(st.sampled_from(["left.k = right.k", "left.k = right.v", "left.x < right.v"]))
+    both = kind in {JoinKind.INNER, JoinKind.LEFT}
+    fields = (("k", "left.k"), ("x", "left.x"), *((("v", "right.v"),) if both else ()))
+    join = Join("j", "s", "t", "out", kind, 0, 0, condition, fields, table=True)
+    if draw(st.booleans()):
+        return Query("q", (join,))
+    return Query("q", (join, Filter("f", "out", ("kept",), ("x >= 0",))))
+
+
+def sql(query: Query) -> str:
+    join = query.boxes[0]
+    assert isinstance(join, Join)
+    both = "" if join.kind in {JoinKind.SEMI, JoinKind.ANTI} else ", r.v"
+    condition = join.predicate.replace("left.", "l.").replace("right.", "r.")
+    valid = (
+        f"(SELECT *, lead(stime, 1, {END}) OVER (PARTITION BY k ORDER BY stime, seq) AS until "
+        "FROM t)"
+    )
+    found = (
+        f"SELECT l.stime, l.k, l.x{both} FROM s l {KINDS[join.kind]} {valid} r ON {condition} "
+        f"AND r.stime <= l.stime AND l.stime < r.until AND NOT coalesce(r.{DELETED}, false)"
+    )
+    return f"SELECT * FROM ({found})" + (" WHERE x >= 0" if len(query.boxes) > 1 else "")
+
+
+def expected(query: Query, data: Mapping[str, pa.Table]) -> list[tuple[Any, ...]]:
+    with duckdb.connect() as database:
+        for name, table in data.items():
+            database.register(name, table)
+        return sorted(database.sql(sql(query)).fetchall(), key=repr)
+
+
+def write(table: pa.Table, folder: Path, name: str, boundaries: Sequence[int]) -> list[Path]:
+    paths = []
+    for number, (after, upto) in enumerate(itertools.pairwise([BEGINNING, *boundaries])):
+        stime = table["stime"]
+        part = table.filter(pc.and_(pc.greater(stime, after), pc.less_equal(stime, upto)))
+        if part.num_rows:
+            paths.append(folder / f"{name}_{number}.parquet")
+            pq.write_table(part, paths[-1])
+    return paths
+
+
+def folded_upto(table: pa.Table, boundary: int) -> pa.Table:
+    """The table as its log is when all up to a boundary has been folded."""
+    before = table.filter(pc.less_equal(table["stime"], boundary))
+    after = table.filter(pc.greater(table["stime"], boundary))
+    return pa.concat_tables([newest(before, TABLE.key), after])
+
+
+def tasks_of(query: Query) -> tuple[Task, ...]:
+    return plan(query, check_query(query, SCHEMAS))
+
+
+@settings(
+    max_examples=examples(12, soak=100),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(query=queries(), data=inputs(), chosen=st.lists(cuts, min_size=1, max_size=3))
+@pytest.mark.spark
+def test_a_table_is_joined_as_of_each_tuple_whatever_is_cut_and_folded(
+    spark: Spark, query: Query, data: dict[str, pa.Table], chosen: list[list[int]]
+) -> None:
+    (task,) = tasks_of(query)
+    program, made = Program(task), []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for number, (after, upto) in enumerate(itertools.pairwise([BEGINNING, *chosen[0]])):
+            state = {"s": data["s"], "t": folded_upto(data["t"], after)}
+            files = {
+                key: write(table, folder, f"{key}{number}", chosen[-1])
+                for key, table in state.items()
+            }
+            interval = needs(task, after, upto)
+            if interval is None:
+                continue
+            run = (files, after, upto, interval)
+            made.append(spark.run(lambda session, run=run: program.run(session, *run)).table)
+    found = [tuple(row.values()) for table in made for row in table.to_pylist()]
+    assert sorted(found, key=repr) == expected(query, data)
+
+
+@settings(max_examples=100, deadline=None)
+@given(query=queries(), data=inputs(), chosen=cuts)
+def test_the_interpreter_joins_tables_so_too(
+    query: Query, data: dict[str, pa.Table], chosen: list[int]
+) -> None:
+    (task,) = tasks_of(query)
+    made: list[dict[str, Any]] = []
+    for after, upto in itertools.pairwise([BEGINNING, *chosen]):
+        inputs_ = {"s": data["s"].to_pylist(), "t": folded_upto(data["t"], after).to_pylist()}
+        interval = needs(task, after, upto)
+        if interval is not None:
+            made += run_task(task, inputs_, after, upto, interval)
+    found = [tuple(row.values()) for row in made]
+    assert sorted(found, key=repr) == expected(query, data)
+
+
+# -- totals and places ----------------------------------------------------------------------------
+
+LAST = {
+    Function.COUNT: lambda x: f"count({x})",
+    Function.SUM: lambda x: paned_sum_sql(x, 1) if x == "x" else f"sum({x})::BIGINT",
+    Function.AVG: lambda x: (
+        f"{paned_sum_sql(x, 1)} / count({x})" if x == "x" else f"sum({x})::DOUBLE / count({x})"
+    ),
+    Function.MIN: lambda x: f"min({x})",
+    Function.MAX: lambda x: f"max({x})",
+    Function.COUNT_DISTINCT: lambda x: f"count(DISTINCT {x})",
+}
+
+
+@st.composite
+def kept_tables(draw: st.DrawFn) -> tuple[Query, str]:
+    """A query that keeps a table, and its answer in DuckDB's words."""
+    return draw(st.sampled_from([_totals, _changes, _top]))(draw)
+
+
+def _totals(draw: st.DrawFn) -> tuple[Query, str]:
+    pairs = draw(
+        st.lists(
+            st.tuples(st.sampled_from(sorted(LAST)), st.sampled_from(["k", "x"])),
+            min_size=1,
+            max_size=4,
+        )
+    )
+    functions = [AggregateFunction(f, x, f"f{n}") for n, (f, x) in enumerate(pairs)]
+    columns = [f"{LAST[f](x)} AS f{n}" for n, (f, x) in enumerate(pairs)]
+    box = Totals("t", "s", "out", ("k",), tuple(functions))
+    inner = (
+        ", ".join(columns).replace("(k", "(s.k").replace(" k", " s.k").replace("stime", "s.stime")
+    )
+    return Query("q", (box,)), (
+        f"SELECT t.stime, t.k, {inner} FROM (SELECT DISTINCT stime, k FROM s) t "
+        "JOIN s ON s.k IS NOT DISTINCT FROM t.k AND s.stime <= t.stime GROUP BY t.stime, t.k"
+    )
+
+
+def _changes(draw: st.DrawFn) -> tuple[Query, str]:
+    functions = (
+        AggregateFunction(Function.COUNT, None, "n"),
+        AggregateFunction(Function.SUM, "k", "total"),
+        AggregateFunction(Function.AVG, "k", "mean"),
+    )
+    box = Totals("t", "t", "out", ("v",), functions, changes=True)
+    until = f"lead(stime, 1, {END}) OVER (PARTITION BY k ORDER BY stime, {TIES}) AS until"
+    alive = f"(SELECT * FROM (SELECT *, {until} FROM t) WHERE NOT coalesce({DELETED}, false))"
+    times = f"(SELECT stime, v FROM {alive} UNION SELECT until, v FROM {alive} WHERE until < {END})"
+    return Query("q", (box,)), (
+        f"SELECT c.stime, c.v, count(a.k) AS n, sum(a.k)::BIGINT AS total, "
+        f"sum(a.k)::DOUBLE / nullif(count(a.k), 0) AS mean, "
+        f"CASE WHEN count(a.k) = 0 THEN true END AS {DELETED} FROM {times} c LEFT JOIN {alive} a "
+        "ON a.v IS NOT DISTINCT FROM c.v AND a.stime <= c.stime AND c.stime < a.until "
+        "GROUP BY c.stime, c.v"
+    )
+
+
+TIES = f"k NULLS LAST, v NULLS LAST, {DELETED} NULLS LAST"
+
+
+def _top(draw: st.DrawFn) -> tuple[Query, str]:
+    most = draw(st.integers(1, 3))
+    down = draw(st.booleans())
+    place = "place" if most > 1 or draw(st.booleans()) else ""
+    box = Top("t", "s", "out", ("k",), (("x", down),), most, place)
+    order = f"x {'DESC' if down else 'ASC'} NULLS LAST, stime, x NULLS LAST, seq"
+    ranked = (
+        "SELECT t.stime AS seen, s.*, row_number() OVER (PARTITION BY t.stime, s.k ORDER BY "
+        f"{order.replace('stime', 's.stime')}) AS place FROM (SELECT DISTINCT stime, k FROM s) t "
+        "JOIN s ON s.k IS NOT DISTINCT FROM t.k AND s.stime <= t.stime"
+    )
+    changed = (
+        "SELECT seen, k, x, place, seq, "
+        "lag(seq) OVER (PARTITION BY k, place ORDER BY seen) AS old "
+        f"FROM ({ranked}) WHERE place <= {most}"
+    )
+    columns = "seen AS stime, k, x" + (", place::INTEGER" if place else "")
+    return Query("q", (box,)), f"SELECT {columns} FROM ({changed}) WHERE old IS DISTINCT FROM seq"
+
+
+def ran(
+    query: Query,
+    data: Mapping[str, pa.Table],
+    chosen: Sequence[Sequence[int]],
+    compute: Any,
+    *,
+    fold: bool,
+) -> list[tuple[Any, ...]]:
+    """The query's output, epoch after epoch."""
+    known = dict(data)
+    for number, task in enumerate(tasks_of(query)):
+        made = task.output_schema.derived.empty_table()
+        for after, upto in itertools.pairwise([BEGINNING, *chosen[number % len(chosen)]]):
+            interval = needs(task, after, upto)
+            if interval is None:
+                continue
+            state = {name: known[name] for name in task.inputs}
+            for name in task.tables & state.keys():
+                state[name] = folded_upto(state[name], after) if fold else state[name]
+            if task.recalls:
+                state[task.output] = newest(made, task.output_schema.key) if fold else made
+            table = compute(task, state, after, upto, interval)
+            assert all(after < stime <= upto for stime in table["stime"].to_pylist())
+            made = pa.concat_tables([made, table.cast(made.schema)])
+        known[task.output] = made
+    return [tuple(row.values()) for row in known["out"].to_pylist()]
+
+
+@settings(
+    max_examples=examples(12, soak=100),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(
+    kept=kept_tables(),
+    data=inputs(),
+    chosen=st.lists(cuts, min_size=1, max_size=3),
+    fold=st.booleans(),
+)
+@pytest.mark.spark
+def test_a_table_is_kept_up_to_date_whatever_the_cut(
+    spark: Spark,
+    kept: tuple[Query, str],
+    data: dict[str, pa.Table],
+    chosen: list[list[int]],
+    fold: bool,
+) -> None:
+    query, statement = kept
+    with tempfile.TemporaryDirectory() as name:
+        folder, numbers = Path(name), itertools.count()
+
+        def compute(task: Task, state: dict[str, pa.Table], *epoch: Any) -> pa.Table:
+            number = next(numbers)
+            files = {
+                key: write(table, folder, f"{key.replace('/', '_')}{number}", chosen[-1])
+                for key, table in state.items()
+            }
+            program = Program(task)
+            return spark.run(lambda session: program.run(session, files, *epoch)).table
+
+        found = ran(query, data, chosen, compute, fold=fold)
+    assert sorted(found, key=repr) == answer(statement, data)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    kept=kept_tables(),
+    data=inputs(),
+    chosen=st.lists(cuts, min_size=1, max_size=3),
+    fold=st.booleans(),
+)
+def test_the_interpreter_keeps_tables_so_too(
+    kept: tuple[Query, str], data: dict[str, pa.Table], chosen: list[list[int]], fold: bool
+) -> None:
+    query, statement = kept
+
+    def compute(task: Task, state: dict[str, pa.Table], *epoch: Any) -> pa.Table:
+        rows = {name: table.to_pylist() for name, table in state.items()}
+        made = run_task(task, rows, *epoch)
+        return pa.Table.from_pylist(made, schema=task.output_schema.derived)
+
+    found = ran(query, data, chosen, compute, fold=fold)
+    assert sorted(found, key=repr) == answer(statement, data)
+
+
+def answer(statement: str, data: Mapping[str, pa.Table]) -> list[tuple[Any, ...]]:
+    with duckdb.connect() as database:
+        for name, table in data.items():
+            database.register(name, table)
+        return sorted(database.sql(statement).fetchall(), key=repr)

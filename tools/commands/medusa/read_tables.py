@@ -1,0 +1,93 @@
+"""What `medusa table` does, and `medusa post --as-table`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.objects.schema import END, Schema
+from overlay.errors import InvalidInputError, NotFoundError
+from tools.client.async_client import open_medusa
+from tools.client.interrupt import run_interruptible
+from tools.client.tables import changed_rows, read_table
+from tools.client.times import parse_time
+from tools.rows.formats import Format, Reading
+from tools.rows.row_output import open_writer
+from tools.rows.row_process import open_rows
+
+
+def scan(home: str | None, name: str, at: str | None, kind: str) -> None:
+    """Write the rows of a table to standard output."""
+    rows, _ = _read(home, name, at)
+    _write(rows, kind)
+
+
+def get(home: str | None, name: str, key: Sequence[str], at: str | None, kind: str) -> None:
+    """Write the rows that have these values.
+
+    Raises:
+        InvalidInputError: one is not FIELD=VALUE, of a field of the table. NotFoundError: no row
+            has them.
+    """
+    rows, schema = _read(home, name, at)
+    for each in key:
+        field, sign, text = each.partition("=")
+        found = schema.field(field)
+        if not sign or found is None:
+            known = ", ".join(field.name for field in schema.fields)
+            raise InvalidInputError(f"{each[:80]!a}: say FIELD=VALUE, of the fields {known[:200]}")
+        try:
+            value = pa.scalar(text).cast(found.type.arrow)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise InvalidInputError(f"{field}: {text[:80]!a} is no {found.type}") from None
+        rows = rows.filter(pc.equal(rows.column(field), value))
+    if not rows.num_rows:
+        raise NotFoundError(f"{name} has no row with {', '.join(key)[:200]}")
+    _write(rows, kind)
+
+
+def post_as_table(home: str | None, name: str, file: str) -> tuple[int, int]:
+    """Make a table have the rows of a file, and no others.
+
+    Returns:
+        how many rows were posted, and how many there are in the file.
+
+    Raises:
+        InvalidInputError: the stream is no table, or a row does not fit.
+    """
+
+    async def main() -> tuple[int, int]:
+        async with open_medusa(home) as client:
+            poster = await client.poster(name)
+            now = await read_table(client, name)
+            with open_rows(Path(file), Reading(poster.schema)) as rows:
+                parts = [*rows.batches(), poster.schema.payload.empty_table()]
+            wanted = pa.concat_tables(parts)
+            changes = changed_rows(now, wanted, poster.schema)
+            if changes.num_rows:
+                await poster.post(changes)
+                await poster.flush()
+            return changes.num_rows, wanted.num_rows
+
+    return run_interruptible(main)
+
+
+def _read(home: str | None, name: str, at: str | None) -> tuple[pa.Table, Schema]:
+    boundary = END if at is None else parse_time(at)
+
+    async def main() -> tuple[pa.Table, Schema]:
+        async with open_medusa(home) as client:
+            rows = await read_table(client, name, boundary)
+            return rows, (await client.stream_entry(name)).schema
+
+    return run_interruptible(main)
+
+
+def _write(rows: pa.Table, kind: str) -> None:
+    writer = open_writer(sys.stdout.buffer, Format(kind), rows.schema)
+    writer.write(rows)
+    writer.finish()
