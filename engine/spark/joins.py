@@ -31,6 +31,16 @@ _SPARK_KINDS: Final = {
     JoinKind.ANTI: "left_anti",
 }
 
+MAX_PAIRS: Final = 2**24
+"""Pairs that one partition of a job may give: some GB. More fill the disk of a peer by a join whose
+condition many tuples meet."""
+
+_ROWS_OF_PARTITION: Final = 2**33 - 1
+"""The bits of `monotonically_increasing_id` that count the rows of a partition."""
+
+_MULTIPLYING: Final = frozenset({JoinKind.INNER, JoinKind.LEFT, JoinKind.RIGHT, JoinKind.FULL})
+"""They may give more rows than they read."""
+
 _LEFT_TIME: Final = f"{LEFT}{STIME}"
 _RIGHT_TIME: Final = f"{RIGHT}{STIME}"
 
@@ -60,6 +70,7 @@ class Joins:
         self._right = _Side(session, step.right, schemas[step.right], RIGHT, with_seq=by_arrival)
         self._stime = _stime_of(step).alias(STIME)
         self._outputs = [self._stime, *(output(*each) for each in step.outputs)]
+        self._limited = _unless_too_many(step)
         self._pairs = self._condition()
         self._equalities = equalities(step.predicate) or ()
         self._by_value = has_equality(step.predicate)
@@ -91,7 +102,8 @@ class Joins:
                 right = right.hint("shuffle_hash")  # in one partition: neither shuffle nor sort
             made = left.join(right, self._pairs, _SPARK_KINDS[self._step.kind])
         made = made.select(*self._outputs)
-        return made.where(F.expr(within(STIME, after + 1, upto, constant=large)))
+        made = made.where(F.expr(within(STIME, after + 1, upto, constant=large)))
+        return made.withColumn(STIME, self._limited) if self._step.kind in _MULTIPLYING else made
 
     def _valid(self, right: DataFrame) -> DataFrame:
         """The table's tuples with the time until which each is valid, without deletions."""
@@ -210,6 +222,20 @@ class _Side:
         if self._empty is None:
             self._empty = self._session.createDataFrame([], self._schema).coalesce(1)
         return self._empty
+
+
+def _unless_too_many(step: JoinStep) -> Column:
+    """The stime of the first pairs of a partition; the job fails at the first one too many. Spark
+    counts rows as they come, so nothing waits for it."""
+    before, after = step.before_us / 1e6, step.after_us / 1e6
+    reason = (
+        f"the join of {step.left} and {step.right}, from {before:g} s before to {after:g} s after, "
+        f"gives more than {MAX_PAIRS:,} pairs at once: let more fields be equal, or narrow its "
+        "bounds of time"
+    )
+    number = F.monotonically_increasing_id().bitwiseAND(F.lit(_ROWS_OF_PARTITION))
+    fail = F.raise_error(F.lit(reason)).cast(T.LongType())
+    return F.when(number < F.lit(MAX_PAIRS), quoted(STIME)).otherwise(fail)
 
 
 def _stime_of(step: JoinStep) -> Column:

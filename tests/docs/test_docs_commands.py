@@ -28,6 +28,7 @@ PAGES: Final = (
     "README.md",
     "docs/posting.md",
     "docs/queries.md",
+    "docs/sql.md",
     "docs/python.md",
     "docs/contracts.md",
     "docs/federation.md",

@@ -37,12 +37,16 @@ def details_table(rows: Iterable[tuple[str, str | Text]]) -> Table:
     return table
 
 
-def show(table: Table) -> None:
-    """Print a table without blanks at line ends. A file or pipe has no width, even if $COLUMNS has
-    one: a program that has loaded readline passes its terminal's width to all programs that it
-    starts."""
+def screen() -> Console:
+    """The terminal, or a file or pipe, which has no width, even if $COLUMNS has one: a program that
+    has loaded readline passes its terminal's width to all programs that it starts."""
     width = None if sys.stdout.isatty() else PIPE_COLUMNS
-    console = Console(markup=False, highlight=False, width=width)
+    return Console(markup=False, highlight=False, width=width)
+
+
+def show(table: Table) -> None:
+    """Print a table without blanks at line ends."""
+    console = screen()
     with console.capture() as captured:
         console.print(table)
     click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from engine.objects.schema import STIME
 from overlay.errors import InvalidInputError
 from overlay.files import storing
 from overlay.plain import plain
@@ -44,34 +45,47 @@ class Answers:
         both = more if before is None else pa.concat_tables([before, more])
         self.beginnings[stream] = both if self.whole else both.slice(0, SHOWN_ROWS)
 
-    def show(self, streams: Sequence[str], console: Console) -> None:
-        """Print each answer."""
-        for stream in streams:
+    def show(self, streams: Mapping[str, str], console: Console) -> None:
+        """Print each answer under its title."""
+        for stream, title in streams.items():
+            console.print(Text(self._title(stream, title), style="bold"), soft_wrap=True)
             console.print(self._table(stream))
 
-    def _table(self, stream: str) -> Table:
+    def _title(self, stream: str, title: str) -> str:
         rows = self.rows.get(stream, 0)
-        title = plain(f"{stream}: {rows:,} row{'' if rows == 1 else 's'}")
-        if rows > SHOWN_ROWS:
-            title += f", the first {SHOWN_ROWS}"
-        made = Table(title=Text(title, style="bold"), title_justify="left")
+        first = f", the first {SHOWN_ROWS}" if rows > SHOWN_ROWS else ""
+        return f"{plain(title)}: {rows:,} row{'' if rows == 1 else 's'}{first}"
+
+    def _table(self, stream: str) -> Table:
+        made = Table()
         beginning = self.beginnings.get(stream)
         if beginning is None:
             return made
+        beginning = with_moments(beginning)
         texts = readable(beginning)
         for name, kind in zip(texts.column_names, beginning.schema.types, strict=True):
             number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-            made.add_column(Text(name), justify="right" if number else "left")
+            made.add_column(Text(plain(name)), justify="right" if number else "left")
         for row in zip(*(column.to_pylist() for column in texts.columns), strict=True):
             made.add_row(*(Text("" if value is None else plain(str(value))) for value in row))
         return made
 
 
+def with_moments(table: pa.Table) -> pa.Table:
+    """The table with stime, which is microseconds, as a timestamp."""
+    index = table.schema.get_field_index(STIME)
+    if index < 0 or not pa.types.is_integer(table.schema.types[index]):
+        return table
+    moments = table.column(index).cast(pa.timestamp("us", "UTC"))
+    return table.set_column(index, STIME, moments)
+
+
 class Files:
-    """Writes answers as `FOLDER/<last part of the stream's name>.parquet`.
+    """Writes answers as `FOLDER/<last part of the stream's name>.parquet`, also those without
+    rows.
 
     Raises:
-        InvalidInputError: two streams would have the same file.
+        InvalidInputError: two streams would have the same file, or there can be no such folder.
     """
 
     def __init__(self, folder: Path, streams: Sequence[str], stack: ExitStack) -> None:
@@ -79,7 +93,8 @@ class Files:
         for name in names:
             if names.count(name) > 1:
                 raise InvalidInputError(f"--out: two answers would be {name}: name them otherwise")
-        folder.mkdir(parents=True, exist_ok=True)
+        with storing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
         self.paths: Mapping[str, Path] = {
             stream: folder / name for stream, name in zip(streams, names, strict=True)
         }
@@ -93,4 +108,5 @@ class Files:
             if writer is None:
                 writer = pq.ParquetWriter(self.paths[stream], table.schema)
                 self._writers[stream] = self._stack.enter_context(writer)
-            writer.write_table(table)
+            if table.num_rows:
+                writer.write_table(table)

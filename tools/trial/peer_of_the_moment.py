@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import tempfile
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -14,7 +16,8 @@ import pyarrow as pa
 import trio
 
 from engine.objects.query import QueryStatus
-from overlay.errors import UnavailableError
+from overlay.concurrency import one_error
+from overlay.errors import MedusaError, UnavailableError
 from overlay.gossip.config import Preset
 from tools.client.async_client import AsyncMedusaClient, open_medusa
 from tools.daemon.peer import open_peer
@@ -32,12 +35,15 @@ EPOCH_S: Final = 0.05
 LOOK_S: Final = 0.2
 """Seconds between two checks whether a task has failed."""
 
+_LOG: Final = re.compile(r"; see \S+$")
+"""Of a reason: a file of the peer, which is gone when the reason is read."""
+
 Take = Callable[[str, pa.Table], None]
-"""Takes a stream's next tuples."""
+"""Takes a stream's next tuples; first an empty table."""
 
 
 async def run_trial(trial: Trial, take: Take, speed: float | None = None) -> dict[str, int]:
-    """Create everything, post the files, and give each answer out as it comes.
+    """Create everything at a peer of its own, post the files, give each answer out as it comes.
 
     Args:
         speed: times the recorded speed; None: as fast as possible.
@@ -48,18 +54,34 @@ async def run_trial(trial: Trial, take: Take, speed: float | None = None) -> dic
     Raises:
         MedusaError: it cannot be created or computed, or a row does not fit.
     """
+    async with open_peer_of_the_moment(trial.participant) as client:
+        return await run_at(client, trial, trial.outputs, take, speed)
+
+
+async def run_at(
+    client: AsyncMedusaClient,
+    trial: Trial,
+    streams: Iterable[str],
+    take: Take,
+    speed: float | None = None,
+) -> dict[str, int]:
+    """The same at a peer that runs. Each stream gives an empty table first.
+
+    Args:
+        streams: what to take: streams of `trial.made`.
+    """
     late: dict[str, int] = {}
 
     async def post(stream: str, file: Path, start: _Start) -> None:
         if (rows := await _post(client, stream, file, speed, start)) > 0:
             late[stream] = rows
 
-    async with _open(trial.participant) as client:
+    with _as_in_the_document(trial):
         await _create(client, trial)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_watch, client, trial, nursery.cancel_scope)
             async with trio.open_nursery() as answers:
-                for stream in trial.outputs:
+                for stream in streams:
                     answers.start_soon(_follow, client, stream, take)
                 start = _Start(len(trial.files))
                 for stream, file in trial.files.items():
@@ -68,8 +90,27 @@ async def run_trial(trial: Trial, take: Take, speed: float | None = None) -> dic
     return late
 
 
+async def forget(client: AsyncMedusaClient, trial: Trial) -> None:
+    """Stop the trial's queries, so that the peer computes nothing more for them."""
+    for query in trial.document.queries:
+        await client.stop_query(query.name)
+
+
+@contextmanager
+def _as_in_the_document(trial: Trial) -> Iterator[None]:
+    """One error of the tasks, with the document's names."""
+    try:
+        with one_error():
+            yield
+    except MedusaError as error:
+        raise MedusaError.from_wire(error.code, trial.as_given(str(error))) from None
+
+
 @asynccontextmanager
-async def _open(participant: str) -> AsyncIterator[AsyncMedusaClient]:
+async def open_peer_of_the_moment(participant: str) -> AsyncIterator[AsyncMedusaClient]:
+    """A federation of one peer, in a folder that goes with it."""
+    # py4j logs a job that was under way as Spark ended; without a handler Python prints that
+    logging.getLogger().addHandler(logging.NullHandler())
     with tempfile.TemporaryDirectory(prefix="medusa-try-") as folder:
         home = Home(Path(folder) / "peer")
         await trio.to_thread.run_sync(make_peer, home, participant, "trial")
@@ -104,6 +145,7 @@ async def _create(client: AsyncMedusaClient, trial: Trial) -> None:
 
 async def _follow(client: AsyncMedusaClient, stream: str, take: Take) -> None:
     async with client.subscribe(stream) as subscription:
+        take(stream, (await subscription.schema()).empty_table())
         async for epoch in subscription:
             if epoch.table.num_rows:
                 take(stream, epoch.table)
@@ -164,5 +206,6 @@ async def _watch(client: AsyncMedusaClient, trial: Trial, scope: trio.CancelScop
         for query in trial.document.queries:
             for task in (await client.lookup_object(query.name, "query")).tasks:
                 if task.reason:
-                    raise UnavailableError(f"{task.name}: {task.reason}")
+                    reason = _LOG.sub("", task.reason)
+                    raise UnavailableError(f"{task.name}: {reason}")
         await trio.sleep(LOOK_S)

@@ -32,19 +32,25 @@ _TYPES: Final = (
 )
 
 
+class RecordingError(InvalidInputError, code=None):
+    """What is given for a stream is wrong, not the query."""
+
+
 def schema_of_file(file: Path, name: str, time: str | None) -> Schema:
     """The schema of a recorded file's rows.
 
     Args:
         name: the schema's.
-        time: the field of their time; None: the first timestamp.
+        time: the field of their time, if the file has it; else it is the first timestamp.
 
     Raises:
         NotFoundError: there is no such file.
-        InvalidInputError: it is of another format, or has no column of that name; names the file.
+        RecordingError: it is of another format, or has no column with a time; names the file.
     """
-    arrow = _arrow_schema(file)
-    fields = [Field(each.name, _type_of(file, each), nullable=True) for each in arrow]
+    arrow = arrow_schema_of(file)
+    if not len(arrow):
+        raise RecordingError(f"{file} has no columns")
+    fields = [Field(each.name, field_type_of(file, each), nullable=True) for each in arrow]
     chosen = _time_of(file, fields, time)
     fields = [
         msgspec.structs.replace(each, nullable=False) if each.name == chosen else each
@@ -54,25 +60,26 @@ def schema_of_file(file: Path, name: str, time: str | None) -> Schema:
     try:
         check_schema(schema)
     except InvalidInputError as error:
-        raise InvalidInputError(f"{file}: {error}") from None
+        raise RecordingError(f"{file}: {error}") from None
     return schema
 
 
 def _time_of(file: Path, fields: Sequence[Field], time: str | None) -> str:
-    known = ", ".join(f"{each.name} {each.type}" for each in fields)
-    if time is not None:
-        if all(each.name != time for each in fields):
-            raise InvalidInputError(f"{file} has no column {time[:80]!a}; there are {known[:200]}")
+    if time is not None and any(each.name == time for each in fields):
         return time
     found = next((each.name for each in fields if each.type is FieldType.TIMESTAMP), None)
-    if found is None:
-        raise InvalidInputError(
-            f"{file}: no column is a timestamp: say --time COLUMN, of the columns {known[:200]}"
-        )
-    return found
+    if found is not None:
+        return found
+    known = ", ".join(f"{each.name} {each.type}" for each in fields)[:200]
+    if time is not None:
+        raise RecordingError(f"{file} has no column {time[:80]!a}; there are {known}")
+    raise RecordingError(
+        f"{file}: no column is a timestamp: say --time COLUMN, of the columns {known}"
+    )
 
 
-def _type_of(file: Path, column: pa.Field) -> FieldType:
+def field_type_of(file: Path, column: pa.Field) -> FieldType:
+    """The type of the field that a column becomes. Raises: RecordingError: there is none."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
@@ -81,10 +88,15 @@ def _type_of(file: Path, column: pa.Field) -> FieldType:
             return found
     if pa.types.is_null(kind):
         return FieldType.STRING
-    raise InvalidInputError(f"{file}: column {column.name[:80]!a} is of type {kind}: no field is")
+    raise RecordingError(f"{file}: column {column.name[:80]!a} is of type {kind}: no field is")
 
 
-def _arrow_schema(file: Path) -> pa.Schema:
+def arrow_schema_of(file: Path) -> pa.Schema:
+    """The columns of a file, with the types that its beginning has.
+
+    Raises:
+        NotFoundError: there is no such file. RecordingError: it is of another format.
+    """
     if not file.is_file():
         raise NotFoundError(f"no such file: {file}")
     try:
@@ -102,12 +114,12 @@ def _arrow_schema(file: Path) -> pa.Schema:
                 with pa.OSFile(str(file)) as source:
                     return _of_arrow(source)
             case _:
-                raise InvalidInputError(
+                raise RecordingError(
                     f"{file}: a recorded file ends in .csv, .json, .parquet or .arrow; for another "
                     "one, declare the stream in the query"
                 )
     except (pa.ArrowException, OSError) as error:
-        raise InvalidInputError(f"{file}: {str(error).splitlines()[0]}") from None
+        raise RecordingError(f"{file}: {str(error).splitlines()[0]}") from None
 
 
 def _of_arrow(source: pa.NativeFile) -> pa.Schema:

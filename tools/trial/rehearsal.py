@@ -13,11 +13,11 @@ from engine.language.document import Document, read_draft
 from engine.language.history_range import renamed
 from engine.objects.availability import Availability
 from engine.objects.definitions import MAX_SPAN_US, StreamDefinition
-from engine.objects.query import Query, inputs_of, outputs_of, streams_read
+from engine.objects.query import Query, inputs_of, outputs_of, streams_read, streams_written
 from engine.objects.schema import Schema
 from overlay.errors import InvalidInputError, NotFoundError
 from overlay.names import SCHEME, ObjectName
-from tools.trial.recordings import schema_of_file
+from tools.trial.recordings import RecordingError, schema_of_file
 
 SELF: Final = "you"
 """The participant of names without one, where there is no home that says another."""
@@ -29,31 +29,48 @@ class Trial:
 
     Attributes:
         files: by source stream. outputs: the streams whose tuples are the answer, in order.
-        shown: the names that the document gives streams of other participants.
+        made: by the document's names, all streams that its queries make.
+        shown: by names that are others than in the document, the document's.
     """
 
     participant: str
     document: Document
     files: Mapping[str, Path]
     outputs: tuple[str, ...]
+    made: Mapping[str, str]
     shown: Mapping[str, str]
 
+    def as_given(self, text: str) -> str:
+        """A text with the document's names."""
+        for made in sorted(self.shown, key=len, reverse=True):
+            text = text.replace(made, self.shown[made])
+        return text
 
-def trial_of(text: str, files: Mapping[str, Path], time: str | None, own: str = SELF) -> Trial:
+
+def trial_of(
+    text: str,
+    files: Mapping[str, Path],
+    time: str | None,
+    own: str = SELF,
+    case: str | None = None,
+) -> Trial:
     """The trial of a document.
 
     Args:
         files: by the streams' names as they were given.
         time: see `tools.trial.recordings.schema_of_file`.
         own: the participant of names without one.
+        case: a path for all its names, under `own`; None: they stay, if they are the document's
+            participant's.
 
     Raises:
-        InvalidInputError: the document or a file is wrong; names the place and the reason.
+        InvalidInputError: the document is wrong; names the place and the reason.
+        RecordingError: a file is.
         NotFoundError: no file is given for a stream, or there is no such file.
     """
     base = f"{SCHEME}{own}/"
     draft = read_draft(text, base)
-    given = {_qualified(name, base): file for name, file in files.items()}
+    given = {qualified(name, own): file for name, file in files.items()}
     if draft.uses:
         raise NotFoundError(f"schema {min(draft.uses)} is not defined in the query")
     read = {
@@ -69,17 +86,20 @@ def trial_of(text: str, files: Mapping[str, Path], time: str | None, own: str = 
             read[name] = schema_of_file(_file_of(name, given), f"{name}/schema", time)
     if not document.queries:
         raise InvalidInputError("it has no query to try")
+    if time is not None and all(schema.time != time for schema in read.values()):
+        raise RecordingError(f"--time {time[:80]!a}: no file of an undeclared stream has it")
     for stream in document.streams:
         if stream.name not in made:
             _file_of(stream.name, given)
     unknown = sorted(set(given) - read.keys() - {each.name for each in document.streams})
     if unknown:
-        raise InvalidInputError(f"--stream {unknown[0]}: the query reads no such stream")
-    return _ours(document, read, given)
+        raise RecordingError(f"--stream {unknown[0]}: the query reads no such stream")
+    return _ours(document, read, given, None if case is None else (own, case))
 
 
-def _qualified(name: str, base: str) -> str:
-    return str(ObjectName.parse(name if name.startswith(SCHEME) else f"{base}{name}"))
+def qualified(name: str, own: str) -> str:
+    """The whole name of one that may be without a participant."""
+    return str(ObjectName.parse(name if name.startswith(SCHEME) else f"{SCHEME}{own}/{name}"))
 
 
 def _file_of(stream: str, given: Mapping[str, Path]) -> Path:
@@ -90,17 +110,27 @@ def _file_of(stream: str, given: Mapping[str, Path]) -> Path:
     return given[stream]
 
 
-def _ours(document: Document, read: Mapping[str, Schema], given: Mapping[str, Path]) -> Trial:
-    """The document with all objects as ours: a peer can create no others."""
-    participant = ObjectName.parse(document.queries[0].name).participant
+def _ours(
+    document: Document,
+    read: Mapping[str, Schema],
+    given: Mapping[str, Path],
+    under: tuple[str, str] | None,
+) -> Trial:
+    """The document with all objects as ours: a peer can create no others.
+
+    Args:
+        under: the participant and the path for all names.
+    """
+    participant, case = under or (ObjectName.parse(document.queries[0].name).participant, "")
+    begin = f"{SCHEME}{participant}/{case}/" if case else f"{SCHEME}{participant}/"
     shown: dict[str, str] = {}
 
     def own_name(name: str) -> str:
         parsed = ObjectName.parse(name)
-        if parsed.participant == participant:
-            return name
-        made = f"{SCHEME}{participant}/of.{parsed.participant}/{parsed.path}"
-        shown[made] = name
+        own = parsed.participant == participant
+        made = f"{begin}{parsed.path}" if own else f"{begin}of.{parsed.participant}/{parsed.path}"
+        if made != name:
+            shown[made] = name
         return made
 
     schemas = [*document.schemas, *read.values()]
@@ -137,6 +167,7 @@ def _ours(document: Document, read: Mapping[str, Schema], given: Mapping[str, Pa
         ),
         {own_name(name): file for name, file in given.items()},
         tuple(own_name(stream) for stream in outputs),
+        {s: own_name(s) for query in document.queries for s in sorted(streams_written(query))},
         shown,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from sqlglot import exp
@@ -12,6 +13,7 @@ from engine.language.sql.expressions import interval_us
 from engine.objects.definitions import (
     DEFAULT_HISTORY_US,
     DEFAULT_MAX_AHEAD_US,
+    MAX_SPAN_US,
     Idle,
     StreamDefinition,
     check_stream,
@@ -103,6 +105,8 @@ def schema_of(node: Definition, name: str, source: Source) -> tuple[Schema, int 
                 if "KEY" in each.args["constraints"]:
                     key.append(each.this.name)
             case Watermark():
+                if time is not None:
+                    raise source.refusal("a stream has one WATERMARK", each)
                 time, slack = _watermark(each, source)
             case _:
                 key += [field.name for field in each.expressions]  # a Key
@@ -171,6 +175,8 @@ def _field(node: FieldDefinition, source: Source) -> Field:
     type_ = TYPES[str(node.args["kind"])]
     size = node.args.get("size")
     constraints = node.args["constraints"]
+    if size is not None and not re.fullmatch(r"\d{1,9}", size.name):
+        raise source.refusal("a size is a whole number, like STRING(64)", size)
     bound = int(size.name) if size is not None and type_ is FieldType.STRING else None
     nullable = "NOT NULL" not in constraints and "KEY" not in constraints
     return Field(node.this.name, type_, bound, nullable)
@@ -180,7 +186,10 @@ def _watermark(node: Watermark, source: Source) -> tuple[str, int]:
     """`WATERMARK FOR ts AS ts - INTERVAL '5' SECOND`: the time field and the slack."""
     name, value = node.this.name, node.expression
     if isinstance(value, exp.Sub) and value.this.name == name:
-        return name, interval_us(value.expression, source)
+        slack = interval_us(value.expression, source)
+        if not 0 <= slack <= MAX_SPAN_US:
+            raise source.refusal("a slack is 0 to 10 years", value)
+        return name, slack
     if isinstance(value, exp.Column) and value.name == name:
         return name, 0
     raise source.refusal(f"a watermark is {name}, or {name} - INTERVAL '5' SECOND", node)

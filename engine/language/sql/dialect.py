@@ -7,7 +7,7 @@ those that are allowed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any, ClassVar, Final, NoReturn
 
@@ -18,6 +18,7 @@ from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.parsers.spark import SparkParser
 
 from engine.language.sql.errors import position_of, refusal
+from engine.language.sql.parts import check_parts
 from engine.objects.schema import FieldType
 
 MAX_TEXT: Final = 65_536
@@ -29,6 +30,10 @@ MAX_TOKENS: Final = 16_384
 MAX_NESTING: Final = 32
 """Parentheses, cases and signs within each other: sqlglot recurses some 25 Python frames a level,
 of the 1,000 there are by default."""
+
+MAX_DEPTH: Final = 160
+"""Levels of a statement's tree: code that walks it recurses, some 5 Python frames a level. A chain
+of `and`, `or` or `||`, or of UNION ALL, is one."""
 
 WINDOWS: Final = {"TUMBLE": 1, "HOP": 2, "CUMULATE": 2, "SESSION": 1}
 """The windowing table functions, and how many intervals each takes."""
@@ -204,10 +209,7 @@ class MedusaParser(SparkParser):
         type_ = self._curr
         if not self._match_texts(TYPES):
             self._refuse(f"{type_.text[:40]!a} is not a type; there are {_KNOWN_TYPES}")
-        size = None
-        if self._match(TokenType.L_PAREN):
-            size = self._parse_number()
-            self._match_r_paren()
+        size = self._size()
         while self._curr and self._curr.token_type not in {TokenType.COMMA, TokenType.R_PAREN}:
             word = self._curr
             if self._match_text_seq("NOT", "NULL"):
@@ -221,6 +223,15 @@ class MedusaParser(SparkParser):
         made = FieldDefinition(this=name, kind=type_.text.upper(), size=size)
         made.set("constraints", constraints)
         return self.expression(made, type_)
+
+    def _size(self) -> exp.Expr | None:
+        if not self._match(TokenType.L_PAREN):
+            return None
+        size = self._parse_number()
+        if size is None:
+            self._refuse("a size is a whole number, like STRING(64)")
+        self._match_r_paren()
+        return size
 
     def _name(self) -> exp.Table:
         """`participant.path`, or `path`; the participant's name may have dots."""
@@ -324,9 +335,17 @@ class Medusa(Spark):
     Parser = MedusaParser  # type: ignore[mutable-override]
 
 
+_CHAINS: Final = (exp.And, exp.Or, exp.DPipe, exp.Union)
+"""What sqlglot nests to the left, and our code walks in a loop."""
+
 _OPENING: Final = frozenset({TokenType.L_PAREN, TokenType.CASE, TokenType.L_BRACKET})
 _CLOSING: Final = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET})
-_AFTER_LIST: Final = _CLOSING | {TokenType.COMMA, TokenType.SEMICOLON, TokenType.FROM}
+_AFTER_LIST: Final = _CLOSING | {
+    TokenType.COMMA,
+    TokenType.SEMICOLON,
+    TokenType.FROM,
+    TokenType.ELSE,
+}
 _PREFIXES: Final = frozenset({TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE})
 
 
@@ -398,7 +417,31 @@ def _parsed(text: str, tokens: list[Token]) -> exp.Expr:
         raise refusal(text, "it cannot be parsed", tokens[0].start) from None
     if len(trees) != 1 or trees[0] is None:
         raise refusal(text, "it is not one statement", tokens[0].start)
+    _check_depth(text, trees[0])
+    check_parts(text, trees[0])
     return trees[0]
+
+
+def _check_depth(text: str, tree: exp.Expr) -> None:
+    """Refuse a tree that signs without parentheses nest too deeply: `a + a + a + ...`."""
+    level = [tree]
+    for _ in range(MAX_DEPTH):
+        level = [each for node in level for each in _below(node)]
+        if not level:
+            return
+    raise refusal(text, f"nested deeper than {MAX_DEPTH}", position_of(level[0]))
+
+
+def _below(node: exp.Expr) -> Iterator[exp.Expr]:
+    """The nodes one level below; those of a whole chain."""
+    stack = [node]
+    while stack:
+        each = stack.pop()
+        for child in each.iter_expressions():
+            if type(child) is type(each) and isinstance(child, _CHAINS):
+                stack.append(child)
+            else:
+                yield child
 
 
 def _tokens(text: str) -> list[Token]:
@@ -412,6 +455,9 @@ def _tokens(text: str) -> list[Token]:
     if len(tokens) > MAX_TOKENS:
         reason = f"the script has {len(tokens):,} words and signs, at most {MAX_TOKENS:,} allowed"
         raise refusal(text, reason, tokens[MAX_TOKENS].start)
+    for token in tokens:
+        if token.token_type is TokenType.COLON:  # sqlglot reads a path of JSON behind it
+            raise refusal(text, "`:` is not part of the language: say json_value", token.start)
     for token, following in pairwise(tokens):
         if token.token_type is TokenType.COMMA and following.token_type in _AFTER_LIST:
             raise refusal(text, "something is missing after the comma", token.start)

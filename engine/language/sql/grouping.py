@@ -38,6 +38,9 @@ _IN_ORDER: Final = frozenset({Function.FIRSTVAL, Function.LASTVAL})
 
 Constant = int | float | str | None
 
+MAX_DIGITS: Final = 40
+"""Of a function's constant: a double has 17, a long 19."""
+
 _WINDOW_OF_SPARK: Final = "window"
 
 INSTANT: Final = Window("TUMBLE", 1, 1)
@@ -273,6 +276,8 @@ class Grouping:
         if isinstance(node, exp.Literal):
             if node.args.get("is_string"):
                 return node.name
+            if len(node.name) > MAX_DIGITS:
+                raise self._source.refusal(f"a constant has at most {MAX_DIGITS} digits", node)
             return int(node.name) if node.name.isdecimal() else float(node.name)
         raise self._source.refusal("the second argument is a constant", node)
 

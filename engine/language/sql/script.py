@@ -157,6 +157,8 @@ class _Definer:
             raise self._source.refusal(
                 "a schema is a list of fields: CREATE SCHEMA s (a INT)", node
             )
+        if node.args.get("schema") or node.args.get("query") or node.args.get("more"):
+            raise self._source.refusal("a schema is a list of fields, and nothing else", node)
         name = self._name(node.this)
         schema, _ = schema_of(node, name, self._source)
         Options(node, self._source).finish()
@@ -166,6 +168,10 @@ class _Definer:
     def _stream(self, node: Definition) -> None:
         """A source stream."""
         name, given = self._name(node.this), node.args.get("schema")
+        if node.args.get("more"):
+            raise self._source.refusal("this declares one stream; SPLIT makes several", node)
+        if given is not None and node.args.get("fields"):
+            raise self._source.refusal("a stream has fields or a schema, not both", given)
         slack = None
         if given is not None:
             schema_name = self._name(given)
@@ -233,6 +239,8 @@ class _Definer:
             raise self._source.refusal(
                 "a query's streams are made: CREATE STREAM s AS SELECT", node
             )
+        if node.args.get("fields") or node.args.get("schema"):
+            raise self._source.refusal("the SELECT says the fields of this stream", node)
         streams = [self._name(each) for each in _names(node)]
         for stream in streams:
             if stream in boxes.schemas:

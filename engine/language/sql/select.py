@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
 
 from sqlglot import exp
 
@@ -37,29 +36,6 @@ from engine.language.sql.relation import (
 )
 from engine.objects.query import WINDOW_START, Filter, Map, Union
 from engine.objects.schema import DELETED
-
-_REFUSED: Final = {
-    "order": (
-        "an endless stream is in the order of its time: for the greatest of a window say "
-        "ROW_NUMBER() OVER (PARTITION BY window_start ORDER BY ...) <= n"
-    ),
-    "limit": (
-        "an endless stream has no first n rows: medusa subscribe --limit stops after n, and "
-        "ROW_NUMBER() OVER (...) <= n keeps n of each window"
-    ),
-    "offset": "an endless stream has no first rows to leave out",
-    "laterals": "LATERAL is not part of the language",
-    "pivots": "PIVOT is not part of the language",
-    "qualify": "QUALIFY is not part of the language: filter an outer SELECT",
-    "windows": "named windows are not part of the language",
-    "sample": "TABLESAMPLE is not part of the language",
-    "distribute": "DISTRIBUTE BY is not part of the language",
-    "sort": "SORT BY is not part of the language",
-    "cluster": "CLUSTER BY is not part of the language",
-    "into": "INTO is not part of the language: CREATE STREAM name AS SELECT",
-    "hint": "hints are not part of the language",
-    "match": "MATCH_RECOGNIZE is not part of the language yet",
-}
 
 Resolve = Callable[[exp.Table], str]
 """The name of the stream that a table in the text means."""
@@ -130,10 +106,6 @@ class Selecting:
     # -- SELECT ------------------------------------------------------------------------------------
 
     def _select(self, node: exp.Select) -> Relation:
-        for name, reason in _REFUSED.items():
-            if node.args.get(name):
-                given = node.args[name]
-                raise self._source.refusal(reason, given if isinstance(given, exp.Expr) else node)
         joining, relation, rest = self._from(node)
         if joining is not None:
             if not rest and node.args.get("group") is None and self._is_plain(node):
@@ -192,6 +164,8 @@ class Selecting:
                 isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)
             )
             if star:
+                if inner is not each:
+                    raise self._source.refusal("* stands for many columns: it takes no AS", inner)
                 table = inner.table if isinstance(inner, exp.Column) else ""
                 if inner.args.get("except_") or inner.args.get("replace"):
                     raise self._source.refusal("* has no EXCEPT or REPLACE here", inner)

@@ -16,6 +16,7 @@ from tools.commands.medusa.query_command import query
 from tools.commands.medusa.stream_command import stream
 from tools.commands.medusa.subscribe_command import subscribe
 from tools.commands.medusa.table_command import table
+from tools.commands.medusa.test_command import run_cases
 from tools.commands.medusa.travel_command import view
 from tools.commands.medusa.try_command import try_query
 
@@ -89,7 +90,7 @@ def list_peers(home: str | None, as_json: bool) -> None:
         warn(warning)
 
 
-for each in (schema, stream, query, view, peer, post, subscribe, table, try_query):
+for each in (schema, stream, query, view, peer, post, subscribe, table, try_query, run_cases):
     medusa.add_command(each)
 
 

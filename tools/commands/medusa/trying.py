@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import click
 import pyarrow as pa
-from rich.console import Console
 
 from engine.language.check import MAX_BOXES
 from engine.language.panes import with_panes
@@ -17,15 +17,17 @@ from engine.objects.definitions import StreamDefinition, StreamEntry
 from engine.objects.query import streams_read, streams_written
 from engine.tasks.explaining import Explanation, explain
 from engine.tasks.network import Network
-from overlay.errors import InvalidInputError, MedusaError
+from overlay.errors import InvalidInputError, MedusaError, printable
 from overlay.identity import Identity
 from tools.client.interrupt import run_interruptible
 from tools.commands.command_line import say_json, warn
 from tools.commands.in_text import in_file
 from tools.commands.medusa.explain_query import explanation_table
+from tools.commands.plain_tables import screen
 from tools.home.folder import Home
 from tools.trial.answers import Answers, Files
 from tools.trial.peer_of_the_moment import run_trial
+from tools.trial.recordings import RecordingError
 from tools.trial.rehearsal import SELF, Trial, trial_of
 
 
@@ -65,10 +67,12 @@ def trial(
     """The trial of a document.
 
     Raises:
-        InvalidInputError: the document is wrong: shows the line and the place.
+        InvalidInputError: the document is wrong: shows the line and the place; or a file is.
     """
     try:
         return trial_of(text, files, time, _own(home))
+    except RecordingError:
+        raise
     except InvalidInputError as error:
         raise in_file(error, file, text) from None
 
@@ -107,7 +111,7 @@ def show_plans(tried: Trial, as_json: bool) -> None:
     if as_json:
         say_json(found)
         return
-    console = Console()
+    console = screen()
     for each in found:
         console.print(explanation_table(each))
 
@@ -130,11 +134,12 @@ def run(tried: Trial, speed: float | None, out: Path | None, *, quiet: bool) -> 
         if not quiet:
             warn("starts a peer and Spark")
         late = run_interruptible(partial(run_trial, tried, take, speed))
-    rows = {stream: answers.rows.get(stream, 0) for stream in tried.outputs}
-    written = {} if files is None else {name: str(path) for name, path in files.paths.items()}
+    shown = {stream: tried.shown.get(stream, stream) for stream in tried.outputs}
+    rows = {shown[stream]: answers.rows.get(stream, 0) for stream in tried.outputs}
+    written = {} if files is None else {shown[s]: str(path) for s, path in files.paths.items()}
     if not quiet and out is None:
-        answers.show(tried.outputs, Console())
+        answers.show(shown, screen())
     elif not quiet:
         for stream, path in written.items():
-            Console().print(f"{path}: {rows[stream]:,} rows", highlight=False)
-    return Tried(rows, written, late)
+            click.echo(f"{printable(path)}: {rows[stream]:,} rows")
+    return Tried(rows, written, {tried.shown.get(s, s): n for s, n in late.items()})

@@ -1,0 +1,331 @@
+"""The parts of `medusa try`: schemas of files, what is created, answers, the places of errors."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from engine.language.sql.errors import PointedError
+from engine.objects.definitions import MAX_SPAN_US
+from engine.objects.query import inputs_of, outputs_of, streams_read
+from engine.objects.schema import FieldType, Schema
+from overlay.errors import InvalidInputError, NotFoundError
+from tools.commands.in_text import InTextError, in_file
+from tools.commands.medusa.trying import files_of
+from tools.trial.answers import SHOWN_ROWS, Answers, Files, with_moments
+from tools.trial.recordings import RecordingError, schema_of_file
+from tools.trial.rehearsal import trial_of
+
+MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
+
+# -- recordings ------------------------------------------------------------------------------------
+
+
+def types(schema: Schema) -> dict[str, str]:
+    return {each.name: str(each.type) for each in schema.fields}
+
+
+EVERY = pa.table(
+    {
+        "at": pa.array([MOMENT], pa.timestamp("ms", "UTC")),
+        "a": pa.array([True]),
+        "b": pa.array([1], pa.int8()),
+        "c": pa.array([1], pa.uint8()),
+        "d": pa.array([1], pa.uint16()),
+        "e": pa.array([1], pa.uint32()),
+        "f": pa.array([1.5], pa.float32()),
+        "g": pa.array([1.5], pa.float64()),
+        "h": pa.array(["x"]).dictionary_encode(),
+        "i": pa.array([None], pa.null()),
+        "j": pa.array([MOMENT.date()], pa.date32()),
+    }
+)
+TYPES = {
+    "at": "timestamp",
+    "a": "bool",
+    "b": "byte",
+    "c": "short",
+    "d": "int",
+    "e": "long",
+    "f": "single",
+    "g": "double",
+    "h": "string",
+    "i": "string",
+    "j": "timestamp",
+}
+
+
+def test_types_of_parquet_and_arrow(tmp_path: Path) -> None:
+    pq.write_table(EVERY, tmp_path / "x.parquet")
+    for name, new in (("x.arrow", pa.ipc.new_file), ("x.arrows", pa.ipc.new_stream)):
+        file = pa.OSFile(str(tmp_path / name), "w")
+        with file, new(file, EVERY.schema) as writer:
+            writer.write_table(EVERY)
+    for name in ("x.parquet", "x.arrow", "x.arrows"):
+        made = schema_of_file(tmp_path / name, "medusa://a/s", None)
+        assert types(made) == TYPES
+        assert made.time == "at"
+        assert [each.nullable for each in made.fields] == [False, *[True] * 10]
+
+
+def test_types_of_csv_and_json(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("n,v,k,at,e\n1,2.5,a,2026-01-01T00:00:00Z,\n")
+    with gzip.open(tmp_path / "x.csv.gz", "wt") as file:
+        file.write((tmp_path / "x.csv").read_text())
+    (tmp_path / "x.json").write_text(
+        '{"n": 1, "v": 2.5, "k": "a", "at": "2026-01-01 00:00:00", "e": null}\n'
+    )
+    expected = {"n": "long", "v": "double", "k": "string", "at": "timestamp", "e": "string"}
+    for name in ("x.csv", "x.csv.gz", "x.json"):
+        made = schema_of_file(tmp_path / name, "medusa://a/s", None)
+        assert types(made) == expected, name
+        assert made.time == "at"
+
+
+def test_the_time_is_the_named_column_of_the_files_that_have_it(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("ts,at\n1.5,2026-01-01T00:00:00Z\n")
+    (tmp_path / "b.csv").write_text("n,at\n1,2026-01-01T00:00:00Z\n")
+    (tmp_path / "c.csv").write_text("n,ts\n1,x\n")
+    assert schema_of_file(tmp_path / "a.csv", "medusa://a/s", "ts").time == "ts"
+    assert schema_of_file(tmp_path / "a.csv", "medusa://a/s", None).time == "at"
+    assert schema_of_file(tmp_path / "b.csv", "medusa://a/s", "ts").time == "at"
+    with pytest.raises(RecordingError, match=r"c\.csv: .*ts"):  # a text is no time
+        schema_of_file(tmp_path / "c.csv", "medusa://a/s", "ts")
+    with pytest.raises(RecordingError, match=r"c.csv has no column 'zz'; there are n long, ts str"):
+        schema_of_file(tmp_path / "c.csv", "medusa://a/s", "zz")
+    with pytest.raises(RecordingError, match=r"say --time COLUMN, of the columns n long, ts str"):
+        schema_of_file(tmp_path / "c.csv", "medusa://a/s", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("x.csv", b""),
+        ("x.json", b""),
+        ("x.json", b"{"),
+        ("x.json", b"[1, 2]"),
+        ("x.parquet", b""),
+        ("x.parquet", b"PAR1junkPAR1"),
+        ("x.arrow", b"junk" * 10),
+        ("x.log", b"#fields\ta\n"),
+        ("x.txt", b"a\n"),
+        ("x", b"a\n"),
+        ("x.csv", b"\xff\xfea\x00"),
+        ("x.csv", b"at,at\n2026-01-01T00:00:00Z,1\n"),
+        ("x.csv", b"at,a-b\n2026-01-01T00:00:00Z,1\n"),
+        ("x.csv", b"at,stime\n2026-01-01T00:00:00Z,1\n"),
+    ],
+)
+def test_files_that_are_no_recordings(tmp_path: Path, name: str, data: bytes) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(RecordingError) as raised:
+        schema_of_file(tmp_path / name, "medusa://a/s", None)
+    assert str(tmp_path / name) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="no such file"):
+        schema_of_file(tmp_path / "x.csv", "medusa://a/s", None)
+    with pytest.raises(NotFoundError, match="no such file"):
+        schema_of_file(tmp_path, "medusa://a/s", None)
+
+
+# -- rehearsals ------------------------------------------------------------------------------------
+
+SCRIPT = """
+CREATE QUERY utah.edu.q WITH (ha = 'passive_standby', secondary = '%s') AS BEGIN
+  CREATE STREAM utah.edu.small WITH (readers = 'brown.edu') AS SELECT n FROM s WHERE n < 5;
+  CREATE STREAM utah.edu.both AS SELECT n FROM utah.edu.small UNION ALL SELECT n FROM mit.edu.s;
+END
+""" % ("ab" * 20)
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    (tmp_path / "rows.csv").write_text("at,n\n2026-01-01T00:00:00Z,1\n")
+    return tmp_path / "rows.csv"
+
+
+def test_all_objects_become_the_query_s_owner_s(rows: Path) -> None:
+    made = trial_of(SCRIPT, {"s": rows, "medusa://mit.edu/s": rows}, None)
+    assert made.participant == "utah.edu"
+    document = made.document
+    assert {each.name for each in document.streams} == {
+        "medusa://utah.edu/of.you/s",
+        "medusa://utah.edu/of.mit.edu/s",
+    }
+    assert made.files == dict.fromkeys((each.name for each in document.streams), rows)
+    assert all(each.history_us == MAX_SPAN_US for each in document.streams)
+    assert all(each.max_ahead_us is None for each in document.streams)
+    (query,) = document.queries
+    assert query.name == "medusa://utah.edu/q"
+    assert (query.readers, query.availability.secondary) == ((), "")
+    assert streams_read(query) >= {each.name for each in document.streams}
+    # `small` is named in the query, so it is an answer, though a box reads it
+    assert set(made.outputs) == {"medusa://utah.edu/small", "medusa://utah.edu/both"}
+    assert made.as_given("task of medusa://utah.edu/of.you/s") == "task of medusa://you/s"
+    assert made.made["medusa://utah.edu/both"] == "medusa://utah.edu/both"
+
+
+def test_a_case_has_all_names_under_its_own(rows: Path) -> None:
+    given = {"s": rows, "medusa://mit.edu/s": rows}
+    made = trial_of(SCRIPT, given, None, case="case.7")
+    assert made.participant == "you"
+    begin = "medusa://you/case.7/"
+    names = {
+        each
+        for box in made.document.queries[0].boxes
+        for each in (*inputs_of(box), *outputs_of(box))
+    }
+    assert all(each.startswith(begin) for each in {*names, *made.files, *made.outputs})
+    assert made.made["medusa://utah.edu/both"] == f"{begin}of.utah.edu/both"
+    assert made.as_given(f"{begin}of.utah.edu/both, {begin}s") == (
+        "medusa://utah.edu/both, medusa://you/s"
+    )
+
+
+def test_what_is_missing_or_too_much(rows: Path) -> None:
+    ask = "SELECT n FROM s"
+    with pytest.raises(NotFoundError, match=r"reads medusa://you/s: say --stream s=FILE"):
+        trial_of(ask, {}, None)
+    with pytest.raises(RecordingError, match=r"--stream medusa://you/t: the query reads no such"):
+        trial_of(ask, {"s": rows, "t": rows}, None)
+    with pytest.raises(RecordingError, match=r"--time 'zz'"):
+        trial_of(ask, {"s": rows}, "zz")
+    with pytest.raises(InvalidInputError, match="no query to try"):
+        trial_of("CREATE STREAM s (n INT)", {"s": rows}, None)
+    with pytest.raises(NotFoundError, match=r"say --stream z=FILE"):
+        trial_of("CREATE STREAM z (n INT); SELECT n FROM z", {}, None)
+    with pytest.raises(NotFoundError, match=r"schema medusa://you/zz is not defined"):
+        trial_of("CREATE STREAM z USING zz; SELECT n FROM z", {"z": rows}, None)
+    with pytest.raises(InvalidInputError, match="object name"):
+        trial_of(ask, {"../s": rows}, None)
+
+
+def test_a_declared_stream_keeps_its_schema(rows: Path) -> None:
+    text = "CREATE STREAM s (at TIMESTAMP, n STRING, WATERMARK FOR at AS at); SELECT n FROM s"
+    made = trial_of(text, {"s": rows}, None)
+    (schema,) = made.document.schemas
+    assert schema.field("n") is not None
+    assert types(schema)["n"] == FieldType.STRING
+
+
+def test_the_files_of_options() -> None:
+    assert files_of(["a=x=y.csv", "medusa://b/c=d"]) == {
+        "a": Path("x=y.csv"),
+        "medusa://b/c": Path("d"),
+    }
+    for wrong in ("a", "a=", "=b", "", "="):
+        with pytest.raises(InvalidInputError, match="say NAME=FILE"):
+            files_of([wrong])
+
+
+# -- answers ---------------------------------------------------------------------------------------
+
+
+def table(count: int, begin: int = 0) -> pa.Table:
+    return pa.table(
+        {
+            "stime": pa.array(
+                [1_767_225_600_000_000 + begin + n for n in range(count)], pa.int64()
+            ),
+            "k": pa.array([f"\x1b[31m{n}" if n else None for n in range(count)], pa.string()),
+        }
+    )
+
+
+def shown(answers: Answers, streams: dict[str, str]) -> str:
+    file = io.StringIO()
+    answers.show(streams, Console(file=file, width=200))
+    return file.getvalue()
+
+
+def test_the_first_rows_are_shown() -> None:
+    answers = Answers()
+    answers.take("a", table(0))
+    answers.take("b", table(0))
+    for begin in range(5):
+        answers.take("a", table(7, begin * 7))
+    text = shown(answers, {"a": "medusa://you/a", "b": "b", "c": "c"})
+    assert "medusa://you/a: 35 rows, the first 20" in text
+    assert "2026-01-01T00:00:00.000000Z" in text
+    assert "\x1b" not in text
+    assert text.count("2026-01-01T") == SHOWN_ROWS
+    assert "b: 0 rows" in text
+    assert "c: 0 rows" in text
+    assert answers.beginnings["a"].num_rows == SHOWN_ROWS
+    whole = Answers(whole=True)
+    for begin in range(5):
+        whole.take("a", table(7, begin * 7))
+    assert whole.beginnings["a"].num_rows == 35
+
+
+def test_stime_is_a_moment_once() -> None:
+    once = with_moments(table(3))
+    assert once.schema.field("stime").type == pa.timestamp("us", "UTC")
+    assert with_moments(once) == once
+    other = pa.table({"n": [1]})
+    assert with_moments(other) == other
+
+
+def test_answers_are_written_even_without_rows(tmp_path: Path) -> None:
+    streams = ["medusa://you/a", "medusa://you/x/b"]
+    with ExitStack() as stack:
+        files = Files(tmp_path / "new" / "out", streams, stack)
+        for stream in streams:
+            files.take(stream, table(0))
+        files.take(streams[0], table(2))
+        files.take(streams[0], table(3, 2))
+    assert pq.read_table(tmp_path / "new/out/a.parquet") == pa.concat_tables(
+        [table(2), table(3, 2)]
+    )
+    assert pq.read_table(tmp_path / "new/out/b.parquet") == table(0)
+    with (
+        ExitStack() as stack,
+        pytest.raises(InvalidInputError, match=r"two answers would be a\.par"),
+    ):
+        Files(tmp_path, ["medusa://you/a", "medusa://you/x/a"], stack)
+
+
+# -- places in texts -------------------------------------------------------------------------------
+
+
+def test_the_line_and_a_caret() -> None:
+    text = "SELECT a\n\tFROM zz"
+    error = in_file(PointedError("no zz, at line 2, column 7"), "q.sql", text)
+    assert isinstance(error, InTextError)
+    assert str(error) == "q.sql: no zz, at line 2, column 7"
+    assert error.excerpt == ("     FROM zz", "          ^")
+
+
+def test_a_long_line_is_cut_around_the_place() -> None:
+    text = "x" * 500 + "!" + "y" * 500
+    error = in_file(PointedError("odd, at line 1, column 501"), "q", text)
+    assert isinstance(error, InTextError)
+    line, caret = error.excerpt
+    assert line[caret.index("^")] == "!"
+    assert len(line) <= 104
+
+
+def test_errors_without_a_place_and_beyond_the_text() -> None:
+    for said in ("odd", "odd, at line 9, column 1", "at line 1, column 1 it is odd"):
+        error = in_file(InvalidInputError(said), "q", "a\nb")
+        assert not isinstance(error, InTextError)
+        assert str(error) == f"q: {said}"
+
+
+def test_signs_that_steer_a_terminal_are_not_shown() -> None:
+    error = in_file(PointedError("odd, at line 1, column 6"), "q", "\x1b[31m!")
+    assert isinstance(error, InTextError)
+    assert error.excerpt[0] == "    ?[31m!"
+    assert json.dumps(error.excerpt[1]) == json.dumps("         ^")
