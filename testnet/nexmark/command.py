@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 import click
 
 from testnet.kit.command import json_option, number, run_scenario
 
-MOST_EVENTS = 5_000_000
-"""The events and an answer are in memory: some 200 bytes an event each. All are within the bound
-that joins without one get (`testnet.nexmark.scripts.WITHIN_S`)."""
+MOST_EVENTS: Final = 5_000_000
+"""The events and an answer are in memory: some 200 bytes an event each."""
 
 
 class Queries(click.ParamType[tuple[str, ...]]):
@@ -37,6 +37,7 @@ class Queries(click.ParamType[tuple[str, ...]]):
 
 @click.command()
 @number("--events", 100_000, 1, MOST_EVENTS, "Persons, auctions and bids together.")
+@number("--rate", 10_000, 1, 1_000_000, "Events in a second of event time.")
 @number("--seed", 1, 0, 2**32, "The same seed gives the same events.")
 @click.option(
     "--queries",
@@ -46,7 +47,7 @@ class Queries(click.ParamType[tuple[str, ...]]):
     help="Run these, like q0,q3.  [default: all]",
 )
 @json_option
-def nexmark(events: int, seed: int, queries: tuple[str, ...], as_json: bool) -> None:
+def nexmark(events: int, rate: int, seed: int, queries: tuple[str, ...], as_json: bool) -> None:
     """Run the benchmark Nexmark's queries at a peer with Spark, and check the answers.
 
     The events are posted, then the queries run one after the other over them. DuckDB gives the
@@ -59,11 +60,16 @@ def nexmark(events: int, seed: int, queries: tuple[str, ...], as_json: bool) -> 
     from testnet.kit.stages import Stages, open_screen
     from testnet.nexmark.run import STAGES, Options, run_nexmark
     from testnet.nexmark.screen import render_result
+    from testnet.nexmark.scripts import WITHIN_S
 
+    if events > rate * WITHIN_S:
+        raise click.UsageError(
+            f"--events at --rate are longer than the {WITHIN_S} s that joins keep"
+        )
     console = Console(stderr=as_json)
     stages = Stages(STAGES)
     run_scenario(
-        partial(run_nexmark, Options(events, seed, queries), stages),
+        partial(run_nexmark, Options(events, seed, rate, queries), stages),
         open_screen(stages, console, partial(stages.render, "nexmark")),
         console,
         as_json=as_json,

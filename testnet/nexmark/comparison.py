@@ -1,7 +1,7 @@
 """Compares an answer with the right one, as bags of rows.
 
-* Columns are paired by their names if the answer has all names of the right answer, else by their
-  order: some columns have no name in a query's text.
+* Columns are paired by their names if these are the same, else by their order: some columns have no
+  name in a query's text.
 * Where the right answer has whole numbers, fractions are cut off: Flink's AVG of BIGINT is a
   BIGINT, ours a double. Where it has DECIMALs, doubles are rounded to as many digits.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import duckdb
 import pyarrow as pa
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 
 from engine.objects.schema import SEQ, STIME
 
-DELETED = "deleted"
+DELETED: Final = "deleted"
 """The column of a table that says that its row's key is deleted."""
 
 
@@ -72,12 +73,11 @@ def final_state(table: pa.Table, key: Sequence[str]) -> pa.Table:
 
 def _alike(answer: pa.Table, right: pa.Table) -> pa.Table:
     """The answer with the columns and the types of the right one."""
-    if set(right.column_names) <= set(answer.column_names):
-        answer = answer.select(right.column_names)
-    else:
-        answer = answer.drop_columns([n for n in (STIME, SEQ) if n in answer.column_names])
+    answer = answer.drop_columns([name for name in (STIME, SEQ) if name in answer.column_names])
     if answer.num_columns != right.num_columns:
         raise ValueError(f"columns {answer.column_names}, not {right.column_names}")
+    if set(answer.column_names) == set(right.column_names):
+        answer = answer.select(right.column_names)
     columns = [
         _of_type(column, type_)
         for column, type_ in zip(answer.columns, right.schema.types, strict=True)

@@ -21,7 +21,7 @@ from overlay.errors import MedusaError
 from overlay.names import SCHEME
 from testnet.kit.stages import Stages
 from testnet.nexmark.comparison import difference, final_state
-from testnet.nexmark.generate import START_US, Events, generate
+from testnet.nexmark.generate import EVENTS_PER_S, START_US, Events, generate
 from testnet.nexmark.oracle import QUERIES, expected, side_input
 from testnet.nexmark.scripts import script
 from tools.client.async_client import AsyncMedusaClient
@@ -40,10 +40,11 @@ STAGES: Final = {
 
 @dataclass(frozen=True)
 class Options:
-    """What is run. queries: in order; empty: all."""
+    """What is run. rate: events in a second of event time. queries: in order; empty: all."""
 
     events: int
     seed: int
+    rate: int = EVENTS_PER_S
     queries: tuple[str, ...] = ()
 
 
@@ -128,7 +129,7 @@ async def run_nexmark(options: Options, stages: Stages) -> Result:
 
 def _write(options: Options, folder: Path) -> tuple[Events, dict[str, Path]]:
     """Make the events, and write each stream's file; returns the files by the streams' names."""
-    events = generate(options.seed, options.events)
+    events = generate(options.seed, options.events, options.rate)
     side = side_input()
     before = pa.array([START_US - 1] * side.num_rows, pa.timestamp("us", "UTC"))
     tables = {

@@ -6,14 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from testnet.nexmark.generate import EVENTS_PER_S
 from testnet.nexmark.oracle import QUERIES, TEXTS
 
 WITHIN_S: Final = 3_600
-"""The bound of joins whose text has none, seconds: Flink keeps all rows for ever."""
-
-MOST_EVENTS: Final = WITHIN_S * EVENTS_PER_S
-"""So many events are within the bound of each other: the bound leaves no pair out."""
+"""The bound of joins whose text has none, seconds; Flink keeps all rows for ever. Within events of
+so short a time it leaves no pair out."""
 
 SIDE_INPUT: Final = """\
 CREATE TABLE side_input (
