@@ -17,7 +17,7 @@ from engine.spark.executor import SparkExecutor, open_executor
 from engine.streams.epochs import EpochWriter, path_of
 from engine.tasks.execution import Computation
 from engine.tasks.plan import Task, plan
-from engine.tasks.windows import horizon_us, needs
+from engine.tasks.windows import horizon_us, needs, read_from
 from overlay.events import Events
 from testnet.bench.bids import AUCTION, BID, JOINS, OTHER, pairs, query_of
 from testnet.bench.systems import System, WrongAnswerError, report
@@ -26,7 +26,7 @@ from testnet.bench.systems import System, WrongAnswerError, report
 class MedusaJoins(System):
     """Args: token: of the loop in which the executor runs."""
 
-    queries = JOINS
+    queries: tuple[str, ...] = JOINS
 
     def __init__(self, executor: SparkExecutor, token: trio.lowlevel.TrioToken) -> None:
         self._executor = executor
@@ -83,14 +83,16 @@ async def _compute(  # noqa: PLR0917 - trio passes by position
     """Compute one epoch and write its file; returns its rows."""
     interval = needs(task, after, upto, 0)
     assert interval is not None, "a join has results in each epoch"
-    read = _since(files, uptos, interval.lo)
-    both = {BID.name: read, AUCTION.name: [_other(file) for file in read]}
+    bids, auctions = (
+        _since(files, uptos, read_from(task, name, after, interval)) for name in task.inputs
+    )
+    both = {BID.name: bids, AUCTION.name: [_other(file) for file in auctions]}
     table = (await computation.run(both, after, upto, interval)).table
     writer = EpochWriter(folder, table.schema, compress=False, durable=False)
     writer.write(table)
     writer.finish()
     writer.commit(path_of(folder, after, upto))
-    return table.num_rows
+    return int(table.num_rows)
 
 
 async def main(folder: Path, config: SparkConfig) -> None:

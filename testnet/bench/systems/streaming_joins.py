@@ -34,7 +34,7 @@ AUCTIONS = f"{_TIMES}, id BIGINT, seller BIGINT, category BIGINT"
 class StreamingJoins(System):
     """All files are there, or each after the result of the last."""
 
-    queries = JOINS
+    queries: tuple[str, ...] = JOINS
 
     def __init__(self, spark: Spark) -> None:
         self._spark = spark
