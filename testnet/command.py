@@ -9,6 +9,7 @@ from testnet.detection.command import detect
 from testnet.ha.command import ha
 from testnet.intrusion.command import intrusion
 from testnet.load.command import load
+from testnet.nexmark.command import nexmark
 from testnet.partition.command import partition
 from testnet.simulation.command import simulate
 
@@ -19,5 +20,5 @@ def main() -> None:
     """Start a federation on this machine, watch what it does, check it, and stop it."""
 
 
-for command in (bpm, detect, ha, intrusion, load, partition, simulate):
+for command in (bpm, detect, ha, intrusion, load, nexmark, partition, simulate):
     main.add_command(command)

@@ -232,6 +232,19 @@ class JoinStep:
         return self.left_waits_us + self.right_waits_us
 
     @property
+    def left_horizon_us(self) -> int:
+        """How far behind an output's stime its left tuples are. Of a right tuple that comes out
+        alone, those are asked for that are not there, too."""
+        alone = self.kind in {JoinKind.RIGHT, JoinKind.FULL}
+        return self.horizon_us if alone else self.left_waits_us
+
+    @property
+    def right_horizon_us(self) -> int:
+        """How far behind an output's stime its right tuples are, and those that are not there."""
+        pairs_alone = self.kind in {JoinKind.INNER, JoinKind.ASOF}
+        return self.right_waits_us if pairs_alone else self.horizon_us
+
+    @property
     def nodes(self) -> int:
         return self.predicate.nodes + sum(expression.nodes for _, expression in self.outputs)
 

@@ -89,10 +89,8 @@ class Joins:
         Args:
             large: the inputs are worth a shuffle.
         """
-        left = self._left.frame(files, interval, large=large)
-        if self._step.table:
-            interval = Interval(BEGINNING, interval.hi)
-        right = self._right.frame(files, interval, large=large)
+        left = self._left.frame(files, self._part(interval, after, of_left=True), large=large)
+        right = self._right.frame(files, self._part(interval, after, of_left=False), large=large)
         if self._step.table:
             right = self._valid(right)
         if self._step.kind in AS_OF:
@@ -104,6 +102,17 @@ class Joins:
         made = made.select(*self._outputs)
         made = made.where(F.expr(within(STIME, after + 1, upto, constant=large)))
         return made.withColumn(STIME, self._limited) if self._step.kind in _MULTIPLYING else made
+
+    def _part(self, interval: Interval, after: int, *, of_left: bool) -> Interval:
+        """The part of the interval that one side is read in: often the new tuples of one side are
+        paired with new and older ones of the other."""
+        step = self._step
+        if step.table and not of_left:
+            return Interval(BEGINNING, interval.hi)
+        if after == BEGINNING:
+            return interval
+        horizon = step.left_horizon_us if of_left else step.right_horizon_us
+        return Interval(max(interval.lo, after - horizon), interval.hi)
 
     def _valid(self, right: DataFrame) -> DataFrame:
         """The table's tuples with the time until which each is valid, without deletions."""

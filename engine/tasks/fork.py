@@ -288,12 +288,12 @@ class Fork:
         files: dict[str, list[Path]] = {}
         async with AsyncExitStack() as pins:
             for name, state in self._inputs.items():
-                low = max(read_from(task, name, interval), state.log.start)
+                low = max(read_from(task, name, after, interval), state.log.start)
                 upto_log = min(interval.hi, stable[name])
                 held = state.log.files(low, upto_log) if low < upto_log else None
                 files[name] = [] if held is None else pins.enter_context(held)
             for name, state in self._inputs.items():
-                low = max(read_from(task, name, interval), stable[name])
+                low = max(read_from(task, name, after, interval), stable[name])
                 behind = state.suffix.files(low, interval.hi)
                 files[name] += await pins.enter_async_context(behind)
             if task.recalls:

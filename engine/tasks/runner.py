@@ -368,7 +368,9 @@ class TaskRunner:
         with ExitStack() as pins:
             files: dict[str, list[Path]] = {
                 name: pins.enter_context(
-                    log.files(max(read_from(self.task, name, interval), log.start), interval.hi)
+                    log.files(
+                        max(read_from(self.task, name, after, interval), log.start), interval.hi
+                    )
                 )
                 for name, log in self._inputs.items()
             }

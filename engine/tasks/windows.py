@@ -87,9 +87,20 @@ def read_after(task: Task, stream: str, boundary: int) -> int:
     return BEGINNING if stream in task.tables else needed_after(task, boundary)
 
 
-def read_from(task: Task, stream: str, interval: Interval) -> int:
-    """The boundary after which a job over an interval reads an input."""
-    return BEGINNING if stream in task.tables else interval.lo
+def read_from(task: Task, stream: str, after: int, interval: Interval) -> int:
+    """The boundary after which a job reads an input.
+
+    Args:
+        after: the job makes the output after it, from the tuples of the interval.
+    """
+    if stream in task.tables:
+        return BEGINNING
+    join = task.at(after).join
+    if join is None or after == BEGINNING:
+        return interval.lo
+    sides = ((join.left, join.left_horizon_us), (join.right, join.right_horizon_us))
+    horizon = max(span for name, span in sides if name == stream)
+    return max(interval.lo, after - horizon)
 
 
 def whole_after(task: Task, boundary: int) -> int:

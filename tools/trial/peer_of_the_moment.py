@@ -1,11 +1,11 @@
-"""Runs a trial: a peer in a folder of its own, from the first schema to the last answer."""
+"""Runs trials: a peer in a folder of its own, from the first schema to the last answer."""
 
 from __future__ import annotations
 
 import logging
 import re
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -15,7 +15,8 @@ from typing import Final
 import pyarrow as pa
 import trio
 
-from engine.objects.query import QueryStatus
+from engine.language.document import Document
+from engine.objects.query import Query, QueryStatus
 from overlay.concurrency import one_error
 from overlay.errors import MedusaError, UnavailableError
 from overlay.gossip.config import Preset
@@ -70,23 +71,11 @@ async def run_at(
     Args:
         streams: what to take: streams of `trial.made`.
     """
-    late: dict[str, int] = {}
-
-    async def post(stream: str, file: Path, start: _Start) -> None:
-        if (rows := await _post(client, stream, file, speed, start)) > 0:
-            late[stream] = rows
-
     with _as_in_the_document(trial):
-        await _create(client, trial)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_watch, client, trial, nursery.cancel_scope)
-            async with trio.open_nursery() as answers:
-                for stream in streams:
-                    answers.start_soon(_follow, client, stream, take)
-                start = _Start(len(trial.files))
-                for stream, file in trial.files.items():
-                    answers.start_soon(post, stream, file, start)
-            nursery.cancel_scope.cancel()
+        await create(client, trial.document)
+        async with trio.open_nursery() as both:
+            both.start_soon(follow, client, trial.document.queries, streams, take)
+            late = await post_files(client, trial.files, speed)
     return late
 
 
@@ -108,7 +97,7 @@ def _as_in_the_document(trial: Trial) -> Iterator[None]:
 
 @asynccontextmanager
 async def open_peer_of_the_moment(participant: str) -> AsyncIterator[AsyncMedusaClient]:
-    """A federation of one peer, in a folder that goes with it."""
+    """Start a peer of a federation of its own; nothing of it stays. Yields a client of it."""
     # py4j logs a job that was under way as Spark ended; without a handler Python prints that
     logging.getLogger().addHandler(logging.NullHandler())
     with tempfile.TemporaryDirectory(prefix="medusa-try-") as folder:
@@ -127,8 +116,12 @@ def _settings(config: Config) -> Config:
     )
 
 
-async def _create(client: AsyncMedusaClient, trial: Trial) -> None:
-    document = trial.document
+async def create(client: AsyncMedusaClient, document: Document) -> None:
+    """Create everything that a document defines, and start its queries.
+
+    Raises:
+        MedusaError: the peer refuses something.
+    """
     for schema in document.schemas:
         await client.create_schema(schema)
     for stream in document.streams:
@@ -141,6 +134,46 @@ async def _create(client: AsyncMedusaClient, trial: Trial) -> None:
         await client.set_query_status(query.name, QueryStatus.RUNNING)
     for view in made:
         await client.create_view(view)
+
+
+async def follow(
+    client: AsyncMedusaClient, queries: Iterable[Query], outputs: Iterable[str], take: Take
+) -> None:
+    """Give the tuples of the outputs out as they come, until these streams have ended.
+
+    Raises:
+        UnavailableError: a task of the queries has failed: its answers would never come.
+    """
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_watch, client, tuple(queries))
+        async with trio.open_nursery() as answers:
+            for stream in outputs:
+                answers.start_soon(_follow, client, stream, take)
+        nursery.cancel_scope.cancel()
+
+
+async def post_files(
+    client: AsyncMedusaClient, files: Mapping[str, Path], speed: float | None = None
+) -> dict[str, int]:
+    """Post each stream's file and end the stream; returns the late rows by stream.
+
+    Args:
+        speed: times the recorded speed; None: as fast as possible.
+
+    Raises:
+        MedusaError: a row does not fit.
+    """
+    late: dict[str, int] = {}
+    start = _Start(len(files))
+
+    async def post(stream: str, file: Path) -> None:
+        if (rows := await _post(client, stream, file, speed, start)) > 0:
+            late[stream] = rows
+
+    async with trio.open_nursery() as nursery:
+        for stream, file in files.items():
+            nursery.start_soon(post, stream, file)
+    return late
 
 
 async def _follow(client: AsyncMedusaClient, stream: str, take: Take) -> None:
@@ -200,10 +233,9 @@ async def _post(
     return poster.late
 
 
-async def _watch(client: AsyncMedusaClient, trial: Trial, scope: trio.CancelScope) -> None:
-    """End the trial once a task fails: its answers would never come."""
+async def _watch(client: AsyncMedusaClient, queries: Sequence[Query]) -> None:
     while True:
-        for query in trial.document.queries:
+        for query in queries:
             for task in (await client.lookup_object(query.name, "query")).tasks:
                 if task.reason:
                     reason = _LOG.sub("", task.reason)

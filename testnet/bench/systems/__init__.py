@@ -57,6 +57,8 @@ class Measured:
         rows_per_s, cpu_us: medians of rounds; CPU microseconds a row of all its processes.
         latencies_ms: of small epochs, from the file's being there to the result.
         memory_mb: the most that all its processes had.
+        small_cpu_us: CPU microseconds a row of the small epochs.
+        state_mb: what it kept of the small epochs, at their end; 0: not asked.
     """
 
     query: str
@@ -64,6 +66,8 @@ class Measured:
     cpu_us: float
     latencies_ms: list[float] = field(default_factory=list)
     memory_mb: float = 0.0
+    state_mb: float = 0.0
+    small_cpu_us: float = 0.0
 
 
 class System(ABC):
@@ -71,10 +75,13 @@ class System(ABC):
 
     Attributes:
         kind: the format of its files. slow: queries that get only the first large file, since all
-            would take it many minutes.
+            would take it many minutes. queries: those that it is measured on.
+        state_bytes: what it keeps after the last of `epochs`; 0: it is not measured.
     """
 
     kind = "parquet"
+    queries: tuple[str, ...] = QUERIES
+    state_bytes = 0
     slow: tuple[str, ...] = ()
 
     @abstractmethod
@@ -91,16 +98,33 @@ def measure(system: System, folder: Path) -> Iterator[Measured]:
     """Measure all queries."""
     large = sorted((folder / "large").glob(f"*.{system.kind}"))
     small = sorted((folder / "small").glob(f"*.{system.kind}"))
-    for query in QUERIES:
+    for query in system.queries:
         files = large[:1] if query in system.slow else large
-        rows = sum(int(file.stem.rpartition("-")[2]) for file in files)
+        rows = sum(map(_rows, files))
         with Memory() as memory:
             rounds = list(patient(_timed(system, query, files) for _ in range(1 + ROUNDS)))
-            seconds = list(patient(system.epochs(query, small)))
+            seconds, used = [], [cpu_s()]
+            for each in patient(system.epochs(query, small)):
+                seconds.append(each)
+                used.append(cpu_s())
         counted = rounds[1:] or rounds
-        latencies = [1e3 * each for each in seconds[WARM_EPOCHS:] or seconds]
-        wall_s, cpu_s = (statistics.median(each) for each in zip(*counted, strict=True))
-        yield Measured(query, rows / wall_s, 1e6 * cpu_s / rows, latencies, memory.most / 2**20)
+        warm = WARM_EPOCHS if len(seconds) > WARM_EPOCHS else 0
+        latencies = [1e3 * each for each in seconds[warm:]]
+        small_rows = sum(map(_rows, small[warm : len(seconds)]))
+        wall_s, round_cpu_s = (statistics.median(each) for each in zip(*counted, strict=True))
+        yield Measured(
+            query,
+            rows / wall_s,
+            1e6 * round_cpu_s / rows,
+            latencies,
+            memory.most / 2**20,
+            state_mb=system.state_bytes / 2**20,
+            small_cpu_us=1e6 * (used[-1] - used[warm]) / small_rows,
+        )
+
+
+def _rows(file: Path) -> int:
+    return int(file.stem.rpartition("-")[2])
 
 
 def patient(items: Iterator[T], clock: Callable[[], float] = time.perf_counter) -> Iterator[T]:

@@ -1,0 +1,78 @@
+"""The `medusa-testnet nexmark` command."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import click
+
+from testnet.kit.command import json_option, number, run_scenario
+
+MOST_EVENTS: Final = 5_000_000
+"""The events and an answer are in memory: some 200 bytes an event each."""
+
+
+class Queries(click.ParamType[tuple[str, ...]]):
+    """Names of queries, with commas between them."""
+
+    name = "queries"
+
+    def convert(
+        self,
+        value: str | tuple[str, ...],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        from testnet.nexmark.oracle import QUERIES
+
+        names = tuple(dict.fromkeys(part.strip().lower() for part in value.split(",")))
+        for name in names:
+            if name not in QUERIES:
+                self.fail(f"{name[:40]!r}: the queries are q0 to q22, like q0,q3", param, ctx)
+        return names
+
+
+@click.command()
+@number("--events", 100_000, 1, MOST_EVENTS, "Persons, auctions and bids together.")
+@number("--rate", 10_000, 1, 1_000_000, "Events in a second of event time.")
+@number("--seed", 1, 0, 2**32, "The same seed gives the same events.")
+@click.option(
+    "--queries",
+    type=Queries(),
+    default=(),
+    metavar="Q[,Q...]",
+    help="Run these, like q0,q3.  [default: all]",
+)
+@json_option
+def nexmark(events: int, rate: int, seed: int, queries: tuple[str, ...], as_json: bool) -> None:
+    """Run the benchmark Nexmark's queries at a peer with Spark, and check the answers.
+
+    The events are posted, then the queries run one after the other over them. DuckDB gives the
+    right answers. Shows which query gave exactly these, how fast, and why a query cannot run. Exits
+    with 1 when an answer is not right, with 2 when a query failed.
+    """
+    # late: --help and a mistyped option do not need it
+    from rich.console import Console
+
+    from testnet.kit.stages import Stages, open_screen
+    from testnet.nexmark.run import STAGES, Options, run_nexmark
+    from testnet.nexmark.screen import render_result
+    from testnet.nexmark.scripts import WITHIN_S
+
+    if events > rate * WITHIN_S:
+        raise click.UsageError(
+            f"--events at --rate are longer than the {WITHIN_S} s that joins keep"
+        )
+    console = Console(stderr=as_json)
+    stages = Stages(STAGES)
+    run_scenario(
+        partial(run_nexmark, Options(events, seed, rate, queries), stages),
+        open_screen(stages, console, partial(stages.render, "nexmark")),
+        console,
+        as_json=as_json,
+        render=render_result,
+        failed=lambda result: result.failed,
+    )

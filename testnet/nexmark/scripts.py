@@ -1,0 +1,74 @@
+"""Nexmark's queries as Medusa runs them: each text of `queries/`, with the few words changed that
+this module names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from testnet.nexmark.oracle import QUERIES, TEXTS
+
+WITHIN_S: Final = 3_600
+"""The bound of joins whose text has none, seconds; Flink keeps all rows for ever. Within events of
+so short a time it leaves no pair out."""
+
+SIDE_INPUT: Final = """\
+CREATE TABLE side_input (
+    key BIGINT, `value` STRING, dateTime TIMESTAMP,
+    PRIMARY KEY (key) NOT ENFORCED, WATERMARK FOR dateTime AS dateTime
+);
+"""
+"""The table of q13; its rows are before all events."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """Words of a text that Medusa gets otherwise, and why."""
+
+    text: str
+    instead: str
+    because: str
+
+
+_EVENT_TIME: Final = "its twin in event time: an answer by the machine's clock cannot be checked"
+
+CHANGES: Final[dict[str, tuple[Change, ...]]] = {
+    "q8": (Change("AS stime", "AS starttime", "stime is the name of a tuple's time"),),
+    "q12": (
+        Change("TABLE timed", "TABLE bid", _EVENT_TIME),
+        Change("DESCRIPTOR(p_time)", "DESCRIPTOR(dateTime)", _EVENT_TIME),
+    ),
+    "q13": (
+        Change("(SELECT *, PROCTIME() AS p_time FROM bid) AS b", "bid AS b", _EVENT_TIME),
+        Change("AS OF b.p_time", "AS OF b.dateTime", _EVENT_TIME),
+    ),
+    "q14": (
+        Change(
+            "count_char(extra, 'c')",
+            "length(extra) - length(replace(extra, 'c', ''))",
+            "count_char is a function in Java that the benchmark brings along",
+        ),
+    ),
+    "q19": (
+        Change(
+            "ORDER BY price DESC",
+            "ORDER BY price DESC, dateTime",
+            "of equal bids the text leaves the order open; the oracle puts the earlier first",
+        ),
+    ),
+}
+"""By query. Besides these, types are compared loosely: see `testnet.nexmark.comparison`."""
+
+
+def script(query: str) -> str:
+    """A query as a script of Medusa, which makes the stream of the query's name.
+
+    Raises:
+        KeyError: there is no such query.
+    """
+    text = (TEXTS / f"{query}.sql").read_text()
+    for change in CHANGES.get(query, ()):
+        assert change.text in text, f"{query} has changed"
+        text = text.replace(change.text, change.instead)
+    tables = SIDE_INPUT if "side_input" in QUERIES[query] else ""
+    return f"{tables}CREATE STREAM {query} WITH (within = INTERVAL '{WITHIN_S}' SECOND) AS\n{text}"
