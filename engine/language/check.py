@@ -25,6 +25,7 @@ from engine.language.steps import (
     FilterStep,
     JoinStep,
     MapStep,
+    RankStep,
     Step,
     TypedAggregate,
 )
@@ -38,6 +39,7 @@ from engine.objects.query import (
     Join,
     Map,
     Query,
+    Rank,
     Union,
     inputs_of,
     outputs_of,
@@ -58,6 +60,9 @@ MAX_BOX_NAME: Final = 64
 
 MAX_WINDOW_US: Final = 366 * 86_400 * 1_000_000
 """A year: the input of a window is kept for as long as the window lasts."""
+
+MAX_RANKS: Final = 1_000
+"""Tuples of a window and partition that a rank gives: a list that somebody reads."""
 
 MAX_OVERLAP: Final = 1_440
 """Windows that one tuple may be in, as many as a day has minutes: each reads it, or its pane."""
@@ -167,6 +172,8 @@ def _check_parameters(box: Box) -> None:
                 raise InvalidInputError(f"a union takes 1 to {MAX_PORTS} inputs")
         case Aggregate():
             _check_window(box)
+        case Rank():
+            _check_rank(box)
         case Join():
             _check_bounds(box)
 
@@ -197,6 +204,8 @@ def type_box(
                 return _type_union(box, [inputs[stream] for stream in box.inputs])
             case Aggregate():
                 return _type_aggregate(box, _Input(inputs[box.input], nodes))
+            case Rank():
+                return _type_rank(box, inputs[box.input])
             case Join():
                 return _type_join(box, inputs[box.left], inputs[box.right])
 
@@ -285,6 +294,17 @@ def _check_window(box: Aggregate) -> None:
         check_parameter(each)
 
 
+def _check_rank(box: Rank) -> None:
+    if not 0 < box.size_us <= MAX_WINDOW_US:
+        raise InvalidInputError(f"its window of {box.size_us / 1e6:g} s is not up to 366 days")
+    if not 0 < box.most <= MAX_RANKS:
+        raise InvalidInputError(
+            f"it gives the first {box.most:,} tuples; 1 to {MAX_RANKS:,} can be"
+        )
+    _refuse_repeated("field of its order", [name for name, _ in box.order_by])
+    _refuse_repeated("field of its partitions", box.partition_by)
+
+
 def _type_filter(box: Filter, given: _Input) -> TypedBox:
     predicates = []
     for number, text in enumerate(box.predicates):
@@ -354,6 +374,22 @@ def _type_aggregate(box: Aggregate, given: _Input) -> TypedBox:
     check_schema(made)
     made = msgspec.structs.replace(made, key=(WINDOW_START, *box.group_by))
     step = AggregateStep(box.size_us, box.advance_us, groups, functions)
+    return TypedBox(box, {box.output: made}, {box.output: step})
+
+
+def _type_rank(box: Rank, schema: Schema) -> TypedBox:
+    known = {field.name for field in schema.fields}
+    for name in (*box.partition_by, *(name for name, _ in box.order_by)):
+        if name not in known:
+            listed = _listed([(each.name, each.type) for each in schema.fields])
+            raise InvalidInputError(
+                f"it goes by {name[:64]!a}, which is no field; there are {listed}"
+            )
+    place = (Field(box.place, FieldType.LONG),) if box.place else ()
+    made = Schema(box.output, (*schema.fields, *place), schema.time if box.size_us == 1 else None)
+    check_schema(made)
+    made = msgspec.structs.replace(made, key=schema.key)
+    step = RankStep(box.size_us, schema.fields, box.partition_by, box.order_by, box.most, box.place)
     return TypedBox(box, {box.output: made}, {box.output: step})
 
 

@@ -188,6 +188,37 @@ class AggregateStep:
 
 
 @dataclass(frozen=True, slots=True)
+class RankStep:
+    """The first tuples of windows [k * size, (k + 1) * size) of stime; see
+    `engine.objects.query.Rank`.
+
+    Attributes:
+        fields: of the input, and of the output before the place.
+    """
+
+    size_us: int
+    fields: tuple[Field, ...]
+    partition_by: tuple[str, ...]
+    order_by: tuple[tuple[str, bool], ...]
+    most: int
+    place: str
+
+    form: ClassVar[Form] = Form.WHOLE
+    grain_us: ClassVar[int] = 1
+    overlapping: ClassVar[bool] = False
+    nodes: ClassVar[int] = 1
+
+    @property
+    def advance_us(self) -> int:
+        """The windows follow one another."""
+        return self.size_us
+
+
+WindowStep = AggregateStep | RankStep
+"""A step over windows of stime, whose results have the last microsecond of theirs as stime."""
+
+
+@dataclass(frozen=True, slots=True)
 class JoinStep:
     """Pairs of tuples of two streams; see `engine.objects.query.Join`.
 
@@ -227,4 +258,4 @@ class JoinStep:
         return self.predicate.nodes + sum(expression.nodes for _, expression in self.outputs)
 
 
-Step = FilterStep | MapStep | AggregateStep | JoinStep
+Step = FilterStep | MapStep | AggregateStep | RankStep | JoinStep

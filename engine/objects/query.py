@@ -103,6 +103,31 @@ class Aggregate(Struct, frozen=True, tag="aggregate"):
     order_on: str = ""
 
 
+class Rank(Struct, frozen=True, tag="rank"):
+    """Of the tuples of each window of stime, [k * size, (k + 1) * size) aligned to the epoch, and
+    of each partition, the first few in an order: SQL's `ROW_NUMBER() OVER (...) <= most`.
+
+    They come out when the boundary passes the window's last microsecond, which is their stime.
+    Nulls are last in ascending and in descending order. Equal tuples are in the order of the
+    stream: by stime, then by arrival if it is a source stream, else by their fields.
+
+    Attributes:
+        size_us: of the window; 1: of the tuples of one stime, such as a window's results.
+        order_by: (field, descending) pairs; none: the order of the stream.
+        most: tuples of a window and partition that come out.
+        place: the output's last field, the tuple's place from 1; "": it has none.
+    """
+
+    name: str
+    input: str
+    output: str
+    size_us: int
+    partition_by: tuple[str, ...]
+    order_by: tuple[tuple[str, bool], ...]
+    most: int
+    place: str = ""
+
+
 class JoinKind(StrEnum):
     """Which tuples a join gives.
 
@@ -152,7 +177,7 @@ class Join(Struct, frozen=True, tag="join"):
     expressions: tuple[tuple[str, str], ...]
 
 
-Box = Filter | Map | Union | Aggregate | Join
+Box = Filter | Map | Union | Aggregate | Rank | Join
 
 WINDOW_START = "window_start"
 
@@ -212,7 +237,7 @@ def characters_of(box: Box) -> int:
             return sum(map(len, box.predicates))
         case Map():
             return sum(len(text) for _, text in box.expressions)
-        case Union():
+        case Union() | Rank():
             return 0
         case Aggregate():
             texts = (each.parameter for each in box.functions if isinstance(each.parameter, str))

@@ -24,12 +24,13 @@ from engine.objects.schema import SEQ, STIME, Field
 from engine.spark.columns import column, output, quoted, within, without_negative_zero
 from engine.spark.cpu import meter_of
 from engine.spark.joins import Joins
+from engine.spark.ranks import Ranks
 from engine.spark.rows import merged_fields, row_schema
 from engine.spark.scans import reader_of
 from engine.spark.windows import Windows
 from engine.tasks.canonical import canonical
 from engine.tasks.execution import Result
-from engine.tasks.plan import AggregateStep, FilterStep, JoinStep, MapStep, Step, Task
+from engine.tasks.plan import AggregateStep, FilterStep, JoinStep, MapStep, RankStep, Step, Task
 from engine.tasks.revisions.tasks import by_arrival
 from engine.tasks.windows import Interval, needs
 
@@ -80,7 +81,7 @@ class Program:
     def _finish(self, raw: pa.Table) -> pa.Table:
         """Spark's result with the output's columns, in any order of rows."""
         window = self._task.window
-        if window is None or window is not self._task.steps[-1]:
+        if not isinstance(window, AggregateStep) or window is not self._task.steps[-1]:
             return raw.select(self._schema.names)
         starts = raw.column(0)
         stime = pc.add(starts, window.size_us - 1)
@@ -184,6 +185,8 @@ class _Stage:
                 raise AssertionError("a join is a task's first step")
             case AggregateStep():
                 self._windows = Windows(step, fields, by_arrival=by_arrival, last=last)
+            case RankStep():
+                self._ranks = Ranks(step, fields, by_arrival=by_arrival)
 
     def apply(self, frame: DataFrame, after: int, upto: int, *, small: bool) -> DataFrame:
         match self._step:
@@ -195,6 +198,8 @@ class _Stage:
                 return frame
             case AggregateStep():
                 return self._windows.apply(frame, after, upto, small=small)
+            case RankStep():
+                return self._ranks.apply(frame, small=small)
 
 
 def _normalised(fields: Sequence[Field], *, with_seq: bool) -> list[Column]:

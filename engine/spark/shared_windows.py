@@ -28,7 +28,7 @@ from engine.spark.shared_jobs import MOST_ROWS, Order, read_input, shared_out
 from engine.spark.windows import TaggedWindows
 from engine.tasks.canonical import canonical
 from engine.tasks.execution import Result
-from engine.tasks.plan import AggregateStep, FilterStep, JoinStep, MapStep, Step, Task
+from engine.tasks.plan import AggregateStep, FilterStep, JoinStep, MapStep, RankStep, Step, Task
 from engine.tasks.revisions.tasks import by_arrival
 
 TASK: Final = "task "
@@ -47,7 +47,7 @@ def what(task: Task) -> tuple[Step, ...]:
     """The steps of a task as far as one plan depends on them: not on the length of the windows, nor
     on the names of the results."""
     window = task.window
-    assert window is not None, "a task with a window"
+    assert isinstance(window, AggregateStep), "a task with an aggregate"
     plain = replace(window, size_us=0, advance_us=0, grain_us=1)
     if window is task.steps[-1]:
         named = (replace(each, output=f"v{n}") for n, each in enumerate(window.functions))
@@ -107,7 +107,7 @@ class SharedWindows:
         The same windows of the same files are put there once.
         """
         window = order.task.window
-        assert window is not None
+        assert isinstance(window, AggregateStep)
         key = (
             window.size_us,
             window.advance_us,
@@ -150,8 +150,8 @@ class SharedWindows:
                     frame = windows.apply(frame)
                     if form is not Form.PARTIAL:
                         frame = frame.withColumn(STIME, quoted(LAST))
-                case JoinStep():
-                    raise AssertionError("a task with a join runs alone")
+                case RankStep() | JoinStep():
+                    raise AssertionError("a task with a rank or a join runs alone")
         return frame.drop(START)
 
     def _own(self, raw: pa.Table, number: int, order: Order) -> pa.Table:

@@ -18,10 +18,12 @@ from engine.language.steps import (
     FilterStep,
     JoinStep,
     MapStep,
+    RankStep,
     Step,
     TypedAggregate,
+    WindowStep,
 )
-from engine.objects.query import Aggregate, Box, Filter, Join, Query, Union, inputs_of
+from engine.objects.query import Aggregate, Box, Filter, Join, Query, Rank, Union, inputs_of
 from engine.objects.schema import BEGINNING, END, Schema
 from overlay.errors import InvalidInputError
 
@@ -31,9 +33,11 @@ __all__ = [
     "FilterStep",
     "JoinStep",
     "MapStep",
+    "RankStep",
     "Step",
     "Task",
     "TypedAggregate",
+    "WindowStep",
     "plan",
 ]
 
@@ -74,8 +78,8 @@ class Task:
         inputs: the streams it reads. If the first step is a JoinStep, they are its sides. Else they
             are merged in canonical order; all have the same fields, but one may allow nulls or
             longer strings where another does not.
-        steps: applied in order; at most one is an AggregateStep or a JoinStep, which is the first;
-            none only if inputs are several.
+        steps: applied in order; at most one is an AggregateStep, a RankStep or a JoinStep, of
+            which a JoinStep is the first; none only if inputs are several.
         source_inputs: the inputs that are source streams: their logs have `seq`.
         after, until: the query's boundaries: it reads the inputs between them.
         of: of a task that makes revisions, the task whose output they revise; else None.
@@ -116,9 +120,9 @@ class Task:
         return sum(step.nodes for step in self.steps)
 
     @property
-    def window(self) -> AggregateStep | None:
-        """The stateful step, if there is one."""
-        return next((step for step in self.steps if isinstance(step, AggregateStep)), None)
+    def window(self) -> WindowStep | None:
+        """The step over windows, if there is one."""
+        return next((step for step in self.steps if isinstance(step, WindowStep)), None)
 
     @property
     def has_state(self) -> bool:
@@ -149,8 +153,9 @@ def plan(
 
     A stream becomes a task's output, which others can read, if not exactly one box reads it, if it
     is in `keep` or in the query's `outputs`, if a union, a join or a filter with several ports
-    reads it, and between one aggregate or join and the next. All others are fused away. The results
-    do not depend on the cut. The panes of a window (`engine.language.panes`) are a task, too.
+    reads it, and between one aggregate, rank or join and the next. All others are fused away. The
+    results do not depend on the cut. The panes of a window (`engine.language.panes`) are a task,
+    too.
 
     Args:
         schemas: of all streams, as `check_query` gives them.
@@ -222,7 +227,7 @@ class _Network:
             typed = type_box(box, schemas, before)
             for stream in typed.schemas:
                 self._make(stream, typed, folded.get(stream))
-                if isinstance(box, (Aggregate, Join)) or self._carries(box, stateful):
+                if isinstance(box, (Aggregate, Rank, Join)) or self._carries(box, stateful):
                     stateful.add(stream)
                 if stream in keep or self._is_cut(stream, after_aggregate=stream in stateful):
                     self.kept.add(stream)
@@ -285,7 +290,7 @@ class _Network:
                 return True
             case Filter(outputs=ports):
                 return len(ports) > 1
-            case Aggregate():
+            case Aggregate() | Rank():
                 return after_aggregate
             case _:
                 return False
@@ -307,6 +312,8 @@ def _nodes_after(step: Step | None, before: Mapping[str, int]) -> Mapping[str, i
             return {name: expression.nodes for name, expression in step.outputs}
         case AggregateStep():
             return {each.name: before.get(each.name, 1) for each in step.group_by}
+        case RankStep():
+            return {}
 
 
 def _identity(schema: Schema) -> MapStep:

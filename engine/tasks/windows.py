@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.objects.schema import BEGINNING, END
-from engine.tasks.plan import AggregateStep, Task
+from engine.tasks.plan import Task, WindowStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ def needs(task: Task, after: int, upto: int, first: int | None = None) -> Interv
     """The input interval from which the output over (after, upto] is made.
 
     A stateless task: (after, upto] itself. A join: what is within its bounds of time of that, too.
-    An aggregate: from the start of the first to the end of the last window whose last microsecond
-    is in (after, upto]; with upto == END, to END, since then every window closes.
+    An aggregate or a rank: from the start of the first to the end of the last window whose last
+    microsecond is in (after, upto]; with upto == END, to END, since then every window closes.
 
     Args:
         upto: no further than the task's edition at `after` goes.
@@ -94,13 +94,13 @@ def whole_after(task: Task, boundary: int) -> int:
     raise AssertionError("the first edition begins before everything")
 
 
-def first_whole(window: AggregateStep, boundary: int) -> int:
+def first_whole(window: WindowStep, boundary: int) -> int:
     """The last microsecond of the last window that is not whole in an input after `boundary`."""
     begins = boundary + 1 - window.grain_us
     number = -(-(begins + 1) // window.advance_us)
     return (number - 1) * window.advance_us + window.size_us - 1
 
 
-def _first_window(window: AggregateStep, stime: int) -> int:
+def _first_window(window: WindowStep, stime: int) -> int:
     """The number k of the first window [k * advance, k * advance + size) that holds `stime`."""
     return (stime - window.size_us) // window.advance_us + 1

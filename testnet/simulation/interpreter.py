@@ -23,15 +23,25 @@ from engine.language.aggregate_types import aggregate_type
 from engine.language.check import ordered_boxes, type_box
 from engine.language.parse_expression import parse_expression
 from engine.language.steps import Expression, TypedAggregate
-from engine.objects.query import Aggregate, Filter, Join, Map, Query, Union
+from engine.objects.query import Aggregate, Filter, Join, Map, Query, Rank, Union
 from engine.objects.schema import STIME, FieldType, Schema
 from engine.streams.epochs import reading
 from engine.tasks.execution import Result
-from engine.tasks.plan import AggregateStep, FilterStep, JoinStep, MapStep, Step, Task
+from engine.tasks.plan import (
+    AggregateStep,
+    FilterStep,
+    JoinStep,
+    MapStep,
+    RankStep,
+    Step,
+    Task,
+    WindowStep,
+)
 from engine.tasks.windows import Interval
 from overlay.events import Events
 from testnet.simulation.expressions import Row, evaluate
 from testnet.simulation.joins import joined
+from testnet.simulation.ranks import ranked
 from testnet.simulation.windows import FORMS, aggregate
 
 
@@ -70,6 +80,8 @@ def run_query(
             elif isinstance(box, Map):
                 typed = [(name, parse_expression(text, fields)) for name, text in box.expressions]
                 made = {box.output: [_mapped(typed, row) for row in rows]}
+            elif isinstance(box, Rank):
+                made = {box.output: ranked(box, rows)}
             else:
                 made = {box.output: _run_aggregate(box, rows, fields)}
         for name, rows in made.items():
@@ -119,7 +131,7 @@ def run_task(
         return canonical(_stepped(task.steps[1:], rows, after, upto), task.output_schema)
     rows = [row for name in task.inputs for row in inputs[name] if lo < row[STIME] <= hi]
     arrival = len(task.inputs) == 1 and task.inputs[0] in task.source_inputs
-    direct = bool(task.steps) and isinstance(task.steps[0], AggregateStep)
+    direct = bool(task.steps) and isinstance(task.steps[0], WindowStep)
     if not (arrival and direct):
         rows = [{k: v for k, v in row.items() if k != "seq"} for row in rows]
     rows = canonical(rows, task.input_schemas[0], arrival=arrival and direct)
@@ -137,6 +149,8 @@ def _stepped(steps: Sequence[Step], rows: list[Row], after: int, upto: int) -> l
                 rows.sort(key=lambda row: (row[STIME], *((v is not None, v) for v in row.values())))
             case AggregateStep():
                 rows = [row for row in FORMS[step.form](step, rows) if after < row[STIME] <= upto]
+            case RankStep():
+                rows = [row for row in ranked(step, rows) if after < row[STIME] <= upto]
             case JoinStep():
                 raise AssertionError("a join is a task's first step")
     return rows

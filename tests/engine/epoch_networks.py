@@ -27,6 +27,7 @@ from engine.objects.query import (
     JoinKind,
     Map,
     Query,
+    Rank,
     Union,
     inputs_of,
 )
@@ -249,7 +250,7 @@ class Builder:
     def add(self) -> None:
         number = len(self.boxes)
         source = self._draw(st.sampled_from(sorted(self.schemas)))
-        kinds = [self.filter, self.map, self.union, self.aggregate, self.aggregate]
+        kinds = [self.filter, self.map, self.union, self.aggregate, self.aggregate, self.rank]
         if sum(isinstance(box, Join) for box in self.boxes) < MOST_JOINS:
             kinds += [self.join, self.join]
         box, statements = self._draw(st.sampled_from(kinds))(f"box{number}", f"t{number}", source)
@@ -293,6 +294,27 @@ class Builder:
         names = names_sql(self.schemas[source])
         parts = " UNION ALL ".join(f"SELECT {names} FROM {stream}" for stream in chosen)
         return Union(name, tuple(chosen), out), {out: parts}
+
+    def rank(self, name: str, out: str, source: str) -> tuple[Box, dict[str, str]]:
+        draw, schema = self._draw, self.schemas[source]
+        size = draw(st.sampled_from([1, 1, 7, 30]))
+        fields = st.lists(st.sampled_from(schema.fields), max_size=2, unique=True)
+        partition = tuple(field.name for field in draw(fields))
+        order_by = tuple((field.name, draw(st.booleans())) for field in draw(fields))
+        place = draw(st.sampled_from(["", f"place_{name}"]))
+        box = Rank(name, source, out, size, partition, order_by, draw(st.integers(1, 3)), place)
+        window = f"stime - ((stime % {size}) + {size}) % {size} + {size - 1}"
+        order = [f"{field} {'DESC' if down else 'ASC'} NULLS LAST" for field, down in order_by]
+        order.append(order_sql(schema, source=source in SOURCES))
+        number = (
+            f"row_number() OVER (PARTITION BY {', '.join((window, *partition))} "
+            f"ORDER BY {', '.join(order)})"
+        )
+        columns = [f"{window} AS stime", *(field.name for field in schema.fields)]
+        if place:
+            columns.append(f"{number} AS {place}")
+        select = f"SELECT {', '.join(columns)} FROM {source} QUALIFY {number} <= {box.most}"
+        return box, {out: select}
 
     def join(self, name: str, out: str, source: str) -> tuple[Box, dict[str, str]]:
         draw = self._draw

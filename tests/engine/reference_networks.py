@@ -18,6 +18,7 @@ from engine.objects.query import (
     JoinKind,
     Map,
     Query,
+    Rank,
     Union,
     inputs_of,
 )
@@ -149,7 +150,9 @@ def boxes(draw: st.DrawFn, number: int, schemas: dict[str, Schema]) -> Box:
     name, out = f"box{number}", f"t{number}"
     source = draw(st.sampled_from(sorted(schemas)))
     schema = schemas[source]
-    match draw(st.sampled_from(["filter", "map", "union", "join", "aggregate", "aggregate"])):
+    match draw(
+        st.sampled_from(["filter", "map", "union", "join", "rank", "aggregate", "aggregate"])
+    ):
         case "filter":
             texts = tuple(predicates(draw, schema) for _ in range(draw(st.integers(1, 3))))
             false = draw(st.booleans())
@@ -164,6 +167,13 @@ def boxes(draw: st.DrawFn, number: int, schemas: dict[str, Schema]) -> Box:
             alike = [n for n, s in schemas.items() if [(f.name, f.type) for f in s.fields] == shape]
             chosen = draw(st.lists(st.sampled_from(alike), min_size=1, max_size=3, unique=True))
             return Union(name, tuple(chosen), out)
+        case "rank":
+            fields = st.lists(st.sampled_from(schema.fields), max_size=2, unique=True)
+            partition = tuple(field.name for field in draw(fields))
+            order = tuple((field.name, draw(st.booleans())) for field in draw(fields))
+            size, most = draw(st.sampled_from([1, 7, 30])), draw(st.integers(1, 3))
+            place = draw(st.sampled_from(["", f"place_{number}"]))
+            return Rank(name, source, out, size, partition, order, most, place)
         case "join":
             return joins(draw, number, schemas)
         case _:

@@ -18,6 +18,7 @@ from engine.objects.query import (
     Join,
     JoinKind,
     Map,
+    Rank,
     Union,
 )
 from overlay.errors import InvalidInputError
@@ -177,6 +178,8 @@ def parameters_of(box: Box) -> list[tuple[str, str]]:
             return []
         case Aggregate():
             return _aggregate_parameters(box)
+        case Rank():
+            return _rank_parameters(box)
         case Join():
             return [
                 ("predicate", box.predicate),
@@ -208,6 +211,18 @@ def _aggregate_parameters(box: Aggregate) -> list[tuple[str, str]]:
         found.append(("order-on-field", box.order_on))
     if box.group_by:
         found.append(("group-by", ",".join(box.group_by)))
+    return found
+
+
+def _rank_parameters(box: Rank) -> list[tuple[str, str]]:
+    order = [f"{name} {'desc' if descending else 'asc'}" for name, descending in box.order_by]
+    found = [("most", str(box.most)), *_numbered("order-by", order)]
+    if box.size_us > 1:
+        found.append(("window-size", us_to_seconds(box.size_us)))
+    if box.partition_by:
+        found.append(("partition-by", ",".join(box.partition_by)))
+    if box.place:
+        found.append(("place-field", box.place))
     return found
 
 
@@ -263,6 +278,34 @@ def _read_aggregate(
     )
 
 
+def _read_rank(
+    name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
+) -> Box:
+    most = (parameters.take("most") or "").strip()
+    if not re.fullmatch(r"\d{1,9}", most, re.ASCII):
+        raise InvalidInputError(f"most is the number of tuples of a window, not {most[:40]!a}")
+    size = parameters.take_seconds("window-size")
+    partition = parameters.take("partition-by") or ""
+    return Rank(
+        name,
+        inputs[0],
+        outputs[0],
+        1 if size is None else size,
+        tuple(field.strip() for field in partition.split(",")) if partition.strip() else (),
+        tuple(map(_ordered, parameters.take_numbered("order-by"))),
+        int(most),
+        parameters.take("place-field") or "",
+    )
+
+
+def _ordered(text: str) -> tuple[str, bool]:
+    """`field`, `field asc` or `field desc` as a pair of `Rank.order_by`."""
+    field, _, direction = text.strip().partition(" ")
+    if direction.strip().lower() not in {"", "asc", "desc"}:
+        raise InvalidInputError(f"{text[:80]!a} is not a field, or a field with asc or desc")
+    return field, direction.strip().lower() == "desc"
+
+
 def _read_join(
     name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
 ) -> Box:
@@ -315,5 +358,6 @@ _READERS: Final[dict[str, Callable[[str, tuple[str, ...], tuple[str, ...], Param
     "map": _read_map,
     "union": _read_union,
     "aggregate": _read_aggregate,
+    "rank": _read_rank,
     "join": _read_join,
 }

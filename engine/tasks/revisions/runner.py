@@ -25,7 +25,7 @@ from engine.streams.log import StreamLog
 from engine.streams.revisions.columns import SIGN, revisions_name, signed
 from engine.streams.revisions.resolving import read_rows
 from engine.tasks.execution import Result
-from engine.tasks.plan import AggregateStep, Task
+from engine.tasks.plan import Task, WindowStep
 from engine.tasks.revisions.scenarios import (
     POSITION,
     Revised,
@@ -111,7 +111,7 @@ class RevisionRunner(TaskRunner):
     async def _compute_windows(
         self,
         cases: Scenarios,
-        window: AggregateStep,
+        window: WindowStep,
         revisions: pa.Table,
         after: int,
         upto: int,

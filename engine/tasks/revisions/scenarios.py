@@ -38,7 +38,7 @@ from engine.objects.schema import (
 from engine.streams.corrections import Kind
 from engine.streams.ordering import between
 from engine.streams.revisions.columns import SIGN, multiplied, net, with_sign
-from engine.tasks.plan import AggregateStep
+from engine.tasks.plan import WindowStep
 
 POSITION: Final = "position "
 """The column with a revision's position; no field's name has a blank."""
@@ -151,7 +151,7 @@ class Revised:
 
 
 def revised_windows(
-    revisions: pa.Table, window: AggregateStep, after: int, upto: int
+    revisions: pa.Table, window: WindowStep, after: int, upto: int
 ) -> list[Revised]:
     """The windows whose revision comes out in (after, upto], in order.
 

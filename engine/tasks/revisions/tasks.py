@@ -16,7 +16,16 @@ from engine.objects.definitions import StreamEntry
 from engine.objects.query import Query, inputs_of, outputs_of
 from engine.objects.schema import SCENARIO, Field, FieldType, Schema
 from engine.streams.revisions.columns import revisions_name, revisions_schema
-from engine.tasks.plan import AggregateStep, FilterStep, JoinStep, MapStep, Step, Task
+from engine.tasks.plan import (
+    AggregateStep,
+    FilterStep,
+    JoinStep,
+    MapStep,
+    RankStep,
+    Step,
+    Task,
+    WindowStep,
+)
 
 
 def revised_streams(query: Query, inputs: Mapping[str, StreamEntry]) -> Mapping[str, int]:
@@ -85,7 +94,7 @@ def by_arrival(task: Task) -> bool:
         len(task.inputs) == 1
         and task.inputs[0] in task.source_inputs
         and bool(steps)
-        and isinstance(steps[0], AggregateStep)
+        and isinstance(steps[0], WindowStep)
     )
 
 
@@ -140,6 +149,9 @@ def _apart(step: Step) -> Step:
             return MapStep((*outputs, (SCENARIO, FieldRef(SCENARIO, FieldType.LONG))))
         case AggregateStep():
             return replace(step, group_by=(*step.group_by, _CASE))
+        case RankStep():
+            partition_by = (*step.partition_by, SCENARIO)
+            return replace(step, fields=(*step.fields, _CASE), partition_by=partition_by)
         case JoinStep():
             left = FieldRef(f"{LEFT}{SCENARIO}", FieldType.LONG)
             right = FieldRef(f"{RIGHT}{SCENARIO}", FieldType.LONG)
