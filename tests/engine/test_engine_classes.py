@@ -40,6 +40,7 @@ from engine.objects.query import (
     Function,
     Map,
     Query,
+    Rank,
     Union,
     inputs_of,
     outputs_of,
@@ -84,7 +85,7 @@ def origins(query: Query) -> dict[str, frozenset[str]]:
 
 def settling(query: Query) -> int:
     """After how long every window was opened since the restart, in a chain of all its boxes."""
-    return sum(box.size_us for box in query.boxes if isinstance(box, Aggregate))
+    return sum(box.size_us for box in query.boxes if isinstance(box, (Aggregate, Rank)))
 
 
 @settings(deadline=None, max_examples=80)

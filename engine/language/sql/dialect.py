@@ -297,6 +297,8 @@ _TAKES: Final = {
 class Medusa(Spark):
     """Spark's SQL with standard strings and names: 'text', "name" or `name`."""
 
+    NULL_ORDERING = "nulls_are_last"
+
     class Tokenizer(Spark.Tokenizer):
         """Splits a script into words and signs."""
 

@@ -51,17 +51,34 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
+class Ranking:
+    """Numbers of a window's tuples: see `engine.language.sql.ranking`.
+
+    Attributes:
+        place: the name of the number. size_us: of the window; 1: of the tuples of one stime.
+        partition: fields. order: (field, descending) pairs.
+    """
+
+    place: str
+    size_us: int
+    partition: tuple[str, ...]
+    order: tuple[tuple[str, bool], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Relation:
     """A stream as a SELECT sees it.
 
     Attributes:
         schema: of the stream; its name is the stream's.
         window: the tuples are in these windows, and wait for a GROUP BY.
+        ranking: the tuples have these numbers, and wait for a WHERE that bounds them.
     """
 
     schema: Schema
     columns: tuple[Column, ...]
     window: Window | None = None
+    ranking: Ranking | None = None
 
     @property
     def stream(self) -> str:
