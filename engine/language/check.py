@@ -20,26 +20,32 @@ from engine.language.operators import nullable
 from engine.language.panes import check_panes
 from engine.language.steps import (
     AggregateStep,
+    CumulateStep,
     Expression,
     FieldRef,
     FilterStep,
     JoinStep,
     MapStep,
     RankStep,
+    SessionsStep,
+    SpanStep,
     Step,
     TypedAggregate,
 )
 from engine.objects.query import (
+    WINDOW_END,
     WINDOW_START,
     Aggregate,
     AggregateFunction,
     Box,
+    Cumulate,
     Filter,
     Function,
     Join,
     Map,
     Query,
     Rank,
+    Sessions,
     Union,
     inputs_of,
     outputs_of,
@@ -170,8 +176,8 @@ def _check_parameters(box: Box) -> None:
         case Union():
             if not 0 < len(box.inputs) <= MAX_PORTS:
                 raise InvalidInputError(f"a union takes 1 to {MAX_PORTS} inputs")
-        case Aggregate():
-            _check_window(box)
+        case Aggregate() | Sessions() | Cumulate():
+            _check_aggregate(box)
         case Rank():
             _check_rank(box)
         case Join():
@@ -204,6 +210,8 @@ def type_box(
                 return _type_union(box, [inputs[stream] for stream in box.inputs])
             case Aggregate():
                 return _type_aggregate(box, _Input(inputs[box.input], nodes))
+            case Sessions() | Cumulate():
+                return _type_spans(box, _Input(inputs[box.input], nodes))
             case Rank():
                 return _type_rank(box, inputs[box.input])
             case Join():
@@ -276,6 +284,22 @@ def _check_ports(box: Filter) -> None:
         )
 
 
+def _check_aggregate(box: Aggregate | Sessions | Cumulate) -> None:
+    match box:
+        case Aggregate():
+            _check_window(box)
+        case Sessions():
+            _check_sessions(box)
+        case Cumulate():
+            _check_cumulate(box)
+    if not box.functions:
+        raise InvalidInputError("an aggregate needs at least one function")
+    for each in box.functions:
+        if each.argument is None and each.function is not Function.COUNT:
+            raise InvalidInputError(f"{each.function} needs an argument, like {each.function}(x)")
+        check_parameter(each)
+
+
 def _check_window(box: Aggregate) -> None:
     size, advance = box.size_us, box.advance_us
     if not 0 < size <= MAX_WINDOW_US:
@@ -286,12 +310,31 @@ def _check_window(box: Aggregate) -> None:
         )
     if size > advance * MAX_OVERLAP:
         raise InvalidInputError(f"more than {MAX_OVERLAP} of its windows overlap: advance by more")
-    if not box.functions:
-        raise InvalidInputError("an aggregate needs at least one function")
-    for each in box.functions:
-        if each.argument is None and each.function is not Function.COUNT:
-            raise InvalidInputError(f"{each.function} needs an argument, like {each.function}(x)")
-        check_parameter(each)
+
+
+def _check_sessions(box: Sessions) -> None:
+    gap, longest = box.gap_us, box.longest_us
+    if not 0 < longest <= MAX_WINDOW_US:
+        raise InvalidInputError(
+            f"its longest session of {longest / 1e6:g} s is not between 0 and 366 days"
+        )
+    if not 0 < gap <= longest:
+        raise InvalidInputError(
+            f"its gap of {gap / 1e6:g} s must be more than 0 and at most its longest session, "
+            f"{longest / 1e6:g} s"
+        )
+
+
+def _check_cumulate(box: Cumulate) -> None:
+    step, size = box.step_us, box.size_us
+    if not 0 < size <= MAX_WINDOW_US:
+        raise InvalidInputError(f"its window of {size / 1e6:g} s is not between 0 and 366 days")
+    if step <= 0 or size % step:
+        raise InvalidInputError(
+            f"its step of {step / 1e6:g} s does not divide its size of {size / 1e6:g} s"
+        )
+    if size > step * MAX_OVERLAP:
+        raise InvalidInputError(f"a window grows in {MAX_OVERLAP} steps at most: take longer ones")
 
 
 def _check_rank(box: Rank) -> None:
@@ -374,6 +417,26 @@ def _type_aggregate(box: Aggregate, given: _Input) -> TypedBox:
     check_schema(made)
     made = msgspec.structs.replace(made, key=(WINDOW_START, *box.group_by))
     step = AggregateStep(box.size_us, box.advance_us, groups, functions)
+    return TypedBox(box, {box.output: made}, {box.output: step})
+
+
+def _type_spans(box: Sessions | Cumulate, given: _Input) -> TypedBox:
+    groups = tuple(_group_field(given, name) for name in box.group_by)
+    functions = tuple(_typed_function(each, given) for each in box.functions)
+    fields = (
+        Field(WINDOW_START, FieldType.TIMESTAMP),
+        Field(WINDOW_END, FieldType.TIMESTAMP),
+        *groups,
+        *(_aggregate_field(each, given) for each in functions),
+    )
+    made = Schema(box.output, fields)
+    check_schema(made)
+    made = msgspec.structs.replace(made, key=(WINDOW_START, WINDOW_END, *box.group_by))
+    step: SpanStep
+    if isinstance(box, Sessions):
+        step = SessionsStep(box.gap_us, box.longest_us, groups, functions)
+    else:
+        step = CumulateStep(box.step_us, box.size_us, groups, functions)
     return TypedBox(box, {box.output: made}, {box.output: step})
 
 

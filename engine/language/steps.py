@@ -214,6 +214,58 @@ class RankStep:
         return self.size_us
 
 
+@dataclass(frozen=True, slots=True)
+class SessionsStep:
+    """Sessions of each group; see `engine.objects.query.Sessions`."""
+
+    gap_us: int
+    longest_us: int
+    group_by: tuple[Field, ...]
+    functions: tuple[TypedAggregate, ...]
+
+    @property
+    def horizon_us(self) -> int:
+        """How far behind an output's stime the tuples are that it is made of. It shows that the
+        session was too long, and begins a gap after the tuple before it."""
+        return self.longest_us + 2 * self.gap_us
+
+    @property
+    def span_us(self) -> int:
+        """How long after the stime of a tuple it still makes results of it, microseconds."""
+        return self.horizon_us
+
+    @property
+    def nodes(self) -> int:
+        return sum(each.nodes for each in self.functions)
+
+
+@dataclass(frozen=True, slots=True)
+class CumulateStep:
+    """Windows that grow; see `engine.objects.query.Cumulate`."""
+
+    step_us: int
+    size_us: int
+    group_by: tuple[Field, ...]
+    functions: tuple[TypedAggregate, ...]
+
+    @property
+    def horizon_us(self) -> int:
+        """How far behind an output's stime the tuples are that it is made of."""
+        return self.size_us - 1
+
+    @property
+    def span_us(self) -> int:
+        """How long after the stime of a tuple it still makes results of it, microseconds."""
+        return self.horizon_us
+
+    @property
+    def nodes(self) -> int:
+        return sum(each.nodes for each in self.functions)
+
+
+SpanStep = SessionsStep | CumulateStep
+"""An aggregate of tuples that are near each other, whose results do not all end with a window."""
+
 WindowStep = AggregateStep | RankStep
 """A step over windows of stime, whose results have the last microsecond of theirs as stime."""
 
@@ -247,6 +299,11 @@ class JoinStep:
         return max(self.before_us, 0)
 
     @property
+    def span_us(self) -> int:
+        """How long after the stime of a tuple it still makes results of it, microseconds."""
+        return self.left_waits_us + self.right_waits_us
+
+    @property
     def horizon_us(self) -> int:
         """How far behind an output's stime the tuples are that it is made of."""
         if self.kind is JoinKind.INNER:
@@ -258,4 +315,4 @@ class JoinStep:
         return self.predicate.nodes + sum(expression.nodes for _, expression in self.outputs)
 
 
-Step = FilterStep | MapStep | AggregateStep | RankStep | JoinStep
+Step = FilterStep | MapStep | WindowStep | SpanStep | JoinStep

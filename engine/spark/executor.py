@@ -303,7 +303,7 @@ def kind_of(task: Task) -> Kind | None:
     always runs alone. Blocking: it imports PySpark."""
     from engine.spark import rows, shared_rows, shared_windows
 
-    if task.join is not None or isinstance(task.window, RankStep):
+    if task.near is not None or isinstance(task.window, RankStep):
         return None
     fields = rows.merged_fields(task.input_schemas)
     if task.window is not None:

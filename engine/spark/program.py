@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from engine.language.operators import FLOATS
-from engine.language.steps import Form
+from engine.language.steps import CumulateStep, Form, SessionsStep
 from engine.objects.query import WINDOW_START
 from engine.objects.schema import SEQ, STIME, Field
 from engine.spark.columns import column, output, quoted, within, without_negative_zero
@@ -27,6 +27,7 @@ from engine.spark.joins import Joins
 from engine.spark.ranks import Ranks
 from engine.spark.rows import merged_fields, row_schema
 from engine.spark.scans import reader_of
+from engine.spark.spans import Spans
 from engine.spark.windows import Windows
 from engine.tasks.canonical import canonical
 from engine.tasks.execution import Result
@@ -185,6 +186,8 @@ class _Stage:
                 raise AssertionError("a join is a task's first step")
             case AggregateStep():
                 self._windows = Windows(step, fields, by_arrival=by_arrival, last=last)
+            case SessionsStep() | CumulateStep():
+                self._spans = Spans(step, fields, by_arrival=by_arrival)
             case RankStep():
                 self._ranks = Ranks(step, fields, by_arrival=by_arrival)
 
@@ -198,6 +201,8 @@ class _Stage:
                 return frame
             case AggregateStep():
                 return self._windows.apply(frame, after, upto, small=small)
+            case SessionsStep() | CumulateStep():
+                return self._spans.apply(frame, after, upto, small=small)
             case RankStep():
                 return self._ranks.apply(frame, small=small)
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from engine.language.steps import Form
+from engine.language.steps import CumulateStep, Form, SessionsStep
 from engine.objects.schema import STIME, Field
 from engine.spark.columns import output, quoted
 from engine.spark.prepared import Prepared
@@ -150,8 +150,8 @@ class SharedWindows:
                     frame = windows.apply(frame)
                     if form is not Form.PARTIAL:
                         frame = frame.withColumn(STIME, quoted(LAST))
-                case RankStep() | JoinStep():
-                    raise AssertionError("a task with a rank or a join runs alone")
+                case RankStep() | SessionsStep() | CumulateStep() | JoinStep():
+                    raise AssertionError("a task with one of these runs alone")
         return frame.drop(START)
 
     def _own(self, raw: pa.Table, number: int, order: Order) -> pa.Table:

@@ -16,15 +16,27 @@ from engine.language.panes import (
     pane_us,
     panes_name,
 )
-from engine.language.steps import AggregateStep, FilterStep, Form, JoinStep, MapStep, RankStep, Step
+from engine.language.steps import (
+    AggregateStep,
+    CumulateStep,
+    FilterStep,
+    Form,
+    JoinStep,
+    MapStep,
+    RankStep,
+    SessionsStep,
+    Step,
+)
 from engine.objects.query import (
     Aggregate,
     Box,
+    Cumulate,
     Filter,
     Join,
     Map,
     Query,
     Rank,
+    Sessions,
     Union,
     inputs_of,
     outputs_of,
@@ -135,6 +147,8 @@ def _in_words(made: tuple[Box, str] | None, step: Step) -> str:
             return f"{box.name}: map: {', '.join(fields)}"
         case (Join() as box, _), JoinStep():
             return f"{box.name}: {_join(box)}"
+        case (Sessions() | Cumulate() as box, _), SessionsStep() | CumulateStep():
+            return f"{box.name}: {_spans(box)}"
         case (Rank() as box, _), RankStep():
             return f"{box.name}: {_rank(box)}"
         case (Aggregate() as box, _), AggregateStep():
@@ -149,6 +163,15 @@ def _join(box: Join) -> str:
         f"{box.kind} join of {box.left} and {box.right}, from {_s(-box.before_us)} to "
         f"{_s(box.after_us)}, where {box.predicate}: {fields}"
     )
+
+
+def _spans(box: Sessions | Cumulate) -> str:
+    by = f" by {', '.join(box.group_by)}" if box.group_by else ""
+    functions = ", ".join(f"{call_of(each)} as {each.output}" for each in box.functions)
+    if isinstance(box, Cumulate):
+        return f"windows that grow every {_s(box.step_us)} up to {_s(box.size_us)}{by}: {functions}"
+    longest = f"cut if longer than {_s(box.longest_us)}"
+    return f"sessions with gaps of {_s(box.gap_us)} at most, {longest}{by}: {functions}"
 
 
 def _rank(box: Rank) -> str:

@@ -14,16 +14,30 @@ from engine.language.check import TypedBox, ordered_boxes, type_box
 from engine.language.panes import panes_name, panes_schema, split, widths
 from engine.language.steps import (
     AggregateStep,
+    CumulateStep,
     FieldRef,
     FilterStep,
     JoinStep,
     MapStep,
     RankStep,
+    SessionsStep,
+    SpanStep,
     Step,
     TypedAggregate,
     WindowStep,
 )
-from engine.objects.query import Aggregate, Box, Filter, Join, Query, Rank, Union, inputs_of
+from engine.objects.query import (
+    Aggregate,
+    Box,
+    Cumulate,
+    Filter,
+    Join,
+    Query,
+    Rank,
+    Sessions,
+    Union,
+    inputs_of,
+)
 from engine.objects.schema import BEGINNING, END, Schema
 from overlay.errors import InvalidInputError
 
@@ -34,6 +48,7 @@ __all__ = [
     "JoinStep",
     "MapStep",
     "RankStep",
+    "SpanStep",
     "Step",
     "Task",
     "TypedAggregate",
@@ -78,7 +93,7 @@ class Task:
         inputs: the streams it reads. If the first step is a JoinStep, they are its sides. Else they
             are merged in canonical order; all have the same fields, but one may allow nulls or
             longer strings where another does not.
-        steps: applied in order; at most one is an AggregateStep, a RankStep or a JoinStep, of
+        steps: applied in order; at most one is a WindowStep, a SpanStep or a JoinStep, of
             which a JoinStep is the first; none only if inputs are several.
         source_inputs: the inputs that are source streams: their logs have `seq`.
         after, until: the query's boundaries: it reads the inputs between them.
@@ -127,14 +142,19 @@ class Task:
     @property
     def has_state(self) -> bool:
         """Whether its results depend on more of its inputs than one tuple."""
-        return self.window is not None or self.join is not None
+        return self.window is not None or self.near is not None
 
     @property
     def span_us(self) -> int:
         """How long after the stime of a tuple it still makes results of it, microseconds."""
-        if self.join is not None:
-            return self.join.left_waits_us + self.join.right_waits_us
+        if self.near is not None:
+            return self.near.span_us
         return 0 if self.window is None else self.window.size_us
+
+    @property
+    def near(self) -> JoinStep | SpanStep | None:
+        """The step whose results each depend on the tuples that are near them in time."""
+        return next((each for each in self.steps if isinstance(each, JoinStep | SpanStep)), None)
 
     @property
     def join(self) -> JoinStep | None:
@@ -192,6 +212,9 @@ def _check_nodes(query: Query, tasks: Sequence[Task]) -> None:
         )
 
 
+_STATEFUL: Final = (Aggregate, Sessions, Cumulate, Rank, Join)
+
+
 @dataclass(frozen=True, slots=True)
 class _Made:
     """How a stream is made: one step over `inputs`; None: their union."""
@@ -227,7 +250,7 @@ class _Network:
             typed = type_box(box, schemas, before)
             for stream in typed.schemas:
                 self._make(stream, typed, folded.get(stream))
-                if isinstance(box, (Aggregate, Rank, Join)) or self._carries(box, stateful):
+                if isinstance(box, _STATEFUL) or self._carries(box, stateful):
                     stateful.add(stream)
                 if stream in keep or self._is_cut(stream, after_aggregate=stream in stateful):
                     self.kept.add(stream)
@@ -290,7 +313,7 @@ class _Network:
                 return True
             case Filter(outputs=ports):
                 return len(ports) > 1
-            case Aggregate() | Rank():
+            case Aggregate() | Sessions() | Cumulate() | Rank():
                 return after_aggregate
             case _:
                 return False
@@ -310,7 +333,7 @@ def _nodes_after(step: Step | None, before: Mapping[str, int]) -> Mapping[str, i
             return before
         case MapStep() | JoinStep():
             return {name: expression.nodes for name, expression in step.outputs}
-        case AggregateStep():
+        case AggregateStep() | SessionsStep() | CumulateStep():
             return {each.name: before.get(each.name, 1) for each in step.group_by}
         case RankStep():
             return {}

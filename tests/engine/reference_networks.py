@@ -12,6 +12,7 @@ from engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
+    Cumulate,
     Filter,
     Function,
     Join,
@@ -19,6 +20,7 @@ from engine.objects.query import (
     Map,
     Query,
     Rank,
+    Sessions,
     Union,
     inputs_of,
 )
@@ -146,13 +148,14 @@ def joins(draw: st.DrawFn, number: int, schemas: dict[str, Schema]) -> Join:
     )
 
 
+KINDS = ("join", "rank", "aggregate", "aggregate", "sessions", "cumulate")
+
+
 def boxes(draw: st.DrawFn, number: int, schemas: dict[str, Schema]) -> Box:
     name, out = f"box{number}", f"t{number}"
     source = draw(st.sampled_from(sorted(schemas)))
     schema = schemas[source]
-    match draw(
-        st.sampled_from(["filter", "map", "union", "join", "rank", "aggregate", "aggregate"])
-    ):
+    match draw(st.sampled_from(["filter", "map", "union", *KINDS])):
         case "filter":
             texts = tuple(predicates(draw, schema) for _ in range(draw(st.integers(1, 3))))
             false = draw(st.booleans())
@@ -176,16 +179,21 @@ def boxes(draw: st.DrawFn, number: int, schemas: dict[str, Schema]) -> Box:
             return Rank(name, source, out, size, partition, order, most, place)
         case "join":
             return joins(draw, number, schemas)
-        case _:
+        case kind:
             size = draw(st.sampled_from([1, 7, 10, 30]))
             advance = draw(st.sampled_from([size, max(1, size // 2), max(1, size // 3)]))
-            groups = [
-                f.name for f in schema.fields if f.name not in {"window_start", "agg_0", "agg_1"}
-            ]
+            groups = [f.name for f in schema.fields if not f.name.startswith(("window_", "agg_"))]
             chosen = (
                 draw(st.lists(st.sampled_from(groups), max_size=2, unique=True)) if groups else []
             )
             functions = tuple(aggregates(draw, schema, n) for n in range(draw(st.integers(1, 2))))
+            if kind == "sessions":
+                gap = draw(st.sampled_from([1, 3, 7]))
+                longest = gap * draw(st.integers(1, 5))
+                return Sessions(name, source, out, gap, longest, tuple(chosen), functions)
+            if kind == "cumulate":
+                most = size * draw(st.integers(1, 4))
+                return Cumulate(name, source, out, size, most, tuple(chosen), functions)
             return Aggregate(name, source, out, size, advance, tuple(chosen), functions)
 
 

@@ -9,6 +9,7 @@ from typing import Final
 from contracts.market.events import TaskHere, TaskOut
 from contracts.market.messages import Item
 from contracts.terms import UNITS_PER_CORE
+from engine.language.steps import CumulateStep, SessionsStep
 from engine.objects.readers import Readers
 from engine.objects.schema import END
 from engine.replication.moves.assignments import Assignments
@@ -23,6 +24,8 @@ KINDS: Final = {
     FilterStep: "filter",
     MapStep: "map",
     AggregateStep: "aggregate",
+    SessionsStep: "sessions",
+    CumulateStep: "cumulate",
     RankStep: "rank",
     JoinStep: "join",
 }

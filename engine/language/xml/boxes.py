@@ -14,12 +14,15 @@ from engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
+    Cumulate,
     Filter,
     Join,
     JoinKind,
     Map,
     Rank,
+    Sessions,
     Union,
+    longest_session,
 )
 from overlay.errors import InvalidInputError
 
@@ -178,6 +181,15 @@ def parameters_of(box: Box) -> list[tuple[str, str]]:
             return []
         case Aggregate():
             return _aggregate_parameters(box)
+        case Sessions():
+            spans = [("gap", us_to_seconds(box.gap_us)), ("longest", us_to_seconds(box.longest_us))]
+            return [*_function_parameters(box), *spans]
+        case Cumulate():
+            spans = [
+                ("window-size", us_to_seconds(box.size_us)),
+                ("step", us_to_seconds(box.step_us)),
+            ]
+            return [*_function_parameters(box), *spans]
         case Rank():
             return _rank_parameters(box)
         case Join():
@@ -200,18 +212,25 @@ def _numbered(prefix: str, values: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _aggregate_parameters(box: Aggregate) -> list[tuple[str, str]]:
-    calls = [call_of(each) for each in box.functions]
     found = [
-        *_numbered("aggregate-function", calls),
-        *_numbered("aggregate-function-output-name", [each.output for each in box.functions]),
+        *_function_parameters(box),
         ("window-size", us_to_seconds(box.size_us)),
         ("advance", us_to_seconds(box.advance_us)),
     ]
     if box.order_on:
         found.append(("order-on-field", box.order_on))
-    if box.group_by:
-        found.append(("group-by", ",".join(box.group_by)))
     return found
+
+
+def _function_parameters(box: Aggregate | Sessions | Cumulate) -> list[tuple[str, str]]:
+    """The functions and the groups."""
+    calls = [call_of(each) for each in box.functions]
+    groups = [("group-by", ",".join(box.group_by))] if box.group_by else []
+    return [
+        *_numbered("aggregate-function", calls),
+        *_numbered("aggregate-function-output-name", [each.output for each in box.functions]),
+        *groups,
+    ]
 
 
 def _rank_parameters(box: Rank) -> list[tuple[str, str]]:
@@ -253,11 +272,7 @@ def _read_union(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], _:
 def _read_aggregate(
     name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
 ) -> Box:
-    calls = parameters.take_numbered("aggregate-function")
-    names = parameters.take_numbered("aggregate-function-output-name")
-    if len(names) > len(calls):
-        raise InvalidInputError(f"it has {len(names)} output names for {len(calls)} functions")
-    names += [f"agg_{number}" for number in range(len(names), len(calls))]
+    functions = _read_functions(parameters)
     size = parameters.take_seconds("window-size")
     if size is None:
         raise InvalidInputError("parameter window-size is missing")
@@ -265,17 +280,51 @@ def _read_aggregate(
     for fixed in _FIXED:
         parameters.take_fixed(fixed)
     order_on = parameters.take("order-on-field")
-    groups = parameters.take("group-by") or ""
     return Aggregate(
         name,
         inputs[0],
         outputs[0],
         size,
         size if advance is None else advance,
-        tuple(group.strip() for group in groups.split(",")) if groups.strip() else (),
-        tuple(_function(call, output) for call, output in zip(calls, names, strict=True)),
+        _read_groups(parameters),
+        functions,
         order_on or "",
     )
+
+
+def _read_functions(parameters: Parameters) -> tuple[AggregateFunction, ...]:
+    calls = parameters.take_numbered("aggregate-function")
+    names = parameters.take_numbered("aggregate-function-output-name")
+    if len(names) > len(calls):
+        raise InvalidInputError(f"it has {len(names)} output names for {len(calls)} functions")
+    names += [f"agg_{number}" for number in range(len(names), len(calls))]
+    return tuple(_function(call, output) for call, output in zip(calls, names, strict=True))
+
+
+def _read_groups(parameters: Parameters) -> tuple[str, ...]:
+    groups = parameters.take("group-by") or ""
+    return tuple(group.strip() for group in groups.split(",")) if groups.strip() else ()
+
+
+def _read_sessions(
+    name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
+) -> Box:
+    functions, groups = _read_functions(parameters), _read_groups(parameters)
+    gap, longest = (parameters.take_seconds(each) for each in ("gap", "longest"))
+    if gap is None:
+        raise InvalidInputError("parameter gap is missing: the seconds of silence that end one")
+    longest = longest_session(gap) if longest is None else longest
+    return Sessions(name, inputs[0], outputs[0], gap, longest, groups, functions)
+
+
+def _read_cumulate(
+    name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
+) -> Box:
+    functions, groups = _read_functions(parameters), _read_groups(parameters)
+    size, step = (parameters.take_seconds(each) for each in ("window-size", "step"))
+    if size is None or step is None:
+        raise InvalidInputError("parameters window-size and step are needed, both in seconds")
+    return Cumulate(name, inputs[0], outputs[0], step, size, groups, functions)
 
 
 def _read_rank(
@@ -358,6 +407,8 @@ _READERS: Final[dict[str, Callable[[str, tuple[str, ...], tuple[str, ...], Param
     "map": _read_map,
     "union": _read_union,
     "aggregate": _read_aggregate,
+    "sessions": _read_sessions,
+    "cumulate": _read_cumulate,
     "rank": _read_rank,
     "join": _read_join,
 }

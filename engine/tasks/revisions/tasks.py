@@ -11,7 +11,7 @@ from msgspec import structs
 from engine.language.check import ordered_boxes
 from engine.language.joins import AS_OF, LEFT, ONE_SIDED, RIGHT
 from engine.language.panes import panes_name, widths
-from engine.language.steps import FieldRef, Operation
+from engine.language.steps import CumulateStep, FieldRef, Operation, SessionsStep
 from engine.objects.definitions import StreamEntry
 from engine.objects.query import Query, inputs_of, outputs_of
 from engine.objects.schema import SCENARIO, Field, FieldType, Schema
@@ -22,6 +22,7 @@ from engine.tasks.plan import (
     JoinStep,
     MapStep,
     RankStep,
+    SpanStep,
     Step,
     Task,
     WindowStep,
@@ -94,7 +95,7 @@ def by_arrival(task: Task) -> bool:
         len(task.inputs) == 1
         and task.inputs[0] in task.source_inputs
         and bool(steps)
-        and isinstance(steps[0], WindowStep)
+        and isinstance(steps[0], WindowStep | SpanStep)
     )
 
 
@@ -147,7 +148,7 @@ def _apart(step: Step) -> Step:
             return step
         case MapStep(outputs):
             return MapStep((*outputs, (SCENARIO, FieldRef(SCENARIO, FieldType.LONG))))
-        case AggregateStep():
+        case AggregateStep() | SessionsStep() | CumulateStep():
             return replace(step, group_by=(*step.group_by, _CASE))
         case RankStep():
             partition_by = (*step.partition_by, SCENARIO)
