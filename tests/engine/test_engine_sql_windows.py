@@ -178,3 +178,95 @@ TUMBLE = "TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE)"
 def test_places_without_a_bound_are_refused(text: str, reason: str) -> None:
     with pytest.raises(InvalidInputError, match=reason):
         Script(text, BASE).complete({S: SCHEMA}, {})
+
+
+SESSIONS = """
+SELECT window_start, window_end, k, count(*) AS n, sum(x) AS total
+FROM SESSION(TABLE s PARTITION BY k, DESCRIPTOR(ts), INTERVAL '10' SECOND)
+GROUP BY window_start, window_end, k
+"""
+GROUPED_SESSIONS = """
+SELECT SESSION_START(ts, INTERVAL '10' SECOND) AS since,
+       session_end(ts, INTERVAL '10' SECOND) AS until, k, count(*) AS n, sum(x) AS total
+FROM s GROUP BY k, SESSION(ts, INTERVAL '10' SECOND)
+"""
+SESSIONS_IN_DUCKDB = """
+SELECT min(ts), max(ts) + 10000000, k, count(*), sum(x)::BIGINT FROM (
+  SELECT *, count(*) FILTER (begins) OVER earlier AS number
+  FROM (SELECT *, coalesce(ts - lag(ts) OVER earlier > 10000000, true) AS begins FROM s
+        WINDOW earlier AS (PARTITION BY k ORDER BY ts))
+  WINDOW earlier AS (PARTITION BY k ORDER BY ts)
+) GROUP BY k, number
+"""
+CUMULATED = """
+SELECT window_start, window_end, k, count(*) AS n
+FROM CUMULATE(TABLE s, DESCRIPTOR(ts), INTERVAL '20' SECOND, INTERVAL '1' MINUTE)
+GROUP BY window_start, window_end, k HAVING count(*) > 1
+"""
+CUMULATED_IN_DUCKDB = f"""
+SELECT w, e, k, count(*) FROM (
+  SELECT *, w + (i + 1) * 20000000 AS e FROM {TUMBLED}, range(3) r(i)
+) WHERE ts < e GROUP BY w, e, k HAVING count(*) > 1
+"""
+TOP_OF_CUMULATED = f"""
+SELECT window_end, k FROM (
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY n DESC, k) AS place
+  FROM ({CUMULATED})
+) WHERE place = 1
+"""
+TOP_OF_CUMULATED_IN_DUCKDB = f"""
+SELECT e, k FROM (SELECT *, row_number() OVER (PARTITION BY w, e ORDER BY n DESC, k NULLS LAST) AS p
+FROM ({CUMULATED_IN_DUCKDB}) c(w, e, k, n)) WHERE p = 1
+"""
+TUMBLED_BY_FUNCTION = """
+SELECT TUMBLE_START(ts, INTERVAL '1' MINUTE) AS w, TUMBLE_END(ts, INTERVAL '1' MINUTE) AS e,
+       count(*) AS n
+FROM s GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)
+"""
+SPANS = [
+    (SESSIONS, SESSIONS_IN_DUCKDB),
+    (GROUPED_SESSIONS, SESSIONS_IN_DUCKDB),
+    (CUMULATED, CUMULATED_IN_DUCKDB),
+    (TOP_OF_CUMULATED, TOP_OF_CUMULATED_IN_DUCKDB),
+    (TUMBLED_BY_FUNCTION, f"SELECT w, w + 60000000, count(*) FROM {TUMBLED} GROUP BY w"),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), SPANS)
+@pytest.mark.parametrize("seed", range(5))
+def test_sessions_and_windows_that_grow(text: str, words: str, seed: int) -> None:
+    data = rows(seed, 5 * MINUTE)
+    answer = made(text, data)
+    assert answer == oracle(words, data)
+    assert answer
+
+
+def test_a_session_is_as_long_as_the_statement_says() -> None:
+    text = f"CREATE STREAM answer WITH (within = INTERVAL '30' SECOND) AS {SESSIONS}"
+    seconds = [31, 36, 45, 52, 59, 61, 68, 75, 95, 120]
+    data = [
+        {STIME: n * 1_000_000, "ts": n * 1_000_000, "k": "a", "x": 1, "seq": place}
+        for place, n in enumerate(seconds)
+    ]
+    found = [(start / 1e6, end / 1e6, n) for start, end, _, n, _ in made(text, data)]
+    assert found == [(31, 60, 5), (61, 85, 3), (95, 105, 1), (120, 130, 1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (SESSIONS.replace("PARTITION BY k,", ","), "the fields of their PARTITION BY: none"),
+        (
+            "SELECT k FROM SESSION(TABLE s PARTITION BY k, DESCRIPTOR(ts), INTERVAL '1' SECOND)",
+            "sessions are grouped",
+        ),
+        (
+            f"CREATE STREAM answer WITH (within = INTERVAL '5' SECOND) AS {SESSIONS}",
+            "at most its longest session",
+        ),
+        (CUMULATED.replace("'20'", "'25'"), "does not divide its size"),
+    ],
+)
+def test_spans_that_have_no_meaning_are_refused(text: str, reason: str) -> None:
+    with pytest.raises(InvalidInputError, match=reason):
+        Script(text, BASE).complete({S: SCHEMA}, {})

@@ -10,10 +10,9 @@ from sqlglot import exp
 
 from engine.language.sql.errors import Source
 from engine.language.sql.expressions import name_text
-from engine.objects.query import WINDOW_START
+from engine.objects.query import WINDOW_END, WINDOW_START
 from engine.objects.schema import STIME, FieldType, Schema
 
-WINDOW_END: Final = "window_end"
 WINDOW_TIME: Final = "window_time"
 
 
@@ -42,7 +41,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The windows of a table function: `advance_us` of a SESSION is its gap."""
+    """The windows of a table function. `size_us` of a SESSION is its longest, `advance_us` its gap;
+    `advance_us` of a CUMULATE is its step."""
 
     kind: str
     size_us: int
@@ -157,6 +157,21 @@ def window_columns(tables: tuple[str, ...], size_us: int) -> Sequence[Column]:
         Column(WINDOW_END, tables, shifted(1), 1, time=True, shown=False),
         Column(WINDOW_TIME, tables, STIME, 0, time=True, shown=False),
     )
+
+
+def grouped_by_session(schema: Schema, table: str) -> Relation:
+    """The output of sessions."""
+    relation = of_stream(schema, table)
+    time = f"cast(cast({WINDOW_END} as long) - 1 as timestamp)"
+    column = Column(WINDOW_TIME, (table,), time, shown=False)
+    return replace(relation, columns=(*relation.columns, column))
+
+
+def grouped_by_growing_window(schema: Schema, table: str) -> Relation:
+    """The output of windows that grow."""
+    relation = with_times(schema, table, {WINDOW_END: 1})
+    column = Column(WINDOW_TIME, (table,), STIME, 0, time=True, shown=False)
+    return replace(relation, columns=(*relation.columns, column))
 
 
 def grouped_by_window(schema: Schema, table: str, size_us: int) -> Relation:

@@ -35,14 +35,20 @@ from engine.language.sql.ranking import (
     ranked,
 )
 from engine.language.sql.relation import (
-    WINDOW_END,
     WINDOW_TIME,
     Column,
     Relation,
     Window,
     of_stream,
 )
-from engine.objects.query import WINDOW_START, Filter, Map, Union
+from engine.objects.query import (
+    WINDOW_END,
+    WINDOW_START,
+    Filter,
+    Map,
+    Union,
+    longest_session,
+)
 
 _REFUSED: Final = {
     "order": (
@@ -339,7 +345,8 @@ class Selecting:
                         f"GROUP BY {name.upper()} is not part of the language", clause
                     )
         names = {key_of(each): name for each, name in items if is_aggregate(each)}
-        grouped = Grouping(self._boxes, self._source, relation, names).plan(node, groups, calls)
+        grouping = Grouping(self._boxes, self._source, relation, names, self._within_us)
+        grouped = grouping.plan(node, groups, calls)
         if having is not None:
             substitute = grouped.substitute(self._source)
             grouped.relation = self._where(grouped.relation, having.this, "having", substitute)
@@ -450,9 +457,9 @@ class Selecting:
         check_time(relation, time, self._source)
         lengths = [interval_us(each, self._source) for each in node.args["intervals"]]
         kind = str(node.this)
-        if kind in {"CUMULATE", "SESSION"}:
-            raise self._source.refusal(f"{kind} is not there yet: TUMBLE and HOP are", node)
         window = Window(kind, lengths[-1], lengths[0], tuple(node.args.get("partition") or ()))
+        if kind == "SESSION":
+            window = replace(window, size_us=self._within_us or longest_session(lengths[0]))
         alias = node.args.get("alias")
         tables = relation.columns[0].tables
         if alias is not None:
@@ -472,6 +479,8 @@ class Selecting:
         """Tuples with the window that each is in, without a GROUP BY."""
         window = relation.window
         assert window is not None, "of a table function"
+        if window.kind == "SESSION":
+            raise self._source.refusal("sessions are grouped: GROUP BY window_start", node)
         if window.size_us != window.advance_us:
             raise self._source.refusal(
                 "a tuple is in several of these windows: group by window_start", node
