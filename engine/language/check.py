@@ -304,9 +304,9 @@ def _check_window(box: Aggregate) -> None:
     size, advance = box.size_us, box.advance_us
     if not 0 < size <= MAX_WINDOW_US:
         raise InvalidInputError(f"its window of {size / 1e6:g} s is not between 0 and 366 days")
-    if not 0 < advance <= size:
+    if not 0 < advance <= MAX_WINDOW_US:
         raise InvalidInputError(
-            f"it advances by {advance / 1e6:g} s; it must be more than 0 and at most the window"
+            f"it advances by {advance / 1e6:g} s; it must be more than 0 and up to 366 days"
         )
     if size > advance * MAX_OVERLAP:
         raise InvalidInputError(f"more than {MAX_OVERLAP} of its windows overlap: advance by more")

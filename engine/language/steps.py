@@ -180,7 +180,7 @@ class AggregateStep:
     @property
     def overlapping(self) -> bool:
         """Whether one of its windows is open at any time."""
-        return self.size_us != self.advance_us
+        return self.size_us > self.advance_us
 
     @property
     def nodes(self) -> int:

@@ -254,7 +254,7 @@ def earliest(tasks: Sequence[Task], names: frozenset[str], footing: Footing, lea
         if not changes.isdisjoint(task.inputs):
             # its windows must not hold tuples of both editions
             if not window.overlapping:
-                period = lcm(period, window.size_us)
+                period = lcm(period, window.advance_us)
                 continue
             panes = made.get(task.inputs[0])
             if window.form is not Form.COMBINED or panes is None or changes & {*panes.inputs}:

@@ -374,7 +374,7 @@ class Builder:
     def aggregate(self, name: str, out: str, source: str) -> tuple[Box, dict[str, str]]:
         draw = self._draw
         size = draw(st.sampled_from([1, 7, 10, 30]))
-        advance = draw(st.sampled_from([size, max(1, size // 2), max(1, size // 3)]))
+        advance = draw(st.sampled_from([size, max(1, size // 2), max(1, size // 3), size + 5]))
         common = gcd(size, advance)
         width = draw(st.sampled_from([None, *(n for n in range(1, common + 1) if common % n == 0)]))
         if width is not None:

@@ -40,12 +40,24 @@ _BY_BOUNDARY: Final = (
 _BY_CLOCK: Final = "that would make it an arbitrary box, whose results no other peer could repeat"
 
 _FIXED: Final[dict[str, tuple[tuple[str, ...], str]]] = {
-    "window-size-by": (("VALUES",), "windows are ranges of the stream's time"),
+    "window-size-by": (
+        ("VALUES",),
+        "which tuple is the nth depends on all tuples before it, however long ago; a peer that "
+        "begins to read later would count others",
+    ),
     "order-by": (("FIELD",), "windows are ranges of the stream's time"),
     "slack": (("0",), _BY_BOUNDARY),
     "timeout": (("0", "0.0"), f"{_BY_BOUNDARY}; {_BY_CLOCK}"),
-    "drop-empty-outputs": (("1", "true"), "a window without tuples emits nothing"),
-    "independent-window-alignment": (("1", "true"), "windows are aligned to the epoch"),
+    "drop-empty-outputs": (
+        ("1", "true"),
+        "a window without tuples emits nothing: since when there are windows depends on where "
+        "reading began, and a group exists by its tuples",
+    ),
+    "independent-window-alignment": (
+        ("1", "true"),
+        "windows are aligned to the epoch: those that are aligned to the first tuple depend on "
+        "where reading began",
+    ),
 }
 """Parameters of an aggregate, each with the only values it may have and the reason."""
 
