@@ -122,7 +122,7 @@ def test_windows_that_do_not_overlap_go_on_so_unless_it_is_said_otherwise(
 
 def test_windows_may_not_come_to_leave_gaps() -> None:
     query = one(Aggregate("w", "s", "x", 60, 20, (), COUNT))
-    with pytest.raises(InvalidInputError, match="box 'w'.*would leave gaps"):
+    with pytest.raises(InvalidInputError, match=r"box 'w'.*would leave gaps"):
         ask(query, "w", ("window-size", "0.00001"))
     (box,) = ask(query, "w", ("window-size", "0.00001"), ("advance", "0.00002")).boxes
     assert isinstance(box, Aggregate)
