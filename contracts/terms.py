@@ -18,7 +18,18 @@ UNITS_PER_CORE: Final = 100
 NS_PER_UNIT_SECOND: Final = 10**9 // UNITS_PER_CORE
 """CPU nanoseconds of one unit of load during one second."""
 
-KINDS: Final = ("filter", "map", "union", "aggregate", "join", "totals", "top")
+KINDS: Final = (
+    "filter",
+    "map",
+    "union",
+    "aggregate",
+    "sessions",
+    "cumulate",
+    "rank",
+    "join",
+    "totals",
+    "top",
+)
 """Box kinds that a menu may name."""
 
 MAX_PRICE: Final = 2**40

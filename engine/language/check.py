@@ -20,26 +20,34 @@ from engine.language.operators import nullable
 from engine.language.panes import check_panes
 from engine.language.steps import (
     AggregateStep,
+    CumulateStep,
     Expression,
     FieldRef,
     FilterStep,
     JoinStep,
     MapStep,
+    RankStep,
+    SessionsStep,
+    SpanStep,
     Step,
     TopStep,
     TotalsStep,
     TypedAggregate,
 )
 from engine.objects.query import (
+    WINDOW_END,
     WINDOW_START,
     Aggregate,
     AggregateFunction,
     Box,
+    Cumulate,
     Filter,
     Function,
     Join,
     Map,
     Query,
+    Rank,
+    Sessions,
     Top,
     Totals,
     Union,
@@ -62,6 +70,9 @@ MAX_BOX_NAME: Final = 64
 
 MAX_WINDOW_US: Final = 366 * 86_400 * 1_000_000
 """A year: the input of a window is kept for as long as the window lasts."""
+
+MAX_RANKS: Final = 1_000
+"""Tuples of a window and partition that a rank gives: a list that somebody reads."""
 
 MAX_OVERLAP: Final = 1_440
 """Windows that one tuple may be in, as many as a day has minutes: each reads it, or its pane."""
@@ -169,8 +180,10 @@ def _check_parameters(box: Box) -> None:
         case Union():
             if not 0 < len(box.inputs) <= MAX_PORTS:
                 raise InvalidInputError(f"a union takes 1 to {MAX_PORTS} inputs")
-        case Aggregate():
-            _check_window(box)
+        case Aggregate() | Sessions() | Cumulate():
+            _check_aggregate(box)
+        case Rank():
+            _check_rank(box)
         case Join():
             _check_bounds(box)
         case Totals():
@@ -205,6 +218,10 @@ def type_box(
                 return _type_union(box, [inputs[stream] for stream in box.inputs])
             case Aggregate():
                 return _type_aggregate(box, _Input(inputs[box.input], nodes))
+            case Sessions() | Cumulate():
+                return _type_spans(box, _Input(inputs[box.input], nodes))
+            case Rank():
+                return _type_rank(box, inputs[box.input])
             case Join():
                 return _type_join(box, inputs[box.left], inputs[box.right])
             case Totals():
@@ -279,22 +296,68 @@ def _check_ports(box: Filter) -> None:
         )
 
 
-def _check_window(box: Aggregate) -> None:
-    size, advance = box.size_us, box.advance_us
-    if not 0 < size <= MAX_WINDOW_US:
-        raise InvalidInputError(f"its window of {size / 1e6:g} s is not between 0 and 366 days")
-    if not 0 < advance <= size:
-        raise InvalidInputError(
-            f"it advances by {advance / 1e6:g} s; it must be more than 0 and at most the window"
-        )
-    if size > advance * MAX_OVERLAP:
-        raise InvalidInputError(f"more than {MAX_OVERLAP} of its windows overlap: advance by more")
+def _check_aggregate(box: Aggregate | Sessions | Cumulate) -> None:
+    match box:
+        case Aggregate():
+            _check_window(box)
+        case Sessions():
+            _check_sessions(box)
+        case Cumulate():
+            _check_cumulate(box)
     if not box.functions:
         raise InvalidInputError("an aggregate needs at least one function")
     for each in box.functions:
         if each.argument is None and each.function is not Function.COUNT:
             raise InvalidInputError(f"{each.function} needs an argument, like {each.function}(x)")
         check_parameter(each)
+
+
+def _check_window(box: Aggregate) -> None:
+    size, advance = box.size_us, box.advance_us
+    if not 0 < size <= MAX_WINDOW_US:
+        raise InvalidInputError(f"its window of {size / 1e6:g} s is not between 0 and 366 days")
+    if not 0 < advance <= MAX_WINDOW_US:
+        raise InvalidInputError(
+            f"it advances by {advance / 1e6:g} s; it must be more than 0 and up to 366 days"
+        )
+    if size > advance * MAX_OVERLAP:
+        raise InvalidInputError(f"more than {MAX_OVERLAP} of its windows overlap: advance by more")
+
+
+def _check_sessions(box: Sessions) -> None:
+    gap, longest = box.gap_us, box.longest_us
+    if not 0 < longest <= MAX_WINDOW_US:
+        raise InvalidInputError(
+            f"its longest session of {longest / 1e6:g} s is not between 0 and 366 days"
+        )
+    if not 0 < gap <= longest:
+        raise InvalidInputError(
+            f"its gap of {gap / 1e6:g} s must be more than 0 and at most its longest session, "
+            f"{longest / 1e6:g} s"
+        )
+
+
+def _check_cumulate(box: Cumulate) -> None:
+    step, size = box.step_us, box.size_us
+    if not 0 < size <= MAX_WINDOW_US:
+        raise InvalidInputError(f"its window of {size / 1e6:g} s is not between 0 and 366 days")
+    if step <= 0 or size % step:
+        raise InvalidInputError(
+            f"its step of {step / 1e6:g} s does not divide its size of {size / 1e6:g} s"
+        )
+    if size > step * MAX_OVERLAP:
+        raise InvalidInputError(f"a window grows in {MAX_OVERLAP} steps at most: take longer ones")
+
+
+def _check_rank(box: Rank) -> None:
+    if not 0 < box.size_us <= MAX_WINDOW_US:
+        raise InvalidInputError(f"its window of {box.size_us / 1e6:g} s is not up to 366 days")
+    if not 0 < box.most <= MAX_RANKS:
+        raise InvalidInputError(
+            f"it gives the first {box.most:,} tuples; 1 to {MAX_RANKS:,} can be"
+        )
+    _refuse_repeated("field of its order", [name for name, _ in box.order_by])
+    _refuse_repeated("field of its partitions", box.partition_by)
 
 
 def _type_filter(box: Filter, given: _Input) -> TypedBox:
@@ -395,6 +458,42 @@ def _type_top(box: Top, schema: Schema) -> TypedBox:
     check_schema(made)
     made = msgspec.structs.replace(made, key=totals.top_key(box.partition_by, box.place))
     step = TopStep(schema.fields, box.partition_by, box.order_by, box.most, box.place)
+    return TypedBox(box, {box.output: made}, {box.output: step})
+
+
+def _type_spans(box: Sessions | Cumulate, given: _Input) -> TypedBox:
+    groups = tuple(_group_field(given, name) for name in box.group_by)
+    functions = tuple(_typed_function(each, given) for each in box.functions)
+    fields = (
+        Field(WINDOW_START, FieldType.TIMESTAMP),
+        Field(WINDOW_END, FieldType.TIMESTAMP),
+        *groups,
+        *(_aggregate_field(each, given) for each in functions),
+    )
+    made = Schema(box.output, fields)
+    check_schema(made)
+    made = msgspec.structs.replace(made, key=(WINDOW_START, WINDOW_END, *box.group_by))
+    step: SpanStep
+    if isinstance(box, Sessions):
+        step = SessionsStep(box.gap_us, box.longest_us, groups, functions)
+    else:
+        step = CumulateStep(box.step_us, box.size_us, groups, functions)
+    return TypedBox(box, {box.output: made}, {box.output: step})
+
+
+def _type_rank(box: Rank, schema: Schema) -> TypedBox:
+    known = {field.name for field in schema.fields}
+    for name in (*box.partition_by, *(name for name, _ in box.order_by)):
+        if name not in known:
+            listed = _listed([(each.name, each.type) for each in schema.fields])
+            raise InvalidInputError(
+                f"it goes by {name[:64]!a}, which is no field; there are {listed}"
+            )
+    place = (Field(box.place, FieldType.LONG),) if box.place else ()
+    made = Schema(box.output, (*schema.fields, *place), schema.time if box.size_us == 1 else None)
+    check_schema(made)
+    made = msgspec.structs.replace(made, key=schema.key)
+    step = RankStep(box.size_us, schema.fields, box.partition_by, box.order_by, box.most, box.place)
     return TypedBox(box, {box.output: made}, {box.output: step})
 
 

@@ -32,7 +32,20 @@ from engine.objects.availability import (
     Mode,
     Recovery,
 )
-from engine.objects.query import Aggregate, Box, Filter, Join, Map, Query, Top, Totals, Union
+from engine.objects.query import (
+    Aggregate,
+    Box,
+    Cumulate,
+    Filter,
+    Join,
+    Map,
+    Query,
+    Rank,
+    Sessions,
+    Top,
+    Totals,
+    Union,
+)
 from overlay.errors import InvalidInputError
 from overlay.identity import parse_peer_id
 
@@ -76,7 +89,8 @@ def class_of(box: Box) -> BoxClass:
       `independent-window-alignment`; Balazinska et al., Fault-Tolerance in the Borealis Distributed
       Stream Processing System, TODS 2008). That holds for all its functions: counts, extremes and
       sums of integers know no order, floats are summed in ascending order, firstval and lastval
-      use the canonical order.
+      use the canonical order. So it is with a rank, whose windows are the same.
+      Sessions agree, too, once their horizon has passed.
     * A union is arbitrary in ICDE 2005: it interleaves its inputs as they arrive. Ours is the
       SUnion of TODS 2008: it waits for the boundary of every input, and emits the tuples up to the
       smallest in canonical order. It repeats them only if all inputs are replayed from one
@@ -87,7 +101,7 @@ def class_of(box: Box) -> BoxClass:
     match box:
         case Filter() | Map():
             return BoxClass.REPEATABLE
-        case Aggregate():
+        case Aggregate() | Sessions() | Cumulate() | Rank():
             return BoxClass.CONVERGENT
         case Union() | Join() | Totals() | Top():
             return BoxClass.DETERMINISTIC

@@ -124,7 +124,13 @@ def _modified_box(box: Box, parameters: Sequence[tuple[str, str]]) -> Box:
         for name, value in {**state, **given}.items()
     ]
     node = _Given("box", {"name": box.name, "type": type_of(box)}, 0)
-    return read_box(node, inputs_of(box), outputs_of(box), nodes)
+    made = read_box(node, inputs_of(box), outputs_of(box), nodes)
+    if isinstance(made, Aggregate) and made.advance_us > made.size_us and "advance" not in given:
+        raise InvalidInputError(
+            f"box {box.name!a}: windows of {made.size_us / 1e6:g} s that advance by "
+            f"{made.advance_us / 1e6:g} s would leave gaps: if they shall, say advance as well"
+        )
+    return made
 
 
 def _given(box: Box, parameters: Sequence[tuple[str, str]]) -> Mapping[str, str]:

@@ -12,10 +12,13 @@ from engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
+    Cumulate,
     Filter,
     Join,
     Map,
     Query,
+    Rank,
+    Sessions,
     Top,
     Totals,
     Union,
@@ -63,9 +66,9 @@ def _without_words(box: Box) -> Box:
             return box
         case Aggregate():
             return msgspec.structs.replace(box, functions=_named(box.functions), order_on="")
-        case Totals():
+        case Sessions() | Cumulate() | Totals():
             return msgspec.structs.replace(box, functions=_named(box.functions))
-        case Top():
+        case Rank() | Top():
             return box
         case Join():
             return msgspec.structs.replace(box, predicate="", expressions=())

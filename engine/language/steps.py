@@ -180,11 +180,94 @@ class AggregateStep:
     @property
     def overlapping(self) -> bool:
         """Whether one of its windows is open at any time."""
-        return self.size_us != self.advance_us
+        return self.size_us > self.advance_us
 
     @property
     def nodes(self) -> int:
         return sum(each.nodes for each in self.functions)
+
+
+@dataclass(frozen=True, slots=True)
+class RankStep:
+    """The first tuples of windows [k * size, (k + 1) * size) of stime; see
+    `engine.objects.query.Rank`.
+
+    Attributes:
+        fields: of the input, and of the output before the place.
+    """
+
+    size_us: int
+    fields: tuple[Field, ...]
+    partition_by: tuple[str, ...]
+    order_by: tuple[tuple[str, bool], ...]
+    most: int
+    place: str
+
+    form: ClassVar[Form] = Form.WHOLE
+    grain_us: ClassVar[int] = 1
+    overlapping: ClassVar[bool] = False
+    nodes: ClassVar[int] = 1
+
+    @property
+    def advance_us(self) -> int:
+        """The windows follow one another."""
+        return self.size_us
+
+
+@dataclass(frozen=True, slots=True)
+class SessionsStep:
+    """Sessions of each group; see `engine.objects.query.Sessions`."""
+
+    gap_us: int
+    longest_us: int
+    group_by: tuple[Field, ...]
+    functions: tuple[TypedAggregate, ...]
+
+    @property
+    def horizon_us(self) -> int:
+        """How far behind an output's stime the tuples are that it is made of. It shows that the
+        session was too long, and begins a gap after the tuple before it."""
+        return self.longest_us + 2 * self.gap_us
+
+    @property
+    def span_us(self) -> int:
+        """How long after the stime of a tuple it still makes results of it, microseconds."""
+        return self.horizon_us
+
+    @property
+    def nodes(self) -> int:
+        return sum(each.nodes for each in self.functions)
+
+
+@dataclass(frozen=True, slots=True)
+class CumulateStep:
+    """Windows that grow; see `engine.objects.query.Cumulate`."""
+
+    step_us: int
+    size_us: int
+    group_by: tuple[Field, ...]
+    functions: tuple[TypedAggregate, ...]
+
+    @property
+    def horizon_us(self) -> int:
+        """How far behind an output's stime the tuples are that it is made of."""
+        return self.size_us - 1
+
+    @property
+    def span_us(self) -> int:
+        """How long after the stime of a tuple it still makes results of it, microseconds."""
+        return self.horizon_us
+
+    @property
+    def nodes(self) -> int:
+        return sum(each.nodes for each in self.functions)
+
+
+SpanStep = SessionsStep | CumulateStep
+"""An aggregate of tuples that are near each other, whose results do not all end with a window."""
+
+WindowStep = AggregateStep | RankStep
+"""A step over windows of stime, whose results have the last microsecond of theirs as stime."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +306,11 @@ class JoinStep:
     def right_waits_us(self) -> int:
         """How long after its stime a right tuple may still find its first pair."""
         return max(self.before_us, 0)
+
+    @property
+    def span_us(self) -> int:
+        """How long after the stime of a tuple it still makes results of it, microseconds."""
+        return self.left_waits_us + self.right_waits_us
 
     @property
     def horizon_us(self) -> int:
@@ -287,4 +375,4 @@ class TopStep:
         return self.most * len(self.fields)
 
 
-Step = FilterStep | MapStep | AggregateStep | JoinStep | TotalsStep | TopStep
+Step = FilterStep | MapStep | WindowStep | SpanStep | JoinStep | TotalsStep | TopStep

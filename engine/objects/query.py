@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct
 
@@ -103,6 +104,79 @@ class Aggregate(Struct, frozen=True, tag="aggregate"):
     order_on: str = ""
 
 
+class Sessions(Struct, frozen=True, tag="sessions"):
+    """Sessions of each group: tuples of which each comes no more than `gap_us` after the one
+    before.
+
+    A session is emitted `gap_us` after its last tuple, which is its tuples' stime. One that lasts
+    longer than `longest_us` from its first to its last tuple is cut at the multiples of
+    `longest_us` since the epoch. So a result depends on no more of the input than `longest_us` and
+    two gaps before it, wherever reading began. The first part comes out with the first tuple that
+    makes the session too long, each further one with the first tuple behind its cut.
+
+    Output fields: `window_start` (its first tuple's stime), `window_end` (its last tuple's stime
+    plus the gap, or the cut), the group-by fields, the functions' outputs.
+    """
+
+    name: str
+    input: str
+    output: str
+    gap_us: int
+    longest_us: int
+    group_by: tuple[str, ...]
+    functions: tuple[AggregateFunction, ...]
+
+
+HOUR_US: Final = 3_600_000_000
+
+
+def longest_session(gap_us: int) -> int:
+    """`Sessions.longest_us` where nobody says it: an hour, or the gap if that is longer."""
+    return max(gap_us, HOUR_US)
+
+
+class Cumulate(Struct, frozen=True, tag="cumulate"):
+    """Windows that grow: [k * size, k * size + n * step) of stime, n = 1, 2... up to the size.
+
+    Each is emitted when the boundary passes its last microsecond, which is its tuples' stime, with
+    all tuples since k * size; one without tuples emits nothing. Output fields: `window_start`,
+    `window_end` (timestamps), the group-by fields, the functions' outputs.
+    """
+
+    name: str
+    input: str
+    output: str
+    step_us: int
+    size_us: int
+    group_by: tuple[str, ...]
+    functions: tuple[AggregateFunction, ...]
+
+
+class Rank(Struct, frozen=True, tag="rank"):
+    """Of the tuples of each window of stime, [k * size, (k + 1) * size) aligned to the epoch, and
+    of each partition, the first few in an order: SQL's `ROW_NUMBER() OVER (...) <= most`.
+
+    They come out when the boundary passes the window's last microsecond, which is their stime.
+    Nulls are last in ascending and in descending order. Equal tuples are in the order of the
+    stream: by stime, then by arrival if it is a source stream, else by their fields.
+
+    Attributes:
+        size_us: of the window; 1: of the tuples of one stime, such as a window's results.
+        order_by: (field, descending) pairs; none: the order of the stream.
+        most: tuples of a window and partition that come out.
+        place: the output's last field, the tuple's place from 1; "": it has none.
+    """
+
+    name: str
+    input: str
+    output: str
+    size_us: int
+    partition_by: tuple[str, ...]
+    order_by: tuple[tuple[str, bool], ...]
+    most: int
+    place: str = ""
+
+
 class JoinKind(StrEnum):
     """Which tuples a join gives.
 
@@ -193,9 +267,10 @@ class Top(Struct, frozen=True, tag="top", omit_defaults=True):
     place: str = ""
 
 
-Box = Filter | Map | Union | Aggregate | Join | Totals | Top
+Box = Filter | Map | Union | Aggregate | Sessions | Cumulate | Rank | Join | Totals | Top
 
 WINDOW_START = "window_start"
+WINDOW_END = "window_end"
 
 
 class Query(Struct, frozen=True, omit_defaults=True):
@@ -253,11 +328,9 @@ def characters_of(box: Box) -> int:
             return sum(map(len, box.predicates))
         case Map():
             return sum(len(text) for _, text in box.expressions)
-        case Union():
+        case Union() | Rank() | Top():
             return 0
-        case Top():
-            return 0
-        case Aggregate() | Totals():
+        case Aggregate() | Sessions() | Cumulate() | Totals():
             texts = (each.parameter for each in box.functions if isinstance(each.parameter, str))
             return sum(len(each.argument or "") for each in box.functions) + sum(map(len, texts))
         case Join():

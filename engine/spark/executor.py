@@ -14,7 +14,7 @@ from engine.spark.config import SparkConfig
 from engine.spark.sharing import Sharing
 from engine.spark.workforce import LOOK_S, Workforce
 from engine.tasks.execution import Executor, Result
-from engine.tasks.plan import Task
+from engine.tasks.plan import RankStep, Task
 from engine.tasks.revisions.tasks import by_arrival
 from engine.tasks.windows import Interval
 from overlay.errors import InternalError, MedusaError
@@ -303,7 +303,7 @@ def kind_of(task: Task) -> Kind | None:
     always runs alone. Blocking: it imports PySpark."""
     from engine.spark import rows, shared_rows, shared_windows
 
-    if task.join is not None or task.recalls:
+    if task.near is not None or task.recalls or isinstance(task.window, RankStep):
         return None
     fields = rows.merged_fields(task.input_schemas)
     if task.window is not None:

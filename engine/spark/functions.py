@@ -73,7 +73,7 @@ def functions_of(
         by_arrival: the input has SEQ, and tuples of one stime are in its order.
         counted: in place of values, panes have numbers of different values.
     """
-    order = F.struct(STIME, SEQ) if by_arrival else _order_of(fields)
+    order = F.struct(STIME, SEQ) if by_arrival else order_of(fields)
     match step.form:
         case Form.WHOLE:
             return _whole(step, order)
@@ -83,7 +83,7 @@ def functions_of(
             return _combined(step, counted=counted)
 
 
-def _order_of(fields: Sequence[Field]) -> Column:
+def order_of(fields: Sequence[Field]) -> Column:
     """Canonical order of derived tuples: stime, then the fields; NaN after numbers, nulls last."""
     keys = [quoted(STIME)]
     for each in fields:

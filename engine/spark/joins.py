@@ -249,10 +249,10 @@ def _unless_too_many(step: JoinStep) -> Column:
 
 def _stime_of(step: JoinStep) -> Column:
     """The stime of a pair, or of a tuple alone: see `engine.objects.query.Join`."""
-    left = _later(quoted(_LEFT_TIME), step.left_waits_us)
+    left = later(quoted(_LEFT_TIME), step.left_waits_us)
     if step.table or step.kind in {JoinKind.SEMI, JoinKind.ANTI}:
         return left
-    right = _later(quoted(_RIGHT_TIME), step.right_waits_us)
+    right = later(quoted(_RIGHT_TIME), step.right_waits_us)
     both = F.greatest(quoted(_LEFT_TIME), quoted(_RIGHT_TIME))
     if step.kind in {JoinKind.INNER, JoinKind.ASOF}:
         return both
@@ -263,7 +263,7 @@ def _stime_of(step: JoinStep) -> Column:
     )
 
 
-def _later(time: Column, span_us: int) -> Column:
+def later(time: Column, span_us: int) -> Column:
     """The time plus a span; the last of all times if that is beyond it."""
     if not span_us:
         return time

@@ -18,14 +18,16 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from engine.language.operators import FLOATS
-from engine.language.steps import Form
+from engine.language.steps import CumulateStep, Form, SessionsStep
 from engine.objects.query import WINDOW_START
 from engine.objects.schema import BEGINNING, SEQ, STIME, Field
 from engine.spark.columns import column, output, quoted, within, without_negative_zero
 from engine.spark.cpu import meter_of
 from engine.spark.joins import Joins
+from engine.spark.ranks import Ranks
 from engine.spark.rows import merged_fields, row_schema
 from engine.spark.scans import reader_of
+from engine.spark.spans import Spans
 from engine.spark.top import TopOf
 from engine.spark.totals import TotalsOf
 from engine.spark.windows import Windows
@@ -36,6 +38,7 @@ from engine.tasks.plan import (
     FilterStep,
     JoinStep,
     MapStep,
+    RankStep,
     Step,
     Task,
     TopStep,
@@ -91,7 +94,7 @@ class Program:
     def _finish(self, raw: pa.Table) -> pa.Table:
         """Spark's result with the output's columns, in any order of rows."""
         window = self._task.window
-        if window is None or window is not self._task.steps[-1]:
+        if not isinstance(window, AggregateStep) or window is not self._task.steps[-1]:
             return raw.select(self._schema.names)
         starts = raw.column(0)
         stime = pc.add(starts, window.size_us - 1)
@@ -230,6 +233,10 @@ class _Stage:
                 raise AssertionError("a task ends with its table")
             case AggregateStep():
                 self._windows = Windows(step, fields, by_arrival=by_arrival, last=last)
+            case SessionsStep() | CumulateStep():
+                self._spans = Spans(step, fields, by_arrival=by_arrival)
+            case RankStep():
+                self._ranks = Ranks(step, fields, by_arrival=by_arrival)
 
     def apply(self, frame: DataFrame, after: int, upto: int, *, small: bool) -> DataFrame:
         match self._step:
@@ -241,6 +248,10 @@ class _Stage:
                 return frame
             case AggregateStep():
                 return self._windows.apply(frame, after, upto, small=small)
+            case SessionsStep() | CumulateStep():
+                return self._spans.apply(frame, after, upto, small=small)
+            case RankStep():
+                return self._ranks.apply(frame, small=small)
 
 
 def _normalised(fields: Sequence[Field], *, with_seq: bool) -> list[Column]:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from engine.language.steps import Form
+from engine.language.steps import CumulateStep, Form, SessionsStep
 from engine.objects.schema import STIME, Field
 from engine.spark.columns import output, quoted
 from engine.spark.prepared import Prepared
@@ -33,6 +33,7 @@ from engine.tasks.plan import (
     FilterStep,
     JoinStep,
     MapStep,
+    RankStep,
     Step,
     Task,
     TopStep,
@@ -56,7 +57,7 @@ def what(task: Task) -> tuple[Step, ...]:
     """The steps of a task as far as one plan depends on them: not on the length of the windows, nor
     on the names of the results."""
     window = task.window
-    assert window is not None, "a task with a window"
+    assert isinstance(window, AggregateStep), "a task with an aggregate"
     plain = replace(window, size_us=0, advance_us=0, grain_us=1)
     if window is task.steps[-1]:
         named = (replace(each, output=f"v{n}") for n, each in enumerate(window.functions))
@@ -116,7 +117,7 @@ class SharedWindows:
         The same windows of the same files are put there once.
         """
         window = order.task.window
-        assert window is not None
+        assert isinstance(window, AggregateStep)
         key = (
             window.size_us,
             window.advance_us,
@@ -159,8 +160,15 @@ class SharedWindows:
                     frame = windows.apply(frame)
                     if form is not Form.PARTIAL:
                         frame = frame.withColumn(STIME, quoted(LAST))
-                case JoinStep() | TotalsStep() | TopStep():
-                    raise AssertionError("it runs alone")
+                case (
+                    RankStep()
+                    | SessionsStep()
+                    | CumulateStep()
+                    | JoinStep()
+                    | TotalsStep()
+                    | TopStep()
+                ):
+                    raise AssertionError("a task with one of these runs alone")
         return frame.drop(START)
 
     def _own(self, raw: pa.Table, number: int, order: Order) -> pa.Table:

@@ -16,14 +16,27 @@ from engine.language.panes import (
     pane_us,
     panes_name,
 )
-from engine.language.steps import AggregateStep, FilterStep, Form, JoinStep, MapStep, Step
+from engine.language.steps import (
+    AggregateStep,
+    CumulateStep,
+    FilterStep,
+    Form,
+    JoinStep,
+    MapStep,
+    RankStep,
+    SessionsStep,
+    Step,
+)
 from engine.objects.query import (
     Aggregate,
     Box,
+    Cumulate,
     Filter,
     Join,
     Map,
     Query,
+    Rank,
+    Sessions,
     Union,
     inputs_of,
     outputs_of,
@@ -134,6 +147,10 @@ def _in_words(made: tuple[Box, str] | None, step: Step) -> str:
             return f"{box.name}: map: {', '.join(fields)}"
         case (Join() as box, _), JoinStep():
             return f"{box.name}: {_join(box)}"
+        case (Sessions() | Cumulate() as box, _), SessionsStep() | CumulateStep():
+            return f"{box.name}: {_spans(box)}"
+        case (Rank() as box, _), RankStep():
+            return f"{box.name}: {_rank(box)}"
         case (Aggregate() as box, _), AggregateStep():
             return f"{box.name}: {_aggregate(box, step)}"
         case _:
@@ -146,6 +163,22 @@ def _join(box: Join) -> str:
         f"{box.kind} join of {box.left} and {box.right}, from {_s(-box.before_us)} to "
         f"{_s(box.after_us)}, where {box.predicate}: {fields}"
     )
+
+
+def _spans(box: Sessions | Cumulate) -> str:
+    by = f" by {', '.join(box.group_by)}" if box.group_by else ""
+    functions = ", ".join(f"{call_of(each)} as {each.output}" for each in box.functions)
+    if isinstance(box, Cumulate):
+        return f"windows that grow every {_s(box.step_us)} up to {_s(box.size_us)}{by}: {functions}"
+    longest = f"cut if longer than {_s(box.longest_us)}"
+    return f"sessions with gaps of {_s(box.gap_us)} at most, {longest}{by}: {functions}"
+
+
+def _rank(box: Rank) -> str:
+    by = "".join(f" and {name}" for name in box.partition_by)
+    order = (f"{name} descending" if down else name for name, down in box.order_by)
+    window = "instant" if box.size_us == 1 else f"window of {_s(box.size_us)}"
+    return f"the first {box.most:,} of each {window}{by}, by {', '.join(order) or 'arrival'}"
 
 
 def _of_port(box: Filter, stream: str) -> str:

@@ -14,17 +14,35 @@ from engine.language.check import TypedBox, ordered_boxes, type_box
 from engine.language.panes import panes_name, panes_schema, split, widths
 from engine.language.steps import (
     AggregateStep,
+    CumulateStep,
     FieldRef,
     FilterStep,
     JoinStep,
     MapStep,
+    RankStep,
+    SessionsStep,
+    SpanStep,
     Step,
     TopStep,
     TotalsStep,
     TypedAggregate,
+    WindowStep,
 )
 from engine.language.totals import result_steps, totals_schema
-from engine.objects.query import Aggregate, Box, Filter, Join, Query, Top, Totals, Union, inputs_of
+from engine.objects.query import (
+    Aggregate,
+    Box,
+    Cumulate,
+    Filter,
+    Join,
+    Query,
+    Rank,
+    Sessions,
+    Top,
+    Totals,
+    Union,
+    inputs_of,
+)
 from engine.objects.schema import BEGINNING, END, Schema
 from overlay.errors import InvalidInputError
 
@@ -34,11 +52,14 @@ __all__ = [
     "FilterStep",
     "JoinStep",
     "MapStep",
+    "RankStep",
+    "SpanStep",
     "Step",
     "Task",
     "TopStep",
     "TotalsStep",
     "TypedAggregate",
+    "WindowStep",
     "plan",
 ]
 
@@ -79,8 +100,8 @@ class Task:
         inputs: the streams it reads. If the first step is a JoinStep, they are its sides. Else they
             are merged in canonical order; all have the same fields, but one may allow nulls or
             longer strings where another does not.
-        steps: applied in order; at most one is an AggregateStep or a JoinStep, which is the first;
-            none only if inputs are several.
+        steps: applied in order; at most one is a WindowStep, a SpanStep or a JoinStep, of
+            which a JoinStep is the first; none only if inputs are several.
         source_inputs: the inputs that are source streams: their logs have `seq`.
         after, until: the query's boundaries: it reads the inputs between them.
         of: of a task that makes revisions, the task whose output they revise; else None.
@@ -121,14 +142,14 @@ class Task:
         return sum(step.nodes for step in self.steps)
 
     @property
-    def window(self) -> AggregateStep | None:
-        """The stateful step, if there is one."""
-        return next((step for step in self.steps if isinstance(step, AggregateStep)), None)
+    def window(self) -> WindowStep | None:
+        """The step over windows, if there is one."""
+        return next((step for step in self.steps if isinstance(step, WindowStep)), None)
 
     @property
     def has_state(self) -> bool:
         """Whether its results depend on more of its inputs than one tuple."""
-        return self.window is not None or self.join is not None
+        return self.window is not None or self.near is not None
 
     @property
     def tables(self) -> frozenset[str]:
@@ -148,9 +169,14 @@ class Task:
     @property
     def span_us(self) -> int:
         """How long after the stime of a tuple it still makes results of it, microseconds."""
-        if self.join is not None:
-            return self.join.left_waits_us + self.join.right_waits_us
+        if self.near is not None:
+            return self.near.span_us
         return 0 if self.window is None else self.window.size_us
+
+    @property
+    def near(self) -> JoinStep | SpanStep | None:
+        """The step whose results each depend on the tuples that are near them in time."""
+        return next((each for each in self.steps if isinstance(each, JoinStep | SpanStep)), None)
 
     @property
     def join(self) -> JoinStep | None:
@@ -169,8 +195,9 @@ def plan(
 
     A stream becomes a task's output, which others can read, if not exactly one box reads it, if it
     is in `keep` or in the query's `outputs`, if a union, a join or a filter with several ports
-    reads it, and between one aggregate or join and the next. All others are fused away. The results
-    do not depend on the cut. The panes of a window (`engine.language.panes`) are a task, too.
+    reads it, and between one aggregate, rank or join and the next. All others are fused away. The
+    results do not depend on the cut. The panes of a window (`engine.language.panes`) are a task,
+    too.
 
     Args:
         schemas: of all streams, as `check_query` gives them.
@@ -215,7 +242,7 @@ class _Made:
     step: Step | None
 
 
-_STATEFUL: Final = (Aggregate, Join, Totals, Top)
+_STATEFUL: Final = (Aggregate, Sessions, Cumulate, Rank, Join, Totals, Top)
 """The boxes of which a task has one at most."""
 
 
@@ -325,9 +352,7 @@ class _Network:
                 return True
             case Filter(outputs=ports):
                 return len(ports) > 1
-            case Totals(changes=True):
-                return True
-            case Aggregate() | Totals() | Top():
+            case Aggregate() | Sessions() | Cumulate() | Rank() | Totals() | Top():
                 return after_aggregate
             case _:
                 return False
@@ -347,9 +372,9 @@ def _nodes_after(step: Step | None, before: Mapping[str, int]) -> Mapping[str, i
             return before
         case MapStep() | JoinStep():
             return {name: expression.nodes for name, expression in step.outputs}
-        case AggregateStep():
+        case AggregateStep() | SessionsStep() | CumulateStep():
             return {each.name: before.get(each.name, 1) for each in step.group_by}
-        case TotalsStep() | TopStep():
+        case RankStep() | TotalsStep() | TopStep():
             return {}
 
 

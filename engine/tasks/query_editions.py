@@ -246,15 +246,15 @@ def earliest(tasks: Sequence[Task], names: frozenset[str], footing: Footing, lea
     period = 1
     for task in tasks:
         window = task.window
-        if task.join is not None:
-            _refuse_mixed_pairs(task, changes)
+        if task.near is not None:
+            _refuse_mixed(task, changes)
             at = max(at, _whole(task, footing)) if task.name in names else at
         if window is None:
             continue
         if not changes.isdisjoint(task.inputs):
             # its windows must not hold tuples of both editions
             if not window.overlapping:
-                period = lcm(period, window.size_us)
+                period = lcm(period, window.advance_us)
                 continue
             panes = made.get(task.inputs[0])
             if window.form is not Form.COMBINED or panes is None or changes & {*panes.inputs}:
@@ -279,12 +279,12 @@ def earliest(tasks: Sequence[Task], names: frozenset[str], footing: Footing, lea
     return at
 
 
-def _refuse_mixed_pairs(task: Task, changes: frozenset[str]) -> None:
+def _refuse_mixed(task: Task, changes: frozenset[str]) -> None:
     changed = changes.intersection(task.inputs)
     if changed and task.span_us:
         raise InvalidInputError(
-            f"{task.name} joins {min(changed)}, and would pair old tuples of it with new ones: "
-            "make another query"
+            f"{task.name} is made of tuples of {min(changed)} that are near each other, and would "
+            "mix old ones with new ones: make another query"
         )
 
 

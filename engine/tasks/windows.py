@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.objects.schema import BEGINNING, END
-from engine.tasks.plan import AggregateStep, Task
+from engine.tasks.plan import Task, WindowStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,10 @@ class Interval:
 def needs(task: Task, after: int, upto: int, first: int | None = None) -> Interval | None:
     """The input interval from which the output over (after, upto] is made.
 
-    A stateless task: (after, upto] itself. A join: what is within its bounds of time of that, too.
-    An aggregate: from the start of the first to the end of the last window whose last microsecond
-    is in (after, upto]; with upto == END, to END, since then every window closes.
+    A stateless task: (after, upto] itself. A join: what is within its bounds of time of that, too;
+    so it is with sessions and windows that grow.
+    An aggregate or a rank: from the start of the first to the end of the last window whose last
+    microsecond is in (after, upto]; with upto == END, to END, since then every window closes.
 
     Args:
         upto: no further than the task's edition at `after` goes.
@@ -38,8 +39,8 @@ def needs(task: Task, after: int, upto: int, first: int | None = None) -> Interv
     lo, hi = after, upto
     edition = task.at(after)
     window = edition.window
-    if edition.join is not None and after != BEGINNING:
-        lo = max(BEGINNING, after - edition.join.horizon_us)
+    if edition.near is not None and after != BEGINNING:
+        lo = max(BEGINNING, after - edition.near.horizon_us)
     if window is not None:
         # Python's integers floor towards minus infinity: right for negative stime; they do not
         # overflow at BEGINNING and END
@@ -64,8 +65,8 @@ def horizon_us(task: Task) -> int:
     """
     if task.of is not None:
         return task.history_us + task.of.span_us if task.of.has_state else 0
-    if task.join is not None:
-        return task.join.horizon_us
+    if task.near is not None:
+        return task.near.horizon_us
     window = task.window
     return 0 if window is None else window.size_us - window.grain_us
 
@@ -116,13 +117,13 @@ def whole_after(task: Task, boundary: int) -> int:
     raise AssertionError("the first edition begins before everything")
 
 
-def first_whole(window: AggregateStep, boundary: int) -> int:
+def first_whole(window: WindowStep, boundary: int) -> int:
     """The last microsecond of the last window that is not whole in an input after `boundary`."""
     begins = boundary + 1 - window.grain_us
     number = -(-(begins + 1) // window.advance_us)
     return (number - 1) * window.advance_us + window.size_us - 1
 
 
-def _first_window(window: AggregateStep, stime: int) -> int:
+def _first_window(window: WindowStep, stime: int) -> int:
     """The number k of the first window [k * advance, k * advance + size) that holds `stime`."""
     return (stime - window.size_us) // window.advance_us + 1

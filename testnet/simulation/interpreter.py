@@ -22,9 +22,21 @@ import trio
 from engine.language.aggregate_types import aggregate_type
 from engine.language.check import ordered_boxes, type_box
 from engine.language.parse_expression import parse_expression
-from engine.language.steps import Expression, TypedAggregate
+from engine.language.steps import CumulateStep, Expression, SessionsStep, TypedAggregate
 from engine.language.totals import result_steps
-from engine.objects.query import Aggregate, Filter, Join, Map, Query, Top, Totals, Union
+from engine.objects.query import (
+    Aggregate,
+    Cumulate,
+    Filter,
+    Join,
+    Map,
+    Query,
+    Rank,
+    Sessions,
+    Top,
+    Totals,
+    Union,
+)
 from engine.objects.schema import BEGINNING, END, STIME, FieldType, Schema
 from engine.streams.epochs import reading
 from engine.tasks.execution import Result
@@ -33,15 +45,20 @@ from engine.tasks.plan import (
     FilterStep,
     JoinStep,
     MapStep,
+    RankStep,
+    SpanStep,
     Step,
     Task,
     TopStep,
     TotalsStep,
+    WindowStep,
 )
 from engine.tasks.windows import Interval
 from overlay.events import Events
 from testnet.simulation.expressions import Row, evaluate
 from testnet.simulation.joins import joined
+from testnet.simulation.ranks import ranked
+from testnet.simulation.spans import spans
 from testnet.simulation.tables import top, totals
 from testnet.simulation.windows import FORMS, aggregate
 
@@ -83,6 +100,12 @@ def run_query(
             elif isinstance(box, Map):
                 typed = [(name, parse_expression(text, fields)) for name, text in box.expressions]
                 made = {box.output: [_mapped(typed, row) for row in rows]}
+            elif isinstance(box, Sessions | Cumulate):
+                of_spans = type_box(box, schemas).steps[box.output]
+                assert isinstance(of_spans, SpanStep), "of sessions or windows that grow"
+                made = {box.output: spans(of_spans, rows)}
+            elif isinstance(box, Rank):
+                made = {box.output: ranked(box, rows)}
             else:
                 made = {box.output: _run_aggregate(box, rows, fields)}
         for name, rows in made.items():
@@ -143,7 +166,7 @@ def run_task(
     lo = BEGINNING if task.tables else lo
     rows = [row for name in task.inputs for row in inputs[name] if lo < row[STIME] <= hi]
     arrival = len(task.inputs) == 1 and task.inputs[0] in task.source_inputs
-    direct = bool(task.steps) and isinstance(task.steps[0], AggregateStep)
+    direct = bool(task.steps) and isinstance(task.steps[0], WindowStep | SpanStep)
     if not (arrival and direct):
         rows = [{k: v for k, v in row.items() if k != "seq"} for row in rows]
     rows = canonical(rows, task.input_schemas[0], arrival=arrival and direct)
@@ -169,6 +192,10 @@ def _stepped(steps: Sequence[Step], rows: list[Row], after: int, upto: int) -> l
                 rows.sort(key=lambda row: (row[STIME], *((v is not None, v) for v in row.values())))
             case AggregateStep():
                 rows = [row for row in FORMS[step.form](step, rows) if after < row[STIME] <= upto]
+            case SessionsStep() | CumulateStep():
+                rows = [row for row in spans(step, rows) if after < row[STIME] <= upto]
+            case RankStep():
+                rows = [row for row in ranked(step, rows) if after < row[STIME] <= upto]
             case JoinStep() | TotalsStep() | TopStep():
                 raise AssertionError("it is the first step of a task, or its last one")
     return rows

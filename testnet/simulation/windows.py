@@ -43,13 +43,14 @@ def aggregate(
             STIME: start + size - 1,
             "window_start": start,
             **dict(zip(group_by, group, strict=True)),
-            **{each.output: _folded(each, members) for each in functions},
+            **{each.output: folded(each, members) for each in functions},
         }
         for (start, *group), members in windows.items()
     ]
 
 
-def _folded(each: TypedAggregate, rows: list[Row]) -> Value:
+def folded(each: TypedAggregate, rows: list[Row]) -> Value:
+    """A function over the rows of one window, which are in order."""
     function, argument = each.function, each.argument
     if argument is None:
         return len(rows)
@@ -158,19 +159,19 @@ def _states(step: AggregateStep, made: Layout, rows: list[Row]) -> Row:
         if each.function in VARIANCES:
             found |= dict(zip(names, _moments(each, rows), strict=True))
             continue
-        folded: list[Value] = [None]
+        state: list[Value] = [None]
         if rows or each.function is Function.COUNT:
-            folded = [_folded(each, rows)]
+            state = [folded(each, rows)]
         if each.function in {Function.SUM, Function.AVG} and each.argument is not None:
             values = [v for row in rows if (v := evaluate(each.argument, row)) is not None]
             total = sum(values) if values else None
             halves = each.argument.type is FieldType.LONG
-            folded = list(divmod(total, _HALF)) if halves and total is not None else [total]
+            state = list(divmod(total, _HALF)) if halves and total is not None else [total]
             if halves and total is None:
-                folded = [None, None]
+                state = [None, None]
             if each.function is Function.AVG:
-                folded.append(len(values))
-        found |= dict(zip(names, folded, strict=True))
+                state.append(len(values))
+        found |= dict(zip(names, state, strict=True))
     return found
 
 

@@ -21,12 +21,15 @@ from engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
+    Cumulate,
     Filter,
     Function,
     Join,
     JoinKind,
     Map,
     Query,
+    Rank,
+    Sessions,
     Union,
     inputs_of,
 )
@@ -250,6 +253,7 @@ class Builder:
         number = len(self.boxes)
         source = self._draw(st.sampled_from(sorted(self.schemas)))
         kinds = [self.filter, self.map, self.union, self.aggregate, self.aggregate]
+        kinds += [self.rank, self.sessions, self.cumulate]
         if sum(isinstance(box, Join) for box in self.boxes) < MOST_JOINS:
             kinds += [self.join, self.join]
         box, statements = self._draw(st.sampled_from(kinds))(f"box{number}", f"t{number}", source)
@@ -293,6 +297,27 @@ class Builder:
         names = names_sql(self.schemas[source])
         parts = " UNION ALL ".join(f"SELECT {names} FROM {stream}" for stream in chosen)
         return Union(name, tuple(chosen), out), {out: parts}
+
+    def rank(self, name: str, out: str, source: str) -> tuple[Box, dict[str, str]]:
+        draw, schema = self._draw, self.schemas[source]
+        size = draw(st.sampled_from([1, 1, 7, 30]))
+        fields = st.lists(st.sampled_from(schema.fields), max_size=2, unique=True)
+        partition = tuple(field.name for field in draw(fields))
+        order_by = tuple((field.name, draw(st.booleans())) for field in draw(fields))
+        place = draw(st.sampled_from(["", f"place_{name}"]))
+        box = Rank(name, source, out, size, partition, order_by, draw(st.integers(1, 3)), place)
+        window = f"stime - ((stime % {size}) + {size}) % {size} + {size - 1}"
+        order = [f"{field} {'DESC' if down else 'ASC'} NULLS LAST" for field, down in order_by]
+        order.append(order_sql(schema, source=source in SOURCES))
+        number = (
+            f"row_number() OVER (PARTITION BY {', '.join((window, *partition))} "
+            f"ORDER BY {', '.join(order)})"
+        )
+        columns = [f"{window} AS stime", *(field.name for field in schema.fields)]
+        if place:
+            columns.append(f"{number} AS {place}")
+        select = f"SELECT {', '.join(columns)} FROM {source} QUALIFY {number} <= {box.most}"
+        return box, {out: select}
 
     def join(self, name: str, out: str, source: str) -> tuple[Box, dict[str, str]]:
         draw = self._draw
@@ -347,22 +372,55 @@ class Builder:
         return box, {out: join_sql(box, " AND ".join(conditions), ", ".join(columns), order[0])}
 
     def aggregate(self, name: str, out: str, source: str) -> tuple[Box, dict[str, str]]:
-        draw, schema = self._draw, self.schemas[source]
+        draw = self._draw
         size = draw(st.sampled_from([1, 7, 10, 30]))
-        advance = draw(st.sampled_from([size, max(1, size // 2), max(1, size // 3)]))
+        advance = draw(st.sampled_from([size, max(1, size // 2), max(1, size // 3), size + 5]))
         common = gcd(size, advance)
         width = draw(st.sampled_from([None, *(n for n in range(1, common + 1) if common % n == 0)]))
         if width is not None:
             self.panes.append((name, width))
+        columns = [f"w + {size} - 1 AS stime", "make_timestamptz(w) AS window_start"]
+        groups, functions, more = self._functions(source, width)
+        columns += more
+        names = tuple(field.name for field in groups)
+        box = Aggregate(name, source, out, size, advance, names, functions)
+        return box, {out: windows_sql(source, size, advance, columns, ["w", *names])}
+
+    def sessions(self, name: str, out: str, source: str) -> tuple[Box, dict[str, str]]:
+        gap = self._draw(st.sampled_from([1, 2, 5]))
+        longest = self._draw(st.sampled_from([5, 10, 20, 1000]))
+        groups, functions, columns = self._functions(source, None)
+        names = tuple(field.name for field in groups)
+        box = Sessions(name, source, out, gap, longest, names, functions)
+        return box, {out: sessions_sql(box, columns)}
+
+    def cumulate(self, name: str, out: str, source: str) -> tuple[Box, dict[str, str]]:
+        step = self._draw(st.sampled_from([1, 4, 10]))
+        size = step * self._draw(st.integers(1, 4))
+        groups, functions, columns = self._functions(source, None)
+        names = tuple(field.name for field in groups)
+        box = Cumulate(name, source, out, step, size, names, functions)
+        start = f"stime - ((stime % {size}) + {size}) % {size}"
+        windows = (
+            f"SELECT * FROM (SELECT *, {start} AS w, {start} + (i + 1) * {step} AS e "
+            f"FROM {source}, range({size // step}) r(i)) WHERE stime < e"
+        )
+        made = ["e - 1 AS stime", "make_timestamptz(w) AS window_start"]
+        made += ["make_timestamptz(e) AS window_end", *columns]
+        keys = ", ".join(["w", "e", *names])
+        return box, {out: f"SELECT {', '.join(made)} FROM ({windows}) GROUP BY {keys}"}
+
+    def _functions(
+        self, source: str, width: int | None
+    ) -> tuple[list[Field], tuple[AggregateFunction, ...], list[str]]:
+        """Groups, functions, and the columns of both. width: of panes."""
+        draw, schema = self._draw, self.schemas[source]
         free = [
-            each
-            for each in schema.fields
-            if each.name != "window_start" and not each.name.startswith("agg_")
+            each for each in schema.fields if not each.name.startswith(("agg_", "window_", "place"))
         ]
         groups = draw(st.lists(st.sampled_from(free), max_size=2, unique=True)) if free else []
         order = order_sql(schema, source=source in SOURCES)
-        functions, columns = [], [f"w + {size} - 1 AS stime", "make_timestamptz(w) AS window_start"]
-        columns += [field.name for field in groups]
+        functions, columns = [], [field.name for field in groups]
         for number in range(draw(st.integers(1, 4))):
             field = draw(st.sampled_from(schema.fields))
             function = draw(st.sampled_from(functions_of(field)))
@@ -373,9 +431,47 @@ class Builder:
             functions.append(made)
             value = function_sql(made, None if bare else field, order, width)
             columns.append(f"{value} AS agg_{number}")
-        names = tuple(field.name for field in groups)
-        box = Aggregate(name, source, out, size, advance, names, tuple(functions))
-        return box, {out: windows_sql(source, size, advance, columns, ["w", *names])}
+        return groups, tuple(functions), columns
+
+
+def sessions_sql(box: Sessions, columns: Sequence[str]) -> str:
+    """The sessions in DuckDB's words, by steps: where each begins, which are too long, their
+    parts, when each part is known. Columns of its own begin with z."""
+    by = f"PARTITION BY {', '.join(box.group_by)}" if box.group_by else ""
+    session = ", ".join([*box.group_by, "z_number"])
+    longest, gap = box.longest_us, box.gap_us
+    block = f"stime - ((stime % {longest}) + {longest}) % {longest}"
+    marked = (
+        f"SELECT *, coalesce(stime - lag(stime) OVER ({by} ORDER BY stime) > {gap}, true) "
+        f"AS z_begins FROM {box.input}"
+    )
+    numbered = (
+        f"SELECT *, count(*) FILTER (z_begins) OVER ({by} ORDER BY stime) AS z_number, "
+        f"{block} AS z_block FROM ({marked})"
+    )
+    whole = f"PARTITION BY {session}"
+    long = (
+        f"SELECT *, min(stime) OVER ({whole}) AS z_first, max(stime) OVER ({whole}) AS z_last "
+        f"FROM ({numbered})"
+    )
+    parts = (
+        f"SELECT *, CASE WHEN z_last - z_first > {longest} THEN z_block END AS z_part FROM ({long})"
+    )
+    later = "RANGE BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING"
+    known = (
+        f"SELECT *, min(stime) FILTER (stime - z_first > {longest}) OVER ({whole}) AS z_known, "
+        f"min(stime) OVER ({whole} ORDER BY z_part {later}) AS z_behind, "
+        f"max(z_part) OVER ({whole}) AS z_end, min(z_part) OVER ({whole}) AS z_begin "
+        f"FROM ({parts})"
+    )
+    over = f"WHEN z_part IS NULL OR z_part = z_end THEN z_last + {gap}"
+    spans = (
+        f"SELECT *, CASE {over} WHEN z_part = z_begin THEN z_known ELSE z_behind END AS z_at, "
+        f"CASE {over} ELSE z_part + {longest} END AS z_over FROM ({known})"
+    )
+    made = ["any_value(z_at) AS stime", "make_timestamptz(min(stime)) AS window_start"]
+    made += ["make_timestamptz(any_value(z_over)) AS window_end", *columns]
+    return f"SELECT {', '.join(made)} FROM ({spans}) GROUP BY {session}, z_part"
 
 
 def join_sql(box: Join, condition: str, columns: str, newest: str) -> str:

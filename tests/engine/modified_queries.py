@@ -22,12 +22,15 @@ from engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
+    Cumulate,
     Filter,
     Function,
     Join,
     Map,
     Query,
     QueryStatus,
+    Rank,
+    Sessions,
     Union,
     inputs_of,
 )
@@ -170,6 +173,16 @@ def other_box(draw: st.DrawFn, box: Box, schemas: dict[str, Schema]) -> Box | No
             return msgspec.structs.replace(
                 box, size_us=size, advance_us=advance, functions=functions
             )
+        case Rank():
+            return msgspec.structs.replace(
+                box, most=draw(st.integers(1, 4)), size_us=draw(st.sampled_from([1, 5, 20]))
+            )
+        case Sessions():
+            gap = draw(st.sampled_from([1, 2, 6]))
+            return msgspec.structs.replace(box, gap_us=gap, longest_us=gap * 3)
+        case Cumulate():
+            step = draw(st.sampled_from([1, 5]))
+            return msgspec.structs.replace(box, step_us=step, size_us=step * 4)
         case Join():
             before = draw(st.sampled_from([0, 1, 6]))
             return msgspec.structs.replace(box, before_us=max(before, -box.after_us))

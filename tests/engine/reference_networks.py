@@ -12,12 +12,15 @@ from engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
+    Cumulate,
     Filter,
     Function,
     Join,
     JoinKind,
     Map,
     Query,
+    Rank,
+    Sessions,
     Union,
     inputs_of,
 )
@@ -145,11 +148,14 @@ def joins(draw: st.DrawFn, number: int, schemas: dict[str, Schema]) -> Join:
     )
 
 
+KINDS = ("join", "rank", "aggregate", "aggregate", "sessions", "cumulate")
+
+
 def boxes(draw: st.DrawFn, number: int, schemas: dict[str, Schema]) -> Box:
     name, out = f"box{number}", f"t{number}"
     source = draw(st.sampled_from(sorted(schemas)))
     schema = schemas[source]
-    match draw(st.sampled_from(["filter", "map", "union", "join", "aggregate", "aggregate"])):
+    match draw(st.sampled_from(["filter", "map", "union", *KINDS])):
         case "filter":
             texts = tuple(predicates(draw, schema) for _ in range(draw(st.integers(1, 3))))
             false = draw(st.booleans())
@@ -164,18 +170,30 @@ def boxes(draw: st.DrawFn, number: int, schemas: dict[str, Schema]) -> Box:
             alike = [n for n, s in schemas.items() if [(f.name, f.type) for f in s.fields] == shape]
             chosen = draw(st.lists(st.sampled_from(alike), min_size=1, max_size=3, unique=True))
             return Union(name, tuple(chosen), out)
+        case "rank":
+            fields = st.lists(st.sampled_from(schema.fields), max_size=2, unique=True)
+            partition = tuple(field.name for field in draw(fields))
+            order = tuple((field.name, draw(st.booleans())) for field in draw(fields))
+            size, most = draw(st.sampled_from([1, 7, 30])), draw(st.integers(1, 3))
+            place = draw(st.sampled_from(["", f"place_{number}"]))
+            return Rank(name, source, out, size, partition, order, most, place)
         case "join":
             return joins(draw, number, schemas)
-        case _:
+        case kind:
             size = draw(st.sampled_from([1, 7, 10, 30]))
             advance = draw(st.sampled_from([size, max(1, size // 2), max(1, size // 3)]))
-            groups = [
-                f.name for f in schema.fields if f.name not in {"window_start", "agg_0", "agg_1"}
-            ]
+            groups = [f.name for f in schema.fields if not f.name.startswith(("window_", "agg_"))]
             chosen = (
                 draw(st.lists(st.sampled_from(groups), max_size=2, unique=True)) if groups else []
             )
             functions = tuple(aggregates(draw, schema, n) for n in range(draw(st.integers(1, 2))))
+            if kind == "sessions":
+                gap = draw(st.sampled_from([1, 3, 7]))
+                longest = gap * draw(st.integers(1, 5))
+                return Sessions(name, source, out, gap, longest, tuple(chosen), functions)
+            if kind == "cumulate":
+                most = size * draw(st.integers(1, 4))
+                return Cumulate(name, source, out, size, most, tuple(chosen), functions)
             return Aggregate(name, source, out, size, advance, tuple(chosen), functions)
 
 

@@ -36,10 +36,13 @@ from engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
+    Cumulate,
     Filter,
     Function,
     Map,
     Query,
+    Rank,
+    Sessions,
     Union,
     inputs_of,
     outputs_of,
@@ -84,7 +87,11 @@ def origins(query: Query) -> dict[str, frozenset[str]]:
 
 def settling(query: Query) -> int:
     """After how long every window was opened since the restart, in a chain of all its boxes."""
-    return sum(box.size_us for box in query.boxes if isinstance(box, Aggregate))
+    windows = sum(
+        box.size_us for box in query.boxes if isinstance(box, (Aggregate, Cumulate, Rank))
+    )
+    sessions = (each for each in query.boxes if isinstance(each, Sessions))
+    return windows + sum(each.longest_us + 2 * each.gap_us for each in sessions)
 
 
 @settings(deadline=None, max_examples=80)

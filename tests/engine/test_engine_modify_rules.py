@@ -26,7 +26,7 @@ from engine.language.xml.boxes import parameters_of
 from engine.language.xml.tree import MAX_TEXT
 from engine.objects.query import Aggregate, AggregateFunction, Box, Filter, Function, Query, Union
 from engine.objects.schema import BEGINNING, END
-from engine.tasks.plan import AggregateStep, Task, plan
+from engine.tasks.plan import Task, WindowStep, plan
 from engine.tasks.query_editions import Footing, earliest
 from overlay.errors import ConflictError, InvalidInputError
 
@@ -122,8 +122,11 @@ def test_windows_that_do_not_overlap_go_on_so_unless_it_is_said_otherwise(
 
 def test_windows_may_not_come_to_leave_gaps() -> None:
     query = one(Aggregate("w", "s", "x", 60, 20, (), COUNT))
-    with pytest.raises(InvalidInputError, match="box 'w'"):
+    with pytest.raises(InvalidInputError, match=r"box 'w'.*would leave gaps"):
         ask(query, "w", ("window-size", "0.00001"))
+    (box,) = ask(query, "w", ("window-size", "0.00001"), ("advance", "0.00002")).boxes
+    assert isinstance(box, Aggregate)
+    assert (box.size_us, box.advance_us) == (10, 20), "but where it is said"
 
 
 @pytest.mark.parametrize(
@@ -269,14 +272,14 @@ def holds(tasks: Sequence[Task], names: Collection[str], footing: Footing, at: i
     """What is promised of a boundary, window by window, around it."""
     changes = reached(tasks, names)
     for task in tasks:
-        window, join = task.window, task.join
-        if join is not None:
-            oldest = at + 1 - join.horizon_us  # that the first new result may be made of
+        window, near = task.window, task.near
+        if near is not None:
+            oldest = at + 1 - near.horizon_us  # that the first new result may be made of
             if changes & set(task.inputs) and oldest <= at:
-                return False  # it would pair tuples of both editions
+                return False  # it would mix tuples of both editions
             known = max(footing.usable.get(name, BEFORE) for name in task.inputs)
             if task.name in names and oldest <= known:
-                return False  # a pair of it would be missing
+                return False  # a tuple of it would be missing
         if window is None:
             continue
         if changes & set(task.inputs):
@@ -289,7 +292,7 @@ def holds(tasks: Sequence[Task], names: Collection[str], footing: Footing, at: i
     return True
 
 
-def windows(window: AggregateStep, one: int, other: int) -> list[tuple[int, int]]:
+def windows(window: WindowStep, one: int, other: int) -> list[tuple[int, int]]:
     """The first and last microsecond of those around both times, and between them."""
     span, advance = 2 * window.size_us, window.advance_us
     numbers = range((min(one, other) - span) // advance, (max(one, other) + span) // advance)
@@ -337,7 +340,7 @@ def test_the_earliest_boundary_is_the_first_that_keeps_every_promise(
     )  # windows of 1, 7, 10 and 30 end together then
     found = next((at for at in span if holds(tasks, names, footing, at)), None)
     if found is None:
-        with pytest.raises(InvalidInputError, match=r"overlapping windows|would pair"):
+        with pytest.raises(InvalidInputError, match=r"overlapping windows|would mix"):
             earliest(tasks, names, footing, least)
         event("there is none")
         return

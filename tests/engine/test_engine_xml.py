@@ -307,7 +307,7 @@ def test_defaults_of_windows() -> None:
         (calling("count"), 2, "not an aggregate"),
         (calling("rand()"), 2, "no aggregate 'rand'"),
         (calling("sum()"), 2, "sum needs an argument"),
-        (boxed("aggregate", *COUNTING, ("advance", "61")), 2, "at most the window"),
+        (boxed("aggregate", *COUNTING, ("advance", "31622401")), 2, "up to 366 days"),
         (boxed("aggregate", *COUNTING, ("window-size-by", "TUPLES")), 7, "can only be VALUES"),
         (boxed("aggregate", *COUNTING, ("order-by", "TUPLENUM")), 7, "can only be FIELD"),
         (boxed("aggregate", *COUNTING, ("timeout", "12")), 7, "boundary passes them"),

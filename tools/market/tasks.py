@@ -9,6 +9,7 @@ from typing import Final
 from contracts.market.events import TaskHere, TaskOut
 from contracts.market.messages import Item
 from contracts.terms import UNITS_PER_CORE
+from engine.language.steps import CumulateStep, SessionsStep
 from engine.objects.readers import Readers
 from engine.objects.schema import END
 from engine.replication.moves.assignments import Assignments
@@ -21,6 +22,7 @@ from engine.tasks.plan import (
     FilterStep,
     JoinStep,
     MapStep,
+    RankStep,
     Task,
     TopStep,
     TotalsStep,
@@ -31,6 +33,9 @@ KINDS: Final = {
     FilterStep: "filter",
     MapStep: "map",
     AggregateStep: "aggregate",
+    SessionsStep: "sessions",
+    CumulateStep: "cumulate",
+    RankStep: "rank",
     JoinStep: "join",
     TotalsStep: "totals",
     TopStep: "top",

@@ -17,11 +17,14 @@ from engine.objects.availability import Mode
 from engine.objects.query import (
     Aggregate,
     Box,
+    Cumulate,
     Filter,
     Join,
     JoinKind,
     Map,
     Query,
+    Rank,
+    Sessions,
     Top,
     Totals,
     Union,
@@ -205,7 +208,7 @@ def _made(box: Box, given: Sequence[str]) -> str:
                 windows = _call(f"{windows}.group_by", map(_text, box.group_by))
             calls = {each.output: call_of(each) for each in box.functions}
             return _call(f"{windows}.aggregate", _named_arguments(calls))
-        case Totals() | Top() | Join(table=True):
+        case Sessions() | Cumulate() | Rank() | Totals() | Top() | Join(table=True):
             raise InvalidInputError(f"box {box.name!a}: tables have no form in Python yet")
         case Join():
             return _joined(box, first, given[-1])

@@ -280,7 +280,7 @@ class MedusaParser(SparkParser):
         table = self._name()
         if self._curr.token_type is TokenType.L_PAREN:
             self._refuse("TABLE is followed by a stream's name: give a subquery one by WITH")
-        partition = self._parse_partition_by()
+        partition = self._partition()
         self._match(TokenType.COMMA)
         self._argument("TIMECOL")
         if not self._match_text_seq("DESCRIPTOR"):
@@ -296,6 +296,17 @@ class MedusaParser(SparkParser):
         made = WindowTable(this=kind, table=table, time=time[0], intervals=intervals)
         made.set("partition", partition)
         return self.expression(made, start)
+
+    def _partition(self) -> list[exp.Expr | None]:
+        """The fields of `PARTITION BY a, b`, up to the comma before DESCRIPTOR."""
+        fields: list[exp.Expr | None] = []
+        if not self._match(TokenType.PARTITION_BY):
+            return fields
+        while not fields or self._match(TokenType.COMMA):
+            if self._is_text("DESCRIPTOR") or self._is_text("TIMECOL"):
+                break
+            fields.append(self._parse_column())
+        return fields
 
     def _argument(self, *names: str) -> None:
         """Skip `NAME =>`."""
@@ -317,6 +328,8 @@ _TAKES: Final = {
 class Medusa(Spark):
     """Spark's SQL with standard strings and names: 'text', "name" or `name`."""
 
+    NULL_ORDERING = "nulls_are_last"
+
     class Tokenizer(Spark.Tokenizer):
         """Splits a script into words and signs."""
 
@@ -324,7 +337,9 @@ class Medusa(Spark):
         IDENTIFIERS: ClassVar = ["`", '"']
         STRING_ESCAPES: ClassVar = ["'"]
         KEYWORDS: ClassVar = {
-            word: kind for word, kind in Spark.Tokenizer.KEYWORDS.items() if word != "WINDOW"
+            word: kind
+            for word, kind in Spark.Tokenizer.KEYWORDS.items()
+            if word not in {"WINDOW", "SESSION"}
         }
         COMMANDS: ClassVar = set()
         HINT_START: ClassVar = ""

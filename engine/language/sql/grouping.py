@@ -16,14 +16,28 @@ from engine.language.sql.errors import Source
 from engine.language.sql.expressions import Substitute, expression_text, interval_us, name_text
 from engine.language.sql.network import Boxes
 from engine.language.sql.relation import (
+    WINDOW_TIME,
     Column,
     Relation,
     Window,
+    grouped_by_growing_window,
+    grouped_by_session,
     grouped_by_window,
     of_stream,
     shifted,
 )
-from engine.objects.query import WINDOW_START, Aggregate, AggregateFunction, Function, Map, Totals
+from engine.objects.query import (
+    WINDOW_END,
+    WINDOW_START,
+    Aggregate,
+    AggregateFunction,
+    Cumulate,
+    Function,
+    Map,
+    Sessions,
+    Totals,
+    longest_session,
+)
 from engine.objects.schema import DELETED, STIME
 
 _NAMES: Final = {
@@ -42,6 +56,12 @@ MAX_DIGITS: Final = 40
 """Of a function's constant: a double has 17, a long 19."""
 
 _WINDOW_OF_SPARK: Final = "window"
+
+_GROUP_WINDOWS: Final = {"TUMBLE": 1, "HOP": 2, "SESSION": 1}
+"""The functions of GROUP BY that are windows, as in `GROUP BY SESSION(ts, INTERVAL ...)`, and how
+many intervals each takes."""
+
+_WINDOW_NAMES: Final = frozenset({WINDOW_START, WINDOW_END, WINDOW_TIME})
 
 INSTANT: Final = Window("TUMBLE", 1, 1)
 """The window of all tuples of one stime: those that a window has made, all at its end."""
@@ -120,15 +140,23 @@ class Grouping:
     Args:
         relation: what FROM and WHERE leave.
         names: the output names of the calls that are SELECT items, in order, by the calls' keys.
+        within_us: how long a session may last, microseconds; None: `longest_session`.
     """
 
     def __init__(
-        self, boxes: Boxes, source: Source, relation: Relation, names: dict[str, list[str]]
+        self,
+        boxes: Boxes,
+        source: Source,
+        relation: Relation,
+        names: dict[str, list[str]],
+        within_us: int | None = None,
     ) -> None:
         self._boxes = boxes
         self._source = source
         self._relation = relation
         self._names = names
+        self._within_us = within_us
+        self._function_window: exp.Expr | None = None
         self._window: Window | None = relation.window
         self._is_sparks = False
         self._times: list[tuple[exp.Expr, Column]] = []
@@ -149,23 +177,40 @@ class Grouping:
             )
         functions = self._functions(calls)
         stream, arguments = self._prepared(select, functions)
-        names = tuple(name for _, name, _ in self._groups)
-        made = tuple(
+        called = tuple(
             AggregateFunction(function, arguments[key].text, name, arguments[key].constant)
             for function, key, name in functions
         )
         if window is None:
-            totals = Totals("totals", stream, "", names, made, self._is_table)
+            names = tuple(name for _, name, _ in self._groups)
+            totals = Totals("totals", stream, "", names, called, self._is_table)
             schema = self._boxes.add(totals, select)
             return self._grouped(schema.name, window, calls, functions)
-        box = Aggregate("group", stream, "", window.size_us, window.advance_us, names, made)
+        box = self._box(stream, window, called)
         schema = self._boxes.add(box, select)
         return self._grouped(schema.name, window, calls, functions)
+
+    def _box(
+        self, stream: str, window: Window, functions: tuple[AggregateFunction, ...]
+    ) -> Aggregate | Sessions | Cumulate:
+        names = tuple(name for _, name, _ in self._groups)
+        size, advance = window.size_us, window.advance_us
+        match window.kind:
+            case "SESSION":
+                return Sessions("group", stream, "", advance, size, names, functions)
+            case "CUMULATE":
+                return Cumulate("group", stream, "", advance, size, names, functions)
+            case _:
+                return Aggregate("group", stream, "", size, advance, names, functions)
 
     def _group(self, node: exp.Expr) -> None:
         if isinstance(node, exp.Anonymous) and node.name.lower() == _WINDOW_OF_SPARK:
             self._take(self._sparks(node), node)
             self._is_sparks = True
+            return
+        if isinstance(node, exp.Anonymous) and node.name.upper() in _GROUP_WINDOWS:
+            self._take(self._window_of(node), node)
+            self._function_window = node
             return
         if isinstance(node, exp.Column):
             column = self._relation.find(node, self._source)
@@ -178,7 +223,8 @@ class Grouping:
                 size, offset = column.pane
                 self._take(Window("TUMBLE", size, size), node)
                 column = replace(column, offset=offset)
-            if column.offset is not None:
+            of_table = self._relation.window is not None
+            if column.offset is not None and (not of_table or column.name in _WINDOW_NAMES):
                 self._times.append((node, column))
                 return
             self._groups.append((node, column.name, column.text))
@@ -201,6 +247,33 @@ class Grouping:
         check_time(self._relation, time, self._source)
         lengths = [interval_us(_interval(each), self._source) for each in spans]
         return Window("HOP", lengths[0], lengths[-1])
+
+    def _window_of(self, node: exp.Anonymous) -> Window:
+        """`TUMBLE(ts, size)`, `HOP(ts, advance, size)` or `SESSION(ts, gap)`."""
+        kind = node.name.upper()
+        time, *spans = node.expressions
+        if not isinstance(time, exp.Column) or len(spans) != _GROUP_WINDOWS[kind]:
+            many = "two intervals" if kind == "HOP" else "an interval"
+            raise self._source.refusal(f"{kind} takes the time field and {many}", node)
+        check_time(self._relation, time, self._source)
+        lengths = [interval_us(each, self._source) for each in spans]
+        if kind == "SESSION":
+            return Window(kind, self._within_us or longest_session(lengths[0]), lengths[0])
+        return Window(kind, lengths[-1], lengths[0])
+
+    def _check_partition(self, window: Window, select: exp.Expr) -> None:
+        """Check that sessions are grouped by the fields that they are of."""
+        if window.kind != "SESSION" or self._function_window is not None:
+            return
+        substitute = substitute_of(self._relation, self._source)
+        asked = {expression_text(each, self._source, substitute) for each in window.partition}
+        if asked != {text for _, _, text in self._groups}:
+            listed = ", ".join(sorted(asked)) or "none"
+            raise self._source.refusal(
+                f"group sessions by window_start, window_end and the fields of their PARTITION BY: "
+                f"{listed[:200]}",
+                select,
+            )
 
     @property
     def _is_table(self) -> bool:
@@ -317,13 +390,20 @@ class Grouping:
                 if column.name != STIME
             )
             relation = replace(relation, columns=(*columns, *times))
+        elif window.kind == "SESSION":
+            relation = grouped_by_session(schema, "")
+        elif window.kind == "CUMULATE":
+            relation = grouped_by_growing_window(schema, "")
         else:
             relation = grouped_by_window(schema, "", window.size_us)
         found = Grouped(relation)
+        made = {each.name: each.text for each in relation.columns if each.name in _WINDOW_NAMES}
         for node, column in self._times:
             found.values[key_of(node)] = shifted(column.offset or 0)
-            if column.name == WINDOW_START and window is not INSTANT:
-                found.values[key_of(node)] = WINDOW_START
+            if window is not INSTANT and column.name in made:
+                found.values[key_of(node)] = made[column.name]
+        if isinstance(self._function_window, exp.Anonymous):
+            found.values |= _auxiliary(self._function_window, made)
         if self._is_sparks:
             found.values["window.start"] = WINDOW_START
             found.values["window.end"] = shifted(1)
@@ -348,6 +428,17 @@ def hidden_columns(relation: Relation, outputs: Sequence[tuple[str, str]]) -> li
     found = [(f"{HIDDEN}{name}", name_text(name)) for name in key]
     if relation.schema.deletes and DELETED not in names:
         found.append((DELETED, DELETED))
+    return found
+
+
+def _auxiliary(node: exp.Anonymous, times: dict[str, str]) -> dict[str, str]:
+    """What stands for `SESSION_START(...)` and the like, by key. times: of the window."""
+    named = {"START": WINDOW_START, "END": WINDOW_END, "ROWTIME": WINDOW_TIME}
+    found = {}
+    for word, column in named.items():
+        arguments = [each.copy() for each in node.expressions]
+        call = exp.Anonymous(this=f"{node.name}_{word}", expressions=arguments)
+        found[key_of(call)] = times[column]
     return found
 
 

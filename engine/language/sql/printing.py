@@ -17,7 +17,7 @@ from engine.language.check import check_query, ordered_boxes
 from engine.language.document import Document
 from engine.language.same_query import is_same
 from engine.language.sql.expressions import string_text
-from engine.language.sql.relation import WINDOW_END, WINDOW_TIME
+from engine.language.sql.relation import WINDOW_TIME
 from engine.language.sql.script import Script
 from engine.language.sql.writing import (
     conjuncts_in,
@@ -41,15 +41,19 @@ from engine.objects.definitions import (
     StreamDefinition,
 )
 from engine.objects.query import (
+    WINDOW_END,
     WINDOW_START,
     Aggregate,
     AggregateFunction,
     Box,
+    Cumulate,
     Filter,
     Join,
     JoinKind,
     Map,
     Query,
+    Rank,
+    Sessions,
     Top,
     Totals,
     Union,
@@ -247,7 +251,7 @@ def _made_of(box: Box, schemas: Schemas) -> str:
             return " UNION ALL ".join(f"SELECT * FROM {object_sql(each)}" for each in box.inputs)
         case Aggregate():
             return _aggregate(box, schemas[box.input])
-        case Totals() | Top() | Join(table=True):
+        case Sessions() | Cumulate() | Rank() | Totals() | Top() | Join(table=True):
             raise InvalidInputError(f"box {box.name!a}: tables have no form in SQL yet")
         case Join():
             return _join(box, schemas)

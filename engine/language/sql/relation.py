@@ -10,10 +10,9 @@ from sqlglot import exp
 
 from engine.language.sql.errors import Source
 from engine.language.sql.expressions import name_text
-from engine.objects.query import WINDOW_START
+from engine.objects.query import WINDOW_END, WINDOW_START
 from engine.objects.schema import STIME, FieldType, Schema
 
-WINDOW_END: Final = "window_end"
 WINDOW_TIME: Final = "window_time"
 
 
@@ -44,12 +43,28 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The windows of a table function: `advance_us` of a SESSION is its gap."""
+    """The windows of a table function. `size_us` of a SESSION is its longest, `advance_us` its gap;
+    `advance_us` of a CUMULATE is its step."""
 
     kind: str
     size_us: int
     advance_us: int
     partition: tuple[exp.Expr, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Numbers of a window's tuples: see `engine.language.sql.ranking`.
+
+    Attributes:
+        place: the name of the number. size_us: of the window; 1: of the tuples of one stime.
+        partition: fields. order: (field, descending) pairs.
+    """
+
+    place: str
+    size_us: int
+    partition: tuple[str, ...]
+    order: tuple[tuple[str, bool], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +74,13 @@ class Relation:
     Attributes:
         schema: of the stream; its name is the stream's.
         window: the tuples are in these windows, and wait for a GROUP BY.
+        ranking: the tuples have these numbers, and wait for a WHERE that bounds them.
     """
 
     schema: Schema
     columns: tuple[Column, ...]
     window: Window | None = None
+    ranking: Ranking | None = None
 
     @property
     def stream(self) -> str:
@@ -144,6 +161,21 @@ def window_columns(tables: tuple[str, ...], size_us: int) -> Sequence[Column]:
         Column(WINDOW_END, tables, shifted(1), 1, time=True, shown=False),
         Column(WINDOW_TIME, tables, STIME, 0, time=True, shown=False),
     )
+
+
+def grouped_by_session(schema: Schema, table: str) -> Relation:
+    """The output of sessions."""
+    relation = of_stream(schema, table)
+    time = f"cast(cast({WINDOW_END} as long) - 1 as timestamp)"
+    column = Column(WINDOW_TIME, (table,), time, shown=False)
+    return replace(relation, columns=(*relation.columns, column))
+
+
+def grouped_by_growing_window(schema: Schema, table: str) -> Relation:
+    """The output of windows that grow."""
+    relation = with_times(schema, table, {WINDOW_END: 1})
+    column = Column(WINDOW_TIME, (table,), STIME, 0, time=True, shown=False)
+    return replace(relation, columns=(*relation.columns, column))
 
 
 def grouped_by_window(schema: Schema, table: str, size_us: int) -> Relation:

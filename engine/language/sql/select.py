@@ -26,15 +26,30 @@ from engine.language.sql.grouping import (
 )
 from engine.language.sql.joining import Joining, conjuncts
 from engine.language.sql.network import Boxes
+from engine.language.sql.ranking import (
+    Numbered,
+    bounded,
+    is_number,
+    names_place,
+    numbered,
+    rank_of,
+    ranked,
+)
 from engine.language.sql.relation import (
-    WINDOW_END,
     WINDOW_TIME,
     Column,
     Relation,
     Window,
     of_stream,
 )
-from engine.objects.query import WINDOW_START, Filter, Map, Union
+from engine.objects.query import (
+    WINDOW_END,
+    WINDOW_START,
+    Filter,
+    Map,
+    Union,
+    longest_session,
+)
 from engine.objects.schema import DELETED
 
 Resolve = Callable[[exp.Table], str]
@@ -67,6 +82,12 @@ class Selecting:
 
     def relation(self, node: exp.Expr) -> Relation:
         """The tuples of a SELECT, UNION ALL, or either in parentheses."""
+        made = self._nested(node)
+        self._refuse_waiting(made, node)
+        return made
+
+    def _nested(self, node: exp.Expr) -> Relation:
+        """The same within another SELECT, which may bound its places."""
         self._scopes.append({})
         try:
             self._with(node)
@@ -76,7 +97,7 @@ class Selecting:
                 case exp.Union():
                     return self._union(node)
                 case exp.Subquery() if not node.args.get("alias"):
-                    return self.relation(node.this)
+                    return self._nested(node.this)
                 case exp.SetOperation():
                     raise self._source.refusal(
                         f"{type(node).__name__.upper()} needs all rows of both sides, which an "
@@ -101,7 +122,7 @@ class Selecting:
                 raise self._source.refusal("say the names of the columns in the SELECT", each)
             if name in self._scopes[-1]:
                 raise self._source.refusal(f"{name[:80]} is defined twice", each)
-            self._scopes[-1][name] = self.relation(each.this)
+            self._scopes[-1][name] = self._nested(each.this)
 
     # -- SELECT ------------------------------------------------------------------------------------
 
@@ -111,28 +132,84 @@ class Selecting:
             if not rest and node.args.get("group") is None and self._is_plain(node):
                 return self._pairs(node, joining)
             relation = joining.all()
-        if rest:
-            condition = exp.and_(*rest, copy=False) if len(rest) > 1 else rest[0]
-            substitute = substitute_of(relation, self._source)
-            relation = self._where(relation, condition, "where", substitute)
+        relation = self._kept(node, relation, rest)
         items = self._items(node, relation)
-        group, having = node.args.get("group"), node.args.get("having")
+        having = node.args.get("having")
         conditions = [] if having is None else [having.this]
         calls = aggregates_in([*(each for each, _ in items), *conditions])
-        if group is None and not calls:
-            if having is not None:
-                raise self._source.refusal("HAVING is for groups: say WHERE", having)
-            if relation.window is not None:
-                relation = self._windowed(relation, node)
-                items = self._items(node, relation)
-            return self._distinct(node, self._projected(node, relation, items))
-        grouped = self._grouped(node, relation, items, calls)
-        if having is not None:
-            kept = self._where(
-                grouped.relation, having.this, "having", grouped.substitute(self._source)
+        plain = node.args.get("group") is None and not calls
+        if plain and having is not None:
+            raise self._source.refusal("HAVING is for groups: say WHERE", having)
+        if plain and relation.window is not None:
+            relation = self._windowed(relation, node)
+            items = self._items(node, relation)
+        places = self._places(node, relation, items, grouped=not plain)
+        items = items if places is None else list(places.items)
+        if plain:
+            made = self._projected(node, relation, items)
+        else:
+            made = self._results(node, self._grouped(node, relation, items), items)
+        return self._distinct(node, made) if places is None else places.waiting(made)
+
+    def _kept(self, node: exp.Select, relation: Relation, rest: Sequence[exp.Expr]) -> Relation:
+        """The tuples that WHERE leaves. rest: its conditions that are not a join's."""
+        if relation.ranking is not None:
+            relation, rest = self._first(node, relation, rest)
+        if not rest:
+            return relation
+        condition = exp.and_(*rest, copy=False) if len(rest) > 1 else rest[0]
+        substitute = substitute_of(relation, self._source)
+        return self._where(relation, condition, "where", substitute)
+
+    # -- places ------------------------------------------------------------------------------------
+
+    def _places(
+        self,
+        node: exp.Select,
+        relation: Relation,
+        items: Sequence[tuple[exp.Expr, str]],
+        *,
+        grouped: bool,
+    ) -> Numbered | None:
+        """The items of a SELECT with ROW_NUMBER, over what FROM and WHERE leave; None: without."""
+        if not any(is_number(each) for each, _ in items):
+            return None
+        if node.args.get("distinct") is not None:
+            raise self._source.refusal("ROW_NUMBER makes every row another: no DISTINCT", node)
+        group = node.args.get("group")
+        groups = set() if group is None else {key_of(each) for each in group.expressions}
+
+        def size_of(column: exp.Column) -> int | None:
+            found = relation.find(column, self._source)
+            is_grouped = key_of(column) in groups or found.name in {WINDOW_START, WINDOW_END}
+            if grouped:
+                is_time = found.offset is not None or found.pane is not None
+                return INSTANT.size_us if is_time and is_grouped else None
+            if found.pane is not None:
+                return found.pane[0]
+            return None if found.offset is None else INSTANT.size_us
+
+        return numbered(items, size_of, self._source)
+
+    def _first(
+        self, node: exp.Select, relation: Relation, rest: Sequence[exp.Expr]
+    ) -> tuple[Relation, list[exp.Expr]]:
+        """The tuples whose places the conditions allow, and the other conditions."""
+        conditions = [each for condition in rest for each in conjuncts(condition)]
+        most, left = bounded(relation, conditions, self._source, node)
+        assert relation.ranking is not None, "it waits for the bound"
+        shown = names_place(node, left, relation.ranking.place)
+        schema = self._boxes.add(rank_of(relation, most, shown=shown), node)
+        return ranked(relation, schema, shown=shown), left
+
+    def _refuse_waiting(self, relation: Relation, node: exp.Expr) -> None:
+        if relation.ranking is not None:
+            place = relation.ranking.place[:40]
+            raise self._source.refusal(
+                f"{place} numbers the tuples of a window of any size: say WHERE {place} <= n in a "
+                "SELECT around it",
+                node,
             )
-            grouped.relation = kept
-        return self._distinct(node, self._results(node, grouped, items))
 
     def _where(
         self, relation: Relation, condition: exp.Expr, name: str, substitute: Substitute
@@ -183,14 +260,13 @@ class Selecting:
     def _projected(
         self, node: exp.Select, relation: Relation, items: Sequence[tuple[exp.Expr, str]]
     ) -> Relation:
-        stars = [each for each in node.expressions if isinstance(each, exp.Star)]
-        plain = [each for each in relation.columns if each.shown]
         whole = [field.name for field in relation.schema.fields]
-        if len(stars) == len(node.expressions) == 1 and [
-            (each.name, each.text) for each in plain
-        ] == [(name, name_text(name)) for name in whole]:
-            return relation
+        shown = [each.name for each in relation.columns if each.shown]
         substitute = substitute_of(relation, self._source)
+        if [name for _, name in items] == whole == shown:
+            texts = [expression_text(each, self._source, substitute) for each, _ in items]
+            if texts == [name_text(name) for name in whole]:
+                return relation
         return self._map(node, relation, items, substitute)
 
     def _map(
@@ -252,13 +328,12 @@ class Selecting:
     # -- groups ------------------------------------------------------------------------------------
 
     def _grouped(
-        self,
-        node: exp.Select,
-        relation: Relation,
-        items: Sequence[tuple[exp.Expr, str]],
-        calls: Sequence[exp.Expr],
+        self, node: exp.Select, relation: Relation, items: Sequence[tuple[exp.Expr, str]]
     ) -> Grouped:
-        clause = node.args.get("group")
+        """The groups that HAVING leaves."""
+        clause, having = node.args.get("group"), node.args.get("having")
+        conditions = [] if having is None else [having.this]
+        calls = aggregates_in([*(each for each, _ in items), *conditions])
         groups = [] if clause is None else self._aliases(clause.expressions, items, relation)
         if clause is not None:
             for name in ("rollup", "cube", "grouping_sets", "all", "totals"):
@@ -270,7 +345,12 @@ class Selecting:
         for each, name in items:
             if is_aggregate(each):
                 names.setdefault(key_of(each), []).append(name)
-        return Grouping(self._boxes, self._source, relation, names).plan(node, groups, calls)
+        grouping = Grouping(self._boxes, self._source, relation, names, self._within_us)
+        grouped = grouping.plan(node, groups, calls)
+        if having is not None:
+            substitute = grouped.substitute(self._source)
+            grouped.relation = self._where(grouped.relation, having.this, "having", substitute)
+        return grouped
 
     def _aliases(
         self,
@@ -310,12 +390,15 @@ class Selecting:
         rest = [] if where is None else [where.this]
         relation = self._table(clause.this)
         joins = [*(clause.this.args.get("joins") or []), *(node.args.get("joins") or [])]
+        if joins:
+            self._refuse_waiting(relation, clause)
         joining: Joining | None = None
         for join in joins:
             if joining is not None:
                 relation = joining.all()
             right = self._table(join.this)
             self._check_tables(join, relation, right)
+            self._refuse_waiting(right, join)
             joining = Joining(
                 self._boxes, self._source, relation, right, node=join, within_us=self._within_us
             )
@@ -348,7 +431,9 @@ class Selecting:
             )
 
     def _is_plain(self, node: exp.Select) -> bool:
-        """Whether a SELECT has neither groups nor aggregates."""
+        """Whether a SELECT has neither groups nor aggregates nor places."""
+        if any(each.find(exp.Window) is not None for each in node.expressions):
+            return False
         return not node.args.get("having") and not aggregates_in(node.expressions)
 
     def _pairs(self, node: exp.Select, joining: Joining) -> Relation:
@@ -368,7 +453,7 @@ class Selecting:
             case exp.Table():
                 return self._stream(node)
             case exp.Subquery():
-                relation = self.relation(node.this)
+                relation = self._nested(node.this)
                 return relation.named(node.alias) if node.alias else relation
             case _:
                 raise self._source.refusal(
@@ -397,9 +482,9 @@ class Selecting:
         check_time(relation, time, self._source)
         lengths = [interval_us(each, self._source) for each in node.args["intervals"]]
         kind = str(node.this)
-        if kind in {"CUMULATE", "SESSION"}:
-            raise self._source.refusal(f"{kind} is not there yet: TUMBLE and HOP are", node)
         window = Window(kind, lengths[-1], lengths[0], tuple(node.args.get("partition") or ()))
+        if kind == "SESSION":
+            window = replace(window, size_us=self._within_us or longest_session(lengths[0]))
         alias = node.args.get("alias")
         tables = relation.columns[0].tables
         if alias is not None:
@@ -430,6 +515,8 @@ class Selecting:
         """Tuples with the window that each is in, without a GROUP BY."""
         window = relation.window
         assert window is not None, "of a table function"
+        if window.kind == "SESSION":
+            raise self._source.refusal("sessions are grouped: GROUP BY window_start", node)
         if window.size_us != window.advance_us:
             raise self._source.refusal(
                 "a tuple is in several of these windows: group by window_start", node

@@ -14,13 +14,17 @@ from engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
+    Cumulate,
     Filter,
     Join,
     JoinKind,
     Map,
+    Rank,
+    Sessions,
     Top,
     Totals,
     Union,
+    longest_session,
 )
 from overlay.errors import InvalidInputError
 
@@ -36,12 +40,24 @@ _BY_BOUNDARY: Final = (
 _BY_CLOCK: Final = "that would make it an arbitrary box, whose results no other peer could repeat"
 
 _FIXED: Final[dict[str, tuple[tuple[str, ...], str]]] = {
-    "window-size-by": (("VALUES",), "windows are ranges of the stream's time"),
+    "window-size-by": (
+        ("VALUES",),
+        "which tuple is the nth depends on all tuples before it, however long ago; a peer that "
+        "begins to read later would count others",
+    ),
     "order-by": (("FIELD",), "windows are ranges of the stream's time"),
     "slack": (("0",), _BY_BOUNDARY),
     "timeout": (("0", "0.0"), f"{_BY_BOUNDARY}; {_BY_CLOCK}"),
-    "drop-empty-outputs": (("1", "true"), "a window without tuples emits nothing"),
-    "independent-window-alignment": (("1", "true"), "windows are aligned to the epoch"),
+    "drop-empty-outputs": (
+        ("1", "true"),
+        "a window without tuples emits nothing: since when there are windows depends on where "
+        "reading began, and a group exists by its tuples",
+    ),
+    "independent-window-alignment": (
+        ("1", "true"),
+        "windows are aligned to the epoch: those that are aligned to the first tuple depend on "
+        "where reading began",
+    ),
 }
 """Parameters of an aggregate, each with the only values it may have and the reason."""
 
@@ -177,20 +193,22 @@ def parameters_of(box: Box) -> list[tuple[str, str]]:
             return []
         case Aggregate():
             return _aggregate_parameters(box)
+        case Sessions():
+            spans = [("gap", us_to_seconds(box.gap_us)), ("longest", us_to_seconds(box.longest_us))]
+            return [*_function_parameters(box), *spans]
+        case Cumulate():
+            spans = [
+                ("window-size", us_to_seconds(box.size_us)),
+                ("step", us_to_seconds(box.step_us)),
+            ]
+            return [*_function_parameters(box), *spans]
+        case Rank():
+            window = [("window-size", us_to_seconds(box.size_us))] if box.size_us > 1 else []
+            return [*_order_parameters(box), *window]
         case Totals():
-            return [
-                *_functions(box.functions),
-                ("group-by", ",".join(box.group_by)),
-                *([("table", "1")] if box.changes else []),
-            ]
+            return [*_function_parameters(box), *([("table", "1")] if box.changes else [])]
         case Top():
-            order = ",".join(f"{name} desc" if down else name for name, down in box.order_by)
-            return [
-                ("partition-by", ",".join(box.partition_by)),
-                ("order-by", order),
-                ("most", str(box.most)),
-                *([("place", box.place)] if box.place else []),
-            ]
+            return _order_parameters(box)
         case Join():
             bounds = [
                 ("before", _signed_seconds(box.before_us)),
@@ -215,22 +233,35 @@ def _numbered(prefix: str, values: Sequence[str]) -> list[tuple[str, str]]:
 
 def _aggregate_parameters(box: Aggregate) -> list[tuple[str, str]]:
     found = [
-        *_functions(box.functions),
+        *_function_parameters(box),
         ("window-size", us_to_seconds(box.size_us)),
         ("advance", us_to_seconds(box.advance_us)),
     ]
     if box.order_on:
         found.append(("order-on-field", box.order_on))
-    if box.group_by:
-        found.append(("group-by", ",".join(box.group_by)))
     return found
 
 
-def _functions(functions: Sequence[AggregateFunction]) -> list[tuple[str, str]]:
+def _function_parameters(
+    box: Aggregate | Sessions | Cumulate | Totals,
+) -> list[tuple[str, str]]:
+    """The functions and the groups."""
     return [
-        *_numbered("aggregate-function", [call_of(each) for each in functions]),
-        *_numbered("aggregate-function-output-name", [each.output for each in functions]),
+        *_numbered("aggregate-function", [call_of(each) for each in box.functions]),
+        *_numbered("aggregate-function-output-name", [each.output for each in box.functions]),
+        *([("group-by", ",".join(box.group_by))] if box.group_by else []),
     ]
+
+
+def _order_parameters(box: Rank | Top) -> list[tuple[str, str]]:
+    """What is kept of each partition, in which order."""
+    order = [f"{name} {'desc' if descending else 'asc'}" for name, descending in box.order_by]
+    found = [("most", str(box.most)), *_numbered("order-by", order)]
+    if box.partition_by:
+        found.append(("partition-by", ",".join(box.partition_by)))
+    if box.place:
+        found.append(("place-field", box.place))
+    return found
 
 
 def _read_filter(
@@ -274,7 +305,7 @@ def _read_aggregate(
         outputs[0],
         size,
         size if advance is None else advance,
-        _listed(parameters.take("group-by")),
+        _read_groups(parameters),
         functions,
         order_on or "",
     )
@@ -289,38 +320,77 @@ def _read_functions(parameters: Parameters) -> tuple[AggregateFunction, ...]:
     return tuple(function_of(call, output) for call, output in zip(calls, names, strict=True))
 
 
-def _listed(text: str | None) -> tuple[str, ...]:
-    """The names in a list with commas."""
-    return tuple(name.strip() for name in text.split(",")) if text and text.strip() else ()
+def _read_groups(parameters: Parameters) -> tuple[str, ...]:
+    groups = parameters.take("group-by") or ""
+    return tuple(group.strip() for group in groups.split(",")) if groups.strip() else ()
+
+
+def _read_sessions(
+    name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
+) -> Box:
+    functions, groups = _read_functions(parameters), _read_groups(parameters)
+    gap, longest = (parameters.take_seconds(each) for each in ("gap", "longest"))
+    if gap is None:
+        raise InvalidInputError("parameter gap is missing: the seconds of silence that end one")
+    longest = longest_session(gap) if longest is None else longest
+    return Sessions(name, inputs[0], outputs[0], gap, longest, groups, functions)
+
+
+def _read_cumulate(
+    name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
+) -> Box:
+    functions, groups = _read_functions(parameters), _read_groups(parameters)
+    size, step = (parameters.take_seconds(each) for each in ("window-size", "step"))
+    if size is None or step is None:
+        raise InvalidInputError("parameters window-size and step are needed, both in seconds")
+    return Cumulate(name, inputs[0], outputs[0], step, size, groups, functions)
 
 
 def _read_totals(
     name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
 ) -> Box:
     functions = _read_functions(parameters)
-    groups = _listed(parameters.take("group-by"))
+    groups = _read_groups(parameters)
     return Totals(
         name, inputs[0], outputs[0], groups, functions, changes=parameters.take_flag("table")
     )
 
 
+def _read_rank(
+    name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
+) -> Box:
+    size = parameters.take_seconds("window-size")
+    return Rank(name, inputs[0], outputs[0], 1 if size is None else size, *_read_order(parameters))
+
+
 def _read_top(
     name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
 ) -> Box:
-    order = [_ordered(text) for text in _listed(parameters.take("order-by"))]
-    most = parameters.take("most") or ""
-    if not (most.isascii() and most.isdigit() and len(most) <= 9):
-        raise InvalidInputError(f"most {most[:40]!a} is not a number of places")
-    partition = _listed(parameters.take("partition-by"))
-    place = parameters.take("place") or ""
-    return Top(name, inputs[0], outputs[0], partition, tuple(order), int(most), place)
+    return Top(name, inputs[0], outputs[0], *_read_order(parameters))
+
+
+def _read_order(
+    parameters: Parameters,
+) -> tuple[tuple[str, ...], tuple[tuple[str, bool], ...], int, str]:
+    """The fields of the partition, the order, how many tuples are kept, the field of the place."""
+    most = (parameters.take("most") or "").strip()
+    if not re.fullmatch(r"\d{1,9}", most, re.ASCII):
+        raise InvalidInputError(f"most is a number of tuples, not {most[:40]!a}")
+    partition = parameters.take("partition-by") or ""
+    return (
+        tuple(field.strip() for field in partition.split(",")) if partition.strip() else (),
+        tuple(map(_ordered, parameters.take_numbered("order-by"))),
+        int(most),
+        parameters.take("place-field") or "",
+    )
 
 
 def _ordered(text: str) -> tuple[str, bool]:
-    name, _, direction = text.partition(" ")
-    if direction.strip() not in {"", "asc", "desc"}:
-        raise InvalidInputError(f"order-by {text[:80]!a}: a field, and asc or desc")
-    return name, direction.strip() == "desc"
+    """`field`, `field asc` or `field desc` as a pair of `Rank.order_by`."""
+    field, _, direction = text.strip().partition(" ")
+    if direction.strip().lower() not in {"", "asc", "desc"}:
+        raise InvalidInputError(f"{text[:80]!a} is not a field, or a field with asc or desc")
+    return field, direction.strip().lower() == "desc"
 
 
 def _read_join(
@@ -366,6 +436,9 @@ _READERS: Final[dict[str, Callable[[str, tuple[str, ...], tuple[str, ...], Param
     "map": _read_map,
     "union": _read_union,
     "aggregate": _read_aggregate,
+    "sessions": _read_sessions,
+    "cumulate": _read_cumulate,
+    "rank": _read_rank,
     "join": _read_join,
     "totals": _read_totals,
     "top": _read_top,

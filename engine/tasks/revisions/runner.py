@@ -25,7 +25,7 @@ from engine.streams.log import StreamLog
 from engine.streams.revisions.columns import SIGN, revisions_name, signed
 from engine.streams.revisions.resolving import read_rows
 from engine.tasks.execution import Result
-from engine.tasks.plan import AggregateStep, Task
+from engine.tasks.plan import Task, WindowStep
 from engine.tasks.revisions.scenarios import (
     POSITION,
     Revised,
@@ -73,6 +73,11 @@ class RevisionRunner(TaskRunner):
             for name, schema in zip(case.inputs, case.input_schemas, strict=True)
         }
         self._shape = self._shapes[case.inputs[0]]
+        # the streams of each input of the cases
+        joined = self._of.join is not None
+        self._sides: dict[str, tuple[str, ...]] = {name: (name,) for name in case.inputs}
+        if not joined:
+            self._sides = {case.inputs[0]: self._main}
         self._case_schema = case.output_schema.derived
         for path in self._output.folder.parent.glob(f"{FOLDER}*"):  # of a process that has died
             shutil.rmtree(path, ignore_errors=True)
@@ -93,8 +98,8 @@ class RevisionRunner(TaskRunner):
         return Interval(_minus(since, history_us), upto)
 
     async def _job(self, after: int, upto: int, interval: Interval) -> Result:
-        if self._of.join is not None:
-            return await self._join(after, interval)
+        if self._of.near is not None:
+            return await self._near(after, interval)
         window = self._of.window
         signed_rows = partial(self._signed, self._shape)
         revisions = await self._read(self._revisions, interval.lo, upto, signed_rows)
@@ -111,7 +116,7 @@ class RevisionRunner(TaskRunner):
     async def _compute_windows(
         self,
         cases: Scenarios,
-        window: AggregateStep,
+        window: WindowStep,
         revisions: pa.Table,
         after: int,
         upto: int,
@@ -175,8 +180,9 @@ class RevisionRunner(TaskRunner):
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    async def _join(self, after: int, interval: Interval) -> Result:
-        """The revisions of a join's results with positions in (after, interval.hi]."""
+    async def _near(self, after: int, interval: Interval) -> Result:
+        """The revisions of the results of tuples that are near each other: those with positions in
+        (after, interval.hi]."""
         upto, span = interval.hi, self._of.span_us
         since = _minus(after, span)
         revisions = await self._signed_by_input(interval)
@@ -184,14 +190,14 @@ class RevisionRunner(TaskRunner):
         cases, made, left_out = Scenarios(), [], 0
         for run in revised_runs(list(revisions.values()), span, since):
             if run.first - span <= start and start > BEGINNING:
-                left_out += 1  # what its tuples were paired with is dropped
+                left_out += 1  # what its tuples made results with is dropped
                 continue
             lo, hi = run.first - span - 1, min(run.last + span, upto)
             tuples = {
                 name: await self._read(
-                    [name], max(lo, start), hi, partial(_tuples, self._shapes[name])
+                    streams, max(lo, start), hi, partial(_tuples, self._shapes[name])
                 )
-                for name in self._of.inputs
+                for name, streams in self._sides.items()
             }
             found = joined_contents(cases, run, span, tuples, revisions, since=since)
             inputs = {name: each.cast(self._shapes[name]) for name, each in found.items()}
@@ -207,12 +213,13 @@ class RevisionRunner(TaskRunner):
         return Result(due, sum(each.cpu_s for each in made))
 
     async def _signed_by_input(self, interval: Interval) -> dict[str, pa.Table]:
-        """The revisions of each input of a join."""
+        """The revisions of each input of the cases."""
         found = {}
-        for name in self._of.inputs:
+        for name, streams in self._sides.items():
             shape = self._shapes[name]
-            if revisions_name(name) in self._revisions:
-                names = [revisions_name(name)]
+            beside = map(revisions_name, streams)
+            names = [each for each in beside if each in self._revisions]
+            if names:
                 shaped = partial(self._signed, shape)
                 found[name] = await self._read(names, interval.lo, interval.hi, shaped)
             else:

@@ -9,7 +9,7 @@ through one job; a field has the scenario's number.
 * A window is computed as it was and as it becomes. Its revision at position p comes out at
   max(p, e), where e is the window's last microsecond. A window that is still open at p comes out
   unrevised, together with its revision.
-* So are the pairs of a join, of which each has an e of its own: its stime.
+* So are the pairs of a join, sessions and windows that grow. Each has an e of its own: its stime.
 
 The position of a change depends on the inputs alone, and so does its content: the difference
 between the result with all revisions up to there and the result before. The cut into epochs does
@@ -38,7 +38,7 @@ from engine.objects.schema import (
 from engine.streams.corrections import Kind
 from engine.streams.ordering import between
 from engine.streams.revisions.columns import SIGN, multiplied, net, with_sign
-from engine.tasks.plan import AggregateStep
+from engine.tasks.plan import WindowStep
 
 POSITION: Final = "position "
 """The column with a revision's position; no field's name has a blank."""
@@ -52,8 +52,9 @@ class Scenarios:
         comes: the position at which a case's result appears; None: it was there before.
         goes: the position at which it disappears; None: it stays.
         ends: the stime of its results; others are of windows that were cut. None: any.
-        spans: the first and the last stime of a join's results; others are of tuples that were cut.
-            Each comes or goes at its stime at the earliest. None: it is no join.
+        spans: the first and the last stime of the results of tuples that are near each other;
+            others are of tuples that were cut. Each comes or goes at its stime at the earliest.
+            None: they are of one tuple or one window.
     """
 
     comes: list[int | None] = field(default_factory=list)
@@ -151,7 +152,7 @@ class Revised:
 
 
 def revised_windows(
-    revisions: pa.Table, window: AggregateStep, after: int, upto: int
+    revisions: pa.Table, window: WindowStep, after: int, upto: int
 ) -> list[Revised]:
     """The windows whose revision comes out in (after, upto], in order.
 
@@ -212,7 +213,7 @@ def contents(
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Revised tuples of a join's inputs that are near each other.
+    """Revised tuples that are near each other.
 
     Attributes:
         first, last: their least and greatest stime. positions: of their revisions, ascending.
@@ -224,7 +225,7 @@ class Run:
 
 
 def revised_runs(revisions: Sequence[pa.Table], span_us: int, since: int) -> list[Run]:
-    """The revised tuples of a join's inputs, in groups between which nothing is joined.
+    """The revised tuples of some inputs, in groups that have no result in common.
 
     Args:
         revisions: of each input, with POSITION. span_us: how long a tuple makes results.
@@ -255,11 +256,11 @@ def joined_contents(
     *,
     since: int,
 ) -> dict[str, pa.Table]:
-    """The inputs of a join around a run, before its first revision after `since` and after each, as
+    """The inputs around a run, before its first revision after `since` and after each, as
     cases.
 
     Args:
-        tuples: by input, in order of stime, with all that the run's may be joined with.
+        tuples: by input, in order of stime, with all that the run's may make results with.
         revisions: by input, signed, with POSITION, in order of stime.
     """
     made: dict[str, list[pa.Table]] = {name: [] for name in tuples}

@@ -11,7 +11,7 @@ from msgspec import structs
 from engine.language.check import ordered_boxes
 from engine.language.joins import AS_OF, LEFT, ONE_SIDED, RIGHT
 from engine.language.panes import panes_name, widths
-from engine.language.steps import FieldRef, Operation
+from engine.language.steps import CumulateStep, FieldRef, Operation, SessionsStep
 from engine.objects.definitions import StreamEntry
 from engine.objects.query import Query, inputs_of, outputs_of
 from engine.objects.schema import SCENARIO, Field, FieldType, Schema
@@ -21,10 +21,13 @@ from engine.tasks.plan import (
     FilterStep,
     JoinStep,
     MapStep,
+    RankStep,
+    SpanStep,
     Step,
     Task,
     TopStep,
     TotalsStep,
+    WindowStep,
 )
 from overlay.errors import InvalidInputError
 
@@ -100,7 +103,7 @@ def by_arrival(task: Task) -> bool:
         len(task.inputs) == 1
         and task.inputs[0] in task.source_inputs
         and bool(steps)
-        and isinstance(steps[0], AggregateStep)
+        and isinstance(steps[0], WindowStep | SpanStep)
     )
 
 
@@ -153,8 +156,11 @@ def _apart(step: Step) -> Step:
             return step
         case MapStep(outputs):
             return MapStep((*outputs, (SCENARIO, FieldRef(SCENARIO, FieldType.LONG))))
-        case AggregateStep():
+        case AggregateStep() | SessionsStep() | CumulateStep():
             return replace(step, group_by=(*step.group_by, _CASE))
+        case RankStep():
+            partition_by = (*step.partition_by, SCENARIO)
+            return replace(step, fields=(*step.fields, _CASE), partition_by=partition_by)
         case TotalsStep() | TopStep():
             raise AssertionError("a table is not revised")
         case JoinStep():

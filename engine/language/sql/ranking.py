@@ -1,0 +1,262 @@
+"""Top-n of a window: `SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start ... ORDER BY ...) AS
+place` in a subquery, and `WHERE place <= n` over it.
+
+Both together are one rank box. Alone, the numbers have no end, so the subquery's tuples wait for
+the condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sqlglot import exp
+
+from engine.language.sql.errors import Source
+from engine.language.sql.expressions import name_text
+from engine.language.sql.grouping import key_of
+from engine.language.sql.relation import Column, Ranking, Relation
+from engine.objects.query import Rank
+from engine.objects.schema import STIME, Schema
+
+_KEY: Final = "rank_key_"
+
+Item = tuple[exp.Expr, str]
+"""An expression of a SELECT, and its name."""
+
+
+def is_number(node: exp.Expr) -> bool:
+    """Whether the node is `ROW_NUMBER() OVER (...)`."""
+    if not isinstance(node, exp.Window) or not isinstance(node.this, exp.Anonymous):
+        return False
+    return node.this.name.upper() == "ROW_NUMBER"
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A SELECT with ROW_NUMBER.
+
+    Attributes:
+        items: its other items, and the expressions that the numbers go by and that are no items.
+        place: the name of the number.
+    """
+
+    items: tuple[Item, ...]
+    place: str
+    size_us: int
+    partition: tuple[str, ...]
+    order: tuple[tuple[str, bool], ...]
+    node: exp.Expr
+
+    def waiting(self, relation: Relation) -> Relation:
+        """The tuples of the items, which wait for the condition."""
+        columns = tuple(
+            replace(each, shown=False) if each.name.startswith(_KEY) else each
+            for each in relation.columns
+        )
+        tables = columns[0].tables
+        place = Column(self.place, tables, name_text(self.place))
+        ranking = Ranking(self.place, self.size_us, self.partition, self.order)
+        return replace(relation, columns=(*columns, place), ranking=ranking)
+
+
+def numbered(
+    items: Sequence[Item], windows: Callable[[exp.Column], int | None], source: Source
+) -> Numbered:
+    """The items of a SELECT of which one is ROW_NUMBER.
+
+    Args:
+        windows: the size of the window, microseconds, whose time a column is; None: of none.
+
+    Raises:
+        PointedError: it is not the number of a window's tuples.
+    """
+    numbers = [(node, name) for node, name in items if is_number(node)]
+    (node, place), *more = numbers
+    if more:
+        raise source.refusal("there is one ROW_NUMBER in a SELECT", more[0][0])
+    if node.args.get("spec") is not None or node.this.expressions:
+        raise source.refusal("ROW_NUMBER() takes neither arguments nor a frame", node)
+    kept = [each for each in items if not is_number(each[0])]
+    if place in {name for _, name in kept}:
+        raise source.refusal(f"two columns would be called {place[:80]}", node)
+    sizes: set[int] = set()
+    partition = []
+    for each in node.args.get("partition_by") or ():
+        size = windows(each) if isinstance(each, exp.Column) else None
+        if size is None:
+            partition.append(_named(each, kept))
+        else:
+            sizes.add(size)
+    if not sizes:
+        raise source.refusal(
+            "OVER without a window would go over an endless stream: add window_start to its "
+            "PARTITION BY",
+            node,
+        )
+    if len(sizes) > 1:
+        raise source.refusal("PARTITION BY has the times of two windows", node)
+    clause = node.args.get("order")
+    order = [_ordered(each, kept, source) for each in (clause.expressions if clause else ())]
+    first = dict(reversed(order))  # a field that is named twice counts once
+    unique = tuple((name, first[name]) for name in dict.fromkeys(name for name, _ in order))
+    return Numbered(tuple(kept), place, sizes.pop(), tuple(dict.fromkeys(partition)), unique, node)
+
+
+def _ordered(node: exp.Expr, items: list[Item], source: Source) -> tuple[str, bool]:
+    assert isinstance(node, exp.Ordered), "in ORDER BY"
+    if node.args.get("nulls_first"):
+        raise source.refusal("nulls are last here, in ascending and descending order", node)
+    return _named(node.this, items), bool(node.args.get("desc"))
+
+
+def _named(node: exp.Expr, items: list[Item]) -> str:
+    """The name of an expression among the items, to which it is added if need be."""
+    key = key_of(node)
+    for each, name in items:
+        if key_of(each) == key:
+            return name
+        if isinstance(each, exp.Column) and isinstance(node, exp.Column):
+            same = each.name == node.name and not (each.table and node.table)
+            if same and name == node.name:
+                return name
+    name = f"{_KEY}{len(items)}"
+    items.append((node, name))
+    return name
+
+
+def bounded(
+    relation: Relation, conditions: Sequence[exp.Expr], source: Source, at: exp.Expr
+) -> tuple[int, list[exp.Expr]]:
+    """How many places a WHERE leaves, and the conditions that are not said by that.
+
+    Args:
+        relation: its ranking waits. conditions: joined by AND. at: the SELECT.
+
+    Raises:
+        PointedError: it bounds them by nothing.
+    """
+    assert relation.ranking is not None, "a relation with places"
+    place = relation.ranking.place
+    found: list[int] = []
+    rest: list[exp.Expr] = []
+    for each in conditions:
+        most, whole = _most(each, place)
+        if most is not None:
+            found.append(most)
+        if not whole:
+            rest.append(each)
+    if not found:
+        raise source.refusal(
+            f"{place[:80]} numbers the tuples of a window of any size: say WHERE {place[:40]} <= n",
+            at,
+        )
+    if min(found) < 1:
+        raise source.refusal(f"places begin with 1: no tuple has a {place[:40]} below", at)
+    return min(found), rest
+
+
+def _most(node: exp.Expr, place: str) -> tuple[int | None, bool]:
+    """The greatest place that a condition allows, if it says one; and whether it says no more."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if isinstance(node, exp.Between) and _is(node.this, place):
+        return _number(node.args["high"]), False
+    sides = _SIDES.get(type(node))
+    if sides is None:
+        return None, False
+    left, right = node.this, node.expression
+    if _is(right, place):
+        left, right, sides = right, left, _SIDES.get(_TURNED[type(node)], sides)
+    number = _number(right)
+    if not _is(left, place) or number is None or sides not in {"<", "<=", "="}:
+        return None, False
+    if sides == "=":
+        return number, number == 1
+    return number - (sides == "<"), True
+
+
+_SIDES: Final[dict[type[exp.Expr], str]] = {
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.EQ: "=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
+
+_TURNED: Final[dict[type[exp.Expr], type[exp.Expr]]] = {
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.EQ: exp.EQ,
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+}
+"""What a comparison is with its sides exchanged."""
+
+
+def _is(node: exp.Expr, place: str) -> bool:
+    return isinstance(node, exp.Column) and node.name.lower() == place.lower()
+
+
+def _number(node: exp.Expr) -> int | None:
+    if not isinstance(node, exp.Literal) or node.args.get("is_string"):
+        return None
+    return int(node.name) if node.name.isdecimal() and len(node.name) < 10 else None
+
+
+def rank_of(relation: Relation, most: int, *, shown: bool) -> Rank:
+    """The box of a relation whose ranking waits.
+
+    Args:
+        shown: the output has the place.
+    """
+    ranking = relation.ranking
+    assert ranking is not None, "a relation with places"
+    place = ranking.place if shown else ""
+    return Rank(
+        "rank",
+        relation.stream,
+        "",
+        ranking.size_us,
+        ranking.partition,
+        ranking.order,
+        most,
+        place,
+    )
+
+
+def ranked(relation: Relation, schema: Schema, *, shown: bool) -> Relation:
+    """A relation whose ranking has become a box.
+
+    Args:
+        schema: of the box's output. shown: it has the place.
+    """
+    ranking = relation.ranking
+    assert ranking is not None, "a relation with places"
+    columns = [each for each in relation.columns if shown or each.name != ranking.place]
+    if ranking.size_us > 1:
+        columns = [_at_the_end(each, ranking.size_us) for each in columns]
+    return Relation(schema, tuple(columns))
+
+
+def _at_the_end(column: Column, size_us: int) -> Column:
+    """A column of tuples that have the last microsecond of their window as stime."""
+    if column.pane is not None and column.pane[0] == size_us:
+        return replace(column, offset=column.pane[1], time=True, pane=None)
+    if column.text == STIME:
+        return column
+    return replace(column, offset=None, time=False, pane=None)
+
+
+def names_place(node: exp.Select, rest: Sequence[exp.Expr], place: str) -> bool:
+    """Whether a SELECT has the place, but for the condition that it is one of the first.
+
+    Args:
+        rest: its other conditions.
+    """
+    clauses = (node.args.get(name) for name in ("group", "having"))
+    parts = [*node.expressions, *rest, *(each for each in clauses if each is not None)]
+    return any(
+        isinstance(each, exp.Star) or _is(each, place) for part in parts for each in part.walk()
+    )

@@ -1,0 +1,272 @@
+"""Windows in SQL: what a script's network gives is what DuckDB gives for other words."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from engine.language.check import check_query
+from engine.language.sql.script import Script
+from engine.objects.query import Rank
+from engine.objects.schema import STIME, Field, FieldType, Schema
+from overlay.errors import InvalidInputError
+from testnet.simulation.interpreter import run_query
+
+BASE = "medusa://t.edu"
+S = f"{BASE}/s"
+FIELDS = (
+    Field("ts", FieldType.TIMESTAMP),
+    Field("k", FieldType.STRING, nullable=True),
+    Field("x", FieldType.LONG, nullable=True),
+)
+SCHEMA = Schema(S, FIELDS, "ts")
+MINUTE = 60_000_000
+
+
+def rows(seed: int, span_us: int, count: int = 80) -> list[dict[str, Any]]:
+    """Of the source stream, in order, with ties."""
+    rng = random.Random(seed)
+    times = sorted(rng.randrange(-span_us, span_us) // 1_000_000 * 1_000_000 for _ in range(count))
+    return [
+        {
+            STIME: at,
+            "ts": at,
+            "k": rng.choice([None, "a", "b", "c"]),
+            "x": rng.choice([None, *range(-3, 9)]),
+            "seq": number,
+        }
+        for number, at in enumerate(times)
+    ]
+
+
+def made(text: str, data: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """The rows of a SELECT's network, sorted."""
+    document = Script(text, BASE).complete({S: SCHEMA}, {})
+    (query,) = document.queries
+    schemas = check_query(query, {S: SCHEMA})
+    answers = run_query(query, {S: list(data)}, schemas)[f"{BASE}/answer"]
+    names = [field.name for field in schemas[f"{BASE}/answer"].fields]
+    return _sorted(tuple(row[name] for name in names) for row in answers)
+
+
+def oracle(text: str, data: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """The rows that DuckDB gives, sorted; moments as microseconds."""
+    with duckdb.connect() as database:
+        table = pa.Table.from_pylist(list(data))
+        database.register("s", table)
+        return _sorted(database.sql(text).fetchall())
+
+
+def _sorted(found: Any) -> list[tuple[Any, ...]]:
+    return sorted(found, key=lambda row: [(value is None, value) for value in row])
+
+
+TUMBLED = "(SELECT *, ts - ((ts % 60000000) + 60000000) % 60000000 AS w FROM s)"
+
+TOP = """
+SELECT * FROM (
+  SELECT window_start, k, count(*) AS n,
+         ROW_NUMBER() OVER (PARTITION BY window_start, window_end
+                            ORDER BY count(*) DESC, k) AS place
+  FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE)
+  GROUP BY window_start, window_end, k
+) WHERE place <= 2
+"""
+TOP_OF_A_STREAM = """
+SELECT window_end, k, n, place FROM (
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY n DESC, k) AS place
+  FROM (
+    SELECT window_start, window_end, k, count(*) AS n
+    FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE) GROUP BY window_start, window_end, k
+  )
+) WHERE 3 > place AND n > 1
+"""
+TOP_OF_TUPLES = """
+WITH ranked AS (
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, k ORDER BY x DESC) AS place
+  FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE)
+)
+SELECT ts, k, x, window_start, window_end, place FROM ranked WHERE place BETWEEN 2 AND 3
+"""
+LAST = """
+SELECT k, x FROM (
+  SELECT k, x, ts, ROW_NUMBER() OVER (PARTITION BY window_start, lower(k) ORDER BY ts DESC) AS place
+  FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE)
+  WHERE x > 0
+) WHERE place = 1
+"""
+RANKS = [
+    (
+        TOP,
+        f"""SELECT w, k, n, place FROM (SELECT *, row_number() OVER (PARTITION BY w
+        ORDER BY n DESC, k NULLS LAST) AS place
+        FROM (SELECT w, k, count(*) AS n FROM {TUMBLED} GROUP BY w, k)) WHERE place <= 2""",
+    ),
+    (
+        TOP_OF_A_STREAM,
+        f"""SELECT w + 60000000, k, n, place FROM (SELECT *, row_number() OVER (PARTITION BY w
+        ORDER BY n DESC, k NULLS LAST) AS place
+        FROM (SELECT w, k, count(*) AS n FROM {TUMBLED} GROUP BY w, k))
+        WHERE place <= 2 AND n > 1""",
+    ),
+    (
+        TOP_OF_TUPLES,
+        f"""SELECT ts, k, x, w, w + 60000000, place FROM (SELECT *, row_number() OVER (
+        PARTITION BY w, k ORDER BY x DESC NULLS LAST, ts, k NULLS LAST, x NULLS LAST) AS place
+        FROM {TUMBLED}) WHERE place IN (2, 3)""",
+    ),
+    (
+        LAST,
+        f"""SELECT k, x FROM (SELECT *, row_number() OVER (PARTITION BY w, k
+        ORDER BY ts DESC, k NULLS LAST, x NULLS LAST) AS place FROM {TUMBLED} WHERE x > 0)
+        WHERE place = 1""",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), RANKS)
+@pytest.mark.parametrize("seed", range(5))
+def test_the_first_of_each_window(text: str, words: str, seed: int) -> None:
+    data = rows(seed, 5 * MINUTE)
+    answer = made(text, data)
+    assert answer == oracle(words, data)
+    assert answer
+
+
+def test_a_place_that_nobody_reads_is_not_made() -> None:
+    (query,) = Script(LAST, BASE).complete({S: SCHEMA}, {}).queries
+    (rank,) = (box for box in query.boxes if isinstance(box, Rank))
+    assert (rank.most, rank.place, rank.size_us) == (1, "", MINUTE)
+
+
+FIRST = "NULLS FIRST"
+PLACES = "SELECT *, ROW_NUMBER() OVER (PARTITION BY {} ORDER BY x{}) AS place FROM {}"
+TUMBLE = "TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE)"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            f"SELECT * FROM ({PLACES.format('k', '', 's')}) WHERE place <= 2",
+            "OVER without a window",
+        ),
+        (PLACES.format("window_start", "", TUMBLE), "say WHERE place <= n"),
+        (
+            f"SELECT * FROM ({PLACES.format('window_start', '', TUMBLE)}) WHERE place > 2",
+            "say WHERE place <= n",
+        ),
+        (
+            f"SELECT k FROM ({PLACES.format('window_end', ' ' + FIRST, TUMBLE)}) WHERE place = 1",
+            "nulls are last",
+        ),
+        (
+            f"SELECT * FROM ({PLACES.format('window_start', '', TUMBLE)}) WHERE place <= 1001",
+            "1 to 1,000",
+        ),
+        (
+            f"SELECT * FROM ({PLACES.format('window_start', '', TUMBLE)}) WHERE place < 1",
+            "places begin with 1",
+        ),
+    ],
+)
+def test_places_without_a_bound_are_refused(text: str, reason: str) -> None:
+    with pytest.raises(InvalidInputError, match=reason):
+        Script(text, BASE).complete({S: SCHEMA}, {})
+
+
+SESSIONS = """
+SELECT window_start, window_end, k, count(*) AS n, sum(x) AS total
+FROM SESSION(TABLE s PARTITION BY k, DESCRIPTOR(ts), INTERVAL '10' SECOND)
+GROUP BY window_start, window_end, k
+"""
+GROUPED_SESSIONS = """
+SELECT SESSION_START(ts, INTERVAL '10' SECOND) AS since,
+       session_end(ts, INTERVAL '10' SECOND) AS until, k, count(*) AS n, sum(x) AS total
+FROM s GROUP BY k, SESSION(ts, INTERVAL '10' SECOND)
+"""
+SESSIONS_IN_DUCKDB = """
+SELECT min(ts), max(ts) + 10000000, k, count(*), sum(x)::BIGINT FROM (
+  SELECT *, count(*) FILTER (begins) OVER earlier AS number
+  FROM (SELECT *, coalesce(ts - lag(ts) OVER earlier > 10000000, true) AS begins FROM s
+        WINDOW earlier AS (PARTITION BY k ORDER BY ts))
+  WINDOW earlier AS (PARTITION BY k ORDER BY ts)
+) GROUP BY k, number
+"""
+CUMULATED = """
+SELECT window_start, window_end, k, count(*) AS n
+FROM CUMULATE(TABLE s, DESCRIPTOR(ts), INTERVAL '20' SECOND, INTERVAL '1' MINUTE)
+GROUP BY window_start, window_end, k HAVING count(*) > 1
+"""
+CUMULATED_IN_DUCKDB = f"""
+SELECT w, e, k, count(*) FROM (
+  SELECT *, w + (i + 1) * 20000000 AS e FROM {TUMBLED}, range(3) r(i)
+) WHERE ts < e GROUP BY w, e, k HAVING count(*) > 1
+"""
+TOP_OF_CUMULATED = f"""
+SELECT window_end, k FROM (
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY n DESC, k) AS place
+  FROM ({CUMULATED})
+) WHERE place = 1
+"""
+TOP_OF_CUMULATED_IN_DUCKDB = f"""
+SELECT e, k FROM (SELECT *, row_number() OVER (PARTITION BY w, e ORDER BY n DESC, k NULLS LAST) AS p
+FROM ({CUMULATED_IN_DUCKDB}) c(w, e, k, n)) WHERE p = 1
+"""
+TUMBLED_BY_FUNCTION = """
+SELECT TUMBLE_START(ts, INTERVAL '1' MINUTE) AS w, TUMBLE_END(ts, INTERVAL '1' MINUTE) AS e,
+       count(*) AS n
+FROM s GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)
+"""
+SPANS = [
+    (SESSIONS, SESSIONS_IN_DUCKDB),
+    (GROUPED_SESSIONS, SESSIONS_IN_DUCKDB),
+    (CUMULATED, CUMULATED_IN_DUCKDB),
+    (TOP_OF_CUMULATED, TOP_OF_CUMULATED_IN_DUCKDB),
+    (TUMBLED_BY_FUNCTION, f"SELECT w, w + 60000000, count(*) FROM {TUMBLED} GROUP BY w"),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), SPANS)
+@pytest.mark.parametrize("seed", range(5))
+def test_sessions_and_windows_that_grow(text: str, words: str, seed: int) -> None:
+    data = rows(seed, 5 * MINUTE)
+    answer = made(text, data)
+    assert answer == oracle(words, data)
+    assert answer
+
+
+def test_a_session_is_as_long_as_the_statement_says() -> None:
+    text = f"CREATE STREAM answer WITH (within = INTERVAL '30' SECOND) AS {SESSIONS}"
+    seconds = [31, 36, 45, 52, 59, 61, 68, 75, 95, 120]
+    data = [
+        {STIME: n * 1_000_000, "ts": n * 1_000_000, "k": "a", "x": 1, "seq": place}
+        for place, n in enumerate(seconds)
+    ]
+    found = [(start / 1e6, end / 1e6, n) for start, end, _, n, _ in made(text, data)]
+    assert found == [(31, 60, 5), (61, 85, 3), (95, 105, 1), (120, 130, 1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (SESSIONS.replace("PARTITION BY k,", ","), "the fields of their PARTITION BY: none"),
+        (
+            "SELECT k FROM SESSION(TABLE s PARTITION BY k, DESCRIPTOR(ts), INTERVAL '1' SECOND)",
+            "sessions are grouped",
+        ),
+        (
+            f"CREATE STREAM answer WITH (within = INTERVAL '5' SECOND) AS {SESSIONS}",
+            "at most its longest session",
+        ),
+        (CUMULATED.replace("'20'", "'25'"), "does not divide its size"),
+    ],
+)
+def test_spans_that_have_no_meaning_are_refused(text: str, reason: str) -> None:
+    with pytest.raises(InvalidInputError, match=reason):
+        Script(text, BASE).complete({S: SCHEMA}, {})
