@@ -18,7 +18,7 @@ UNITS_PER_CORE: Final = 100
 NS_PER_UNIT_SECOND: Final = 10**9 // UNITS_PER_CORE
 """CPU nanoseconds of one unit of load during one second."""
 
-KINDS: Final = ("filter", "map", "union", "aggregate", "join")
+KINDS: Final = ("filter", "map", "union", "aggregate", "join", "match")
 """Box kinds that a menu may name."""
 
 MAX_PRICE: Final = 2**40
@@ -49,7 +49,7 @@ class Menu(Struct, frozen=True, array_like=True):
         most_load: units of load at once; 0: nothing.
     """
 
-    kinds: tuple[str, ...] = ("filter", "map", "union", "aggregate", "join")
+    kinds: tuple[str, ...] = ("filter", "map", "union", "aggregate", "join", "match")
     streams: tuple[str, ...] = ("*",)
     most_load: int = 0
 

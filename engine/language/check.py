@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from engine.language import joins
+from engine.language import joins, matches
 from engine.language.aggregate_types import aggregate_type
 from engine.language.aggregates import CHOSEN, COUNTS, check_parameter
 from engine.language.classes import check_availability
@@ -37,6 +37,7 @@ from engine.objects.query import (
     Function,
     Join,
     Map,
+    Match,
     Query,
     Union,
     inputs_of,
@@ -169,6 +170,10 @@ def _check_parameters(box: Box) -> None:
             _check_window(box)
         case Join():
             _check_bounds(box)
+        case Match():
+            if not 0 < box.within_us <= MAX_WINDOW_US:
+                raise InvalidInputError("within must be more than 0 and at most 366 days")
+            matches.check_pattern(box)
 
 
 def type_box(
@@ -199,6 +204,8 @@ def type_box(
                 return _type_aggregate(box, _Input(inputs[box.input], nodes))
             case Join():
                 return _type_join(box, inputs[box.left], inputs[box.right])
+            case Match():
+                return _type_match(box, inputs[box.input])
 
 
 class _Input:
@@ -381,6 +388,14 @@ def _type_join(box: Join, left: Schema, right: Schema) -> TypedBox:
         )
     bounds = (box.before_us, box.after_us)
     step = JoinStep(box.kind, box.left, box.right, *bounds, predicate, tuple(outputs))
+    return TypedBox(box, {box.output: made}, {box.output: step})
+
+
+def _type_match(box: Match, schema: Schema) -> TypedBox:
+    def predicate(text: str, seen: Schema) -> Expression:
+        return _Input(seen, None).predicate(text)
+
+    made, step = matches.type_match(box, schema, predicate)
     return TypedBox(box, {box.output: made}, {box.output: step})
 
 

@@ -303,7 +303,7 @@ def kind_of(task: Task) -> Kind | None:
     always runs alone. Blocking: it imports PySpark."""
     from engine.spark import rows, shared_rows, shared_windows
 
-    if task.join is not None:
+    if task.join is not None or task.match is not None:
         return None
     fields = rows.merged_fields(task.input_schemas)
     if task.window is not None:

@@ -24,12 +24,13 @@ from engine.objects.schema import SEQ, STIME, Field
 from engine.spark.columns import column, output, quoted, within, without_negative_zero
 from engine.spark.cpu import meter_of
 from engine.spark.joins import Joins
+from engine.spark.matches import Matches
 from engine.spark.rows import merged_fields, row_schema
 from engine.spark.scans import reader_of
 from engine.spark.windows import Windows
 from engine.tasks.canonical import canonical
 from engine.tasks.execution import Result
-from engine.tasks.plan import AggregateStep, FilterStep, JoinStep, MapStep, Step, Task
+from engine.tasks.plan import AggregateStep, FilterStep, JoinStep, MapStep, MatchStep, Step, Task
 from engine.tasks.revisions.tasks import by_arrival
 from engine.tasks.windows import Interval, needs
 
@@ -182,6 +183,8 @@ class _Stage:
                 self._columns = [quoted(STIME), *(output(*each) for each in step.outputs)]
             case JoinStep():
                 raise AssertionError("a join is a task's first step")
+            case MatchStep():
+                self._matches = Matches(step, fields, by_arrival=by_arrival)
             case AggregateStep():
                 self._windows = Windows(step, fields, by_arrival=by_arrival, last=last)
 
@@ -193,6 +196,8 @@ class _Stage:
                 return frame.select(*self._columns)
             case JoinStep():
                 return frame
+            case MatchStep():
+                return self._matches.apply(frame, after, upto, small=small)
             case AggregateStep():
                 return self._windows.apply(frame, after, upto, small=small)
 

@@ -28,7 +28,7 @@ from engine.spark.shared_jobs import MOST_ROWS, Order, read_input, shared_out
 from engine.spark.windows import TaggedWindows
 from engine.tasks.canonical import canonical
 from engine.tasks.execution import Result
-from engine.tasks.plan import AggregateStep, FilterStep, JoinStep, MapStep, Step, Task
+from engine.tasks.plan import AggregateStep, FilterStep, JoinStep, MapStep, MatchStep, Step, Task
 from engine.tasks.revisions.tasks import by_arrival
 
 TASK: Final = "task "
@@ -150,8 +150,8 @@ class SharedWindows:
                     frame = windows.apply(frame)
                     if form is not Form.PARTIAL:
                         frame = frame.withColumn(STIME, quoted(LAST))
-                case JoinStep():
-                    raise AssertionError("a task with a join runs alone")
+                case JoinStep() | MatchStep():
+                    raise AssertionError("a task with a join or a pattern runs alone")
         return frame.drop(START)
 
     def _own(self, raw: pa.Table, number: int, order: Order) -> pa.Table:

@@ -8,6 +8,7 @@ from math import gcd
 from msgspec import Struct
 
 from engine.language.aggregates import call_of
+from engine.language.matches import pattern_text
 from engine.language.panes import (
     LIMIT_PANES,
     LONG,
@@ -16,13 +17,22 @@ from engine.language.panes import (
     pane_us,
     panes_name,
 )
-from engine.language.steps import AggregateStep, FilterStep, Form, JoinStep, MapStep, Step
+from engine.language.steps import (
+    AggregateStep,
+    FilterStep,
+    Form,
+    JoinStep,
+    MapStep,
+    MatchStep,
+    Step,
+)
 from engine.objects.query import (
     Aggregate,
     Box,
     Filter,
     Join,
     Map,
+    Match,
     Query,
     Union,
     inputs_of,
@@ -134,6 +144,8 @@ def _in_words(made: tuple[Box, str] | None, step: Step) -> str:
             return f"{box.name}: map: {', '.join(fields)}"
         case (Join() as box, _), JoinStep():
             return f"{box.name}: {_join(box)}"
+        case (Match() as box, _), MatchStep():
+            return f"{box.name}: {_match(box)}"
         case (Aggregate() as box, _), AggregateStep():
             return f"{box.name}: {_aggregate(box, step)}"
         case _:
@@ -145,6 +157,14 @@ def _join(box: Join) -> str:
     return (
         f"{box.kind} join of {box.left} and {box.right}, from {_s(-box.before_us)} to "
         f"{_s(box.after_us)}, where {box.predicate}: {fields}"
+    )
+
+
+def _match(box: Match) -> str:
+    by = f" by {', '.join(box.partition_by)}" if box.partition_by else ""
+    return (
+        f"match of {pattern_text(box.steps)}{by}, within {_s(box.within_us)}, contiguity "
+        f"{box.contiguity}"
     )
 
 

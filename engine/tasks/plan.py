@@ -18,10 +18,11 @@ from engine.language.steps import (
     FilterStep,
     JoinStep,
     MapStep,
+    MatchStep,
     Step,
     TypedAggregate,
 )
-from engine.objects.query import Aggregate, Box, Filter, Join, Query, Union, inputs_of
+from engine.objects.query import Aggregate, Box, Filter, Join, Match, Query, Union, inputs_of
 from engine.objects.schema import BEGINNING, END, Schema
 from overlay.errors import InvalidInputError
 
@@ -31,6 +32,7 @@ __all__ = [
     "FilterStep",
     "JoinStep",
     "MapStep",
+    "MatchStep",
     "Step",
     "Task",
     "TypedAggregate",
@@ -74,8 +76,8 @@ class Task:
         inputs: the streams it reads. If the first step is a JoinStep, they are its sides. Else they
             are merged in canonical order; all have the same fields, but one may allow nulls or
             longer strings where another does not.
-        steps: applied in order; at most one is an AggregateStep or a JoinStep, which is the first;
-            none only if inputs are several.
+        steps: applied in order; at most one is an AggregateStep, a MatchStep or a JoinStep, which is
+            the first; none only if inputs are several.
         source_inputs: the inputs that are source streams: their logs have `seq`.
         after, until: the query's boundaries: it reads the inputs between them.
         of: of a task that makes revisions, the task whose output they revise; else None.
@@ -123,13 +125,15 @@ class Task:
     @property
     def has_state(self) -> bool:
         """Whether its results depend on more of its inputs than one tuple."""
-        return self.window is not None or self.join is not None
+        return any(isinstance(step, AggregateStep | MatchStep | JoinStep) for step in self.steps)
 
     @property
     def span_us(self) -> int:
         """How long after the stime of a tuple it still makes results of it, microseconds."""
         if self.join is not None:
             return self.join.left_waits_us + self.join.right_waits_us
+        if self.match is not None:
+            return self.match.within_us
         return 0 if self.window is None else self.window.size_us
 
     @property
@@ -137,6 +141,11 @@ class Task:
         """The join, if it has one."""
         first = self.steps[0] if self.steps else None
         return first if isinstance(first, JoinStep) else None
+
+    @property
+    def match(self) -> MatchStep | None:
+        """The pattern, if it has one."""
+        return next((step for step in self.steps if isinstance(step, MatchStep)), None)
 
 
 def plan(
@@ -149,7 +158,7 @@ def plan(
 
     A stream becomes a task's output, which others can read, if not exactly one box reads it, if it
     is in `keep` or in the query's `outputs`, if a union, a join or a filter with several ports
-    reads it, and between one aggregate or join and the next. All others are fused away. The results
+    reads it, and between one aggregate, pattern or join and the next. All others are fused away. The results
     do not depend on the cut. The panes of a window (`engine.language.panes`) are a task, too.
 
     Args:
@@ -222,7 +231,7 @@ class _Network:
             typed = type_box(box, schemas, before)
             for stream in typed.schemas:
                 self._make(stream, typed, folded.get(stream))
-                if isinstance(box, (Aggregate, Join)) or self._carries(box, stateful):
+                if isinstance(box, (Aggregate, Match, Join)) or self._carries(box, stateful):
                     stateful.add(stream)
                 if stream in keep or self._is_cut(stream, after_aggregate=stream in stateful):
                     self.kept.add(stream)
@@ -270,7 +279,7 @@ class _Network:
         )
 
     def _carries(self, box: Box, stateful: set[str]) -> bool:
-        """Whether the path to this box has an aggregate or a join."""
+        """Whether the path to this box has an aggregate, a pattern or a join."""
         if isinstance(box, (Union, Join)):
             return False
         (stream,) = inputs_of(box)
@@ -285,7 +294,7 @@ class _Network:
                 return True
             case Filter(outputs=ports):
                 return len(ports) > 1
-            case Aggregate():
+            case Aggregate() | Match():
                 return after_aggregate
             case _:
                 return False
@@ -307,6 +316,8 @@ def _nodes_after(step: Step | None, before: Mapping[str, int]) -> Mapping[str, i
             return {name: expression.nodes for name, expression in step.outputs}
         case AggregateStep():
             return {each.name: before.get(each.name, 1) for each in step.group_by}
+        case MatchStep():
+            return {each.name: before.get(each.name, 1) for each in step.partition_by}
 
 
 def _identity(schema: Schema) -> MapStep:

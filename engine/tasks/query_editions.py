@@ -247,7 +247,10 @@ def earliest(tasks: Sequence[Task], names: frozenset[str], footing: Footing, lea
     for task in tasks:
         window = task.window
         if task.join is not None:
-            _refuse_mixed_pairs(task, changes)
+            _refuse_mixed(task, changes, "joins", "pair")
+            at = max(at, _whole(task, footing)) if task.name in names else at
+        if task.match is not None:
+            _refuse_mixed(task, changes, "matches a pattern in", "match")
             at = max(at, _whole(task, footing)) if task.name in names else at
         if window is None:
             continue
@@ -279,11 +282,11 @@ def earliest(tasks: Sequence[Task], names: frozenset[str], footing: Footing, lea
     return at
 
 
-def _refuse_mixed_pairs(task: Task, changes: frozenset[str]) -> None:
+def _refuse_mixed(task: Task, changes: frozenset[str], does: str, would: str) -> None:
     changed = changes.intersection(task.inputs)
     if changed and task.span_us:
         raise InvalidInputError(
-            f"{task.name} joins {min(changed)}, and would pair old tuples of it with new ones: "
+            f"{task.name} {does} {min(changed)}, and would {would} old tuples of it with new ones: "
             "make another query"
         )
 

@@ -23,6 +23,7 @@ def needs(task: Task, after: int, upto: int, first: int | None = None) -> Interv
     """The input interval from which the output over (after, upto] is made.
 
     A stateless task: (after, upto] itself. A join: what is within its bounds of time of that, too.
+    A pattern: what is within its bound before that, too.
     An aggregate: from the start of the first to the end of the last window whose last microsecond
     is in (after, upto]; with upto == END, to END, since then every window closes.
 
@@ -40,6 +41,8 @@ def needs(task: Task, after: int, upto: int, first: int | None = None) -> Interv
     window = edition.window
     if edition.join is not None and after != BEGINNING:
         lo = max(BEGINNING, after - edition.join.horizon_us)
+    if edition.match is not None and after != BEGINNING:
+        lo = max(BEGINNING, after - edition.match.within_us)
     if window is not None:
         # Python's integers floor towards minus infinity: right for negative stime; they do not
         # overflow at BEGINNING and END
@@ -66,6 +69,8 @@ def horizon_us(task: Task) -> int:
         return task.history_us + task.of.span_us if task.of.has_state else 0
     if task.join is not None:
         return task.join.horizon_us
+    if task.match is not None:
+        return task.match.within_us
     window = task.window
     return 0 if window is None else window.size_us - window.grain_us
 

@@ -23,15 +23,16 @@ from engine.language.aggregate_types import aggregate_type
 from engine.language.check import ordered_boxes, type_box
 from engine.language.parse_expression import parse_expression
 from engine.language.steps import Expression, TypedAggregate
-from engine.objects.query import Aggregate, Filter, Join, Map, Query, Union
+from engine.objects.query import Aggregate, Filter, Join, Map, Match, Query, Union
 from engine.objects.schema import STIME, FieldType, Schema
 from engine.streams.epochs import reading
 from engine.tasks.execution import Result
-from engine.tasks.plan import AggregateStep, FilterStep, JoinStep, MapStep, Step, Task
+from engine.tasks.plan import AggregateStep, FilterStep, JoinStep, MapStep, MatchStep, Step, Task
 from engine.tasks.windows import Interval
 from overlay.events import Events
 from testnet.simulation.expressions import Row, evaluate
 from testnet.simulation.joins import joined
+from testnet.simulation.matches import matched
 from testnet.simulation.windows import FORMS, aggregate
 
 
@@ -62,6 +63,11 @@ def run_query(
             sides = (streams[box.left], streams[box.right])
             fields_of = (_fields(schemas[box.left]), _fields(schemas[box.right]))
             made = {box.output: joined(step, sides, fields_of)}
+        elif isinstance(box, Match):
+            pattern = type_box(box, schemas).steps[box.output]
+            assert isinstance(pattern, MatchStep), "of a match"
+            own = _fields(schemas[box.input])
+            made = {box.output: matched(pattern, streams[box.input], own)}
         else:
             fields = {field.name: field.type for field in schemas[box.input].fields}
             rows = streams[box.input]
@@ -119,15 +125,18 @@ def run_task(
         return canonical(_stepped(task.steps[1:], rows, after, upto), task.output_schema)
     rows = [row for name in task.inputs for row in inputs[name] if lo < row[STIME] <= hi]
     arrival = len(task.inputs) == 1 and task.inputs[0] in task.source_inputs
-    direct = bool(task.steps) and isinstance(task.steps[0], AggregateStep)
+    direct = bool(task.steps) and isinstance(task.steps[0], AggregateStep | MatchStep)
     if not (arrival and direct):
         rows = [{k: v for k, v in row.items() if k != "seq"} for row in rows]
     rows = canonical(rows, task.input_schemas[0], arrival=arrival and direct)
-    return canonical(_stepped(task.steps, rows, after, upto), task.output_schema)
+    fields = _fields(task.input_schemas[0])
+    return canonical(_stepped(task.steps, rows, after, upto, fields), task.output_schema)
 
 
-def _stepped(steps: Sequence[Step], rows: list[Row], after: int, upto: int) -> list[Row]:
-    """The rows after the steps."""
+def _stepped(
+    steps: Sequence[Step], rows: list[Row], after: int, upto: int, fields: Sequence[str] = ()
+) -> list[Row]:
+    """The rows after the steps. fields: of the rows."""
     for step in steps:
         match step:
             case FilterStep():
@@ -135,8 +144,12 @@ def _stepped(steps: Sequence[Step], rows: list[Row], after: int, upto: int) -> l
             case MapStep():
                 rows = [_mapped(step.outputs, row) for row in rows]
                 rows.sort(key=lambda row: (row[STIME], *((v is not None, v) for v in row.values())))
+                fields = [name for name, _ in step.outputs]
             case AggregateStep():
                 rows = [row for row in FORMS[step.form](step, rows) if after < row[STIME] <= upto]
+            case MatchStep():
+                made = matched(step, rows, fields)
+                rows = [row for row in made if after < row[STIME] <= upto]
             case JoinStep():
                 raise AssertionError("a join is a task's first step")
     return rows

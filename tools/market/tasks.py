@@ -16,10 +16,16 @@ from engine.replication.moves.checks import check_worker, network_of
 from engine.replication.moves.mover import Mover
 from engine.replication.moves.returning import Returning
 from engine.replication.queries import QueryHost
-from engine.tasks.plan import AggregateStep, FilterStep, JoinStep, MapStep, Task
+from engine.tasks.plan import AggregateStep, FilterStep, JoinStep, MapStep, MatchStep, Task
 from overlay.errors import NotAuthorisedError, NotFoundError
 
-KINDS: Final = {FilterStep: "filter", MapStep: "map", AggregateStep: "aggregate", JoinStep: "join"}
+KINDS: Final = {
+    FilterStep: "filter",
+    MapStep: "map",
+    AggregateStep: "aggregate",
+    JoinStep: "join",
+    MatchStep: "match",
+}
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,21 @@ from typing import Final
 
 from engine.language.aggregates import PARAMETERS, call_of, function_named, split_parameter
 from engine.language.check import check_shape
+from engine.language.matches import conditioned, pattern_text, read_pattern
 from engine.language.xml.tree import Node
 from engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
+    Contiguity,
     Filter,
+    Function,
     Join,
     JoinKind,
     Map,
+    Match,
+    Measure,
+    PatternStep,
     Union,
 )
 from overlay.errors import InvalidInputError
@@ -186,6 +192,8 @@ def parameters_of(box: Box) -> list[tuple[str, str]]:
                 *_numbered("out-field-name", [name for name, _ in box.expressions]),
                 *_numbered("out-field", [text for _, text in box.expressions]),
             ]
+        case Match():
+            return _match_parameters(box)
 
 
 def type_of(box: Box) -> str:
@@ -209,6 +217,27 @@ def _aggregate_parameters(box: Aggregate) -> list[tuple[str, str]]:
     if box.group_by:
         found.append(("group-by", ",".join(box.group_by)))
     return found
+
+
+def _match_parameters(box: Match) -> list[tuple[str, str]]:
+    conditions = [each for each in box.steps if each.condition != PatternStep("").condition]
+    found = [
+        ("pattern", pattern_text(box.steps)),
+        ("within", us_to_seconds(box.within_us)),
+        ("contiguity", str(box.contiguity)),
+        *_numbered("variable", [each.variable for each in conditions]),
+        *_numbered("condition", [each.condition for each in conditions]),
+        *_numbered("measure", [_measure_text(each) for each in box.measures]),
+        *_numbered("measure-name", [each.output for each in box.measures]),
+    ]
+    if box.partition_by:
+        found.append(("partition-by", ",".join(box.partition_by)))
+    return found
+
+
+def _measure_text(measure: Measure) -> str:
+    named = ".".join(filter(None, (measure.variable, measure.field or "*")))
+    return f"{measure.function}({named})"
 
 
 def _read_filter(
@@ -292,6 +321,49 @@ def _read_join(
     )
 
 
+def _read_match(
+    name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
+) -> Box:
+    pattern = parameters.take("pattern")
+    within = parameters.take_seconds("within")
+    if pattern is None or within is None:
+        raise InvalidInputError("a match needs a pattern, and within, its longest time in seconds")
+    contiguity = parameters.take("contiguity") or Contiguity.STRICT
+    if contiguity not in set(Contiguity):
+        known = ", ".join(Contiguity)
+        raise InvalidInputError(f"contiguity {contiguity[:40]!a} is not one of {known}")
+    variables = parameters.take_numbered("variable")
+    conditions = parameters.take_numbered("condition")
+    steps = conditioned(read_pattern(pattern), variables, conditions)
+    calls = parameters.take_numbered("measure")
+    names = parameters.take_numbered("measure-name")
+    if len(calls) != len(names):
+        raise InvalidInputError(f"it has {len(calls)} measures and {len(names)} measure-names")
+    groups = parameters.take("partition-by") or ""
+    return Match(
+        name,
+        inputs[0],
+        outputs[0],
+        tuple(group.strip() for group in groups.split(",")) if groups.strip() else (),
+        steps,
+        within,
+        tuple(_measure(call, output) for call, output in zip(calls, names, strict=True)),
+        Contiguity(contiguity),
+    )
+
+
+def _measure(text: str, output: str) -> Measure:
+    match = _CALL.fullmatch(text)
+    if match is None:
+        raise InvalidInputError(f"{text[:80]!a} is not a measure like last(B.price) or count(B.*)")
+    name, argument = (each.strip() for each in match.groups())
+    variable, _, field = argument.rpartition(".")
+    function = {"first": Function.FIRSTVAL, "last": Function.LASTVAL}.get(name.lower())
+    return Measure(
+        function or function_named(name), variable, "" if field == "*" else field, output
+    )
+
+
 def _signed_seconds(microseconds: int) -> str:
     sign = "-" if microseconds < 0 else ""
     return sign + us_to_seconds(abs(microseconds))
@@ -316,4 +388,5 @@ _READERS: Final[dict[str, Callable[[str, tuple[str, ...], tuple[str, ...], Param
     "union": _read_union,
     "aggregate": _read_aggregate,
     "join": _read_join,
+    "match": _read_match,
 }

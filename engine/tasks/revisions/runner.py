@@ -93,8 +93,8 @@ class RevisionRunner(TaskRunner):
         return Interval(_minus(since, history_us), upto)
 
     async def _job(self, after: int, upto: int, interval: Interval) -> Result:
-        if self._of.join is not None:
-            return await self._join(after, interval)
+        if self._of.join is not None or self._of.match is not None:
+            return await self._near(after, interval)
         window = self._of.window
         signed_rows = partial(self._signed, self._shape)
         revisions = await self._read(self._revisions, interval.lo, upto, signed_rows)
@@ -175,8 +175,8 @@ class RevisionRunner(TaskRunner):
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    async def _join(self, after: int, interval: Interval) -> Result:
-        """The revisions of a join's results with positions in (after, interval.hi]."""
+    async def _near(self, after: int, interval: Interval) -> Result:
+        """The revisions of a join's or a pattern's results with positions in (after, interval.hi]."""
         upto, span = interval.hi, self._of.span_us
         since = _minus(after, span)
         revisions = await self._signed_by_input(interval)
@@ -184,7 +184,7 @@ class RevisionRunner(TaskRunner):
         cases, made, left_out = Scenarios(), [], 0
         for run in revised_runs(list(revisions.values()), span, since):
             if run.first - span <= start and start > BEGINNING:
-                left_out += 1  # what its tuples were paired with is dropped
+                left_out += 1  # the tuples near it are dropped
                 continue
             lo, hi = run.first - span - 1, min(run.last + span, upto)
             tuples = {
@@ -207,7 +207,7 @@ class RevisionRunner(TaskRunner):
         return Result(due, sum(each.cpu_s for each in made))
 
     async def _signed_by_input(self, interval: Interval) -> dict[str, pa.Table]:
-        """The revisions of each input of a join."""
+        """The revisions of each input."""
         found = {}
         for name in self._of.inputs:
             shape = self._shapes[name]

@@ -9,7 +9,8 @@ through one job; a field has the scenario's number.
 * A window is computed as it was and as it becomes. Its revision at position p comes out at
   max(p, e), where e is the window's last microsecond. A window that is still open at p comes out
   unrevised, together with its revision.
-* So are the pairs of a join, of which each has an e of its own: its stime.
+* So are the pairs of a join and the matches of a pattern, of which each has an e of its own: its
+  stime.
 
 The position of a change depends on the inputs alone, and so does its content: the difference
 between the result with all revisions up to there and the result before. The cut into epochs does
@@ -52,8 +53,8 @@ class Scenarios:
         comes: the position at which a case's result appears; None: it was there before.
         goes: the position at which it disappears; None: it stays.
         ends: the stime of its results; others are of windows that were cut. None: any.
-        spans: the first and the last stime of a join's results; others are of tuples that were cut.
-            Each comes or goes at its stime at the earliest. None: it is no join.
+        spans: the first and the last stime of the results of a join or a pattern; others are of
+            tuples that were cut. Each comes or goes at its stime at the earliest. None: of others.
     """
 
     comes: list[int | None] = field(default_factory=list)
@@ -212,7 +213,7 @@ def contents(
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Revised tuples of a join's inputs that are near each other.
+    """Revised tuples of the inputs of a join or a pattern that are near each other.
 
     Attributes:
         first, last: their least and greatest stime. positions: of their revisions, ascending.
@@ -224,7 +225,7 @@ class Run:
 
 
 def revised_runs(revisions: Sequence[pa.Table], span_us: int, since: int) -> list[Run]:
-    """The revised tuples of a join's inputs, in groups between which nothing is joined.
+    """The revised tuples of the inputs, in groups that have no result in common.
 
     Args:
         revisions: of each input, with POSITION. span_us: how long a tuple makes results.
@@ -255,11 +256,11 @@ def joined_contents(
     *,
     since: int,
 ) -> dict[str, pa.Table]:
-    """The inputs of a join around a run, before its first revision after `since` and after each, as
+    """The inputs around a run, before its first revision after `since` and after each, as
     cases.
 
     Args:
-        tuples: by input, in order of stime, with all that the run's may be joined with.
+        tuples: by input, in order of stime, with all that the run's make results with.
         revisions: by input, signed, with POSITION, in order of stime.
     """
     made: dict[str, list[pa.Table]] = {name: [] for name in tuples}

@@ -16,7 +16,7 @@ from engine.objects.definitions import StreamEntry
 from engine.objects.query import Query, inputs_of, outputs_of
 from engine.objects.schema import SCENARIO, Field, FieldType, Schema
 from engine.streams.revisions.columns import revisions_name, revisions_schema
-from engine.tasks.plan import AggregateStep, FilterStep, JoinStep, MapStep, Step, Task
+from engine.tasks.plan import AggregateStep, FilterStep, JoinStep, MapStep, MatchStep, Step, Task
 
 
 def revised_streams(query: Query, inputs: Mapping[str, StreamEntry]) -> Mapping[str, int]:
@@ -51,8 +51,8 @@ def with_revisions(tasks: Sequence[Task], revised: Mapping[str, int]) -> tuple[T
 
 
 def _revisions_of(task: Task, revised: Mapping[str, int]) -> Task:
-    """Without state, a revision's result depends on its tuple alone. With a window or a join, it
-    depends on other tuples too, so the task's inputs are among the inputs."""
+    """Without state, a revision's result depends on its tuple alone. With a window, a join or a
+    pattern, it depends on other tuples too, so the task's inputs are among the inputs."""
     beside = [
         (name, schema)
         for name, schema in zip(task.inputs, task.input_schemas, strict=True)
@@ -85,7 +85,7 @@ def by_arrival(task: Task) -> bool:
         len(task.inputs) == 1
         and task.inputs[0] in task.source_inputs
         and bool(steps)
-        and isinstance(steps[0], AggregateStep)
+        and isinstance(steps[0], AggregateStep | MatchStep)
     )
 
 
@@ -100,8 +100,8 @@ def numbered_inputs(task: Task) -> frozenset[str]:
 
 def scenario_task(task: Task) -> Task:
     """The task for several cases at once: each is computed as if there were no others. Its inputs,
-    which are merged unless they are joined, and its output have a field with the case's number."""
-    if task.join is not None:
+    which are merged for windows and for single tuples, and its output have a field with the case's number."""
+    if task.join is not None or task.match is not None:
         return replace(
             task,
             steps=tuple(_apart(step) for step in task.steps),
@@ -140,6 +140,8 @@ def _apart(step: Step) -> Step:
             return MapStep((*outputs, (SCENARIO, FieldRef(SCENARIO, FieldType.LONG))))
         case AggregateStep():
             return replace(step, group_by=(*step.group_by, _CASE))
+        case MatchStep():
+            return replace(step, partition_by=(*step.partition_by, _CASE))
         case JoinStep():
             left = FieldRef(f"{LEFT}{SCENARIO}", FieldType.LONG)
             right = FieldRef(f"{RIGHT}{SCENARIO}", FieldType.LONG)
