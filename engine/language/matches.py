@@ -380,7 +380,7 @@ def ends_at_most(variables: Sequence[Variable], place: int) -> int | None:
     variable = variables[place]
     if variable.forbidden:
         return None
-    before = []
+    before: list[int] = []
     for move in moves(variables, place):
         if move.target is None:
             if any(target != place for target in before):

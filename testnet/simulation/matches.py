@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from engine.language.matches import (
     MAX_TUPLES,
@@ -16,7 +16,7 @@ from engine.language.matches import (
 )
 from engine.language.steps import Expression, MatchStep, TypedMeasure
 from engine.objects.query import Contiguity, Function
-from engine.objects.schema import STIME, FieldType
+from engine.objects.schema import STIME
 from testnet.simulation.expressions import Row, Value, evaluate
 
 _LONG = range(-(2**63), 2**63)
@@ -77,11 +77,11 @@ def _match(step: MatchStep, rows: Sequence[Row], limit: int) -> tuple[int, _Way]
         if row[STIME] > limit:
             break
         following: dict[tuple[int, int], _Way] = {}
-        for way in (each for way in ways for each in _next(step, way, row)):
-            if isinstance(way, _Made):
-                best = way.way
+        for made in (each for way in ways for each in _next(step, way, row)):
+            if isinstance(made, _Made):
+                best = made.way
                 break
-            following.setdefault((way.place, _counted(step, way)), way)
+            following.setdefault((made.place, _counted(step, made)), made)
         ways = list(following.values())
         if not ways:
             return None if best is None else (row[STIME], best)
@@ -148,22 +148,32 @@ def _measured(measure: TypedMeasure, way: _Way) -> Value:
     if measure.argument is None:
         return len(rows)
     values = [row[measure.argument.name] for row in rows]
-    if measure.function is Function.FIRSTVAL:
-        return values[0] if values else None
-    if measure.function is Function.LASTVAL:
-        return values[-1] if values else None
+    if measure.function in {Function.FIRSTVAL, Function.LASTVAL}:
+        place = 0 if measure.function is Function.FIRSTVAL else -1
+        return values[place] if values else None
     values = [value for value in values if value is not None]
     if measure.function is Function.COUNT:
         return len(values)
-    if not values:
-        return None
-    if measure.function is Function.MIN:
-        return min(values)
-    if measure.function is Function.MAX:
-        return max(values)
+    return _FOLDED[measure.function](values) if values else None
+
+
+def _sum(values: list[Value]) -> Value:
+    total: Value = 0
+    for value in values:
+        total += value  # in the order of the match
+    return total if isinstance(total, float) or total in _LONG else None
+
+
+def _average(values: list[Value]) -> Value:
     total: Value = 0
     for value in values:
         total += value
-    if measure.function is Function.AVG:
-        return float(total) / len(values)
-    return total if measure.type is FieldType.DOUBLE or total in _LONG else None
+    return float(total) / len(values)
+
+
+_FOLDED: Final = {
+    Function.MIN: min,
+    Function.MAX: max,
+    Function.SUM: _sum,
+    Function.AVG: _average,
+}

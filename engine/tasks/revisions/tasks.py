@@ -100,7 +100,8 @@ def numbered_inputs(task: Task) -> frozenset[str]:
 
 def scenario_task(task: Task) -> Task:
     """The task for several cases at once: each is computed as if there were no others. Its inputs,
-    which are merged for windows and for single tuples, and its output have a field with the case's number."""
+    which are merged for windows and single tuples, and its output have a field with the case's
+    number."""
     if task.join is not None or task.match is not None:
         return replace(
             task,
