@@ -194,6 +194,9 @@ class _Printer:
             )
         return f"cast({self.text(node.this)} as {name})"
 
+    def interval(self, node: exp.Expr) -> str:
+        return f"interval '{interval_us(node, self._source)}' microseconds"
+
     def call(self, node: exp.Expr) -> str:
         return f"{node.name.lower()}({self._all(node.expressions)})"
 
@@ -211,6 +214,7 @@ _FORMS: Final[dict[type[exp.Expr], Callable[[_Printer, exp.Expr], str]]] = {
     exp.Like: _Printer.like,
     exp.Case: _Printer.case,
     exp.Cast: _Printer.cast,
+    exp.Interval: _Printer.interval,
     exp.Anonymous: _Printer.call,
 }
 

@@ -24,6 +24,8 @@ from engine.language.sql.grouping import (
     substitute_of,
 )
 from engine.language.sql.joining import Joining, conjuncts
+from engine.language.sql.match_grammar import MatchTable
+from engine.language.sql.matching import Matching
 from engine.language.sql.network import Boxes
 from engine.language.sql.relation import (
     WINDOW_END,
@@ -55,7 +57,6 @@ _REFUSED: Final = {
     "cluster": "CLUSTER BY is not part of the language",
     "into": "INTO is not part of the language: CREATE STREAM name AS SELECT",
     "hint": "hints are not part of the language",
-    "match": "MATCH_RECOGNIZE is not part of the language yet",
 }
 
 Resolve = Callable[[exp.Table], str]
@@ -304,6 +305,13 @@ class Selecting:
         rest = [] if where is None else [where.this]
         relation = self._table(clause.this)
         joins = [*(clause.this.args.get("joins") or []), *(node.args.get("joins") or [])]
+        pattern = node.args.get("match")
+        if isinstance(pattern, MatchTable):
+            if joins:
+                raise self._source.refusal("join the matches, or match the pairs, by WITH", pattern)
+            relation = Matching(
+                self._boxes, self._source, relation, pattern, self._within_us
+            ).relation()
         joining: Joining | None = None
         for join in joins:
             if joining is not None:
