@@ -83,8 +83,8 @@ def class_of(box: Box) -> BoxClass:
       boundary.
     * The matches of a pattern are those that begin with each tuple. Restarted empty, it agrees from
       `within` after its start.
-    * A join is as a union: in ICDE 2005 its results depend on the order in which its inputs interleave;
-      here on the stimes of their tuples.
+    * A join is as a union: in ICDE 2005 its results depend on the order in which its inputs
+      interleave; here on the stimes of their tuples.
     """
     match box:
         case Filter() | Map():

@@ -1,8 +1,8 @@
 """Patterns of sequences: their text, the fields that their conditions see, and their automaton.
 
 A pattern is a list of variables, each with a quantifier. Its automaton has a state for each
-variable and the number of tuples that the variable has taken. Two ways of a match to one state, over
-the same tuples, are one from then on: the preferred one. So a match that begins with a tuple is
+variable and the number of tuples that the variable has taken. Two ways of a match to one state,
+over the same tuples, are one from then on: the preferred one. So a match that begins with a tuple is
 looked for in at most as many ways as there are states (Thompson, Regular Expression Search
 Algorithm, CACM 1968; with preferences: Pike's VM, as in Cox, Regular Expression Matching: the
 Virtual Machine Approach, 2009). After Wu, Diao, Rizvi, High-Performance Complex Event Processing
@@ -173,30 +173,35 @@ def check_pattern(box: Match) -> None:
                 f"variable {step.variable} is twice in the pattern: give one another name"
             )
         seen.add(step.variable)
-    if all(step.negated or step.least == 0 for step in box.steps):
-        raise InvalidInputError("the pattern fits no tuples at all: one variable must take one")
-    if box.steps[0].negated:
-        raise InvalidInputError(
-            f"nothing comes before !{box.steps[0].variable}: a pattern begins with a tuple"
-        )
-    for step, following in zip(box.steps, box.steps[1:], strict=False):
-        if following.negated and step.least == 0 and not step.negated:
-            raise InvalidInputError(
-                f"!{following.variable} stands behind {step.variable}, which may take no tuple: "
-                "put it behind a variable that takes one"
-            )
-    states = sum(_counted(step) for step in box.steps if not step.negated)
-    if states > MAX_STATES:
-        raise InvalidInputError(
-            f"the quantifiers of the pattern count to {states:,} together, at most {MAX_STATES} "
-            "allowed"
-        )
+    _check_places(box.steps)
     for measure in box.measures:
         if measure.function not in FUNCTIONS:
             known = ", ".join(sorted(FUNCTIONS))
             raise InvalidInputError(f"{measure.function} is no measure; there are {known}")
         if measure.variable and measure.variable not in seen:
             raise InvalidInputError(f"{measure.variable[:64]!a} is not in the pattern")
+
+
+def _check_places(steps: Sequence[PatternStep]) -> None:
+    """Check which steps follow which, and how many states that makes."""
+    if all(step.negated or step.least == 0 for step in steps):
+        raise InvalidInputError("the pattern fits no tuples at all: one variable must take one")
+    if steps[0].negated:
+        raise InvalidInputError(
+            f"nothing comes before !{steps[0].variable}: a pattern begins with a tuple"
+        )
+    for step, following in zip(steps, steps[1:], strict=False):
+        if following.negated and step.least == 0 and not step.negated:
+            raise InvalidInputError(
+                f"!{following.variable} stands behind {step.variable}, which may take no tuple: "
+                "put it behind a variable that takes one"
+            )
+    states = sum(_counted(step) for step in steps if not step.negated)
+    if states > MAX_STATES:
+        raise InvalidInputError(
+            f"the quantifiers of the pattern count to {states:,} together, at most {MAX_STATES} "
+            "allowed"
+        )
 
 
 def _counted(step: PatternStep) -> int:
@@ -345,7 +350,7 @@ class Move:
 
 
 def moves(variables: Sequence[Variable], place: int) -> tuple[Move, ...]:
-    """What a way at a variable may do, the preferred first. place: START: before the first tuple."""
+    """What a way at a variable, or at START, may do, the preferred first."""
     go = tuple(Move(target, after_least=True) for target in _entered(variables, place + 1))
     if place == START:
         return go

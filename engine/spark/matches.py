@@ -1,9 +1,9 @@
 """Patterns over DataFrames.
 
-A window gives each tuple those that follow it in its partition, as an array. For the tuples that can
-be the first of a match, the array is folded: the automaton of `engine.language.matches` goes on by
-one tuple at a time, in all its ways at once. So a job has one sort and no join, and no step's number
-of rows depends on the pattern.
+A window gives each tuple those that follow it in its partition, as an array. For the tuples that
+can be the first of a match, the array is folded: the automaton of `engine.language.matches` goes on
+by one tuple at a time, in all its ways at once. So a job has one sort and no join, and its number
+of rows does not depend on the pattern.
 """
 
 from __future__ import annotations

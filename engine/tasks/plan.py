@@ -76,8 +76,8 @@ class Task:
         inputs: the streams it reads. If the first step is a JoinStep, they are its sides. Else they
             are merged in canonical order; all have the same fields, but one may allow nulls or
             longer strings where another does not.
-        steps: applied in order; at most one is an AggregateStep, a MatchStep or a JoinStep, which is
-            the first; none only if inputs are several.
+        steps: applied in order; at most one is an AggregateStep, a MatchStep, or a JoinStep, which
+            is the first; none only if inputs are several.
         source_inputs: the inputs that are source streams: their logs have `seq`.
         after, until: the query's boundaries: it reads the inputs between them.
         of: of a task that makes revisions, the task whose output they revise; else None.
@@ -158,8 +158,8 @@ def plan(
 
     A stream becomes a task's output, which others can read, if not exactly one box reads it, if it
     is in `keep` or in the query's `outputs`, if a union, a join or a filter with several ports
-    reads it, and between one aggregate, pattern or join and the next. All others are fused away. The results
-    do not depend on the cut. The panes of a window (`engine.language.panes`) are a task, too.
+    reads it, and between one aggregate, pattern or join and the next. All others are fused away.
+    The results do not depend on the cut. The panes of a window (`engine.language.panes`) are a task, too.
 
     Args:
         schemas: of all streams, as `check_query` gives them.

@@ -246,11 +246,8 @@ def earliest(tasks: Sequence[Task], names: frozenset[str], footing: Footing, lea
     period = 1
     for task in tasks:
         window = task.window
-        if task.join is not None:
-            _refuse_mixed(task, changes, "joins", "pair")
-            at = max(at, _whole(task, footing)) if task.name in names else at
-        if task.match is not None:
-            _refuse_mixed(task, changes, "matches a pattern in", "match")
+        if task.join is not None or task.match is not None:
+            _refuse_mixed(task, changes)
             at = max(at, _whole(task, footing)) if task.name in names else at
         if window is None:
             continue
@@ -282,7 +279,8 @@ def earliest(tasks: Sequence[Task], names: frozenset[str], footing: Footing, lea
     return at
 
 
-def _refuse_mixed(task: Task, changes: frozenset[str], does: str, would: str) -> None:
+def _refuse_mixed(task: Task, changes: frozenset[str]) -> None:
+    does, would = ("joins", "pair") if task.match is None else ("looks for a pattern in", "match")
     changed = changes.intersection(task.inputs)
     if changed and task.span_us:
         raise InvalidInputError(

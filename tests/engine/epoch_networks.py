@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from math import gcd
 
 import pyarrow as pa
-from hypothesis import strategies as st
 from epoch_matches import Computed, matches
+from hypothesis import strategies as st
 from reference_aggregates import later_sql
 
 from engine.language.check import type_box

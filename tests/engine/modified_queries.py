@@ -26,6 +26,7 @@ from engine.objects.query import (
     Function,
     Join,
     Map,
+    Match,
     Query,
     QueryStatus,
     Union,
@@ -173,6 +174,8 @@ def other_box(draw: st.DrawFn, box: Box, schemas: dict[str, Schema]) -> Box | No
         case Join():
             before = draw(st.sampled_from([0, 1, 6]))
             return msgspec.structs.replace(box, before_us=max(before, -box.after_us))
+        case Match():
+            return msgspec.structs.replace(box, within_us=draw(st.sampled_from([3, 15])))
         case Union():
             return None
 

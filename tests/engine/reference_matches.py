@@ -72,10 +72,10 @@ class Reference:
         """Matches (True), and ways that later tuples could make a match (False)."""
         for target in self._entering(0):
             if target is not None and self._takes(target, rows[0], ()):
-                yield from self._from(target, 1, rows, 1, ((target, rows[0]),), final)
+                yield from self._from(target, 1, rows, 1, ((target, rows[0]),), final=final)
 
     def _from(
-        self, at: int, count: int, rows: Sequence[Row], place: int, taken: Taken, final: bool
+        self, at: int, count: int, rows: Sequence[Row], place: int, taken: Taken, *, final: bool
     ) -> Iterator[tuple[bool, Taken]]:
         part = self.parts[at]
         choices = self._choices(at, count)
@@ -95,7 +95,7 @@ class Reference:
         if self.skips and not fits:
             met = part.forbidden is not None and count >= part.least
             if not (met and part.forbidden(row, taken[-1][1], taken[0][1])):
-                yield from self._from(at, count, rows, place + 1, taken, final)
+                yield from self._from(at, count, rows, place + 1, taken, final=final)
             return
         for target in choices:
             if target is None:
@@ -104,7 +104,7 @@ class Reference:
             elif target in fits:
                 number = count + 1 if target == at else 1
                 more = (*taken, (target, row))
-                yield from self._from(target, number, rows, place + 1, more, final)
+                yield from self._from(target, number, rows, place + 1, more, final=final)
 
     def _choices(self, at: int, count: int) -> list[int | None]:
         part = self.parts[at]

@@ -12,11 +12,15 @@ from engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
+    Contiguity,
     Filter,
     Function,
     Join,
     JoinKind,
     Map,
+    Match,
+    Measure,
+    PatternStep,
     Query,
     Union,
     inputs_of,
@@ -145,11 +149,41 @@ def joins(draw: st.DrawFn, number: int, schemas: dict[str, Schema]) -> Join:
     )
 
 
+def matches(draw: st.DrawFn, number: int, source: str, schema: Schema) -> Match:
+    counts = st.sampled_from([(1, 1), (0, 1), (1, None), (2, 3)])
+    steps = [PatternStep("A", predicates(draw, schema))]
+    for name in "BC"[: draw(st.integers(0, 2))]:
+        least, most = draw(counts)
+        steps.append(PatternStep(name, predicates(draw, schema), least, most, draw(st.booleans())))
+    field = draw(st.sampled_from(schema.fields)).name
+    keys = draw(st.lists(st.sampled_from([f.name for f in schema.fields]), max_size=1))
+    partition = tuple(key for key in keys if not key.startswith("p"))
+    measures = (
+        Measure(Function.FIRSTVAL, "A", field, "p0"),
+        Measure(Function.COUNT, "", "", "p1"),
+        Measure(Function.MAX, steps[-1].variable, field, "p2"),
+    )
+    within = draw(st.sampled_from([2, 10]))
+    contiguity = draw(st.sampled_from(list(Contiguity)))
+    return Match(
+        f"box{number}",
+        source,
+        f"t{number}",
+        partition,
+        tuple(steps),
+        within,
+        measures,
+        contiguity,
+    )
+
+
 def boxes(draw: st.DrawFn, number: int, schemas: dict[str, Schema]) -> Box:
     name, out = f"box{number}", f"t{number}"
     source = draw(st.sampled_from(sorted(schemas)))
     schema = schemas[source]
-    match draw(st.sampled_from(["filter", "map", "union", "join", "aggregate", "aggregate"])):
+    match draw(
+        st.sampled_from(["filter", "map", "union", "join", "match", "aggregate", "aggregate"])
+    ):
         case "filter":
             texts = tuple(predicates(draw, schema) for _ in range(draw(st.integers(1, 3))))
             false = draw(st.booleans())
@@ -166,6 +200,8 @@ def boxes(draw: st.DrawFn, number: int, schemas: dict[str, Schema]) -> Box:
             return Union(name, tuple(chosen), out)
         case "join":
             return joins(draw, number, schemas)
+        case "match":
+            return matches(draw, number, source, schema)
         case _:
             size = draw(st.sampled_from([1, 7, 10, 30]))
             advance = draw(st.sampled_from([size, max(1, size // 2), max(1, size // 3)]))

@@ -60,8 +60,9 @@ def batch(network: Network, data: Mapping[str, pa.Table]) -> dict[str, list[str]
             if isinstance(statement, Computed):
                 given = database.sql(f"SELECT * FROM {statement.source}").to_arrow_table()
                 database.register(f"made_{name}", statement.table(given, network.schemas[name]))
-                statement = f"SELECT * FROM made_{name}"
-            database.execute(f"CREATE TABLE {name} AS {statement}")
+                database.execute(f"CREATE TABLE {name} AS SELECT * FROM made_{name}")
+            else:
+                database.execute(f"CREATE TABLE {name} AS {statement}")
             order = order_sql(network.schemas[name], source=False)
             answer = database.sql(f"SELECT * FROM {name} ORDER BY {order}").to_arrow_table()
             answers[name] = printed(answer)

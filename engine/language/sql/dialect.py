@@ -52,6 +52,7 @@ TYPES: Final = {
 
 _KNOWN_TYPES: Final = ", ".join(TYPES)
 
+
 class WindowTable(exp.Expression):
     """`TUMBLE(TABLE s [PARTITION BY k], DESCRIPTOR(ts), INTERVAL ...)` and its like."""
 

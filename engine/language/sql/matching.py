@@ -56,14 +56,18 @@ class Matching:
         self._check_order()
         with source.pointing(node.this):
             self._steps = read_pattern(node.this.name)
+        if not node.args.get("skips") and any(step.negated for step in self._steps):
+            reason = "between rows that follow each other is nothing: say PATTERN SEQ (A !B C)"
+            raise source.refusal(reason, node.this)
         self._variables = {step.variable.lower(): step.variable for step in self._steps}
 
     def relation(self) -> Relation:
         """The matches."""
         node, partition = self._node, self._partition()
-        outputs = [(name, name_text(name)) for name in partition]
-        for each in node.args.get("measures") or []:
-            outputs.append((each.alias, self._measure_text(each)))
+        measures = [
+            (each.alias, self._measure_text(each)) for each in node.args.get("measures") or []
+        ]
+        outputs = [*((name, name_text(name)) for name in partition), *measures]
         box = Match(
             "match",
             self._read.stream,

@@ -176,7 +176,7 @@ class RevisionRunner(TaskRunner):
             shutil.rmtree(folder, ignore_errors=True)
 
     async def _near(self, after: int, interval: Interval) -> Result:
-        """The revisions of a join's or a pattern's results with positions in (after, interval.hi]."""
+        """The revisions of what a join or a pattern gives, at positions in (after, interval.hi]."""
         upto, span = interval.hi, self._of.span_us
         since = _minus(after, span)
         revisions = await self._signed_by_input(interval)
