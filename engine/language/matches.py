@@ -2,8 +2,8 @@
 
 A pattern is a list of variables, each with a quantifier. Its automaton has a state for each
 variable and the number of tuples that the variable has taken. Two ways of a match to one state,
-over the same tuples, are one from then on: the preferred one. So a match that begins with a tuple is
-looked for in at most as many ways as there are states (Thompson, Regular Expression Search
+over the same tuples, are one from then on: the preferred one. So a match that begins with a tuple
+is looked for in at most as many ways as there are states (Thompson, Regular Expression Search
 Algorithm, CACM 1968; with preferences: Pike's VM, as in Cox, Regular Expression Matching: the
 Virtual Machine Approach, 2009). After Wu, Diao, Rizvi, High-Performance Complex Event Processing
 over Streams (SIGMOD 2006), and MATCH_RECOGNIZE of SQL:2016. ADR 34 has what differs from both.
@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -190,7 +191,7 @@ def _check_places(steps: Sequence[PatternStep]) -> None:
         raise InvalidInputError(
             f"nothing comes before !{steps[0].variable}: a pattern begins with a tuple"
         )
-    for step, following in zip(steps, steps[1:], strict=False):
+    for step, following in pairwise(steps):
         if following.negated and step.least == 0 and not step.negated:
             raise InvalidInputError(
                 f"!{following.variable} stands behind {step.variable}, which may take no tuple: "

@@ -159,7 +159,8 @@ def plan(
     A stream becomes a task's output, which others can read, if not exactly one box reads it, if it
     is in `keep` or in the query's `outputs`, if a union, a join or a filter with several ports
     reads it, and between one aggregate, pattern or join and the next. All others are fused away.
-    The results do not depend on the cut. The panes of a window (`engine.language.panes`) are a task, too.
+    The results do not depend on the cut. The panes of a window (`engine.language.panes`) are a
+    task, too.
 
     Args:
         schemas: of all streams, as `check_query` gives them.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -171,7 +171,7 @@ def _average(values: list[Value]) -> Value:
     return float(total) / len(values)
 
 
-_FOLDED: Final = {
+_FOLDED: Final[dict[Function, Callable[[list[Value]], Value]]] = {
     Function.MIN: min,
     Function.MAX: max,
     Function.SUM: _sum,
