@@ -38,7 +38,9 @@ from engine.objects.query import (
     Box,
     Filter,
     Function,
+    Join,
     Map,
+    Match,
     Query,
     Union,
     inputs_of,
@@ -83,8 +85,13 @@ def origins(query: Query) -> dict[str, frozenset[str]]:
 
 
 def settling(query: Query) -> int:
-    """After how long every window was opened since the restart, in a chain of all its boxes."""
-    return sum(box.size_us for box in query.boxes if isinstance(box, Aggregate))
+    """After how long every window, pair and match began after the restart, in a chain of all its
+    boxes."""
+    windows = sum(box.size_us for box in query.boxes if isinstance(box, Aggregate))
+    pairs = sum(
+        max(box.before_us, 0) + max(box.after_us, 0) for box in query.boxes if isinstance(box, Join)
+    )
+    return windows + pairs + sum(box.within_us for box in query.boxes if isinstance(box, Match))
 
 
 @settings(deadline=None, max_examples=80)

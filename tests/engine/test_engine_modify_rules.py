@@ -269,14 +269,16 @@ def holds(tasks: Sequence[Task], names: Collection[str], footing: Footing, at: i
     """What is promised of a boundary, window by window, around it."""
     changes = reached(tasks, names)
     for task in tasks:
-        window, join = task.window, task.join
-        if join is not None:
-            oldest = at + 1 - join.horizon_us  # that the first new result may be made of
+        window = task.window
+        near = task.join.horizon_us if task.join is not None else None
+        near = task.match.within_us if task.match is not None else near
+        if near is not None:
+            oldest = at + 1 - near  # that the first new result may be made of
             if changes & set(task.inputs) and oldest <= at:
-                return False  # it would pair tuples of both editions
+                return False  # it would pair or match tuples of both editions
             known = max(footing.usable.get(name, BEFORE) for name in task.inputs)
             if task.name in names and oldest <= known:
-                return False  # a pair of it would be missing
+                return False  # a pair or a match of it would be missing
         if window is None:
             continue
         if changes & set(task.inputs):
@@ -337,7 +339,7 @@ def test_the_earliest_boundary_is_the_first_that_keeps_every_promise(
     )  # windows of 1, 7, 10 and 30 end together then
     found = next((at for at in span if holds(tasks, names, footing, at)), None)
     if found is None:
-        with pytest.raises(InvalidInputError, match=r"overlapping windows|would pair"):
+        with pytest.raises(InvalidInputError, match=r"overlapping windows|would (pair|match)"):
             earliest(tasks, names, footing, least)
         event("there is none")
         return

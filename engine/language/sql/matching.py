@@ -160,7 +160,12 @@ class Matching:
     def _current(self, node: exp.Column, own: str) -> str:
         variable = self._variable(node)
         text = self._text(node)
-        return text if variable in {None, own} else f"{variable}.{text}"
+        if variable is None or variable == own:
+            return text
+        names = list(self._variables.values())
+        if names.index(variable) > names.index(own):
+            raise self._source.refusal(f"{variable} comes after {own}, and has no row yet", node)
+        return f"{variable}.{text}"
 
     def _navigated(self, node: exp.Anonymous, own: str) -> str:
         name = node.name.upper()
