@@ -301,11 +301,14 @@ async def open_executor(
 def kind_of(task: Task) -> Kind | None:
     """The group of the tasks that can be in one job with a task, and how to make that job. None: it
     always runs alone. Blocking: it imports PySpark."""
-    from engine.spark import rows, shared_rows, shared_windows
+    from engine.spark import rows, shared_matches, shared_rows, shared_windows
 
-    if task.join is not None or task.match is not None:
+    if task.join is not None:
         return None
     fields = rows.merged_fields(task.input_schemas)
+    if task.match is not None:
+        pattern = (fields, task.steps, by_arrival(task))
+        return pattern, lambda: shared_matches.SharedMatches(task)
     if task.window is not None:
         key = (fields, shared_windows.what(task), by_arrival(task))
         return key, lambda: shared_windows.SharedWindows(task)

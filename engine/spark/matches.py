@@ -53,21 +53,27 @@ class Matches:
     Args:
         fields: of the input.
         by_arrival: the input has SEQ, and tuples of one stime are in its order.
+        tags: columns that the input is partitioned by as well, and the result has as well.
     """
 
-    def __init__(self, step: MatchStep, fields: Sequence[Field], *, by_arrival: bool) -> None:
-        self._step = step
+    def __init__(
+        self,
+        step: MatchStep,
+        fields: Sequence[Field],
+        *,
+        by_arrival: bool,
+        tags: Sequence[str] = (),
+    ) -> None:
         automaton = _Automaton(step)
-        self._keys = [
-            quoted(each.name).alias(f"key{n}") for n, each in enumerate(step.partition_by)
-        ]
+        partition = [*(each.name for each in step.partition_by), *tags]
+        self._keys = [quoted(name).alias(f"key{n}") for n, name in enumerate(partition)]
         order = [quoted(STIME).asc()]
         if by_arrival:
             order.append(quoted(SEQ).asc())
         else:
             order += [quoted(each.name).asc_nulls_last() for each in fields]
         following = (
-            Window.partitionBy(*(quoted(each.name) for each in step.partition_by))
+            Window.partitionBy(*map(quoted, partition))
             .orderBy(*order)
             .rowsBetween(0, most_tuples(step) - 1)
         )
@@ -86,7 +92,7 @@ class Matches:
         ways = F.col(_FOUND)["best"]
         self._results = [
             F.col(_FOUND)["end"].alias(STIME),
-            *(F.col(f"key{n}").alias(each.name) for n, each in enumerate(step.partition_by)),
+            *(F.col(f"key{n}").alias(name) for n, name in enumerate(partition)),
             *(automaton.measured(each, ways).alias(each.output) for each in step.measures),
         ]
 
@@ -98,11 +104,14 @@ class Matches:
         """
         if small:
             frame = frame.coalesce(1)  # no shuffle
+        return self.all(frame).where(F.expr(within(STIME, after + 1, upto, constant=not small)))
+
+    def all(self, frame: DataFrame) -> DataFrame:
+        """All matches among the rows."""
         keys = [F.col(f"key{n}") for n in range(len(self._keys))]
         frame = frame.select(*self._keys, self._collected).where(self._begins)
         frame = frame.select(*keys, self._found).where(F.col(_FOUND)["best"].isNotNull())
-        found = frame.select(*self._results)
-        return found.where(F.expr(within(STIME, after + 1, upto, constant=not small)))
+        return frame.select(*self._results)
 
 
 class _Automaton:

@@ -151,7 +151,7 @@ class SharedWindows:
                     if form is not Form.PARTIAL:
                         frame = frame.withColumn(STIME, quoted(LAST))
                 case JoinStep() | MatchStep():
-                    raise AssertionError("a task with a join or a pattern runs alone")
+                    raise AssertionError("a task has one step with state")
         return frame.drop(START)
 
     def _own(self, raw: pa.Table, number: int, order: Order) -> pa.Table:
