@@ -182,7 +182,7 @@ class Matching:
         if name == "LAST" and variable == own and back == 1:
             return f"{own}.{text}"
         if name == "LAST" and variable is not None and not back:
-            return text if variable == own else f"{variable}.{text}"
+            return self._current(column, own)
         raise self._source.refusal(
             f"{name} of these rows cannot be asked here; there are PREV(field), V.field of the "
             "last row of V, and LAST(V.field, 1) of the row before it in the condition of V: give "
