@@ -212,9 +212,7 @@ class Sinks:
         with scope:
             try:
                 await self._send_on(subscriber, sink, after, certificate)
-                self.events.note(
-                    "info", f"ended {sink}: it has all of {sink.stream}, which has ended"
-                )
+                self.events.note("info", f"ended {sink}: it has all of {sink.stream}, which has ended")
             except MedusaError as error:
                 self.events.note("warning", f"serves {sink} no longer: {sink.stream}: {error}")
             except Exception as error:  # noqa: BLE001 - one sink ends, and no other
