@@ -27,6 +27,7 @@ KINDS: Final = (
     "cumulate",
     "rank",
     "join",
+    "match",
     "totals",
     "top",
 )
@@ -60,7 +61,7 @@ class Menu(Struct, frozen=True, array_like=True):
         most_load: units of load at once; 0: nothing.
     """
 
-    kinds: tuple[str, ...] = ("filter", "map", "union", "aggregate", "join", "totals", "top")
+    kinds: tuple[str, ...] = KINDS
     streams: tuple[str, ...] = ("*",)
     most_load: int = 0
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from engine.language import joins, totals
+from engine.language import joins, matches, totals
 from engine.language.aggregate_types import aggregate_type
 from engine.language.aggregates import CHOSEN, COUNTS, check_parameter
 from engine.language.classes import check_availability
@@ -45,6 +45,7 @@ from engine.objects.query import (
     Function,
     Join,
     Map,
+    Match,
     Query,
     Rank,
     Sessions,
@@ -180,6 +181,15 @@ def _check_parameters(box: Box) -> None:
         case Union():
             if not 0 < len(box.inputs) <= MAX_PORTS:
                 raise InvalidInputError(f"a union takes 1 to {MAX_PORTS} inputs")
+        case _:
+            _check_state(box)
+
+
+def _check_state(
+    box: Aggregate | Sessions | Cumulate | Rank | Join | Match | Totals | Top,
+) -> None:
+    """Check the parameters of a box whose results depend on more than one tuple."""
+    match box:
         case Aggregate() | Sessions() | Cumulate():
             _check_aggregate(box)
         case Rank():
@@ -190,6 +200,10 @@ def _check_parameters(box: Box) -> None:
             totals.check_totals(box)
         case Top():
             totals.check_top(box)
+        case Match():
+            if not 0 < box.within_us <= MAX_WINDOW_US:
+                raise InvalidInputError("within must be more than 0 and at most 366 days")
+            matches.check_pattern(box)
 
 
 def type_box(
@@ -216,18 +230,29 @@ def type_box(
                 return _type_map(box, _Input(inputs[box.input], nodes))
             case Union():
                 return _type_union(box, [inputs[stream] for stream in box.inputs])
-            case Aggregate():
-                return _type_aggregate(box, _Input(inputs[box.input], nodes))
-            case Sessions() | Cumulate():
-                return _type_spans(box, _Input(inputs[box.input], nodes))
-            case Rank():
-                return _type_rank(box, inputs[box.input])
             case Join():
                 return _type_join(box, inputs[box.left], inputs[box.right])
-            case Totals():
-                return _type_totals(box, _Input(inputs[box.input], nodes))
-            case Top():
-                return _type_top(box, inputs[box.input])
+            case _:
+                return _type_state(box, _Input(inputs[box.input], nodes))
+
+
+def _type_state(
+    box: Aggregate | Sessions | Cumulate | Rank | Match | Totals | Top, given: _Input
+) -> TypedBox:
+    """A box whose results depend on more than one tuple of its input."""
+    match box:
+        case Aggregate():
+            return _type_aggregate(box, given)
+        case Sessions() | Cumulate():
+            return _type_spans(box, given)
+        case Rank():
+            return _type_rank(box, given.schema)
+        case Totals():
+            return _type_totals(box, given)
+        case Top():
+            return _type_top(box, given.schema)
+        case Match():
+            return _type_match(box, given.schema)
 
 
 class _Input:
@@ -522,6 +547,14 @@ def _type_join(box: Join, left: Schema, right: Schema) -> TypedBox:
     key, deleted = joins.table_of(box, right)
     bounds = (box.before_us, box.after_us)
     step = JoinStep(box.kind, box.left, box.right, *bounds, predicate, tuple(outputs), key, deleted)
+    return TypedBox(box, {box.output: made}, {box.output: step})
+
+
+def _type_match(box: Match, schema: Schema) -> TypedBox:
+    def predicate(text: str, seen: Schema) -> Expression:
+        return _Input(seen, None).predicate(text)
+
+    made, step = matches.type_match(box, schema, predicate)
     return TypedBox(box, {box.output: made}, {box.output: step})
 
 

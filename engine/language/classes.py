@@ -39,6 +39,7 @@ from engine.objects.query import (
     Filter,
     Join,
     Map,
+    Match,
     Query,
     Rank,
     Sessions,
@@ -95,13 +96,15 @@ def class_of(box: Box) -> BoxClass:
       SUnion of TODS 2008: it waits for the boundary of every input, and emits the tuples up to the
       smallest in canonical order. It repeats them only if all inputs are replayed from one
       boundary.
-    * So is a join: in ICDE 2005 its results depend on the order in which its inputs interleave;
-      here on the stimes of their tuples.
+    * The matches of a pattern are those that begin with each tuple. Restarted empty, it agrees from
+      `within` after its start.
+    * A join is as a union: in ICDE 2005 its results depend on the order in which its inputs
+      interleave; here on the stimes of their tuples.
     """
     match box:
         case Filter() | Map():
             return BoxClass.REPEATABLE
-        case Aggregate() | Sessions() | Cumulate() | Rank():
+        case Aggregate() | Sessions() | Cumulate() | Rank() | Match():
             return BoxClass.CONVERGENT
         case Union() | Join() | Totals() | Top():
             return BoxClass.DETERMINISTIC

@@ -11,7 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from engine.language.check import MAX_BOXES
-from engine.language.xml.boxes import parameters_of, read_box, type_of
+from engine.language.xml.boxes import read_box
+from engine.language.xml.parameters import parameters_of, type_of
 from engine.language.xml.tree import Node, parse_xml
 from engine.objects.query import Aggregate, Box, Query, inputs_of, outputs_of
 from overlay.errors import InvalidInputError

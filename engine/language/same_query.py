@@ -16,6 +16,7 @@ from engine.objects.query import (
     Filter,
     Join,
     Map,
+    Match,
     Query,
     Rank,
     Sessions,
@@ -68,6 +69,9 @@ def _without_words(box: Box) -> Box:
             return msgspec.structs.replace(box, functions=_named(box.functions), order_on="")
         case Sessions() | Cumulate() | Totals():
             return msgspec.structs.replace(box, functions=_named(box.functions))
+        case Match():
+            steps = tuple(msgspec.structs.replace(each, condition="true") for each in box.steps)
+            return msgspec.structs.replace(box, steps=steps)
         case Rank() | Top():
             return box
         case Join():

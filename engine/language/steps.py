@@ -13,7 +13,7 @@ from enum import Enum
 from typing import ClassVar, Final
 
 from engine.language.aggregates import VARIANCES
-from engine.objects.query import Function, JoinKind
+from engine.objects.query import Contiguity, Function, JoinKind
 from engine.objects.schema import END, Field, FieldType
 
 _REPEATED: Final = {
@@ -338,6 +338,75 @@ class JoinStep:
 
 
 @dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable of a pattern; see `engine.objects.query.PatternStep`.
+
+    Attributes:
+        condition: over fields called `f`, `V.f` and `prev.f`.
+        forbidden: no tuple for which one of these is true may follow its last one, up to the next
+            variable's first.
+    """
+
+    name: str
+    condition: Expression
+    least: int
+    most: int | None
+    reluctant: bool
+    forbidden: tuple[Expression, ...] = ()
+
+    @property
+    def counted(self) -> int:
+        """Its tuples are counted up to this number: more make no difference."""
+        return max(self.least, 1) if self.most is None else self.most
+
+
+@dataclass(frozen=True, slots=True)
+class TypedMeasure:
+    """`function(variable.field) AS output`, of type `type`.
+
+    Attributes:
+        variable: its place in the pattern; None: all tuples of the match.
+        argument: the field; None: the tuples themselves are counted.
+    """
+
+    function: Function
+    variable: int | None
+    argument: FieldRef | None
+    output: str
+    type: FieldType
+
+
+@dataclass(frozen=True, slots=True)
+class MatchStep:
+    """Sequences of tuples that fit a pattern; see `engine.objects.query.Match`."""
+
+    partition_by: tuple[Field, ...]
+    variables: tuple[Variable, ...]
+    within_us: int
+    contiguity: Contiguity
+    measures: tuple[TypedMeasure, ...]
+
+    @property
+    def nodes(self) -> int:
+        each = sum(
+            variable.condition.nodes + sum(forbidden.nodes for forbidden in variable.forbidden)
+            for variable in self.variables
+        )
+        # each variable's condition stands where a tuple comes to it, after any one before it
+        return len(self.variables) * (each + 2 * len(self.measures))
+
+    @property
+    def horizon_us(self) -> int:
+        """How much older than a result the tuples are that it depends on."""
+        return self.within_us
+
+    @property
+    def span_us(self) -> int:
+        """How long after the stime of a tuple it still makes results of it."""
+        return self.within_us
+
+
+@dataclass(frozen=True, slots=True)
 class TotalsStep:
     """Totals of groups, with what they are made of: see `engine.language.totals`.
 
@@ -375,4 +444,7 @@ class TopStep:
         return self.most * len(self.fields)
 
 
-Step = FilterStep | MapStep | WindowStep | SpanStep | JoinStep | TotalsStep | TopStep
+NearStep = SpanStep | JoinStep | MatchStep
+"""A step whose results each depend on the tuples that are near them in time."""
+
+Step = FilterStep | MapStep | WindowStep | NearStep | TotalsStep | TopStep

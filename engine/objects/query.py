@@ -231,6 +231,72 @@ class Join(Struct, frozen=True, tag="join", omit_defaults=True):
     table: bool = False
 
 
+class Contiguity(StrEnum):
+    """Which tuples of the partition may lie between those of a match."""
+
+    STRICT = "strict"
+    """None: the tuples of a match follow each other in their partition, as in SQL."""
+    SKIP_TILL_NEXT_MATCH = "skip_till_next_match"
+    """Those that no variable takes which could take them, as in SASE."""
+
+
+class PatternStep(Struct, frozen=True, omit_defaults=True):
+    """One variable of a pattern, and how many tuples it takes: `B{2,5}`.
+
+    Attributes:
+        condition: which tuples it takes; over the fields of the tuple, over `V.f` of the last tuple
+            that V has taken before it, and over `prev.f` of the last tuple of the match before it.
+        least, most: so many tuples; `most` is None: any number.
+        reluctant: it takes as few tuples as it can, instead of as many.
+        negated: no tuple of this condition may come here. It takes none.
+    """
+
+    variable: str
+    condition: str = "true"
+    least: int = 1
+    most: int | None = 1
+    reluctant: bool = False
+    negated: bool = False
+
+
+class Measure(Struct, frozen=True, omit_defaults=True):
+    """One result of a match: `function(variable.field) AS output`.
+
+    Attributes:
+        function: count, sum, min, max, avg, firstval or lastval.
+        variable: of its tuples; empty: of all tuples of the match.
+        field: empty: the tuples themselves are counted.
+    """
+
+    function: Function
+    variable: str
+    field: str
+    output: str
+
+
+class Match(Struct, frozen=True, tag="match", omit_defaults=True):
+    """Sequences of tuples of one partition that fit a pattern.
+
+    Each tuple may be the first of one match. Of several that begin with it, the preferred one
+    counts: the first variable takes as many tuples as it can (a reluctant one as few), then the
+    second... A match comes out when no later tuple can make another one the preferred one: its
+    stime is that of the tuple that decides it, and `within_us` after its first tuple at the latest.
+    Output fields: those of the partition, the measures' outputs.
+
+    Attributes:
+        within_us: from the first to the last tuple of a match, microseconds, at most.
+    """
+
+    name: str
+    input: str
+    output: str
+    partition_by: tuple[str, ...]
+    steps: tuple[PatternStep, ...]
+    within_us: int
+    measures: tuple[Measure, ...]
+    contiguity: Contiguity = Contiguity.STRICT
+
+
 class Totals(Struct, frozen=True, tag="totals", omit_defaults=True):
     """A table of the totals of each group so far: a tuple of a group at each stime at which the
     group has a new tuple. Its key is the group.
@@ -267,7 +333,7 @@ class Top(Struct, frozen=True, tag="top", omit_defaults=True):
     place: str = ""
 
 
-Box = Filter | Map | Union | Aggregate | Sessions | Cumulate | Rank | Join | Totals | Top
+Box = Filter | Map | Union | Aggregate | Sessions | Cumulate | Rank | Join | Match | Totals | Top
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
@@ -335,6 +401,8 @@ def characters_of(box: Box) -> int:
             return sum(len(each.argument or "") for each in box.functions) + sum(map(len, texts))
         case Join():
             return len(box.predicate) + sum(len(text) for _, text in box.expressions)
+        case Match():
+            return sum(len(step.condition) for step in box.steps)
 
 
 def streams_read(query: Query) -> frozenset[str]:

@@ -50,16 +50,25 @@ def without_negative_zero(column: Column) -> Column:
     return column + F.lit(0.0).cast(T.FloatType())
 
 
-def column(expression: Expression) -> Column:
-    """The expression over a DataFrame that has its fields and `stime`."""
+def field_column(field: FieldRef) -> Column:
+    """The column of a DataFrame that a field means."""
+    is_time = field.name == STIME or field.name.endswith(f".{STIME}")  # of a side of a join
+    return F.timestamp_micros(quoted(field.name)) if is_time else quoted(field.name)
+
+
+def column(expression: Expression, read: Callable[[FieldRef], Column] = field_column) -> Column:
+    """The expression over a DataFrame that has its fields and `stime`.
+
+    Args:
+        read: gives a field's value, if it is no column.
+    """
     match expression:
-        case FieldRef(name=name):
-            is_time = name == STIME or name.endswith(f".{STIME}")  # of a side of a join
-            return F.timestamp_micros(quoted(name)) if is_time else quoted(name)
+        case FieldRef():
+            return read(expression)
         case Constant(value=value, type=type_):
             return _constant(value, type_)
         case Operation(operator=operator, type=type_):
-            operands = [column(each) for each in expression.operands]
+            operands = [column(each, read) for each in expression.operands]
             if operator in _BY_TYPES:
                 types = [each.type for each in expression.operands]
                 return _BY_TYPES[operator](operands, types, type_)

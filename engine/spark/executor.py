@@ -14,7 +14,7 @@ from engine.spark.config import SparkConfig
 from engine.spark.sharing import Sharing
 from engine.spark.workforce import LOOK_S, Workforce
 from engine.tasks.execution import Executor, Result
-from engine.tasks.plan import RankStep, Task
+from engine.tasks.plan import MatchStep, RankStep, Task
 from engine.tasks.revisions.tasks import by_arrival
 from engine.tasks.windows import Interval
 from overlay.errors import InternalError, MedusaError
@@ -301,11 +301,14 @@ async def open_executor(
 def kind_of(task: Task) -> Kind | None:
     """The group of the tasks that can be in one job with a task, and how to make that job. None: it
     always runs alone. Blocking: it imports PySpark."""
-    from engine.spark import rows, shared_rows, shared_windows
+    from engine.spark import rows, shared_matches, shared_rows, shared_windows
 
+    fields = rows.merged_fields(task.input_schemas)
+    if isinstance(task.near, MatchStep):
+        pattern = (fields, task.steps, by_arrival(task))
+        return pattern, lambda: shared_matches.SharedMatches(task)
     if task.near is not None or task.recalls or isinstance(task.window, RankStep):
         return None
-    fields = rows.merged_fields(task.input_schemas)
     if task.window is not None:
         key = (fields, shared_windows.what(task), by_arrival(task))
         return key, lambda: shared_windows.SharedWindows(task)

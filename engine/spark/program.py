@@ -24,6 +24,7 @@ from engine.objects.schema import BEGINNING, SEQ, STIME, Field
 from engine.spark.columns import column, output, quoted, within, without_negative_zero
 from engine.spark.cpu import meter_of
 from engine.spark.joins import Joins
+from engine.spark.matches import Matches
 from engine.spark.ranks import Ranks
 from engine.spark.rows import merged_fields, row_schema
 from engine.spark.scans import reader_of
@@ -38,6 +39,7 @@ from engine.tasks.plan import (
     FilterStep,
     JoinStep,
     MapStep,
+    MatchStep,
     RankStep,
     Step,
     Task,
@@ -231,6 +233,8 @@ class _Stage:
                 raise AssertionError("a join is a task's first step")
             case TotalsStep() | TopStep():
                 raise AssertionError("a task ends with its table")
+            case MatchStep():
+                self._matches = Matches(step, fields, by_arrival=by_arrival)
             case AggregateStep():
                 self._windows = Windows(step, fields, by_arrival=by_arrival, last=last)
             case SessionsStep() | CumulateStep():
@@ -246,6 +250,8 @@ class _Stage:
                 return frame.select(*self._columns)
             case JoinStep() | TotalsStep() | TopStep():
                 return frame
+            case MatchStep():
+                return self._matches.apply(frame, after, upto, small=small)
             case AggregateStep():
                 return self._windows.apply(frame, after, upto, small=small)
             case SessionsStep() | CumulateStep():

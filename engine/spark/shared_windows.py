@@ -33,6 +33,7 @@ from engine.tasks.plan import (
     FilterStep,
     JoinStep,
     MapStep,
+    MatchStep,
     RankStep,
     Step,
     Task,
@@ -165,6 +166,7 @@ class SharedWindows:
                     | SessionsStep()
                     | CumulateStep()
                     | JoinStep()
+                    | MatchStep()
                     | TotalsStep()
                     | TopStep()
                 ):

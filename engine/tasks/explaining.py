@@ -8,6 +8,7 @@ from math import gcd
 from msgspec import Struct
 
 from engine.language.aggregates import call_of
+from engine.language.matches import pattern_text
 from engine.language.panes import (
     LIMIT_PANES,
     LONG,
@@ -23,6 +24,7 @@ from engine.language.steps import (
     Form,
     JoinStep,
     MapStep,
+    MatchStep,
     RankStep,
     SessionsStep,
     Step,
@@ -34,6 +36,7 @@ from engine.objects.query import (
     Filter,
     Join,
     Map,
+    Match,
     Query,
     Rank,
     Sessions,
@@ -151,6 +154,8 @@ def _in_words(made: tuple[Box, str] | None, step: Step) -> str:
             return f"{box.name}: {_spans(box)}"
         case (Rank() as box, _), RankStep():
             return f"{box.name}: {_rank(box)}"
+        case (Match() as box, _), MatchStep():
+            return f"{box.name}: {_match(box)}"
         case (Aggregate() as box, _), AggregateStep():
             return f"{box.name}: {_aggregate(box, step)}"
         case _:
@@ -179,6 +184,14 @@ def _rank(box: Rank) -> str:
     order = (f"{name} descending" if down else name for name, down in box.order_by)
     window = "instant" if box.size_us == 1 else f"window of {_s(box.size_us)}"
     return f"the first {box.most:,} of each {window}{by}, by {', '.join(order) or 'arrival'}"
+
+
+def _match(box: Match) -> str:
+    by = f" by {', '.join(box.partition_by)}" if box.partition_by else ""
+    return (
+        f"match of {pattern_text(box.steps)}{by}, within {_s(box.within_us)}, contiguity "
+        f"{box.contiguity}"
+    )
 
 
 def _of_port(box: Filter, stream: str) -> str:

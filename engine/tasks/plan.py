@@ -19,6 +19,8 @@ from engine.language.steps import (
     FilterStep,
     JoinStep,
     MapStep,
+    MatchStep,
+    NearStep,
     RankStep,
     SessionsStep,
     SpanStep,
@@ -35,6 +37,7 @@ from engine.objects.query import (
     Cumulate,
     Filter,
     Join,
+    Match,
     Query,
     Rank,
     Sessions,
@@ -52,6 +55,7 @@ __all__ = [
     "FilterStep",
     "JoinStep",
     "MapStep",
+    "MatchStep",
     "RankStep",
     "SpanStep",
     "Step",
@@ -100,8 +104,8 @@ class Task:
         inputs: the streams it reads. If the first step is a JoinStep, they are its sides. Else they
             are merged in canonical order; all have the same fields, but one may allow nulls or
             longer strings where another does not.
-        steps: applied in order; at most one is a WindowStep, a SpanStep or a JoinStep, of
-            which a JoinStep is the first; none only if inputs are several.
+        steps: applied in order; at most one is a WindowStep or a NearStep, of which a JoinStep is
+            the first; none only if inputs are several.
         source_inputs: the inputs that are source streams: their logs have `seq`.
         after, until: the query's boundaries: it reads the inputs between them.
         of: of a task that makes revisions, the task whose output they revise; else None.
@@ -174,9 +178,9 @@ class Task:
         return 0 if self.window is None else self.window.size_us
 
     @property
-    def near(self) -> JoinStep | SpanStep | None:
+    def near(self) -> NearStep | None:
         """The step whose results each depend on the tuples that are near them in time."""
-        return next((each for each in self.steps if isinstance(each, JoinStep | SpanStep)), None)
+        return next((each for each in self.steps if isinstance(each, NearStep)), None)
 
     @property
     def join(self) -> JoinStep | None:
@@ -195,9 +199,9 @@ def plan(
 
     A stream becomes a task's output, which others can read, if not exactly one box reads it, if it
     is in `keep` or in the query's `outputs`, if a union, a join or a filter with several ports
-    reads it, and between one aggregate, rank or join and the next. All others are fused away. The
-    results do not depend on the cut. The panes of a window (`engine.language.panes`) are a task,
-    too.
+    reads it, and between one aggregate, rank, pattern or join and the next. All others are fused
+    away. The results do not depend on the cut. The panes of a window (`engine.language.panes`) are
+    a task, too.
 
     Args:
         schemas: of all streams, as `check_query` gives them.
@@ -242,7 +246,7 @@ class _Made:
     step: Step | None
 
 
-_STATEFUL: Final = (Aggregate, Sessions, Cumulate, Rank, Join, Totals, Top)
+_STATEFUL: Final = (Aggregate, Sessions, Cumulate, Rank, Match, Join, Totals, Top)
 """The boxes of which a task has one at most."""
 
 
@@ -337,7 +341,7 @@ class _Network:
         )
 
     def _carries(self, box: Box, stateful: set[str]) -> bool:
-        """Whether the path to this box has an aggregate or a join."""
+        """Whether the path to this box has an aggregate, a pattern or a join."""
         if isinstance(box, (Union, Join)):
             return False
         (stream,) = inputs_of(box)
@@ -352,7 +356,7 @@ class _Network:
                 return True
             case Filter(outputs=ports):
                 return len(ports) > 1
-            case Aggregate() | Sessions() | Cumulate() | Rank() | Totals() | Top():
+            case Aggregate() | Sessions() | Cumulate() | Rank() | Match() | Totals() | Top():
                 return after_aggregate
             case _:
                 return False
@@ -374,6 +378,8 @@ def _nodes_after(step: Step | None, before: Mapping[str, int]) -> Mapping[str, i
             return {name: expression.nodes for name, expression in step.outputs}
         case AggregateStep() | SessionsStep() | CumulateStep():
             return {each.name: before.get(each.name, 1) for each in step.group_by}
+        case MatchStep():
+            return {each.name: before.get(each.name, 1) for each in step.partition_by}
         case RankStep() | TotalsStep() | TopStep():
             return {}
 

@@ -23,7 +23,7 @@ def needs(task: Task, after: int, upto: int, first: int | None = None) -> Interv
     """The input interval from which the output over (after, upto] is made.
 
     A stateless task: (after, upto] itself. A join: what is within its bounds of time of that, too;
-    so it is with sessions and windows that grow.
+    so it is with patterns, sessions and windows that grow.
     An aggregate or a rank: from the start of the first to the end of the last window whose last
     microsecond is in (after, upto]; with upto == END, to END, since then every window closes.
 

@@ -26,10 +26,12 @@ from engine.language.steps import CumulateStep, Expression, SessionsStep, TypedA
 from engine.language.totals import result_steps
 from engine.objects.query import (
     Aggregate,
+    Box,
     Cumulate,
     Filter,
     Join,
     Map,
+    Match,
     Query,
     Rank,
     Sessions,
@@ -45,6 +47,7 @@ from engine.tasks.plan import (
     FilterStep,
     JoinStep,
     MapStep,
+    MatchStep,
     RankStep,
     SpanStep,
     Step,
@@ -57,6 +60,7 @@ from engine.tasks.windows import Interval
 from overlay.events import Events
 from testnet.simulation.expressions import Row, evaluate
 from testnet.simulation.joins import joined
+from testnet.simulation.matches import matched
 from testnet.simulation.ranks import ranked
 from testnet.simulation.spans import spans
 from testnet.simulation.tables import top, totals
@@ -81,37 +85,60 @@ def run_query(
     """Every stream of the network, box by box."""
     streams = dict(sources)
     for box in ordered_boxes(query):
-        if isinstance(box, Union):
-            rows = [row for name in box.inputs for row in streams[name]]
-            made = {box.output: rows}
-        elif isinstance(box, Join):
-            step = type_box(box, schemas).steps[box.output]
-            assert isinstance(step, JoinStep), "of a join"
-            sides = (streams[box.left], streams[box.right])
-            fields_of = (_fields(schemas[box.left]), _fields(schemas[box.right]))
-            made = {box.output: joined(step, sides, fields_of)}
-        else:
-            fields = {field.name: field.type for field in schemas[box.input].fields}
-            rows = streams[box.input]
-            if isinstance(box, Filter):
-                made = _run_filter(box, rows, fields)
-            elif isinstance(box, (Totals, Top)):
-                made = {box.output: _run_table(box, rows, schemas)}
-            elif isinstance(box, Map):
-                typed = [(name, parse_expression(text, fields)) for name, text in box.expressions]
-                made = {box.output: [_mapped(typed, row) for row in rows]}
-            elif isinstance(box, Sessions | Cumulate):
-                of_spans = type_box(box, schemas).steps[box.output]
-                assert isinstance(of_spans, SpanStep), "of sessions or windows that grow"
-                made = {box.output: spans(of_spans, rows)}
-            elif isinstance(box, Rank):
-                made = {box.output: ranked(box, rows)}
-            else:
-                made = {box.output: _run_aggregate(box, rows, fields)}
+        made = _run_box(box, streams, schemas)
         for name, rows in made.items():
             plain = [{k: v for k, v in row.items() if k != "seq"} for row in rows]
             streams[name] = canonical(plain, schemas[name])
     return streams
+
+
+def _run_box(
+    box: Box, streams: Mapping[str, list[Row]], schemas: Mapping[str, Schema]
+) -> dict[str, list[Row]]:
+    """What a box makes of the whole streams, by output."""
+    match box:
+        case Union():
+            return {box.output: [row for name in box.inputs for row in streams[name]]}
+        case Join():
+            step = type_box(box, schemas).steps[box.output]
+            assert isinstance(step, JoinStep), "of a join"
+            sides = (streams[box.left], streams[box.right])
+            fields_of = (_fields(schemas[box.left]), _fields(schemas[box.right]))
+            return {box.output: joined(step, sides, fields_of)}
+        case Filter():
+            return _run_filter(box, streams[box.input], _types(schemas[box.input]))
+        case Map():
+            fields = _types(schemas[box.input])
+            typed = [(name, parse_expression(text, fields)) for name, text in box.expressions]
+            return {box.output: [_mapped(typed, row) for row in streams[box.input]]}
+        case _:
+            return {box.output: _run_state(box, streams[box.input], schemas)}
+
+
+def _run_state(
+    box: Aggregate | Sessions | Cumulate | Rank | Match | Totals | Top,
+    rows: list[Row],
+    schemas: Mapping[str, Schema],
+) -> list[Row]:
+    match box:
+        case Totals() | Top():
+            return _run_table(box, rows, schemas)
+        case Rank():
+            return ranked(box, rows)
+        case Aggregate():
+            return _run_aggregate(box, rows, _types(schemas[box.input]))
+        case Match():
+            pattern = type_box(box, schemas).steps[box.output]
+            assert isinstance(pattern, MatchStep), "of a match"
+            return matched(pattern, rows, _fields(schemas[box.input]))
+        case Sessions() | Cumulate():
+            step = type_box(box, schemas).steps[box.output]
+            assert isinstance(step, SpanStep), "of sessions or windows that grow"
+            return spans(step, rows)
+
+
+def _types(schema: Schema) -> dict[str, FieldType]:
+    return {field.name: field.type for field in schema.fields}
 
 
 def _run_table(box: Totals | Top, rows: list[Row], schemas: Mapping[str, Schema]) -> list[Row]:
@@ -166,23 +193,26 @@ def run_task(
     lo = BEGINNING if task.tables else lo
     rows = [row for name in task.inputs for row in inputs[name] if lo < row[STIME] <= hi]
     arrival = len(task.inputs) == 1 and task.inputs[0] in task.source_inputs
-    direct = bool(task.steps) and isinstance(task.steps[0], WindowStep | SpanStep)
+    direct = bool(task.steps) and isinstance(task.steps[0], WindowStep | SpanStep | MatchStep)
     if not (arrival and direct):
         rows = [{k: v for k, v in row.items() if k != "seq"} for row in rows]
     rows = canonical(rows, task.input_schemas[0], arrival=arrival and direct)
     if task.recalls:
         *before, last = task.steps
-        rows = _stepped(before, rows, after, upto)
+        rows = _stepped(before, rows, after, upto, _fields(task.input_schemas[0]))
         own = inputs.get(task.output, [])
         if isinstance(last, TopStep):
             return canonical(top(last, rows, own, after), task.output_schema)
         assert isinstance(last, TotalsStep), "the table of a task"
         return canonical(totals(last, rows, own, after), task.output_schema)
-    return canonical(_stepped(task.steps, rows, after, upto), task.output_schema)
+    fields = _fields(task.input_schemas[0])
+    return canonical(_stepped(task.steps, rows, after, upto, fields), task.output_schema)
 
 
-def _stepped(steps: Sequence[Step], rows: list[Row], after: int, upto: int) -> list[Row]:
-    """The rows after the steps."""
+def _stepped(
+    steps: Sequence[Step], rows: list[Row], after: int, upto: int, fields: Sequence[str] = ()
+) -> list[Row]:
+    """The rows after the steps. fields: of the rows."""
     for step in steps:
         match step:
             case FilterStep():
@@ -190,8 +220,12 @@ def _stepped(steps: Sequence[Step], rows: list[Row], after: int, upto: int) -> l
             case MapStep():
                 rows = [_mapped(step.outputs, row) for row in rows]
                 rows.sort(key=lambda row: (row[STIME], *((v is not None, v) for v in row.values())))
+                fields = [name for name, _ in step.outputs]
             case AggregateStep():
                 rows = [row for row in FORMS[step.form](step, rows) if after < row[STIME] <= upto]
+            case MatchStep():
+                made = matched(step, rows, fields)
+                rows = [row for row in made if after < row[STIME] <= upto]
             case SessionsStep() | CumulateStep():
                 rows = [row for row in spans(step, rows) if after < row[STIME] <= upto]
             case RankStep():

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import gcd
 
 import pyarrow as pa
+from epoch_matches import Computed, matches
 from hypothesis import strategies as st
 from reference_aggregates import later_sql
 
@@ -27,6 +28,7 @@ from engine.objects.query import (
     Join,
     JoinKind,
     Map,
+    Match,
     Query,
     Rank,
     Sessions,
@@ -54,11 +56,12 @@ SQL_TYPES = {F.BYTE: "TINYINT", F.INT: "INTEGER", F.LONG: "BIGINT", F.DOUBLE: "D
 
 @dataclass(frozen=True)
 class Network:
-    """A query, the schemas of its streams, a SQL statement for each stream it makes, in order."""
+    """A query, the schemas of its streams, what makes each of its streams, in order: a SQL
+    statement, or plain Python."""
 
     query: Query
     schemas: Mapping[str, Schema]
-    sql: Mapping[str, str]
+    sql: Mapping[str, str | Computed]
 
 
 def predicates(field: Field) -> list[tuple[str, str]]:
@@ -246,7 +249,7 @@ class Builder:
         self._draw = draw
         self.schemas: dict[str, Schema] = dict(SOURCES)
         self.boxes: list[Box] = []
-        self.sql: dict[str, str] = {}
+        self.sql: dict[str, str | Computed] = {}
         self.panes: list[tuple[str, int]] = []
 
     def add(self) -> None:
@@ -254,8 +257,8 @@ class Builder:
         source = self._draw(st.sampled_from(sorted(self.schemas)))
         kinds = [self.filter, self.map, self.union, self.aggregate, self.aggregate]
         kinds += [self.rank, self.sessions, self.cumulate]
-        if sum(isinstance(box, Join) for box in self.boxes) < MOST_JOINS:
-            kinds += [self.join, self.join]
+        if sum(isinstance(box, Join | Match) for box in self.boxes) < MOST_JOINS:
+            kinds += [self.join, self.join, self.match]
         box, statements = self._draw(st.sampled_from(kinds))(f"box{number}", f"t{number}", source)
         self.boxes.append(box)
         self.schemas.update(
@@ -370,6 +373,11 @@ class Builder:
             else ", ".join(f"r.{field.name} DESC NULLS FIRST" for field in right.fields)
         ]
         return box, {out: join_sql(box, " AND ".join(conditions), ", ".join(columns), order[0])}
+
+    def match(self, name: str, out: str, source: str) -> tuple[Box, dict[str, Computed]]:
+        schema = self.schemas[source]
+        box, made = matches(self._draw, name, out, schema, arrival=source in SOURCES)
+        return box, {out: made}
 
     def aggregate(self, name: str, out: str, source: str) -> tuple[Box, dict[str, str]]:
         draw = self._draw

@@ -27,10 +27,13 @@ from engine.objects.query import (
     Function,
     Join,
     Map,
+    Match,
     Query,
     QueryStatus,
     Rank,
     Sessions,
+    Top,
+    Totals,
     Union,
     inputs_of,
 )
@@ -173,6 +176,16 @@ def other_box(draw: st.DrawFn, box: Box, schemas: dict[str, Schema]) -> Box | No
             return msgspec.structs.replace(
                 box, size_us=size, advance_us=advance, functions=functions
             )
+        case Union():
+            return None
+        case _:
+            return other_state(draw, box)
+
+
+def other_state(
+    draw: st.DrawFn, box: Rank | Sessions | Cumulate | Join | Match | Totals | Top
+) -> Box:
+    match box:
         case Rank():
             return msgspec.structs.replace(
                 box, most=draw(st.integers(1, 4)), size_us=draw(st.sampled_from([1, 5, 20]))
@@ -186,8 +199,10 @@ def other_box(draw: st.DrawFn, box: Box, schemas: dict[str, Schema]) -> Box | No
         case Join():
             before = draw(st.sampled_from([0, 1, 6]))
             return msgspec.structs.replace(box, before_us=max(before, -box.after_us))
-        case Union():
-            return None
+        case Match():
+            return msgspec.structs.replace(box, within_us=draw(st.sampled_from([3, 15])))
+        case Totals() | Top():
+            raise AssertionError("it is not drawn")
 
 
 def _any(fields: Sequence[Any]) -> st.SearchStrategy[Any]:

@@ -12,12 +12,16 @@ from engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
+    Contiguity,
     Cumulate,
     Filter,
     Function,
     Join,
     JoinKind,
     Map,
+    Match,
+    Measure,
+    PatternStep,
     Query,
     Rank,
     Sessions,
@@ -148,7 +152,35 @@ def joins(draw: st.DrawFn, number: int, schemas: dict[str, Schema]) -> Join:
     )
 
 
-KINDS = ("join", "rank", "aggregate", "aggregate", "sessions", "cumulate")
+def matches(draw: st.DrawFn, number: int, source: str, schema: Schema) -> Match:
+    counts = st.sampled_from([(1, 1), (0, 1), (1, None), (2, 3)])
+    steps = [PatternStep("A", predicates(draw, schema))]
+    for name in "BC"[: draw(st.integers(0, 2))]:
+        least, most = draw(counts)
+        steps.append(PatternStep(name, predicates(draw, schema), least, most, draw(st.booleans())))
+    field = draw(st.sampled_from(schema.fields)).name
+    keys = draw(st.lists(st.sampled_from([f.name for f in schema.fields]), max_size=1))
+    partition = tuple(key for key in keys if not key.startswith("p"))
+    measures = (
+        Measure(Function.FIRSTVAL, "A", field, "p0"),
+        Measure(Function.COUNT, "", "", "p1"),
+        Measure(Function.MAX, steps[-1].variable, field, "p2"),
+    )
+    within = draw(st.sampled_from([2, 10]))
+    contiguity = draw(st.sampled_from(list(Contiguity)))
+    return Match(
+        f"box{number}",
+        source,
+        f"t{number}",
+        partition,
+        tuple(steps),
+        within,
+        measures,
+        contiguity,
+    )
+
+
+KINDS = ("join", "match", "rank", "aggregate", "aggregate", "sessions", "cumulate")
 
 
 def boxes(draw: st.DrawFn, number: int, schemas: dict[str, Schema]) -> Box:
@@ -170,6 +202,17 @@ def boxes(draw: st.DrawFn, number: int, schemas: dict[str, Schema]) -> Box:
             alike = [n for n, s in schemas.items() if [(f.name, f.type) for f in s.fields] == shape]
             chosen = draw(st.lists(st.sampled_from(alike), min_size=1, max_size=3, unique=True))
             return Union(name, tuple(chosen), out)
+        case "join":
+            return joins(draw, number, schemas)
+        case "match":
+            return matches(draw, number, source, schema)
+        case kind:
+            return windows(draw, kind, number, source, schema)
+
+
+def windows(draw: st.DrawFn, kind: str, number: int, source: str, schema: Schema) -> Box:
+    name, out = f"box{number}", f"t{number}"
+    match kind:
         case "rank":
             fields = st.lists(st.sampled_from(schema.fields), max_size=2, unique=True)
             partition = tuple(field.name for field in draw(fields))
@@ -177,9 +220,7 @@ def boxes(draw: st.DrawFn, number: int, schemas: dict[str, Schema]) -> Box:
             size, most = draw(st.sampled_from([1, 7, 30])), draw(st.integers(1, 3))
             place = draw(st.sampled_from(["", f"place_{number}"]))
             return Rank(name, source, out, size, partition, order, most, place)
-        case "join":
-            return joins(draw, number, schemas)
-        case kind:
+        case _:
             size = draw(st.sampled_from([1, 7, 10, 30]))
             advance = draw(st.sampled_from([size, max(1, size // 2), max(1, size // 3)]))
             groups = [f.name for f in schema.fields if not f.name.startswith(("window_", "agg_"))]

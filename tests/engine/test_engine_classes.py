@@ -39,7 +39,9 @@ from engine.objects.query import (
     Cumulate,
     Filter,
     Function,
+    Join,
     Map,
+    Match,
     Query,
     Rank,
     Sessions,
@@ -86,12 +88,17 @@ def origins(query: Query) -> dict[str, frozenset[str]]:
 
 
 def settling(query: Query) -> int:
-    """After how long every window was opened since the restart, in a chain of all its boxes."""
+    """After how long all that is made of several tuples began after the restart, in a chain of all
+    boxes."""
     windows = sum(
         box.size_us for box in query.boxes if isinstance(box, (Aggregate, Cumulate, Rank))
     )
     sessions = (each for each in query.boxes if isinstance(each, Sessions))
-    return windows + sum(each.longest_us + 2 * each.gap_us for each in sessions)
+    windows += sum(each.longest_us + 2 * each.gap_us for each in sessions)
+    pairs = sum(
+        max(box.before_us, 0) + max(box.after_us, 0) for box in query.boxes if isinstance(box, Join)
+    )
+    return windows + pairs + sum(box.within_us for box in query.boxes if isinstance(box, Match))
 
 
 @settings(deadline=None, max_examples=80)

@@ -22,7 +22,7 @@ from reference_networks import SOURCES, queries, rows
 from engine.language.check import check_query
 from engine.language.modification import BoxChange, modified_query
 from engine.language.panes import panes_name, widths
-from engine.language.xml.boxes import parameters_of
+from engine.language.xml.parameters import parameters_of
 from engine.objects.query import Box, Query
 from engine.objects.schema import BEGINNING, END
 from engine.replication.query_history import modified, settled

@@ -22,7 +22,7 @@ from engine.language.modification import (
     modified_query,
     read_modification,
 )
-from engine.language.xml.boxes import parameters_of
+from engine.language.xml.parameters import parameters_of
 from engine.language.xml.tree import MAX_TEXT
 from engine.objects.query import Aggregate, AggregateFunction, Box, Filter, Function, Query, Union
 from engine.objects.schema import BEGINNING, END

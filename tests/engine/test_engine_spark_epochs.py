@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from epoch_matches import Computed
 from epoch_networks import SOURCES, Network, cuts, every_function, networks, order_sql, sources
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -56,7 +57,12 @@ def batch(network: Network, data: Mapping[str, pa.Table]) -> dict[str, list[str]
             database.execute(f"CREATE TABLE {name} AS SELECT * REPLACE ({floats}) FROM raw_{name}")
         answers = {}
         for name, statement in network.sql.items():
-            database.execute(f"CREATE TABLE {name} AS {statement}")
+            if isinstance(statement, Computed):
+                given = database.sql(f"SELECT * FROM {statement.source}").to_arrow_table()
+                database.register(f"made_{name}", statement.table(given, network.schemas[name]))
+                database.execute(f"CREATE TABLE {name} AS SELECT * FROM made_{name}")
+            else:
+                database.execute(f"CREATE TABLE {name} AS {statement}")
             order = order_sql(network.schemas[name], source=False)
             answer = database.sql(f"SELECT * FROM {name} ORDER BY {order}").to_arrow_table()
             answers[name] = printed(answer)

@@ -22,6 +22,7 @@ from engine.tasks.plan import (
     FilterStep,
     JoinStep,
     MapStep,
+    MatchStep,
     RankStep,
     Task,
     TopStep,
@@ -37,6 +38,7 @@ KINDS: Final = {
     CumulateStep: "cumulate",
     RankStep: "rank",
     JoinStep: "join",
+    MatchStep: "match",
     TotalsStep: "totals",
     TopStep: "top",
 }

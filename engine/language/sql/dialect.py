@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Any, ClassVar, Final, NoReturn
+from typing import Any, ClassVar, Final
 
 import sqlglot
 from sqlglot import Token, TokenType, exp
@@ -18,6 +18,7 @@ from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.parsers.spark import SparkParser
 
 from engine.language.sql.errors import position_of, refusal
+from engine.language.sql.match_grammar import OURS, MatchParser
 from engine.language.sql.parts import check_parts
 from engine.objects.schema import FieldType
 
@@ -55,9 +56,6 @@ TYPES: Final = {
 """The types of fields by their names, upper case."""
 
 _KNOWN_TYPES: Final = ", ".join(TYPES)
-
-_OURS: Final = "medusa: "
-"""Begins the descriptions of errors that are not sqlglot's."""
 
 
 class WindowTable(exp.Expression):
@@ -119,7 +117,7 @@ class Explain(exp.Expression):
     arg_types: ClassVar = {"this": True}
 
 
-class MedusaParser(SparkParser):
+class MedusaParser(MatchParser):
     """Parses scripts of Medusa's dialect."""
 
     FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = {}
@@ -146,11 +144,6 @@ class MedusaParser(SparkParser):
 
     def _parse_as_command(self, start: Token) -> exp.Command:
         self._refuse(f"{start.text} is not a statement here")
-
-    def _refuse(self, reason: str, token: Token | None = None) -> NoReturn:
-        """Raise a syntax error with a reason of ours."""
-        self.raise_error(_OURS + reason, token or self._curr)
-        raise AssertionError("the parser raises its errors at once")
 
     def _definition(self) -> exp.Expr:
         temporary = self._match_text_seq("TEMPORARY") or self._match_text_seq("TEMP")
@@ -340,7 +333,7 @@ class Medusa(Spark):
             word: kind
             for word, kind in Spark.Tokenizer.KEYWORDS.items()
             if word not in {"WINDOW", "SESSION"}
-        }
+        } | {"MATCH_RECOGNIZE": TokenType.MATCH_RECOGNIZE}
         COMMANDS: ClassVar = set()
         HINT_START: ClassVar = ""
         RAW_STRINGS: ClassVar = []
@@ -501,8 +494,8 @@ def _syntax_error(error: ParseError, tokens: list[Token]) -> tuple[str, int]:
     reason = str(details.get("description") or "")
     place = (details.get("line"), details.get("col"))
     found = next((each for each in tokens if (each.line, each.col) == place), tokens[-1])
-    if reason.startswith(_OURS):
-        return reason.removeprefix(_OURS), found.start
+    if reason.startswith(OURS):
+        return reason.removeprefix(OURS), found.start
     if found is tokens[-1]:
         return "it ends too early, or here is a mistake", found.start
     return f"syntax error at {found.text[:40]!a}", found.start

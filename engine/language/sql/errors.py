@@ -68,7 +68,9 @@ class Source:
         return self.refusal(found["reason"], place if at < 0 else at)
 
 
-_BOX: Final = re.compile(r"^(box '[^']*': )?((expression \d+|predicate|output field '\w*'): )?")
+_BOX: Final = re.compile(
+    r"^(box '[^']*': )?((expression \d+|predicate|output field '\w*'|condition of \w+): )?"
+)
 
 _EXPRESSION: Final = re.compile(
     r"""expression (?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"): (?P<reason>.*), """

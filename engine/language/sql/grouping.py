@@ -371,17 +371,12 @@ class Grouping:
         schema = self._boxes.add(Map("prepare", self._relation.stream, "", tuple(outputs)), select)
         return schema.name, fields
 
-    def _grouped(
-        self,
-        stream: str,
-        window: Window | None,
-        calls: Sequence[exp.Expr],
-        functions: Sequence[tuple[Function, str, str]],
-    ) -> Grouped:
+    def _made(self, stream: str, window: Window | None) -> Relation:
+        """The results of a window, as a relation. window: None: of the totals so far."""
         schema = self._boxes.schemas[stream]
         if window is None:
-            relation = of_stream(schema, "")
-        elif window is INSTANT:
+            return of_stream(schema, "")
+        if window is INSTANT:
             relation = of_stream(schema, "")
             columns = tuple(each for each in relation.columns if each.name != WINDOW_START)
             times = tuple(
@@ -389,13 +384,21 @@ class Grouping:
                 for _, column in self._times
                 if column.name != STIME
             )
-            relation = replace(relation, columns=(*columns, *times))
-        elif window.kind == "SESSION":
-            relation = grouped_by_session(schema, "")
-        elif window.kind == "CUMULATE":
-            relation = grouped_by_growing_window(schema, "")
-        else:
-            relation = grouped_by_window(schema, "", window.size_us)
+            return replace(relation, columns=(*columns, *times))
+        if window.kind == "SESSION":
+            return grouped_by_session(schema, "")
+        if window.kind == "CUMULATE":
+            return grouped_by_growing_window(schema, "")
+        return grouped_by_window(schema, "", window.size_us)
+
+    def _grouped(
+        self,
+        stream: str,
+        window: Window | None,
+        calls: Sequence[exp.Expr],
+        functions: Sequence[tuple[Function, str, str]],
+    ) -> Grouped:
+        relation = self._made(stream, window)
         found = Grouped(relation)
         made = {each.name: each.text for each in relation.columns if each.name in _WINDOW_NAMES}
         for node, column in self._times:
@@ -412,7 +415,7 @@ class Grouping:
         names = {key: name for _, key, name in functions}
         for node in calls:
             found.values[key_of(node)] = name_text(names[key_of(node)])
-        found.natural = tuple(each.name for each in schema.fields)
+        found.natural = tuple(each.name for each in self._boxes.schemas[stream].fields)
         return found
 
 

@@ -11,7 +11,7 @@ from sqlglot import exp
 from engine.language.sql.errors import position_of, refusal
 
 _READ: Final[dict[type[exp.Expr], str]] = {
-    exp.Select: "with_ expressions from_ joins where group having distinct",
+    exp.Select: "with_ expressions from_ joins match where group having distinct",
     exp.Union: "with_ this expression distinct",
     exp.Subquery: "with_ this alias joins",
     exp.With: "expressions recursive",
@@ -64,7 +64,6 @@ REASONS: Final = {
     "cluster": "CLUSTER BY is not part of the language",
     "into": "INTO is not part of the language: CREATE STREAM name AS SELECT",
     "hint": "hints are not part of the language",
-    "match": "MATCH_RECOGNIZE is not part of the language yet",
     "match_condition": "MATCH_CONDITION is not part of the language: say the times in ON",
     "by_name": "UNION BY NAME is not part of the language: say the columns in one order",
     "db": "a column is called table.column at most: give the stream a name by AS",

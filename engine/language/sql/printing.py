@@ -51,6 +51,7 @@ from engine.objects.query import (
     Join,
     JoinKind,
     Map,
+    Match,
     Query,
     Rank,
     Sessions,
@@ -251,7 +252,7 @@ def _made_of(box: Box, schemas: Schemas) -> str:
             return " UNION ALL ".join(f"SELECT * FROM {object_sql(each)}" for each in box.inputs)
         case Aggregate():
             return _aggregate(box, schemas[box.input])
-        case Sessions() | Cumulate() | Rank() | Totals() | Top() | Join(table=True):
+        case Sessions() | Cumulate() | Rank() | Match() | Totals() | Top() | Join(table=True):
             raise InvalidInputError(f"box {box.name!a}: tables have no form in SQL yet")
         case Join():
             return _join(box, schemas)

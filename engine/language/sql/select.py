@@ -25,6 +25,8 @@ from engine.language.sql.grouping import (
     substitute_of,
 )
 from engine.language.sql.joining import Joining, conjuncts
+from engine.language.sql.match_grammar import MatchTable
+from engine.language.sql.matching import Matching
 from engine.language.sql.network import Boxes
 from engine.language.sql.ranking import (
     Numbered,
@@ -390,6 +392,13 @@ class Selecting:
         rest = [] if where is None else [where.this]
         relation = self._table(clause.this)
         joins = [*(clause.this.args.get("joins") or []), *(node.args.get("joins") or [])]
+        pattern = node.args.get("match")
+        if isinstance(pattern, MatchTable):
+            if joins:
+                raise self._source.refusal("join the matches, or match the pairs, by WITH", pattern)
+            relation = Matching(
+                self._boxes, self._source, relation, pattern, self._within_us
+            ).relation()
         if joins:
             self._refuse_waiting(relation, clause)
         joining: Joining | None = None

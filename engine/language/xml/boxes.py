@@ -7,18 +7,23 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Final
 
-from engine.language.aggregates import call_of, function_of
+from engine.language.aggregates import function_named, function_of
 from engine.language.check import check_shape
+from engine.language.matches import conditioned, read_pattern
 from engine.language.xml.tree import Node
 from engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
+    Contiguity,
     Cumulate,
     Filter,
+    Function,
     Join,
     JoinKind,
     Map,
+    Match,
+    Measure,
     Rank,
     Sessions,
     Top,
@@ -31,6 +36,8 @@ from overlay.errors import InvalidInputError
 _SECONDS = re.compile(r"\d{1,12}(\.\d{1,6})?", re.ASCII)
 
 _NUMBERED = re.compile(r"(.+)\.(0|[1-9]\d{0,3})", re.ASCII)
+
+_CALL: Final = re.compile(r"\s*(\w+)\s*\((.*)\)\s*", re.DOTALL)
 
 _BY_BOUNDARY: Final = (
     "windows close when the stream's boundary passes them, and late tuples are the stream's "
@@ -67,12 +74,6 @@ def seconds_to_us(text: str) -> int:
     if _SECONDS.fullmatch(text.strip()) is None:
         raise InvalidInputError(f"{text[:40]!a} is not a number of seconds, like 60 or 0.25")
     return int(Decimal(text.strip()) * 1_000_000)
-
-
-def us_to_seconds(microseconds: int) -> str:
-    """The shortest text that `seconds_to_us` reads as this."""
-    whole, rest = divmod(microseconds, 1_000_000)
-    return f"{whole}.{rest:06d}".rstrip("0") if rest else str(whole)
 
 
 class Parameters:
@@ -176,92 +177,6 @@ def read_box(
         taken.finish()
         check_shape(box)
     return box
-
-
-def parameters_of(box: Box) -> list[tuple[str, str]]:
-    """The parameters of the box, as `read_box` takes them."""
-    match box:
-        case Filter():
-            flag = [("pass-on-false-port", "1")] if box.pass_on_false else []
-            return [*_numbered("expression", box.predicates), *flag]
-        case Map():
-            return [
-                *_numbered("output-field-name", [name for name, _ in box.expressions]),
-                *_numbered("expression", [text for _, text in box.expressions]),
-            ]
-        case Union():
-            return []
-        case Aggregate():
-            return _aggregate_parameters(box)
-        case Sessions():
-            spans = [("gap", us_to_seconds(box.gap_us)), ("longest", us_to_seconds(box.longest_us))]
-            return [*_function_parameters(box), *spans]
-        case Cumulate():
-            spans = [
-                ("window-size", us_to_seconds(box.size_us)),
-                ("step", us_to_seconds(box.step_us)),
-            ]
-            return [*_function_parameters(box), *spans]
-        case Rank():
-            window = [("window-size", us_to_seconds(box.size_us))] if box.size_us > 1 else []
-            return [*_order_parameters(box), *window]
-        case Totals():
-            return [*_function_parameters(box), *([("table", "1")] if box.changes else [])]
-        case Top():
-            return _order_parameters(box)
-        case Join():
-            bounds = [
-                ("before", _signed_seconds(box.before_us)),
-                ("after", _signed_seconds(box.after_us)),
-            ]
-            return [
-                ("predicate", box.predicate),
-                ("kind", str(box.kind)),
-                *([("table", "1")] if box.table else bounds),
-                *_numbered("out-field-name", [name for name, _ in box.expressions]),
-                *_numbered("out-field", [text for _, text in box.expressions]),
-            ]
-
-
-def type_of(box: Box) -> str:
-    return type(box).__name__.lower()
-
-
-def _numbered(prefix: str, values: Sequence[str]) -> list[tuple[str, str]]:
-    return [(f"{prefix}.{number}", value) for number, value in enumerate(values)]
-
-
-def _aggregate_parameters(box: Aggregate) -> list[tuple[str, str]]:
-    found = [
-        *_function_parameters(box),
-        ("window-size", us_to_seconds(box.size_us)),
-        ("advance", us_to_seconds(box.advance_us)),
-    ]
-    if box.order_on:
-        found.append(("order-on-field", box.order_on))
-    return found
-
-
-def _function_parameters(
-    box: Aggregate | Sessions | Cumulate | Totals,
-) -> list[tuple[str, str]]:
-    """The functions and the groups."""
-    return [
-        *_numbered("aggregate-function", [call_of(each) for each in box.functions]),
-        *_numbered("aggregate-function-output-name", [each.output for each in box.functions]),
-        *([("group-by", ",".join(box.group_by))] if box.group_by else []),
-    ]
-
-
-def _order_parameters(box: Rank | Top) -> list[tuple[str, str]]:
-    """What is kept of each partition, in which order."""
-    order = [f"{name} {'desc' if descending else 'asc'}" for name, descending in box.order_by]
-    found = [("most", str(box.most)), *_numbered("order-by", order)]
-    if box.partition_by:
-        found.append(("partition-by", ",".join(box.partition_by)))
-    if box.place:
-        found.append(("place-field", box.place))
-    return found
 
 
 def _read_filter(
@@ -426,9 +341,47 @@ def _read_join(
     )
 
 
-def _signed_seconds(microseconds: int) -> str:
-    sign = "-" if microseconds < 0 else ""
-    return sign + us_to_seconds(abs(microseconds))
+def _read_match(
+    name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
+) -> Box:
+    pattern = parameters.take("pattern")
+    within = parameters.take_seconds("within")
+    if pattern is None or within is None:
+        raise InvalidInputError("a match needs a pattern, and within, its longest time in seconds")
+    contiguity = parameters.take("contiguity") or Contiguity.STRICT
+    if contiguity not in set(Contiguity):
+        known = ", ".join(Contiguity)
+        raise InvalidInputError(f"contiguity {contiguity[:40]!a} is not one of {known}")
+    variables = parameters.take_numbered("variable")
+    conditions = parameters.take_numbered("condition")
+    steps = conditioned(read_pattern(pattern), variables, conditions)
+    calls = parameters.take_numbered("measure")
+    names = parameters.take_numbered("measure-name")
+    if len(calls) != len(names):
+        raise InvalidInputError(f"it has {len(calls)} measures and {len(names)} measure-names")
+    groups = parameters.take("partition-by") or ""
+    return Match(
+        name,
+        inputs[0],
+        outputs[0],
+        tuple(group.strip() for group in groups.split(",")) if groups.strip() else (),
+        steps,
+        within,
+        tuple(_measure(call, output) for call, output in zip(calls, names, strict=True)),
+        Contiguity(contiguity),
+    )
+
+
+def _measure(text: str, output: str) -> Measure:
+    match = _CALL.fullmatch(text)
+    if match is None:
+        raise InvalidInputError(f"{text[:80]!a} is not a measure like last(B.price) or count(B.*)")
+    name, argument = (each.strip() for each in match.groups())
+    variable, _, field = argument.rpartition(".")
+    function = {"first": Function.FIRSTVAL, "last": Function.LASTVAL}.get(name.lower())
+    return Measure(
+        function or function_named(name), variable, "" if field == "*" else field, output
+    )
 
 
 _READERS: Final[dict[str, Callable[[str, tuple[str, ...], tuple[str, ...], Parameters], Box]]] = {
@@ -442,4 +395,5 @@ _READERS: Final[dict[str, Callable[[str, tuple[str, ...], tuple[str, ...], Param
     "join": _read_join,
     "totals": _read_totals,
     "top": _read_top,
+    "match": _read_match,
 }

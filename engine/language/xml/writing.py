@@ -8,9 +8,9 @@ import msgspec
 
 from engine.language.check import ordered_boxes
 from engine.language.document import Document
-from engine.language.xml.boxes import parameters_of, type_of, us_to_seconds
 from engine.language.xml.documents import read_document
 from engine.language.xml.medusa import NO_LIMIT, VIEW_TAG
+from engine.language.xml.parameters import parameters_of, type_of, us_to_seconds
 from engine.objects.availability import Availability, Mode
 from engine.objects.definitions import (
     ANY,

@@ -9,7 +9,8 @@ through one job; a field has the scenario's number.
 * A window is computed as it was and as it becomes. Its revision at position p comes out at
   max(p, e), where e is the window's last microsecond. A window that is still open at p comes out
   unrevised, together with its revision.
-* So are the pairs of a join, sessions and windows that grow. Each has an e of its own: its stime.
+* So are the pairs of a join, the matches of a pattern, sessions and windows that grow. Each has an
+  e of its own: its stime.
 
 The position of a change depends on the inputs alone, and so does its content: the difference
 between the result with all revisions up to there and the result before. The cut into epochs does

@@ -21,6 +21,7 @@ from engine.tasks.plan import (
     FilterStep,
     JoinStep,
     MapStep,
+    MatchStep,
     RankStep,
     SpanStep,
     Step,
@@ -69,8 +70,8 @@ def with_revisions(tasks: Sequence[Task], revised: Mapping[str, int]) -> tuple[T
 
 
 def _revisions_of(task: Task, revised: Mapping[str, int]) -> Task:
-    """Without state, a revision's result depends on its tuple alone. With a window or a join, it
-    depends on other tuples too, so the task's inputs are among the inputs."""
+    """Without state, a revision's result depends on its tuple alone. With a window, a join or a
+    pattern, it depends on other tuples too, so the task's inputs are among the inputs."""
     beside = [
         (name, schema)
         for name, schema in zip(task.inputs, task.input_schemas, strict=True)
@@ -103,7 +104,7 @@ def by_arrival(task: Task) -> bool:
         len(task.inputs) == 1
         and task.inputs[0] in task.source_inputs
         and bool(steps)
-        and isinstance(steps[0], WindowStep | SpanStep)
+        and isinstance(steps[0], WindowStep | SpanStep | MatchStep)
     )
 
 
@@ -118,7 +119,8 @@ def numbered_inputs(task: Task) -> frozenset[str]:
 
 def scenario_task(task: Task) -> Task:
     """The task for several cases at once: each is computed as if there were no others. Its inputs,
-    which are merged unless they are joined, and its output have a field with the case's number."""
+    which are merged for windows and single tuples, and its output have a field with the case's
+    number."""
     if task.join is not None:
         return replace(
             task,
@@ -158,6 +160,8 @@ def _apart(step: Step) -> Step:
             return MapStep((*outputs, (SCENARIO, FieldRef(SCENARIO, FieldType.LONG))))
         case AggregateStep() | SessionsStep() | CumulateStep():
             return replace(step, group_by=(*step.group_by, _CASE))
+        case MatchStep():
+            return replace(step, partition_by=(*step.partition_by, _CASE))
         case RankStep():
             partition_by = (*step.partition_by, SCENARIO)
             return replace(step, fields=(*step.fields, _CASE), partition_by=partition_by)

@@ -8,7 +8,7 @@ from typing import TypeVar
 from rich.table import Table
 from rich.text import Text
 
-from engine.language.xml.boxes import parameters_of, type_of
+from engine.language.xml.parameters import parameters_of, type_of
 from engine.objects.definitions import ANY, CONTRACT, Idle, StreamDefinition, StreamEntry
 from engine.objects.query import Box, inputs_of, outputs_of
 from engine.objects.schema import BEGINNING, Field, Schema

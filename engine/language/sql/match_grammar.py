@@ -1,0 +1,113 @@
+"""The grammar of MATCH_RECOGNIZE: that of SQL:2016 with a bound of time, as Flink has it, and with
+SASE's sequences."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final, NoReturn
+
+from sqlglot import Token, TokenType, exp
+from sqlglot.parsers.spark import SparkParser
+
+OURS: Final = "medusa: "
+"""Begins the descriptions of errors that are not sqlglot's."""
+
+
+class MatchTable(exp.Expression):
+    """`MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES ... PATTERN (A B+) WITHIN ... DEFINE
+    ...)`."""
+
+    arg_types: ClassVar = {
+        "this": True,  # the pattern's text
+        "skips": False,  # PATTERN SEQ: other tuples may lie between
+        "partition": False,
+        "order": False,
+        "measures": False,  # Alias
+        "within": False,  # an Interval
+        "define": False,  # Alias: the condition, named after its variable
+        "alias": False,
+    }
+
+
+class RefusingParser(SparkParser):
+    """Has errors of our own."""
+
+    def _refuse(self, reason: str, token: Token | None = None) -> NoReturn:
+        """Raise a syntax error with a reason of ours."""
+        self.raise_error(OURS + reason, token or self._curr)
+        raise AssertionError("the parser raises its errors at once")
+
+
+class MatchParser(RefusingParser):
+    """Parses MATCH_RECOGNIZE."""
+
+    def _parse_match_recognize(self) -> exp.Expr | None:  # type: ignore[override]
+        start = self._curr
+        if not self._match(TokenType.MATCH_RECOGNIZE):
+            return None
+        self._match_l_paren()
+        made = MatchTable(partition=self._parse_partition_by(), order=self._parse_order())
+        if self._match_text_seq("MEASURES"):
+            made.set("measures", self._parse_csv(self._measure))
+        if self._match_text_seq("ALL", "ROWS"):
+            self._refuse("a match is one row: say ONE ROW PER MATCH", self._prev)
+        self._match_text_seq("ONE", "ROW", "PER", "MATCH")
+        self._skip(start)
+        if not self._match_text_seq("PATTERN"):
+            self._refuse("here comes PATTERN (A B+ ...)")
+        made.set("skips", bool(self._match_text_seq("SEQ")))
+        made.set("this", self._pattern())
+        if self._match_text_seq("WITHIN"):
+            made.set("within", self._parse_interval())
+        if self._match_text_seq("SUBSET"):
+            self._refuse("SUBSET is not part of the language", self._prev)
+        if self._match_text_seq("DEFINE"):
+            made.set("define", self._parse_csv(self._definition_of_variable))
+        self._match_r_paren()
+        made.set("alias", self._parse_table_alias(alias_tokens=self.TABLE_ALIAS_TOKENS))
+        return self.expression(made, start)
+
+    def _measure(self) -> exp.Expr:
+        self._match_texts(("FINAL", "RUNNING"))  # the same where a match is one row
+        start = self._curr
+        measured = self._parse_disjunction()
+        if measured is None or not self._match(TokenType.ALIAS):
+            self._refuse("a measure is FUNCTION(variable.field) AS name", start)
+        return self.expression(exp.Alias(this=measured, alias=self._parse_id_var()))
+
+    def _skip(self, start: Token) -> None:
+        """AFTER MATCH SKIP TO NEXT ROW, which must be there: SQL's default is another one."""
+        if not self._match_text_seq("AFTER", "MATCH", "SKIP"):
+            self._refuse(f"it says no AFTER MATCH, and SQL's default is {_PAST}", start)
+        token = self._curr
+        if not self._match_text_seq("TO", "NEXT", "ROW"):
+            if self._match_text_seq("PAST", "LAST", "ROW"):
+                self._refuse(f"AFTER MATCH SKIP {_PAST}", token)
+            self._refuse("after AFTER MATCH SKIP comes TO NEXT ROW", token)
+
+    def _pattern(self) -> exp.Var:
+        self._match_l_paren()
+        start, depth = self._curr, 1
+        while self._curr and depth:
+            depth += self._curr.token_type is TokenType.L_PAREN
+            depth -= self._curr.token_type is TokenType.R_PAREN
+            if depth:
+                self._advance()
+        if depth or start is self._curr:
+            self._refuse("PATTERN takes variables in parentheses, like (A B+ C)", start)
+        text = self._find_sql(start, self._prev)
+        self._match_r_paren()
+        return self.expression(exp.Var(this=text), start)
+
+    def _definition_of_variable(self) -> exp.Expr:
+        start = self._curr
+        name = self._parse_id_var(any_token=True)
+        if not self._match(TokenType.ALIAS):
+            self._refuse("a variable is defined as NAME AS condition", start)
+        condition = self._parse_disjunction()
+        return self.expression(exp.Alias(this=condition, alias=name), start)
+
+
+_PAST: Final = (
+    "PAST LAST ROW, by which each match depends on all before it, without end: say "
+    "AFTER MATCH SKIP TO NEXT ROW, and filter or count the matches that overlap"
+)

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from engine.language.matches import pattern_text
+from engine.language.sql.script import Script
+from engine.objects.query import Box, Contiguity, Function, Map, Match, Measure
+from engine.objects.schema import Field, FieldType, Schema
+from overlay.errors import InvalidInputError
+
+F = FieldType
+CONNS = Schema(
+    "medusa://mit.edu/conns",
+    (
+        Field("src", F.STRING),
+        Field("dst", F.STRING),
+        Field("bytes", F.LONG, nullable=True),
+        Field("ts", F.TIMESTAMP),
+    ),
+    "ts",
+)
+
+SELECT = """SELECT * FROM conns MATCH_RECOGNIZE (
+  PARTITION BY src, dst ORDER BY ts
+  MEASURES FIRST(A.ts) AS since, COUNT(B.*) AS n, SUM(B.bytes) AS total, bytes AS latest
+  ONE ROW PER MATCH AFTER MATCH SKIP TO NEXT ROW
+  PATTERN (A B+? C) WITHIN INTERVAL '10' MINUTE
+  DEFINE B AS B.bytes > A.bytes AND ts < PREV(ts) + INTERVAL '70' SECOND,
+         C AS C.bytes < LAST(B.bytes)
+) AS m"""
+
+
+def boxes(text: str) -> tuple[Box, ...]:
+    script = Script(text, "medusa://mit.edu/")
+    assert script.reads == {CONNS.name}
+    (query,) = script.complete({CONNS.name: CONNS}, {}).queries
+    return query.boxes
+
+
+def test_match_recognize_is_a_match() -> None:
+    (box,) = boxes(SELECT)
+    assert isinstance(box, Match)
+    assert box.partition_by == ("src", "dst")
+    assert pattern_text(box.steps) == "A B+? C"
+    assert [step.condition for step in box.steps] == [
+        "true",
+        "bytes > A.bytes and ts < prev.ts + interval '70000000' microseconds",
+        "bytes < B.bytes",
+    ]
+    assert box.within_us == 600_000_000
+    assert box.contiguity is Contiguity.STRICT
+    assert box.measures == (
+        Measure(Function.FIRSTVAL, "A", "ts", "since"),
+        Measure(Function.COUNT, "B", "", "n"),
+        Measure(Function.SUM, "B", "bytes", "total"),
+        Measure(Function.LASTVAL, "", "bytes", "latest"),
+    )
+
+
+def test_a_sequence_may_have_other_rows_between() -> None:
+    (box,) = boxes(SELECT.replace("PATTERN (A B+? C)", "PATTERN SEQ (A B !C D{2,3})"))
+    assert isinstance(box, Match)
+    assert box.contiguity is Contiguity.SKIP_TILL_NEXT_MATCH
+    assert pattern_text(box.steps) == "A B !C D{2,3}"
+
+
+def test_a_measure_that_is_more_than_a_function_is_computed_behind_the_match() -> None:
+    match, made = boxes(SELECT.replace("SUM(B.bytes)", "LAST(B.bytes) - FIRST(A.bytes) + 1"))
+    assert isinstance(match, Match)
+    assert isinstance(made, Map)
+    texts = dict(made.expressions)
+    last, first = (each.output for each in match.measures[2:4])
+    assert texts["total"] == f"{last} - {first} + 1"
+    assert [name for name, _ in made.expressions] == ["src", "dst", "since", "n", "total", "latest"]
+
+
+def test_the_row_before_of_a_variable_is_its_last_one_in_its_own_condition() -> None:
+    (box,) = boxes(SELECT.replace("B.bytes > A.bytes", "bytes > LAST(B.bytes, 1)"))
+    assert isinstance(box, Match)
+    assert box.steps[1].condition.startswith("bytes > B.bytes and")
+
+
+def test_a_select_is_over_the_matches() -> None:
+    text = SELECT.replace("SELECT *", "SELECT m.src, n * 2 AS twice") + " WHERE m.n > 3"
+    assert [type(box).__name__ for box in boxes(text)] == ["Match", "Filter", "Map"]
+
+
+def test_a_stream_may_bound_its_patterns() -> None:
+    text = SELECT.replace(" WITHIN INTERVAL '10' MINUTE", "")
+    (box,) = boxes(f"CREATE STREAM found WITH (within = INTERVAL '5' SECOND) AS {text}")
+    assert isinstance(box, Match)
+    assert box.within_us == 5_000_000
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason", "line"),
+    [
+        ("AFTER MATCH SKIP TO NEXT ROW", "", "says no AFTER MATCH", 1),
+        ("TO NEXT ROW", "PAST LAST ROW", "say AFTER MATCH SKIP TO NEXT ROW", 4),
+        ("TO NEXT ROW", "TO FIRST B", "comes TO NEXT ROW", 4),
+        ("ONE ROW PER MATCH", "ALL ROWS PER MATCH", "ONE ROW PER MATCH", 4),
+        (" WITHIN INTERVAL '10' MINUTE", "", "WITHIN INTERVAL '1' HOUR", 1),
+        ("A B+? C", "A (B | C)", "the pattern is wrong at '(B | C)'", 5),
+        ("A B+? C", "A !B C", "PATTERN SEQ", 5),
+        ("A B+? C", "", "variables in parentheses", 5),
+        ("A B+? C", "A C B", "B comes after C", 7),
+        ("SUM(B.bytes)", "SUM(B.bytes * 2)", "a SELECT before", 3),
+        ("SUM(B.bytes)", "SUM(X.bytes)", "X is not in the pattern", 3),
+        ("SUM(B.bytes)", "SUM(B.src)", "sum does not take string", 1),
+        ("AS total", "", "AS name", 3),
+        ("B.bytes > A.bytes", "SUM(B.bytes) > 2", "no aggregates", 6),
+        ("B.bytes > A.bytes", "FIRST(B.bytes) > 2", "a variable of its own", 6),
+        ("B.bytes > A.bytes", "PREV(bytes, 2) > 2", "one row back", 6),
+        ("B.bytes > A.bytes", "B.nix > 2", "no field nix", 6),
+        ("C AS", "D AS", "D is not in the pattern", 7),
+        ("ORDER BY ts", "ORDER BY src", "by its time", 2),
+        ("ORDER BY ts", "ORDER BY ts DESC", "ascending", 2),
+        ("PARTITION BY src", "PARTITION BY nix", "no field nix", 2),
+    ],
+)
+def test_what_has_no_answer_is_refused_at_its_place(
+    old: str, new: str, reason: str, line: int
+) -> None:
+    assert old in SELECT
+    with pytest.raises(InvalidInputError, match=re.escape(reason)) as error:
+        boxes(SELECT.replace(old, new))
+    assert f"at line {line}, column " in str(error.value)
