@@ -8,7 +8,6 @@ import pytest
 from epoch_matches import matches
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from query_xml import write_query
 from reference_networks import SOURCES, cuts, rows
 
 from engine.language.check import check_query, type_box
@@ -21,6 +20,7 @@ from engine.language.matches import (
 )
 from engine.language.steps import MatchStep
 from engine.language.xml.documents import read_document
+from engine.language.xml.writing import query_as_xml
 from engine.objects.query import Contiguity, Function, Match, Measure, PatternStep, Query
 from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
 from engine.tasks.plan import plan
@@ -264,4 +264,4 @@ def test_a_match_is_the_same_after_it_is_written_as_xml() -> None:
     box = match("A B{2,}? !N C", conditions, 1_500_000, (*WHOLE, COUNT), SKIP)
     box = msgspec.structs.replace(box, input="medusa://x.y/prices", output="medusa://x.y/q/found")
     query = Query("medusa://x.y/q", (box,))
-    assert read_document(write_query(query)).queries[0].boxes == (box,)
+    assert read_document(query_as_xml(query)).queries[0].boxes == (box,)

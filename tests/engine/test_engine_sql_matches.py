@@ -46,7 +46,7 @@ def test_match_recognize_is_a_match() -> None:
     assert pattern_text(box.steps) == "A B+? C"
     assert [step.condition for step in box.steps] == [
         "true",
-        "bytes > A.bytes and ts < prev.ts + interval '70000000' microseconds",
+        "bytes > A.bytes and ts < prev.ts + interval '70' second",
         "bytes < B.bytes",
     ]
     assert box.within_us == 600_000_000

@@ -175,6 +175,8 @@ class Grouping:
             raise self._source.refusal(
                 "the rows of a table change, and are in no window: GROUP BY without one", select
             )
+        else:
+            self._check_partition(window, select)
         functions = self._functions(calls)
         stream, arguments = self._prepared(select, functions)
         called = tuple(
