@@ -35,6 +35,10 @@ MAX_PAIRS: Final = 2**24
 """Pairs that one partition of a job may give: some GB. More fill the disk of a peer by a join whose
 condition many tuples meet."""
 
+HASHED_BYTES: Final = 2**20
+"""Parquet bytes of the right side, up to which a join keeps it in a hash map. Rows that are alike
+take a hundred times as much there, and a map is not spilled; sorted rows are."""
+
 _ROWS_OF_PARTITION: Final = 2**33 - 1
 """The bits of `monotonically_increasing_id` that count the rows of a partition."""
 
@@ -96,12 +100,18 @@ class Joins:
         if self._step.kind in AS_OF:
             made = self._newest(left, right)
         else:
-            if not large and self._by_value:
+            if self._by_value and self._is_long(files):
+                right = right.hint("merge")
+            elif self._by_value and not large:
                 right = right.hint("shuffle_hash")  # in one partition: neither shuffle nor sort
             made = left.join(right, self._pairs, _SPARK_KINDS[self._step.kind])
         made = made.select(*self._outputs)
         made = made.where(F.expr(within(STIME, after + 1, upto, constant=large)))
         return made.withColumn(STIME, self._limited) if self._step.kind in _MULTIPLYING else made
+
+    def _is_long(self, files: Mapping[str, Sequence[Path]]) -> bool:
+        paths = files.get(self._step.right, ())
+        return sum(path.stat().st_size for path in paths) > HASHED_BYTES
 
     def _part(self, interval: Interval, after: int, *, of_left: bool) -> Interval:
         """The part of the interval that one side is read in: often the new tuples of one side are
