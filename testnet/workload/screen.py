@@ -12,13 +12,8 @@ from testnet.workload.workload import Outcome, Result
 
 def render_result(result: Result) -> RenderableType:
     """The table of the queries that ran, and the reasons of those that did not."""
-    table = Table(
-        title=f"{result.title}, posted in {result.posting_s:.1f} s",
-        title_style="bold",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-    )
+    title = Text(f"{result.title}, posted in {result.posting_s:.1f} s", "bold")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("query", "rows", "", "seconds", "input rows/s"):
         table.add_column(heading, justify="left" if heading in {"query", ""} else "right")
     for each in result.outcomes:
@@ -39,7 +34,7 @@ def render_result(result: Result) -> RenderableType:
         )
         if reason
     ]
-    return Group(table, *reasons)
+    return Group(title, table, *reasons)
 
 
 def _verdict(outcome: Outcome) -> Text:
