@@ -1,4 +1,4 @@
--- Linear Road. Every car reports every 30 s, so its report before this one is 30 s older; if there
+-- Linear Road. A car reports every 30 s: so its report before this one is 30 s older, and if there
 -- is none, the car has just come.
 CREATE TABLE history (
     vid INT, day INT, xway INT, toll INT, time TIMESTAMP,
@@ -6,7 +6,8 @@ CREATE TABLE history (
 );
 
 CREATE QUERY linear_road AS BEGIN
-    -- the minute before, and the five minutes before, of each segment
+    -- What is known of each segment when a minute begins: the cars of the minute before, and the
+    -- latest average velocity, that of the five minutes before.
 
     CREATE TEMPORARY STREAM volumes AS
     SELECT window_end, xway, dir, seg, count(DISTINCT vid) AS cars
@@ -18,67 +19,63 @@ CREATE QUERY linear_road AS BEGIN
     FROM HOP(TABLE reports, DESCRIPTOR(time), INTERVAL '1' MINUTE, INTERVAL '5' MINUTE)
     GROUP BY window_start, window_end, xway, dir, seg;
 
-    CREATE TEMPORARY STREAM conditions AS
-    SELECT v.xway AS xway, v.dir AS dir, v.seg AS seg, v.lav AS lav, c.cars AS cars
-    FROM velocities AS v LEFT JOIN volumes AS c
-        ON c.xway = v.xway AND c.dir = v.dir AND c.seg = v.seg AND c.stime = v.stime;
-
-    -- a car has stopped if it gives one place in four reports in a row: this one and the three of
-    -- the 90 s before; two stopped cars in one place are an accident, which is told in the next
-    -- minute if both are still there at the end of this one
+    -- A car has stopped if its last four reports give one place: those of the last two minutes. Two
+    -- stopped cars in one place are an accident. Cars are told of it from the next minute on, and
+    -- for as long as both were still there when the minute began.
 
     CREATE TEMPORARY STREAM stopped AS
-    SELECT r.time AS time, r.vid AS vid, r.xway AS xway, r.dir AS dir, r.lane AS lane,
-        r.seg AS seg, r.pos AS pos
-    FROM reports AS r
-    JOIN reports AS a ON a.vid = r.vid AND a.xway = r.xway AND a.dir = r.dir AND a.lane = r.lane
-        AND a.pos = r.pos AND a.time = r.time - INTERVAL '30' SECOND
-    JOIN reports AS b ON b.vid = r.vid AND b.xway = r.xway AND b.dir = r.dir AND b.lane = r.lane
-        AND b.pos = r.pos AND b.time = r.time - INTERVAL '60' SECOND
-    JOIN reports AS c ON c.vid = r.vid AND c.xway = r.xway AND c.dir = r.dir AND c.lane = r.lane
-        AND c.pos = r.pos AND c.time = r.time - INTERVAL '90' SECOND;
+    SELECT window_start, vid, xway, dir, lane, seg, pos, count(*) AS reports
+    FROM HOP(TABLE reports, DESCRIPTOR(time), INTERVAL '1' MINUTE, INTERVAL '2' MINUTE)
+    GROUP BY window_start, vid, xway, dir, lane, seg, pos
+    HAVING count(*) >= 4;
 
     CREATE TEMPORARY STREAM accidents AS
-    SELECT window_start, xway, dir, seg, lane, pos, count(DISTINCT vid) AS cars
-    FROM TUMBLE(TABLE stopped, DESCRIPTOR(time), INTERVAL '1' MINUTE)
-    WHERE second(time) >= 30
-    GROUP BY window_start, xway, dir, seg, lane, pos
-    HAVING count(DISTINCT vid) >= 2;
+    SELECT window_start, xway, dir, lane, seg, pos, count(*) AS cars
+    FROM stopped
+    GROUP BY window_start, xway, dir, lane, seg, pos
+    HAVING count(*) >= 2;
 
-    -- each accident is told in its segment and the four before it; the nearest counts
-    CREATE TEMPORARY STREAM warnings AS
-    SELECT window_start, xway, dir, seg, min(ahead) AS ahead
+    -- They are told of the nearest accident in this segment and the next four.
+
+    CREATE TEMPORARY STREAM conditions AS
+    SELECT xway, dir, seg, max(cars) AS cars, max(lav) AS lav, min(ahead) AS ahead
     FROM (
-        SELECT xway, dir, seg, 0 AS ahead FROM accidents
-        UNION ALL SELECT xway, dir, if(dir = 0, seg - 1, seg + 1) AS seg, 1 AS ahead FROM accidents
-        UNION ALL SELECT xway, dir, if(dir = 0, seg - 2, seg + 2) AS seg, 2 AS ahead FROM accidents
-        UNION ALL SELECT xway, dir, if(dir = 0, seg - 3, seg + 3) AS seg, 3 AS ahead FROM accidents
-        UNION ALL SELECT xway, dir, if(dir = 0, seg - 4, seg + 4) AS seg, 4 AS ahead FROM accidents
+        SELECT xway, dir, seg, cars, cast(NULL AS INT) AS lav, cast(NULL AS INT) AS ahead
+        FROM volumes
+        UNION ALL SELECT xway, dir, seg, cast(NULL AS LONG), lav, cast(NULL AS INT) FROM velocities
+        UNION ALL SELECT xway, dir, seg, cast(NULL AS LONG), cast(NULL AS INT), 0 FROM accidents
+        UNION ALL SELECT xway, dir, if(dir = 0, seg - 1, seg + 1), cast(NULL AS LONG),
+            cast(NULL AS INT), 1 FROM accidents
+        UNION ALL SELECT xway, dir, if(dir = 0, seg - 2, seg + 2), cast(NULL AS LONG),
+            cast(NULL AS INT), 2 FROM accidents
+        UNION ALL SELECT xway, dir, if(dir = 0, seg - 3, seg + 3), cast(NULL AS LONG),
+            cast(NULL AS INT), 3 FROM accidents
+        UNION ALL SELECT xway, dir, if(dir = 0, seg - 4, seg + 4), cast(NULL AS LONG),
+            cast(NULL AS INT), 4 FROM accidents
     )
     GROUP BY window(stime, '1 minute'), xway, dir, seg;
 
-    -- a car enters a segment with the first report from it
-
-    CREATE TEMPORARY STREAM moves AS
-    SELECT r.time AS time, r.vid AS vid, r.xway AS xway, r.dir AS dir, r.seg AS seg, r.lane AS lane,
-        p.seg AS left_seg
-    FROM reports AS r LEFT JOIN reports AS p
-        ON p.vid = r.vid AND p.xway = r.xway AND p.dir = r.dir
-        AND p.time = r.time - INTERVAL '30' SECOND;
+    -- A car enters a segment with its first report from there. It is told the toll, unless it is
+    -- about to leave the expressway.
 
     CREATE TEMPORARY STREAM entries AS
-    SELECT * FROM moves WHERE seg IS DISTINCT FROM left_seg;
+    SELECT * FROM (
+        SELECT r.time AS time, r.vid AS vid, r.xway AS xway, r.dir AS dir, r.seg AS seg,
+            r.lane AS lane, p.seg AS left_seg
+        FROM reports AS r LEFT JOIN reports AS p
+            ON p.vid = r.vid AND p.xway = r.xway AND p.dir = r.dir
+            AND p.time = r.time - INTERVAL '30' SECOND
+    ) WHERE seg IS DISTINCT FROM left_seg;
 
     CREATE TEMPORARY STREAM told AS
     SELECT e.time AS time, e.vid AS vid, e.xway AS xway, e.dir AS dir, e.seg AS seg,
-        w.ahead AS ahead, coalesce(c.lav, 0) AS lav,
-        CASE WHEN w.ahead IS NULL AND c.cars > 50 AND c.lav < 40
+        c.ahead AS ahead, coalesce(c.lav, 0) AS lav,
+        CASE WHEN c.ahead IS NULL AND c.cars > 50 AND c.lav < 40
             THEN 2 * (c.cars - 50) * (c.cars - 50) ELSE 0 END AS toll
-    FROM (SELECT * FROM entries WHERE lane <> 4) AS e
-    LEFT JOIN conditions AS c ON c.xway = e.xway AND c.dir = e.dir AND c.seg = e.seg
+    FROM entries AS e LEFT JOIN conditions AS c
+        ON c.xway = e.xway AND c.dir = e.dir AND c.seg = e.seg
         AND c.stime BETWEEN e.time - INTERVAL '60' SECOND AND e.time
-    LEFT JOIN warnings AS w ON w.xway = e.xway AND w.dir = e.dir AND w.seg = e.seg
-        AND w.stime BETWEEN e.time - INTERVAL '60' SECOND AND e.time;
+    WHERE e.lane <> 4;
 
     CREATE STREAM tolls AS
     SELECT vid, time, lav, toll FROM told;
@@ -87,7 +84,7 @@ CREATE QUERY linear_road AS BEGIN
     SELECT time, xway, if(dir = 0, seg + ahead, seg - ahead) AS seg, dir, vid
     FROM told WHERE ahead IS NOT NULL;
 
-    -- the toll of a segment is paid on leaving it for the next one
+    -- It pays the toll when it leaves the segment for the next one.
 
     CREATE TEMPORARY STREAM payments WITH (within = INTERVAL '1' HOUR) AS
     SELECT e.vid AS vid, t.toll AS toll
