@@ -303,11 +303,13 @@ def kind_of(task: Task) -> Kind | None:
     always runs alone. Blocking: it imports PySpark."""
     from engine.spark import rows, shared_matches, shared_rows, shared_windows
 
+    if task.join is not None or task.recalls or isinstance(task.window, RankStep):
+        return None
     fields = rows.merged_fields(task.input_schemas)
     if isinstance(task.near, MatchStep):
         pattern = (fields, task.steps, by_arrival(task))
         return pattern, lambda: shared_matches.SharedMatches(task)
-    if task.near is not None or task.recalls or isinstance(task.window, RankStep):
+    if task.near is not None:
         return None
     if task.window is not None:
         key = (fields, shared_windows.what(task), by_arrival(task))
