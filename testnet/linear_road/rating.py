@@ -21,6 +21,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import trio
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from engine.language.document import Document
 from overlay.concurrency import one_error
@@ -123,7 +127,7 @@ async def rate(traffic: Traffic, live_s: int, most: int, stages: Stages) -> Rati
 
 
 @dataclass
-class _Heard:
+class Heard:
     """What a subscriber has of one answer.
 
     Attributes:
@@ -169,7 +173,7 @@ async def _drive(traffic: Traffic, live_s: int) -> Drive:
         await create(client, Document(document.schemas, document.streams))
         posters = {name: await client.poster(f"{SCHEME}{SELF}/{name}") for name in rows}
         await create(client, Document(queries=document.queries))
-        heard = {name: _Heard(0) for name in ANSWERS}
+        heard = {name: Heard(0) for name in ANSWERS}
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watch, client, document.queries)
             warm = trio.current_time()
@@ -210,7 +214,7 @@ def _plan(rows: Mapping[str, pa.Table]) -> Trial:
     return plan
 
 
-async def _listen(client: AsyncMedusaClient, name: str, heard: _Heard) -> None:
+async def _listen(client: AsyncMedusaClient, name: str, heard: Heard) -> None:
     async with client.subscribe(f"{SCHEME}{SELF}/{name}") as subscription:
         async for epoch in subscription:
             heard.take(epoch.table, epoch.upto)
@@ -262,10 +266,32 @@ def _delay(delays: Times) -> Delay:
     return Delay(len(delays), float(np.median(delays)), float(delays.max()))
 
 
-def _is_exact(heard: _Heard, right: pa.Table) -> bool:
+def _is_exact(heard: Heard, right: pa.Table) -> bool:
     if not heard.parts:
         return not right.num_rows
     found = difference(pa.concat_tables([table for _, table in heard.parts]), right)
     return not (found.missing or found.extra)
 
 
+def render_rating(rating: Rating) -> RenderableType:
+    """The drives for people: a row for each, with the greatest delays."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    limits = [f"{name} (≤ {ANSWER_WITHIN_S[name]:.0f} s)" for name in ANSWERS]
+    for heading in ("xways", "reports/s", *limits, ""):
+        table.add_column(heading, justify="left" if not heading else "right")
+    for drive in rating.drives:
+        delays = [drive.delays[name] for name in ANSWERS]
+        words = "exact" if drive.exact else "wrong"
+        words += ", in time" if drive.in_time else ", too late"
+        table.add_row(
+            str(drive.xways),
+            f"{drive.reports_per_s:,.0f}",
+            *(
+                f"{each.median_s:.1f} / {each.most_s:.1f} s" if each.answers else ""
+                for each in delays
+            ),
+            Text(words, "green" if drive.exact and drive.in_time else "red"),
+        )
+    title = f"Linear Road: {rating.xways} expressways of {rating.minutes} min in time, "
+    title += f"by the last {rating.live_s} s; median and greatest delay"
+    return Group(Text(title, "bold"), table)

@@ -29,10 +29,7 @@ def linear_road_workload(traffic: Traffic) -> Workload:
     run = whole(road.parts())
     answers = right_answers(road, run)
     seen = sightings(run.reports)
-    benchmark: dict[str, Right] = {
-        name: partial(getattr, answers, name)
-        for name in ANSWERS
-    }
+    benchmark: dict[str, Right] = {name: partial(getattr, answers, name) for name in ANSWERS}
     return Workload(
         title_of(traffic, run.reports.num_rows),
         {**rows_of(road, run), "sightings": seen},

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,6 +25,9 @@ from testnet.workload.workload import Outcome, Result, Right, Script, Workload
 from tools.client.async_client import AsyncMedusaClient
 from tools.trial.peer_of_the_moment import create, follow, open_peer_of_the_moment, post_files
 from tools.trial.rehearsal import Trial, trial_of
+
+DELETE_S: Final = 5.0
+"""Seconds for the deletion of a query; the peer may have stopped."""
 
 
 async def run_workload(make: Callable[[], Workload], stages: Stages) -> Result:
@@ -135,7 +139,7 @@ async def _answers(client: AsyncMedusaClient, trial: Trial) -> dict[str, pa.Tabl
         keys = {each: (await client.stream_entry(each)).schema.key for each in tables}
     finally:
         for query in reversed(queries):
-            with trio.CancelScope(shield=True), suppress(MedusaError):  # it may not be there
+            with trio.move_on_after(DELETE_S, shield=True), suppress(MedusaError):  # it may be gone
                 await client.delete_query(query.name)
     base = f"{SCHEME}{trial.participant}/"
     return {

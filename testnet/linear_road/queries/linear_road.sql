@@ -42,16 +42,28 @@ CREATE QUERY linear_road AS BEGIN
     FROM (
         SELECT xway, dir, seg, cars, cast(NULL AS INT) AS lav, cast(NULL AS INT) AS ahead
         FROM volumes
-        UNION ALL SELECT xway, dir, seg, cast(NULL AS LONG), lav, cast(NULL AS INT) FROM velocities
-        UNION ALL SELECT xway, dir, seg, cast(NULL AS LONG), cast(NULL AS INT), 0 FROM accidents
-        UNION ALL SELECT xway, dir, if(dir = 0, seg - 1, seg + 1), cast(NULL AS LONG),
-            cast(NULL AS INT), 1 FROM accidents
-        UNION ALL SELECT xway, dir, if(dir = 0, seg - 2, seg + 2), cast(NULL AS LONG),
-            cast(NULL AS INT), 2 FROM accidents
-        UNION ALL SELECT xway, dir, if(dir = 0, seg - 3, seg + 3), cast(NULL AS LONG),
-            cast(NULL AS INT), 3 FROM accidents
-        UNION ALL SELECT xway, dir, if(dir = 0, seg - 4, seg + 4), cast(NULL AS LONG),
-            cast(NULL AS INT), 4 FROM accidents
+        UNION ALL
+        SELECT xway, dir, seg, cast(NULL AS LONG) AS cars, lav, cast(NULL AS INT) AS ahead
+        FROM velocities
+        UNION ALL
+        SELECT xway, dir, seg, cast(NULL AS LONG) AS cars, cast(NULL AS INT) AS lav, 0 AS ahead
+        FROM accidents
+        UNION ALL
+        SELECT xway, dir, if(dir = 0, seg - 1, seg + 1) AS seg, cast(NULL AS LONG) AS cars,
+            cast(NULL AS INT) AS lav, 1 AS ahead
+        FROM accidents
+        UNION ALL
+        SELECT xway, dir, if(dir = 0, seg - 2, seg + 2) AS seg, cast(NULL AS LONG) AS cars,
+            cast(NULL AS INT) AS lav, 2 AS ahead
+        FROM accidents
+        UNION ALL
+        SELECT xway, dir, if(dir = 0, seg - 3, seg + 3) AS seg, cast(NULL AS LONG) AS cars,
+            cast(NULL AS INT) AS lav, 3 AS ahead
+        FROM accidents
+        UNION ALL
+        SELECT xway, dir, if(dir = 0, seg - 4, seg + 4) AS seg, cast(NULL AS LONG) AS cars,
+            cast(NULL AS INT) AS lav, 4 AS ahead
+        FROM accidents
     )
     GROUP BY window(stime, '1 minute'), xway, dir, seg;
 
