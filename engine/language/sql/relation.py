@@ -54,15 +54,16 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Numbers of a window's tuples: see `engine.language.sql.ranking`.
+    """Numbers of tuples: see `engine.language.sql.ranking`.
 
     Attributes:
-        place: the name of the number. size_us: of the window; 1: of the tuples of one stime.
+        place: the name of the number.
+        size_us: of the window; 1: of the tuples of one stime; None: of all tuples so far.
         partition: fields. order: (field, descending) pairs.
     """
 
     place: str
-    size_us: int
+    size_us: int | None
     partition: tuple[str, ...]
     order: tuple[tuple[str, bool], ...]
 

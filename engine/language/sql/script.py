@@ -17,6 +17,7 @@ from engine.language.sql.dialect import Definition, Split, parse
 from engine.language.sql.errors import Source
 from engine.language.sql.expressions import name_text
 from engine.language.sql.network import Boxes
+from engine.language.sql.ranking import NUMBERED_BY
 from engine.language.sql.relation import Relation
 from engine.language.sql.select import HIDDEN, Resolve, Selecting
 from engine.objects.availability import AvailabilityRequest, parse_mode, parse_recovery
@@ -268,7 +269,10 @@ class _Definer:
         shown = {each.text for each in relation.shown()}
         hidden = [name for name in relation.schema.key if name_text(name) not in shown]
         if hidden:
-            left_out = ", ".join(name.removeprefix(HIDDEN) for name in hidden)
+            names = (
+                "an expression of PARTITION BY" if NUMBERED_BY in name else name for name in hidden
+            )
+            left_out = ", ".join(name.removeprefix(HIDDEN) for name in names)
             raise self._source.refusal(
                 f"the rows of this table are told apart by {left_out}, which SELECT leaves out: "
                 "add it",

@@ -200,6 +200,11 @@ class Selecting:
         conditions = [each for condition in rest for each in conjuncts(condition)]
         most, left = bounded(relation, conditions, self._source, node)
         assert relation.ranking is not None, "it waits for the bound"
+        if relation.stream in self._boxes.tables:
+            raise self._source.refusal(
+                "the rows of a table change, and are not numbered: say ROW_NUMBER() of a stream",
+                node,
+            )
         shown = names_place(node, left, relation.ranking.place)
         schema = self._boxes.add(rank_of(relation, most, shown=shown), node)
         return ranked(relation, schema, shown=shown), left
@@ -208,8 +213,8 @@ class Selecting:
         if relation.ranking is not None:
             place = relation.ranking.place[:40]
             raise self._source.refusal(
-                f"{place} numbers the tuples of a window of any size: say WHERE {place} <= n in a "
-                "SELECT around it",
+                f"{place} numbers any number of tuples: say WHERE {place} <= n in a SELECT around "
+                "it",
                 node,
             )
 
