@@ -88,7 +88,7 @@ def numbered(
     for each in node.args.get("partition_by") or ():
         size = windows(each) if isinstance(each, exp.Column) else None
         if size is None:
-            partition.append(_named(each, kept))
+            partition.append(_named(each.unnest(), kept))  # (ts) is a field, though a time
         else:
             sizes.add(size)
     if len(sizes) > 1:

@@ -52,7 +52,7 @@ from engine.objects.query import (
     Union,
     longest_session,
 )
-from engine.objects.schema import DELETED
+from engine.objects.schema import DELETED, STIME
 
 Resolve = Callable[[exp.Table], str]
 """The name of the stream that a table in the text means."""
@@ -270,10 +270,10 @@ class Selecting:
         whole = [field.name for field in relation.schema.fields]
         shown = [each.name for each in relation.columns if each.shown]
         substitute = substitute_of(relation, self._source)
-        if [name for _, name in items] == whole == shown:
+        if [name for _, name in items] == whole:
             texts = [expression_text(each, self._source, substitute) for each, _ in items]
             if texts == [name_text(name) for name in whole]:
-                return relation
+                return relation if shown == whole else _unwindowed(relation)
         return self._map(node, relation, items, substitute)
 
     def _map(
@@ -598,6 +598,15 @@ class Selecting:
         rest = bool(node.args.get("rest"))
         box = Filter(name, relation.stream, tuple(streams), tuple(texts), rest)
         self._boxes.add_split(box, node)
+
+
+def _unwindowed(relation: Relation) -> Relation:
+    """The tuples of windows without the times of the windows."""
+    own = {name_text(field.name) for field in relation.schema.fields} | {STIME}
+    columns = tuple(
+        replace(each, qualified=False) for each in relation.columns if each.text in own
+    )
+    return replace(relation, columns=columns)
 
 
 def _name_of(node: exp.Expr, number: int) -> str:
