@@ -16,21 +16,32 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from engine.language.aggregates import function_of
+from engine.language.box_texts import measure_of, order_of
 from engine.language.check import check_shape, ordered_boxes
 from engine.language.classes import applied
 from engine.language.history_range import check_history_range
+from engine.language.matches import conditioned, read_pattern
 from engine.language.spans import Span, span_us
 from engine.objects.availability import AvailabilityRequest, parse_mode, parse_recovery
 from engine.objects.query import (
     Aggregate,
+    AggregateFunction,
     Box,
+    Contiguity,
+    Cumulate,
     Filter,
     Join,
     JoinKind,
     Map,
+    Match,
     Query,
+    Rank,
+    Sessions,
+    Top,
+    Totals,
     Union,
     inputs_of,
+    longest_session,
     outputs_of,
 )
 from engine.objects.schema import BEGINNING, END
@@ -139,7 +150,77 @@ class Stream:
             InvalidInputError: one is no length of time.
         """
         size_us = span_us(size)
-        return Windows(self, size_us, size_us if advance is None else span_us(advance))
+        advance_us = size_us if advance is None else span_us(advance)
+        return Windows(self, Aggregate, (size_us, advance_us))
+
+    def instants(self) -> Windows:
+        """The tuples of each instant; all results of a window have one."""
+        return self.window(timedelta(microseconds=1))
+
+    def sessions(self, gap: Span, longest: Span | None = None) -> Windows:
+        """Tuples of which each comes no more than `gap` after the one before.
+
+        Args:
+            longest: where longer sessions are cut; None: an hour, or the gap if that is longer.
+
+        Raises:
+            InvalidInputError: one is no length of time.
+        """
+        gap_us = span_us(gap)
+        longest_us = longest_session(gap_us) if longest is None else span_us(longest)
+        return Windows(self, Sessions, (gap_us, longest_us))
+
+    def cumulate(self, step: Span, size: Span) -> Windows:
+        """Windows of a size that come out at each step with all of their tuples so far.
+
+        Raises:
+            InvalidInputError: one is no length of time.
+        """
+        return Windows(self, Cumulate, (span_us(step), span_us(size)))
+
+    def group_by(self, *fields: str, table: bool = False) -> Groups:
+        """The tuples apart by the values of these fields, for tables of what has come so far.
+
+        Args:
+            table: this stream is read as a table, whose newest tuple of each key counts alone.
+        """
+        return Groups(self, fields, table)
+
+    def match(
+        self,
+        pattern: str,
+        *,
+        within: Span,
+        where: Mapping[str, str] | None = None,
+        measures: Mapping[str, str] | None = None,
+        partition_by: Iterable[str] = (),
+        contiguity: str = "strict",
+    ) -> Stream:
+        """Sequences of tuples that fit a pattern, like `"A B+ C{2,5}"`.
+
+        Args:
+            within: how much later than its first tuple the last one of a match may be.
+            where: the conditions of variables; one without a condition takes any tuple.
+            measures: fields of the result: names, and calls like `"last(B.price)"`.
+            partition_by: fields; a match is of tuples that are equal in them.
+            contiguity: strict, or skip_till_next_match.
+
+        Raises:
+            InvalidInputError: the pattern, a measure or `within` is none, or a variable of `where`
+                is not in the pattern.
+        """
+        if contiguity not in set(Contiguity):
+            known = ", ".join(Contiguity)
+            raise InvalidInputError(f"contiguity {contiguity[:40]!a} is not one of {known}")
+        conditions = dict(where or {})
+        steps = conditioned(read_pattern(pattern), [*conditions], [*conditions.values()])
+        made = tuple(measure_of(call, output) for output, call in (measures or {}).items())
+        parts = (tuple(partition_by), steps, span_us(within), made, Contiguity(contiguity))
+
+        def make(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Box:
+            return Match(name, inputs[0], outputs[0], *parts)
+
+        return _made("match", (self,), make)
 
     def join(
         self,
@@ -162,17 +243,8 @@ class Stream:
         Raises:
             InvalidInputError: there is no such kind, or one of `within` is no length of time.
         """
-        if kind not in set(JoinKind):
-            raise InvalidInputError(f"kind {kind[:40]!a} is not one of {', '.join(JoinKind)}")
         least, most = map(span_us, within)
-        expressions = tuple(select.items())
-
-        def make(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Box:
-            left, right = inputs
-            bounds = (-least, most)
-            return Join(name, left, right, outputs[0], JoinKind(kind), *bounds, on, expressions)
-
-        return _made("join", (self, other), make)
+        return self._joined(other, kind, (-least, most), on, select)
 
     def asof_join(
         self,
@@ -198,14 +270,54 @@ class Stream:
             other, within=(-_timed(within), timedelta(0)), select=select, on=on, kind=kind
         )
 
+    def table_join(
+        self, other: Stream, *, on: str, select: Mapping[str, str], kind: str = "inner"
+    ) -> Stream:
+        """Each tuple of this stream, `left`, with the rows of a table, `right`, at its time.
+
+        Args:
+            other: it is read as a table: of each key of its schema the newest tuple counts.
+            on, select: see `join`.
+            kind: inner, left, semi or anti.
+
+        Raises:
+            InvalidInputError: there is no such kind.
+        """
+        return self._joined(other, kind, (0, 0), on, select, table=True)
+
+    def _joined(
+        self,
+        other: Stream,
+        kind: str,
+        bounds: tuple[int, int],
+        on: str,
+        select: Mapping[str, str],
+        *,
+        table: bool = False,
+    ) -> Stream:
+        if kind not in set(JoinKind):
+            raise InvalidInputError(f"kind {kind[:40]!a} is not one of {', '.join(JoinKind)}")
+        expressions = tuple(select.items())
+
+        def make(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Box:
+            left, right = inputs
+            output, of_kind = outputs[0], JoinKind(kind)
+            return Join(name, left, right, output, of_kind, *bounds, on, expressions, table)
+
+        return _made("join", (self, other), make)
+
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The windows of a stream, before their functions are known; microseconds."""
+    """The windows of a stream, before their functions are known.
+
+    Attributes:
+        _spans_us: the box's two lengths of time, microseconds.
+    """
 
     _of: Stream
-    _size_us: int
-    _advance_us: int
+    _kind: type[Aggregate] | type[Sessions] | type[Cumulate]
+    _spans_us: tuple[int, int]
     _groups: tuple[str, ...] = ()
 
     def group_by(self, *fields: str) -> Windows:
@@ -215,19 +327,87 @@ class Windows:
     def aggregate(self, functions: Mapping[str, str] | None = None, /, **more: str) -> Stream:
         """A tuple for each window and group: `aggregate(conns="count()", most="max(bytes)")`.
 
-        Its fields are `window_start`, those grouped by, and these.
+        Its fields are `window_start`, of sessions and growing windows `window_end`, those grouped
+        by, and these.
 
         Raises:
             InvalidInputError: one is no call of an aggregate function.
         """
-        calls = {**(functions or {}), **more}
-        made = tuple(function_of(call, output) for output, call in calls.items())
+        made = _functions(functions, more)
 
         def make(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Box:
-            sizes = (self._size_us, self._advance_us)
-            return Aggregate(name, inputs[0], outputs[0], *sizes, self._groups, made)
+            return self._kind(name, inputs[0], outputs[0], *self._spans_us, self._groups, made)
 
-        return _made("aggregate", (self._of,), make)
+        return _made(self._kind.__name__.lower(), (self._of,), make)
+
+    def first(self, most: int, *, order: Iterable[str] = (), place: str = "") -> Stream:
+        """Of each window and group the first `most` tuples, as they are.
+
+        Args:
+            order: fields, each with `desc` behind it if the greatest is first; none: the order of
+                the stream.
+            place: a field more, with the tuple's place from 1; "": none.
+
+        Raises:
+            InvalidInputError: the windows overlap, or are sessions, or the order is none.
+        """
+        size_us, advance_us = self._spans_us
+        if self._kind is not Aggregate or size_us != advance_us:
+            raise InvalidInputError("the first tuples are those of windows that follow each other")
+        parts = (size_us, self._groups, tuple(map(order_of, order)), most, place)
+
+        def make(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Box:
+            return Rank(name, inputs[0], outputs[0], *parts)
+
+        return _made("rank", (self._of,), make)
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The groups of a stream, before it is known what is kept of each, as a table."""
+
+    _of: Stream
+    _fields: tuple[str, ...]
+    _table: bool = False
+
+    def totals(self, functions: Mapping[str, str] | None = None, /, **more: str) -> Stream:
+        """A table of the totals of each group so far: `totals(conns="count()")`.
+
+        Raises:
+            InvalidInputError: one is no call of an aggregate function.
+        """
+        made = _functions(functions, more)
+
+        def make(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Box:
+            return Totals(name, inputs[0], outputs[0], self._fields, made, self._table)
+
+        return _made("totals", (self._of,), make)
+
+    def first(self, most: int, *, order: Iterable[str], place: str = "") -> Stream:
+        """A table of the first `most` tuples of each group so far.
+
+        Args:
+            order: see `Windows.first`. place: the field of the place from 1; it must be there if
+                `most` is over 1.
+
+        Raises:
+            InvalidInputError: the order is none, or the stream is read as a table.
+        """
+        if self._table:
+            raise InvalidInputError("the first tuples are those of a stream, not of a table")
+        parts = (self._fields, tuple(map(order_of, order)), most, place)
+
+        def make(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Box:
+            return Top(name, inputs[0], outputs[0], *parts)
+
+        return _made("top", (self._of,), make)
+
+
+def _functions(
+    functions: Mapping[str, str] | None, more: Mapping[str, str]
+) -> tuple[AggregateFunction, ...]:
+    calls = {**(functions or {}), **more}
+    return tuple(function_of(call, output) for output, call in calls.items())
 
 
 def stream(name: str) -> Stream:

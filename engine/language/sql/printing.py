@@ -128,7 +128,7 @@ def schema_as_sql(schema: Schema) -> str:
 
 
 def stream_as_sql(stream: StreamDefinition) -> str:
-    """The CREATE STREAM or TABLE of a source stream; what is as it is without being said is not said.
+    """The CREATE STREAM or TABLE of a source stream; what is usual is not said.
 
     Raises:
         InvalidInputError: it is no source stream.

@@ -74,12 +74,8 @@ def select_sql(box: Box, schemas: Schemas) -> str:
         InvalidInputError: one of its expressions is none.
     """
     match box:
-        case Filter(predicates=(predicate,), pass_on_false=False):
-            return f"SELECT * FROM {object_sql(box.input)} WHERE {expression_sql(predicate)}"
         case Filter():
-            conditions = ", ".join(map(expression_sql, box.predicates))
-            rest = " ELSE" if box.pass_on_false else ""
-            return f"SPLIT {object_sql(box.input)} BY {conditions}{rest}"
+            return _filter(box)
         case Map():
             items = _items(_mapped(box, schemas[box.input]))
             return f"SELECT {items} FROM {object_sql(box.input)}"
@@ -95,6 +91,14 @@ def select_sql(box: Box, schemas: Schemas) -> str:
             return match_sql(box)
         case Join():
             return _join(box, schemas)
+
+
+def _filter(box: Filter) -> str:
+    conditions = list(map(expression_sql, box.predicates))
+    if len(conditions) == 1 and not box.pass_on_false:
+        return f"SELECT * FROM {object_sql(box.input)} WHERE {conditions[0]}"
+    rest = " ELSE" if box.pass_on_false else ""
+    return f"SPLIT {object_sql(box.input)} BY {', '.join(conditions)}{rest}"
 
 
 def _items(expressions: Iterable[tuple[str, str]]) -> str:

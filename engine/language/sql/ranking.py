@@ -1,5 +1,5 @@
-"""The first n: `SELECT *, ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...) AS place` in a subquery,
-and `WHERE place <= n` over it.
+"""The first n: `SELECT *, ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...) AS place` in a
+subquery, and `WHERE place <= n` over it.
 
 Both together are one box: a rank if the partitions have a window's time, else a top, which keeps a
 table. Alone, the numbers have no end, so the subquery's tuples wait for the condition.

@@ -603,9 +603,7 @@ class Selecting:
 def _unwindowed(relation: Relation) -> Relation:
     """The tuples of windows without the times of the windows."""
     own = {name_text(field.name) for field in relation.schema.fields} | {STIME}
-    columns = tuple(
-        replace(each, qualified=False) for each in relation.columns if each.text in own
-    )
+    columns = tuple(replace(each, qualified=False) for each in relation.columns if each.text in own)
     return replace(relation, columns=columns)
 
 
