@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import epoch_networks
 import msgspec
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from printed_queries import MIT, inputs_for, meaning, named, read_sql, run
-from reference_networks import SOURCES, queries
+from reference_networks import SOURCES, TABLES, queries, queries_of_tables
 from test_engine_xml import availabilities
 
 from engine.language.document import Document
@@ -87,17 +89,18 @@ def whole_queries(draw: st.DrawFn) -> Query:
     )
 
 
-def everywhere(query: Query, inputs: dict[str, Schema]) -> None:
-    """Print the query in each language, and read it again."""
+def everywhere(query: Query, inputs: dict[str, Schema], tables: Collection[str] = ()) -> None:
+    """Print the query in each language, and read it again. tables: those among the inputs."""
     expected = meaning(query, inputs)
-    sql = query_as_sql(query, inputs)
-    by_sql = read_sql(sql, inputs)
+    sql = query_as_sql(query, inputs, tables)
+    by_sql = read_sql(sql, inputs, tables)
     assert meaning(by_sql, inputs) == expected
-    again = query_as_sql(by_sql, inputs)  # with the reader's words, as `not a in` is `a not in`
-    assert query_as_sql(read_sql(again, inputs), inputs) == again
+    # with the reader's words, as `not a in` is `a not in`
+    again = query_as_sql(by_sql, inputs, tables)
+    assert query_as_sql(read_sql(again, inputs, tables), inputs, tables) == again
     (by_xml,) = read_document(query_as_xml(query)).queries
     assert meaning(by_xml, inputs) == expected
-    assert query_as_sql(by_xml, inputs) == sql
+    assert query_as_sql(by_xml, inputs, tables) == sql
     by_python = run(query_as_python(query))
     assert sorted(map(repr, by_python.boxes)) == sorted(map(repr, query.boxes))
     assert meaning(by_python, inputs) == expected
@@ -109,6 +112,14 @@ def everywhere(query: Query, inputs: dict[str, Schema]) -> None:
 @given(whole_queries())
 def test_each_language_gives_the_query_back(query: Query) -> None:
     everywhere(query, inputs_for(query, SOURCES))
+
+
+@SLOW
+@given(queries_of_tables())
+def test_so_do_networks_of_tables(drawn: Query) -> None:
+    query = named(drawn)
+    inputs = inputs_for(query, {**SOURCES, **TABLES})
+    everywhere(query, inputs, {f"{MIT}{name}" for name in TABLES})
 
 
 @SLOW
