@@ -29,8 +29,12 @@ from engine.objects.definitions import (
 )
 from engine.objects.query import (
     Box,
+    Join,
+    Map,
     Query,
     Sessions,
+    Totals,
+    inputs_of,
     longest_session,
     outputs_of,
     streams_read,
@@ -61,6 +65,7 @@ def query_as_sql(query: Query, inputs: Schemas, tables: Collection[str] | None =
     read = frozenset(streams_read(query) - streams_written(query))
     known = {name: inputs[name] for name in read}
     given = read & (tables_read(query) if tables is None else frozenset(tables))
+    _check_tables(query, given)
     try:
         (again,) = Script(text, None).complete(known, {}, given).queries
     except PointedError as error:
@@ -161,6 +166,25 @@ def stream_as_sql(stream: StreamDefinition) -> str:
     if Script(text, None).complete({}, any_schema).streams != (stream,):
         raise InvalidInputError(f"stream {stream.name} cannot be written as SQL")
     return text
+
+
+def _check_tables(query: Query, given: frozenset[str]) -> None:
+    """Refuse boxes that read a table as the stream of its changes. given: the tables it reads."""
+    tables = tables_of(query, given) | given
+    for box in query.boxes:
+        match box:
+            case Map() | Totals(changes=True):
+                read: tuple[str, ...] = ()
+            case Join(table=True):
+                read = (box.left,)
+            case _:
+                read = inputs_of(box)
+        for stream in read:
+            if stream in tables:
+                raise InvalidInputError(
+                    f"box {box.name!a} reads the changes of the table {stream}, and SQL reads its "
+                    "rows: it has no form in SQL; XML has one"
+                )
 
 
 def _query(query: Query, schemas: Schemas) -> str:

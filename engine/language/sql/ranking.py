@@ -56,6 +56,7 @@ class Numbered:
         columns = tuple(
             replace(each, shown=False) if each.name.startswith(NUMBERED_BY) else each
             for each in relation.columns
+            if each.shown or each.name != self.place
         )
         tables = columns[0].tables
         place = Column(self.place, tables, name_text(self.place))
