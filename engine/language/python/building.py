@@ -17,12 +17,8 @@ from datetime import timedelta
 
 from engine.language.aggregates import function_of
 from engine.language.box_texts import measure_of, order_of
-from engine.language.check import check_shape, ordered_boxes
-from engine.language.classes import applied
-from engine.language.history_range import check_history_range
 from engine.language.matches import conditioned, read_pattern
 from engine.language.spans import Span, span_us
-from engine.objects.availability import AvailabilityRequest, parse_mode, parse_recovery
 from engine.objects.query import (
     Aggregate,
     AggregateFunction,
@@ -34,17 +30,13 @@ from engine.objects.query import (
     JoinKind,
     Map,
     Match,
-    Query,
     Rank,
     Sessions,
     Top,
     Totals,
     Union,
-    inputs_of,
     longest_session,
-    outputs_of,
 )
-from engine.objects.schema import BEGINNING, END
 from overlay.errors import InvalidInputError
 from overlay.names import ObjectName
 
@@ -53,7 +45,7 @@ Make = Callable[[str, tuple[str, ...], tuple[str, ...]], Box]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Step:
+class Step:
     """A box before its streams have names: two steps are never the same.
 
     Attributes:
@@ -80,7 +72,7 @@ class Stream:
     name: str = ""
     box: str = ""
     readers: tuple[str, ...] | None = None
-    _step: _Step | None = field(default=None, repr=False)
+    _step: Step | None = field(default=None, repr=False)
     _port: int = field(default=0, repr=False)
 
     def named(self, name: str, *, box: str = "", readers: Iterable[str] | None = None) -> Stream:
@@ -115,7 +107,7 @@ class Stream:
         def make(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Box:
             return Filter(name, inputs[0], outputs, predicates, rest)
 
-        step = _Step("filter", (self,), make, len(predicates) + rest)
+        step = Step("filter", (self,), make, len(predicates) + rest)
         return tuple(Stream(_step=step, _port=port) for port in range(step.ports))
 
     def map(self, fields: Mapping[str, str] | None = None, /, **more: str) -> Stream:
@@ -422,66 +414,9 @@ def stream(name: str) -> Stream:
     return Stream(str(ObjectName.parse(name)))
 
 
-def query(
-    name: str,
-    *streams: Stream,
-    ha: str | None = None,
-    recovery: str | None = None,
-    bound: Span | None = None,
-    checkpoint: Span | None = None,
-    secondary: str | None = None,
-    after: int = BEGINNING,
-    until: int = END,
-    version: int = 0,
-) -> Query:
-    """The query that makes the streams, as `create_query` takes it.
-
-    Its fields and types are checked when it is created: only the catalog knows the streams.
-
-    Args:
-        name: `medusa://participant/path`; streams without a name get one that begins so.
-        streams: its outputs.
-        ha, recovery: a mode and a recovery, as `"active_standby"` and `"precise"`.
-        bound, checkpoint: lengths of time, like `"2 seconds"`. secondary: a peer's id.
-        after, until: boundaries, microseconds: it reads its inputs between them.
-        version: 0; of a copy, one more than the original's.
-
-    Raises:
-        InvalidInputError: the network's shape is wrong, a stream has two names, or the availability
-            is more than its boxes allow.
-    """
-    network = _Network(str(ObjectName.parse(name)))
-    for each in streams:
-        network.note(each)
-    boxes = network.boxes()
-    made = {each for box in boxes for each in outputs_of(box)}
-    outputs = [network.name_of(each) for each in streams]
-    read = {each for box in boxes for each in inputs_of(box)}
-    for output in outputs:
-        if output not in made:
-            raise InvalidInputError(f"query {name}: it does not make {output}: say .union() of it")
-    found = Query(
-        network.name,
-        boxes,
-        tuple(dict.fromkeys(each for each in outputs if each in read)),
-        after=after,
-        until=until,
-        version=version,
-        readers=network.readers(),
-    )
-    ordered_boxes(found)
-    for box in found.boxes:
-        check_shape(box)
-    request = AvailabilityRequest(
-        None if ha is None else parse_mode(ha),
-        None if recovery is None else parse_recovery(recovery),
-        None if bound is None else span_us(bound) / 1e6,
-        None if checkpoint is None else span_us(checkpoint) / 1e6,
-        secondary,
-    )
-    found = applied(found, request)
-    check_history_range(found)
-    return found
+def step_of(made: Stream) -> tuple[Step | None, int]:
+    """The box that makes a stream, and which of its outputs it is; None: it is there already."""
+    return made._step, made._port
 
 
 def _timed(span: Span) -> timedelta:
@@ -489,85 +424,4 @@ def _timed(span: Span) -> timedelta:
 
 
 def _made(word: str, inputs: tuple[Stream, ...], make: Make) -> Stream:
-    return Stream(_step=_Step(word, inputs, make))
-
-
-class _Network:
-    """The steps behind some streams, and their names.
-
-    Attributes:
-        name: the query's.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._steps: dict[_Step, None] = {}
-        self._streams: dict[tuple[_Step, int], Stream] = {}
-        self._names: dict[tuple[_Step, int], str] = {}
-
-    def note(self, given: Stream) -> None:
-        """Note what a stream is made of. Raises: InvalidInputError: two names for one stream."""
-        waiting = [given]
-        while waiting:
-            each = waiting.pop()
-            step = each._step
-            if step is None:
-                continue
-            self._note_name(step, each)
-            if step not in self._steps:
-                self._steps[step] = None
-                waiting += reversed(step.inputs)
-
-    def _note_name(self, step: _Step, each: Stream) -> None:
-        known = self._streams.get((step, each._port))
-        if known is None or not known.name:
-            self._streams[step, each._port] = each
-        elif each.name and each != known:
-            raise InvalidInputError(
-                f"query {self.name}: {known.name} has another name, box or readers elsewhere: "
-                "name a stream once, and use what named() gives"
-            )
-
-    def boxes(self) -> tuple[Box, ...]:
-        """The boxes, each before those that it reads."""
-        self._name_all()
-        return tuple(self._box(step) for step in self._steps)
-
-    def name_of(self, each: Stream) -> str:
-        return each.name if each._step is None else self._names[each._step, each._port]
-
-    def readers(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """The streams with readers of their own, and those."""
-        return tuple(
-            (self._names[key], each.readers)
-            for key, each in self._streams.items()
-            if each.readers is not None
-        )
-
-    def _name_all(self) -> None:
-        taken = {each.name for each in self._streams.values()}
-        for step in reversed(self._steps):
-            for port in range(step.ports):
-                known = self._streams.get((step, port))
-                name = known.name if known is not None else ""
-                number = 1
-                while not name or (name in taken and (known is None or name != known.name)):
-                    name = f"{self.name}/{step.word}_{number}"
-                    number += 1
-                taken.add(name)
-                self._names[step, port] = name
-
-    def _box(self, step: _Step) -> Box:
-        outputs = tuple(self._names[step, port] for port in range(step.ports))
-        told = {
-            each.box
-            for port in range(step.ports)
-            if (each := self._streams.get((step, port))) is not None and each.box
-        }
-        if len(told) > 1:
-            raise InvalidInputError(
-                f"query {self.name}: the box of {outputs[0]} has several names: "
-                f"{', '.join(sorted(told))}"
-            )
-        name = told.pop() if told else outputs[0].rpartition("/")[2]
-        return step.make(name, tuple(self.name_of(each) for each in step.inputs), outputs)
+    return Stream(_step=Step(word, inputs, make))
