@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -44,7 +45,7 @@ class Script:
     def __init__(self, text: str, base: str | None) -> None:
         self._source = Source(text)
         self._base = None if base is None else base.rstrip("/")
-        self._statements = parse(text)
+        self._statements, self._explain = parse(text)
         if not self._statements:
             raise self._source.refusal("the script has no statement", 0)
 
@@ -91,7 +92,7 @@ class Script:
         definer = _Definer(self._source, self._name, named, schemas, tables)
         for statement in self._statements:
             definer.add(statement)
-        return definer.document
+        return replace(definer.document, explain=self._explain)
 
     def _name(self, node: exp.Table) -> str:
         db = node.args.get("db")

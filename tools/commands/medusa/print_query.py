@@ -83,7 +83,8 @@ def as_text(
     Raises:
         InvalidInputError: it has no form in the language.
     """
-    alone = document == Document(queries=document.queries) and len(document.queries) == 1
+    nothing_else = Document(queries=document.queries, explain=document.explain)
+    alone = document == nothing_else and len(document.queries) == 1
     match language:
         case Language.SQL:
             from engine.language.sql.printing import document_as_sql  # sqlglot comes with it
