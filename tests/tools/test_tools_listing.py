@@ -207,7 +207,17 @@ async def test_the_plan_of_a_query_is_explained(
     assert "windows of 600 s every 10 s by src_ip, of 60 panes each" in hop
     assert "hop: folded from panes: a tuple is read once, not in each of 60 windows" in hop
     explained = json.loads(await at_mit("query", "explain", "medusa://mit.edu/hop", "--json"))
+    for task in (*explained[0]["tasks"], *foreseen[0]["tasks"]):
+        del task["place"], task["state"]
     assert explained == foreseen, "the file's plan is what was made of it"
+    drawn = await at_mit("query", "explain", "medusa://mit.edu/hop", "--plot")
+    assert max(map(len, drawn.splitlines())) <= 100
+    assert drawn.index("1 medusa://mit.edu/often/panes ") < drawn.index("3 medusa://mit.edu/often ")
+    assert f"at peer {mit.id[:8]}, stopped" in drawn
+    script = tmp_path / "plan.sql"
+    script.write_text("EXPLAIN SELECT id FROM conns WHERE id > 1")
+    assert "answer.where: filter: id > 1" in await at_mit("query", "explain", str(script))
+    assert "EXPLAIN asks for a plan" in await at_mit.refused("query", "create", str(script))
     assert "panes" not in await at_mit("query", "list")
     assert "panes" not in await at_mit("stream", "list")
 

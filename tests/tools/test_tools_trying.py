@@ -182,6 +182,15 @@ def test_json_explain_and_late_rows(attempt: Attempt, tmp_path: Path) -> None:
     assert done.out.index("windows of 60 s every 60 s by src_ip") < done.out.index("busy: 10 rows")
 
 
+def test_explain_shows_the_plan_and_computes_nothing(attempt: Attempt, tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text(ORDERS)
+    done = attempt("EXPLAIN SELECT id FROM s WHERE id > 1", "--stream", "s=s.csv")
+    assert done.code == 0, done.err
+    assert "answer.where: filter: id > 1" in done.out
+    assert "rows" not in done.out
+    assert "starts a peer" not in done.err
+
+
 def test_two_files_at_the_speed_of_their_time(attempt: Attempt, tmp_path: Path) -> None:
     """A quarter of an hour and more at 600 times the speed."""
     (tmp_path / "o.csv").write_text(ORDERS)
