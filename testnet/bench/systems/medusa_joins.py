@@ -58,7 +58,10 @@ class MedusaJoins(System):
 
 
 def _kept(task: Task, files: Sequence[Path], uptos: Sequence[int]) -> int:
-    """Bytes of the epoch files that the next epoch reads again."""
+    """Bytes of the epoch files that the next epoch reads again; of a table, each key is there once,
+    so all of them are what it is folded to."""
+    if task.tables:
+        return sum(_other(file).stat().st_size for file in files)
     needed = _since(files, uptos, uptos[-1] - horizon_us(task))
     return sum(side.stat().st_size for file in needed for side in (file, _other(file)))
 
