@@ -212,6 +212,10 @@ class DocumentCalls:
         tables = frozenset(name for name, entry in entries.items() if entry.stream.table)
         schemas = {name: await self._found(SCHEMA, name) for name in sorted(draft.uses)}
         document = await run(partial(draft.complete, streams, schemas, tables))
+        if document.explain:
+            raise InvalidInputError(
+                "EXPLAIN asks for a plan, and creates nothing: medusa query explain shows it"
+            )
         return _with_availability(document, request)
 
     async def _found(self, kind: Kind[Found], name: str) -> Found:

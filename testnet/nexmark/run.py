@@ -30,6 +30,9 @@ from tools.trial.rehearsal import SELF, Trial, trial_of
 
 BASE: Final = f"{SCHEME}{SELF}/"
 
+_DELETE_S: Final = 10.0
+"""Seconds that the deletion of a query may take."""
+
 STAGES: Final = {
     "events": "events are generated",
     "post": "the events are posted to a peer",
@@ -195,7 +198,8 @@ async def _answer(client: AsyncMedusaClient, trial: Trial) -> pa.Table:
         schema = (await client.stream_entry(output)).schema
     finally:
         for each in queries:
-            with trio.CancelScope(shield=True), suppress(MedusaError):  # it may not be there
+            # it may not be there, and when the peer has failed nobody answers
+            with trio.move_on_after(_DELETE_S, shield=True), suppress(MedusaError):
                 await client.delete_query(each.name)
     whole = pa.concat_tables(tables or [schema.derived.empty_table()])
     return final_state(whole, schema.key) if schema.key else whole

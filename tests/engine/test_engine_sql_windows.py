@@ -153,8 +153,8 @@ TUMBLE = "TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE)"
     ("text", "reason"),
     [
         (
-            f"SELECT * FROM ({PLACES.format('k', '', 's')}) WHERE place <= 2",
-            "OVER without a window",
+            f"SELECT * FROM ({PLACES.format('k', '', 's')}) WHERE place <= 33",
+            "33 places; 1 to 32",
         ),
         (PLACES.format("window_start", "", TUMBLE), "say WHERE place <= n"),
         (

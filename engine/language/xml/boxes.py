@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Final
 
-from engine.language.aggregates import function_named, function_of
+from engine.language.aggregates import function_of
+from engine.language.box_texts import measure_of, order_of
 from engine.language.check import check_shape
 from engine.language.matches import conditioned, read_pattern
 from engine.language.xml.tree import Node
@@ -18,12 +19,10 @@ from engine.objects.query import (
     Contiguity,
     Cumulate,
     Filter,
-    Function,
     Join,
     JoinKind,
     Map,
     Match,
-    Measure,
     Rank,
     Sessions,
     Top,
@@ -36,8 +35,6 @@ from overlay.errors import InvalidInputError
 _SECONDS = re.compile(r"\d{1,12}(\.\d{1,6})?", re.ASCII)
 
 _NUMBERED = re.compile(r"(.+)\.(0|[1-9]\d{0,3})", re.ASCII)
-
-_CALL: Final = re.compile(r"\s*(\w+)\s*\((.*)\)\s*", re.DOTALL)
 
 _BY_BOUNDARY: Final = (
     "windows close when the stream's boundary passes them, and late tuples are the stream's "
@@ -294,18 +291,10 @@ def _read_order(
     partition = parameters.take("partition-by") or ""
     return (
         tuple(field.strip() for field in partition.split(",")) if partition.strip() else (),
-        tuple(map(_ordered, parameters.take_numbered("order-by"))),
+        tuple(map(order_of, parameters.take_numbered("order-by"))),
         int(most),
         parameters.take("place-field") or "",
     )
-
-
-def _ordered(text: str) -> tuple[str, bool]:
-    """`field`, `field asc` or `field desc` as a pair of `Rank.order_by`."""
-    field, _, direction = text.strip().partition(" ")
-    if direction.strip().lower() not in {"", "asc", "desc"}:
-        raise InvalidInputError(f"{text[:80]!a} is not a field, or a field with asc or desc")
-    return field, direction.strip().lower() == "desc"
 
 
 def _read_join(
@@ -367,20 +356,8 @@ def _read_match(
         tuple(group.strip() for group in groups.split(",")) if groups.strip() else (),
         steps,
         within,
-        tuple(_measure(call, output) for call, output in zip(calls, names, strict=True)),
+        tuple(measure_of(call, output) for call, output in zip(calls, names, strict=True)),
         Contiguity(contiguity),
-    )
-
-
-def _measure(text: str, output: str) -> Measure:
-    match = _CALL.fullmatch(text)
-    if match is None:
-        raise InvalidInputError(f"{text[:80]!a} is not a measure like last(B.price) or count(B.*)")
-    name, argument = (each.strip() for each in match.groups())
-    variable, _, field = argument.rpartition(".")
-    function = {"first": Function.FIRSTVAL, "last": Function.LASTVAL}.get(name.lower())
-    return Measure(
-        function or function_named(name), variable, "" if field == "*" else field, output
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.language.aggregates import call_of
+from engine.language.box_texts import measure_text, order_text
 from engine.language.matches import pattern_text
 from engine.objects.query import (
     Aggregate,
@@ -14,7 +15,6 @@ from engine.objects.query import (
     Join,
     Map,
     Match,
-    Measure,
     PatternStep,
     Rank,
     Sessions,
@@ -100,7 +100,7 @@ def _function_parameters(
 
 def _order_parameters(box: Rank | Top) -> list[tuple[str, str]]:
     """What is kept of each partition, in which order."""
-    order = [f"{name} {'desc' if descending else 'asc'}" for name, descending in box.order_by]
+    order = [order_text(name, descending=down) for name, down in box.order_by]
     found = [("most", str(box.most)), *_numbered("order-by", order)]
     if box.partition_by:
         found.append(("partition-by", ",".join(box.partition_by)))
@@ -117,17 +117,12 @@ def _match_parameters(box: Match) -> list[tuple[str, str]]:
         ("contiguity", str(box.contiguity)),
         *_numbered("variable", [each.variable for each in conditions]),
         *_numbered("condition", [each.condition for each in conditions]),
-        *_numbered("measure", [_measure_text(each) for each in box.measures]),
+        *_numbered("measure", [measure_text(each) for each in box.measures]),
         *_numbered("measure-name", [each.output for each in box.measures]),
     ]
     if box.partition_by:
         found.append(("partition-by", ",".join(box.partition_by)))
     return found
-
-
-def _measure_text(measure: Measure) -> str:
-    named = ".".join(filter(None, (measure.variable, measure.field or "*")))
-    return f"{measure.function}({named})"
 
 
 def us_to_seconds(microseconds: int) -> str:

@@ -117,6 +117,7 @@ def _stream(stream: StreamDefinition) -> str:
     attributes += [(name, ",".join(given)) for name, given, usual in members if given != usual]
     attributes += [("leader", stream.leader)] if stream.leader else []
     attributes += [("k_safety", str(stream.k_safety))] if stream.k_safety else []
+    attributes += [("table", "1")] if stream.table else []
     if stream.max_ahead_us != DEFAULT_MAX_AHEAD_US:
         ahead = stream.max_ahead_us
         attributes.append(("max_ahead", NO_LIMIT if ahead is None else us_to_seconds(ahead)))
