@@ -22,67 +22,136 @@ of its nodes); `readers` and `declassify`, which mean the same as in the other d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from typing import Final
 
+from msgspec.structs import replace
+
 from engine.language.check import check_query
+from engine.language.document import Document
 from engine.language.labels import Readers
-from engine.language.xml.boxes import read_box
+from engine.language.xml import borealis_deployment as deployment
+from engine.language.xml.borealis_boxes import boxes_of
+from engine.language.xml.borealis_deployment import REMARK, replicated
+from engine.language.xml.borealis_streams import (
+    OldBox,
+    Streams,
+    inferred_time,
+    ordered_fields,
+)
 from engine.language.xml.medusa import (
     VIEW_TAG,
     Qualify,
     made_query,
     members,
     read_schema,
+    read_stream,
     read_view,
 )
 from engine.language.xml.tree import Node
-from engine.objects.definitions import ANY, StreamDefinition, check_stream
-from engine.objects.query import Box, Query, streams_written
+from engine.objects.definitions import StreamDefinition
+from engine.objects.query import Query, streams_written
 from engine.objects.schema import Schema
-from engine.objects.view import View
 
-_LISTS: Final = {"input": ("readers", "declassify"), "output": ("readers",)}
-"""Attributes that name participants, by element."""
+_OURS: Final = {
+    "input": ("readers", "declassify", "slack", "history", "idle", "max_ahead"),
+    "output": ("readers",),
+}
+"""Attributes of ours, by element."""
+
+DEPLOY_TAG: Final = deployment.TAG
+
+_TAGS: Final = ("input", "output", "schema", "query", VIEW_TAG, DEPLOY_TAG)
 
 
-def read_borealis(
-    root: Node, qualify: Qualify
-) -> tuple[list[Schema], list[StreamDefinition], list[Query], list[View]]:
-    """The schemas, streams, queries and views of a document of Borealis.
+def read_borealis(root: Node, qualify: Qualify) -> Document:
+    """What a document of Borealis defines.
 
     Raises:
         InvalidInputError: names line and reason.
     """
     root.checked(())
+    for child in root.children:
+        if child.tag not in _TAGS:
+            known = ", ".join(f"<{tag}>" for tag in _TAGS)
+            raise child.error(f"only {known} are supported here")
+    raw = [(node, _old_boxes(node, qualify)) for node in _tagged(root, "query")]
+    schemas = _read_schemas(root, qualify, [box for _, boxes in raw for box in boxes])
+    outputs = {_stream(node, qualify): node for node in _tagged(root, "output")}
+    sources = [_read_input(node, qualify, schemas) for node in _tagged(root, "input")]
+    views = [read_view(node, qualify) for node in _tagged(root, VIEW_TAG)]
+    shown: dict[str, list[str]] = {}
+    for view in views:
+        shown.setdefault(view.stream, []).append(view.name)
+    slack = {stream.name for stream in sources if stream.slack_us}
+    streams = Streams({}, slack)
+    _learn(streams.schemas, {each.name: schemas[each.schema] for each in sources}, shown)
+    names = frozenset(_query_name(node, qualify) for node, _ in raw)
+    active = _deployed(root, qualify, names, streams)
+    queries = []
+    for node, boxes in raw:
+        before = dict(streams.schemas)
+        query = _read_query(
+            _with_standby(node, qualify, active), qualify, boxes, streams, _readers(outputs)
+        )
+        with node.about():
+            _learn(streams.schemas, check_query(query, before), shown)
+        queries.append(query)
+    for name, node in outputs.items():
+        declared = schemas.get(_schema(node, qualify))
+        _check_output(node, streams.schemas.get(name), declared)
+    return Document(
+        tuple(schemas.values()),
+        tuple(sources),
+        tuple(queries),
+        tuple(views),
+        tuple(streams.remarks),
+    )
+
+
+def read_deploy(root: Node) -> Document:
+    """A document that is a `<deploy>` alone, of the queries of another one.
+
+    Raises:
+        InvalidInputError: it would change those queries, or is wrong; names line and reason.
+    """
+    if replicated(root, str, None):
+        raise root.error(
+            "put a <deploy> with replica sets into the <borealis> of its queries, or create them "
+            "with `--ha active_standby`"
+        )
+    return Document(remarks=(REMARK,))
+
+
+def _deployed(root: Node, qualify: Qualify, queries: Collection[str], streams: Streams) -> set[str]:
+    """The queries that are computed by two peers at once."""
+    found: set[str] = set()
+    for node in _tagged(root, DEPLOY_TAG):
+        found |= replicated(node, qualify, queries)
+        streams.remark(REMARK)
+    return found
+
+
+def _read_schemas(root: Node, qualify: Qualify, boxes: Sequence[OldBox]) -> dict[str, Schema]:
+    """The schemas; one of an `<input>` that declares no time has the field that the boxes are
+    ordered on."""
     schemas: dict[str, Schema] = {}
     for node in _tagged(root, "schema"):
+        if not node.children:
+            raise node.error("a schema needs a field")
         schema = read_schema(node, qualify)
         if schema.name in schemas:
             raise node.error(f"schema {schema.name} occurs twice")
         schemas[schema.name] = schema
-    outputs = {_stream(node, qualify): node for node in _tagged(root, "output")}
-    queries = [
-        (node, _read_query(node, qualify, _readers(outputs))) for node in _tagged(root, "query")
-    ]
-    streams = [_read_input(node, qualify, schemas) for node in _tagged(root, "input")]
-    views = [read_view(node, qualify) for node in _tagged(root, VIEW_TAG)]
-    for child in root.children:
-        if child.tag not in {"schema", "input", "output", "query", VIEW_TAG}:
-            raise child.error(
-                f"only <input>, <output>, <schema>, <query> and <{VIEW_TAG}> are supported here"
-            )
-    shown: dict[str, list[str]] = {}
-    for view in views:
-        shown.setdefault(view.stream, []).append(view.name)
-    known: dict[str, Schema] = {}
-    _learn(known, {stream.name: schemas[stream.schema] for stream in streams}, shown)
-    for node, query in queries:
-        with node.about():
-            _learn(known, check_query(query, known), shown)
-    for name, node in outputs.items():
-        _check_output(node, known.get(name), schemas.get(_schema(node, qualify)))
-    return list(schemas.values()), streams, [query for _, query in queries], views
+    ordered = ordered_fields(boxes)
+    for node in _tagged(root, "input"):
+        _stream(node, qualify)
+    for name in {_schema(node, qualify) for node in _tagged(root, "input")} & schemas.keys():
+        schema = schemas[name]
+        if schema.time is None:
+            schemas[name] = replace(schema, time=inferred_time(schema, ordered))
+    return schemas
 
 
 def _learn(
@@ -104,7 +173,7 @@ def _tagged(root: Node, tag: str) -> Iterable[Node]:
 def _stream(node: Node, qualify: Qualify) -> str:
     node.childless()
     with node.about():
-        return qualify(node.checked(("stream", "schema"), _LISTS[node.tag])["stream"])
+        return qualify(node.checked(("stream", "schema"), _OURS[node.tag])["stream"])
 
 
 def _schema(node: Node, qualify: Qualify) -> str:
@@ -113,17 +182,13 @@ def _schema(node: Node, qualify: Qualify) -> str:
 
 
 def _read_input(node: Node, qualify: Qualify, schemas: dict[str, Schema]) -> StreamDefinition:
-    given = node.attributes
-    stream = StreamDefinition(
-        name=_stream(node, qualify),
-        schema=_schema(node, qualify),
-        readers=members(given.get("readers", ANY)),
-        declassify=members(given.get("declassify", "")),
+    _stream(node, qualify)
+    given = {name: value for name, value in node.attributes.items() if name != "stream"}
+    stream = read_stream(
+        Node(node.tag, {**given, "name": node.attributes["stream"]}, node.line), qualify
     )
     if stream.schema not in schemas:
         raise node.error(f"there is no schema {node.attributes['schema'][:80]!a} in the document")
-    with node.about():
-        check_stream(stream)
     return stream
 
 
@@ -145,28 +210,81 @@ def _readers(outputs: Mapping[str, Node]) -> dict[str, Readers | None]:
     }
 
 
-def _read_query(node: Node, qualify: Qualify, outputs: Mapping[str, Readers | None]) -> Query:
-    boxes = []
-    for child in node.children:
+def _old_boxes(query: Node, qualify: Qualify) -> list[OldBox]:
+    found = []
+    for child in query.children:
         if child.tag != "box":
             raise child.error("a query has only <box> elements")
-        boxes.append(_read_box(child, qualify))
+        found.append(_old_box(child, qualify))
+    return found
+
+
+def _old_box(node: Node, qualify: Qualify) -> OldBox:
+    given = node.checked(("name", "type"))
+    streams: dict[str, list[str]] = {"in": [], "out": [], "access": []}
+    parameters = []
+    for child in node.children:
+        if child.tag == "parameter":
+            child.checked(("name", "value"))
+            parameters.append(child)
+        elif child.tag in streams:
+            child.childless()
+            wanted = "table" if child.tag == "access" else "stream"
+            with child.about():
+                streams[child.tag].append(qualify(child.checked((wanted,))[wanted]))
+        else:
+            raise child.error("a box has only <in>, <out>, <access> and <parameter> elements")
+    return OldBox(
+        node,
+        given["type"],
+        given["name"],
+        tuple(streams["in"]),
+        tuple(streams["out"]),
+        tuple(parameters),
+        tuple(streams["access"]),
+    )
+
+
+def _in_order(query: Node, boxes: Sequence[OldBox]) -> list[OldBox]:
+    """The boxes, each after those whose output it reads."""
+    makers = {stream: number for number, box in enumerate(boxes) for stream in box.outputs}
+    sorter = TopologicalSorter(
+        {
+            number: [makers[stream] for stream in box.inputs if stream in makers]
+            for number, box in enumerate(boxes)
+        }
+    )
+    try:
+        return [boxes[number] for number in sorter.static_order()]
+    except CycleError as error:
+        names = ", ".join(boxes[number].name[:64] for number in sorted(set(error.args[1])))
+        raise query.error(f"the boxes {names} form a loop") from None
+
+
+def _read_query(
+    node: Node,
+    qualify: Qualify,
+    old: Sequence[OldBox],
+    streams: Streams,
+    outputs: Mapping[str, Readers | None],
+) -> Query:
+    boxes = [box for each in _in_order(node, old) for box in boxes_of(each, streams)]
     query = made_query(node, qualify, boxes, [], {})
     named = outputs.keys() & streams_written(query)
     readers = {name: each for name in sorted(named) if (each := outputs[name]) is not None}
     return made_query(node, qualify, boxes, sorted(named), readers)
 
 
-def _read_box(node: Node, qualify: Qualify) -> Box:
-    streams: dict[str, list[str]] = {"in": [], "out": []}
-    parameters = []
-    for child in node.children:
-        if child.tag == "parameter":
-            parameters.append(child)
-        elif child.tag in streams:
-            child.childless()
-            with child.about():
-                streams[child.tag].append(qualify(child.checked(("stream",))["stream"]))
-        else:
-            raise child.error("a box has only <in>, <out> and <parameter> elements")
-    return read_box(node, tuple(streams["in"]), tuple(streams["out"]), parameters)
+def _query_name(node: Node, qualify: Qualify) -> str:
+    if "name" not in node.attributes:
+        raise node.error('attribute name="..." is missing')
+    with node.about():
+        return qualify(node.attributes["name"])
+
+
+def _with_standby(node: Node, qualify: Qualify, active: Collection[str]) -> Node:
+    """The `<query>` with what a replica set says of it, unless it says something itself."""
+    name = _query_name(node, qualify)
+    if name not in active or "ha" in node.attributes:
+        return node
+    return Node(node.tag, {**node.attributes, "ha": "active_standby"}, node.line, node.children)
