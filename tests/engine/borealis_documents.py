@@ -14,7 +14,7 @@ INTRUSION = """<?xml version="1.0"?>
   <input  stream="Connection" schema="ConnectionTuple"/>
   <output stream="Busy"       schema="Suspects"/>
   <output stream="Probing"    schema="Suspects"/>
-  <output stream="Clusters"   schema="Clusters"/>
+  <output stream="Clusters"   schema="ClusterTuple"/>
   <schema name="ConnectionTuple">
     <field name="start_time_sec" type="int"/>
     <field name="duration"       type="double"/>
@@ -32,7 +32,7 @@ INTRUSION = """<?xml version="1.0"?>
     <field name="start_time_sec" type="int"/>
     <field name="agg_0" type="int"/>
   </schema>
-  <schema name="Clusters">
+  <schema name="ClusterTuple">
     <field name="local0" type="int"/> <field name="local1" type="int"/>
     <field name="start_time_sec" type="int"/>
     <field name="conns" type="int"/>

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -69,15 +71,17 @@ def by_spark(
             files = {
                 stream: _written(logs[stream], folder, stream, boundaries) for stream in task.inputs
             }
-            program, made = Program(task), [task.output_schema.derived.empty_table()]
+            program, made = Program(task), task.output_schema.derived.empty_table()
             for after, upto in itertools.pairwise([BEGINNING, *boundaries]):
                 interval = needs(task, after, upto)
-                if interval is not None:
-                    run = (files, after, upto, interval)
-                    made.append(
-                        spark.run(lambda session, run=run: program.run(session, *run)).table
-                    )
-            logs[task.output_schema.name] = pa.concat_tables(made)
+                if interval is None:
+                    continue
+                if task.recalls:
+                    files[task.output] = _written(made, folder, task.output, boundaries)
+                job = partial(program.run, files=files, after=after, upto=upto, interval=interval)
+                table = spark.run(job).table
+                made = pa.concat_tables([made, table])
+            logs[task.output] = made
     return {name.removeprefix(f"{BASE}/"): log for name, log in logs.items()}
 
 
@@ -95,7 +99,7 @@ def _written(log: pa.Table, folder: Path, name: str, boundaries: Sequence[int]) 
 def by_interpreter(
     document: Document, data: Mapping[str, Sequence[Row]]
 ) -> dict[str, list[tuple[Any, ...]]]:
-    """All its streams, by their last name: sorted rows with `stime` first, moments as microseconds."""
+    """All its streams, by their last name: sorted rows, `stime` first, moments as microseconds."""
     schemas = schemas_of(document)
     streams = {name: _plain(log) for name, log in posted(document, data).items()}
     for query in document.queries:
@@ -106,6 +110,15 @@ def by_interpreter(
         )
         for name, rows in streams.items()
     }
+
+
+def answers(data: Mapping[str, Sequence[Row]], statements: Mapping[str, str]) -> dict[str, Any]:
+    """What DuckDB gives for other words, stream by stream."""
+    with duckdb.connect() as database:
+        for name, rows in data.items():
+            database.register(f"posted_{name}", pa.Table.from_pylist(list(rows)))
+            database.execute(f"CREATE TABLE {name} AS SELECT * FROM posted_{name}")
+        return {name: in_order(database.sql(text).fetchall()) for name, text in statements.items()}
 
 
 def _plain(log: pa.Table) -> list[Row]:

@@ -40,6 +40,14 @@ from engine.language.xml.borealis_streams import (
     inferred_time,
     ordered_fields,
 )
+from engine.language.xml.borealis_tables import (
+    CHANGES,
+    TABLE_TAG,
+    kept,
+    read_change,
+    read_table,
+    writers_of,
+)
 from engine.language.xml.medusa import (
     VIEW_TAG,
     Qualify,
@@ -51,8 +59,9 @@ from engine.language.xml.medusa import (
 )
 from engine.language.xml.tree import Node
 from engine.objects.definitions import StreamDefinition
-from engine.objects.query import Query, streams_written
+from engine.objects.query import Box, Query, streams_written
 from engine.objects.schema import Schema
+from overlay.errors import InvalidInputError
 
 _OURS: Final = {
     "input": ("readers", "declassify", "slack", "history", "idle", "max_ahead"),
@@ -62,7 +71,7 @@ _OURS: Final = {
 
 DEPLOY_TAG: Final = deployment.TAG
 
-_TAGS: Final = ("input", "output", "schema", "query", VIEW_TAG, DEPLOY_TAG)
+_TAGS: Final = ("input", "output", "schema", "table", "query", VIEW_TAG, DEPLOY_TAG)
 
 
 def read_borealis(root: Node, qualify: Qualify) -> Document:
@@ -77,15 +86,20 @@ def read_borealis(root: Node, qualify: Qualify) -> Document:
             known = ", ".join(f"<{tag}>" for tag in _TAGS)
             raise child.error(f"only {known} are supported here")
     raw = [(node, _old_boxes(node, qualify)) for node in _tagged(root, "query")]
-    schemas = _read_schemas(root, qualify, [box for _, boxes in raw for box in boxes])
+    all_boxes = [box for _, boxes in raw for box in boxes]
+    schemas = _read_schemas(root, qualify, all_boxes)
+    changed = frozenset(writers_of(all_boxes))
+    tables = [read_table(node, qualify, schemas, changed) for node in _tagged(root, TABLE_TAG)]
+    schemas |= {table.schema.name: table.schema for table in tables}
     outputs = {_stream(node, qualify): node for node in _tagged(root, "output")}
     sources = [_read_input(node, qualify, schemas) for node in _tagged(root, "input")]
+    sources += [each for table in tables if (each := table.source) is not None]
     views = [read_view(node, qualify) for node in _tagged(root, VIEW_TAG)]
     shown: dict[str, list[str]] = {}
     for view in views:
         shown.setdefault(view.stream, []).append(view.name)
     slack = {stream.name for stream in sources if stream.slack_us}
-    streams = Streams({}, slack)
+    streams = Streams({}, slack, {table.name: table for table in tables})
     _learn(streams.schemas, {each.name: schemas[each.schema] for each in sources}, shown)
     names = frozenset(_query_name(node, qualify) for node, _ in raw)
     active = _deployed(root, qualify, names, streams)
@@ -246,11 +260,20 @@ def _old_box(node: Node, qualify: Qualify) -> OldBox:
 
 
 def _in_order(query: Node, boxes: Sequence[OldBox]) -> list[OldBox]:
-    """The boxes, each after those whose output it reads."""
+    """The boxes, each after those whose output it reads, or that change the table that it reads."""
     makers = {stream: number for number, box in enumerate(boxes) for stream in box.outputs}
+    changes = writers_of(boxes)
     sorter = TopologicalSorter(
         {
-            number: [makers[stream] for stream in box.inputs if stream in makers]
+            number: [
+                *(makers[stream] for stream in box.inputs if stream in makers),
+                *(
+                    boxes.index(each)
+                    for table in box.tables
+                    if box.kind not in CHANGES
+                    for each in changes.get(table, ())
+                ),
+            ]
             for number, box in enumerate(boxes)
         }
     )
@@ -261,6 +284,29 @@ def _in_order(query: Node, boxes: Sequence[OldBox]) -> list[OldBox]:
         raise query.error(f"the boxes {names} form a loop") from None
 
 
+def _lowered(node: Node, old: Sequence[OldBox], streams: Streams) -> list[Box]:
+    """The boxes of ours; those that make a table come behind the last change of it."""
+    changes, made = writers_of(old), dict[str, int]()
+    boxes: list[Box] = []
+    for each in _in_order(node, old):
+        if each.kind not in CHANGES:
+            boxes += boxes_of(each, streams)
+            continue
+        with each.node.about():
+            (name, *_) = each.tables or ("",)
+            number = made.get(name, 0)
+            boxes += (found := read_change(each, streams, number))
+            made[name] = number + 1
+            if made[name] == len(changes.get(name, ())):
+                if name in streams.schemas:
+                    raise InvalidInputError(f"boxes of another query change {name} already")
+                found = [*found, *(rows := kept(streams.tables[name], made[name]))]
+                boxes += rows
+            for box in found:
+                streams.learn(box)
+    return boxes
+
+
 def _read_query(
     node: Node,
     qualify: Qualify,
@@ -268,10 +314,11 @@ def _read_query(
     streams: Streams,
     outputs: Mapping[str, Readers | None],
 ) -> Query:
-    boxes = [box for each in _in_order(node, old) for box in boxes_of(each, streams)]
+    boxes = _lowered(node, old, streams)
     query = made_query(node, qualify, boxes, [], {})
-    named = outputs.keys() & streams_written(query)
-    readers = {name: each for name in sorted(named) if (each := outputs[name]) is not None}
+    written = streams_written(query)
+    named = (outputs.keys() | streams.tables.keys()) & written
+    readers = {name: each for name in sorted(named) if (each := outputs.get(name)) is not None}
     return made_query(node, qualify, boxes, sorted(named), readers)
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from engine.language.check import type_box
 from engine.language.xml.tree import Node
+from engine.objects.definitions import StreamDefinition
 from engine.objects.query import Box, Filter, Map, Union, inputs_of, outputs_of
 from engine.objects.schema import STIME, FieldType, Schema
 from overlay.errors import InvalidInputError
@@ -47,6 +48,21 @@ class OldBox:
 
 
 @dataclass(frozen=True, slots=True)
+class OldTable:
+    """A `<table>`: its stream, its fields with the key, and whether boxes change it."""
+
+    node: Node
+    name: str
+    schema: Schema
+    made: bool
+
+    @property
+    def source(self) -> StreamDefinition | None:
+        """The stream to which its rows are posted; None: boxes make them."""
+        return None if self.made else StreamDefinition(self.name, self.schema.name, table=True)
+
+
+@dataclass(frozen=True, slots=True)
 class Starts:
     """A field with the start of the tumbling window that made the tuple, of so many microseconds;
     the tuple's stime is the window's last microsecond."""
@@ -62,13 +78,13 @@ class Streams:
     Attributes:
         schemas: by stream.
         slack: the streams whose order allows late tuples: their sources have a slack.
-        tables: the streams that are `<table>`s.
+        tables: by stream.
         remarks: see `engine.language.document.Document`.
     """
 
     schemas: dict[str, Schema]
     slack: set[str]
-    tables: Collection[str] = ()
+    tables: Mapping[str, OldTable] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
     _starts: dict[str, Starts] = field(default_factory=dict)
 
@@ -153,7 +169,3 @@ def ordered_fields(boxes: Sequence[OldBox]) -> frozenset[str]:
     return frozenset(
         value.strip() for box in boxes for name in names if (value := box.given(name)) is not None
     )
-
-
-def field_names(schema: Schema) -> Mapping[str, FieldType]:
-    return {each.name: each.type for each in schema.fields}

@@ -1,0 +1,238 @@
+"""Each box of Borealis that there is here: what Spark in epochs and the interpreter make is what
+DuckDB gives for other words."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from computed_documents import BASE, Row, answers, by_interpreter, by_spark, rows_of
+
+from engine.language.document import Document
+from engine.language.xml.documents import read_document
+from engine.language.xml.writing import query_as_xml
+from engine.spark.session import Spark
+
+SECOND = 1_000_000
+
+HEAD = """<borealis>
+  <input stream="s" schema="s_tuple"/> <input stream="u" schema="u_tuple"/>
+  <schema name="s_tuple">
+    <field name="time" type="int"/> <field name="k" type="string" size="8"/>
+    <field name="x" type="int"/> <field name="y" type="double"/>
+  </schema>
+  <schema name="u_tuple">
+    <field name="seen" type="int"/> <field name="k" type="string" size="8"/>
+    <field name="z" type="int"/>
+  </schema>
+"""
+
+ORDERED = {"order-by": "FIELD", "window-size-by": "VALUES", "order-on-field": "time"}
+
+TIMED = """<box name="timed" type="bsort"><in stream="s"/><out stream="timed"/>
+  <parameter name="order-on" value="time"/></box>
+  <box name="timed_u" type="bsort"><in stream="u"/><out stream="timed_u"/>
+  <parameter name="order-on" value="seen"/></box>"""
+"""Boxes that say which fields are the times."""
+
+
+def document(kind: str, parameters: dict[str, str], inputs: str = "s", outputs: str = "out") -> str:
+    """A box, read from a document with two inputs."""
+    streams = "".join(f'<in stream="{each}"/>' for each in inputs.split())
+    streams += "".join(f'<out stream="{each}"/>' for each in outputs.split())
+    given = "".join(
+        f'<parameter name="{name}" value="{value}"/>' for name, value in parameters.items()
+    )
+    box = f'<box name="b" type="{kind}">{streams}{given}</box>'
+    return f'{HEAD}<query name="q">{TIMED}{box}</query></borealis>'
+
+
+def read(text: str) -> Document:
+    """The document; what it is printed as is the same."""
+    found = read_document(text, BASE)
+    for query in found.queries:
+        assert read_document(query_as_xml(query)).queries == (query,)
+    return found
+
+
+def data(seed: int = 1) -> dict[str, list[Row]]:
+    rng = random.Random(seed)
+    return {
+        "s": [
+            {
+                "time": time,
+                "k": rng.choice("abc"),
+                "x": rng.randrange(-5, 20),
+                "y": rng.choice([0.5, -1.25, 8.0]),
+            }
+            for time in sorted(rng.randrange(-20, 100) for _ in range(90))
+        ],
+        "u": [
+            {"seen": time, "k": rng.choice("abd"), "z": rng.randrange(9)}
+            for time in sorted(rng.sample(range(-20, 100), 60))
+        ],
+    }
+
+
+CUTS = [5 * SECOND, 33 * SECOND - 1, 34 * SECOND, 200 * SECOND]
+
+FUNCTIONS = {
+    "aggregate-function.0": "count()",
+    "aggregate-function-output-name.0": "n",
+    "aggregate-function.1": "sum(x)",
+    "aggregate-function-output-name.1": "total",
+    "aggregate-function.2": "avg(x)",
+    "aggregate-function-output-name.2": "mean",
+    "aggregate-function.3": "max(y)",
+    "aggregate-function-output-name.3": "top",
+    "group-by": "k",
+}
+RESULTS = "count(*), sum(x)::INT, trunc(avg(x))::INT, max(y)"
+
+
+def windows_sql(size: int, advance: int) -> str:
+    return f"""SELECT (start + {size}) * 1000000 - 1, k, start, {RESULTS}
+        FROM s, range(-200, 200) AS starts(start)
+        WHERE start % {advance} = 0 AND time >= start AND time < start + {size} GROUP BY ALL"""
+
+
+LATCHED = """SELECT (w.start + 20) * 1000000 - 1, w.k, w.start, count(*), sum(x)::INT, max(y)
+    FROM (SELECT DISTINCT k, time - ((time % 20) + 20) % 20 AS start FROM s) w
+    JOIN s ON s.k = w.k AND s.time < w.start + 20 GROUP BY ALL"""
+
+PAIRED = "t.k = u.k AND u.seen BETWEEN t.time - 7 AND t.time + 7"
+RESAMPLED = f"""SELECT (max(greatest(time, seen)) + 7) * 1000000, t.k, t.time, count(*), sum(z)
+    FROM (SELECT DISTINCT * FROM s) t JOIN u ON {PAIRED} GROUP BY t.time, t.k, t.x, t.y"""
+
+BUFFERS = {
+    "left-order-by": "VALUES",
+    "left-order-on-field": "time",
+    "left-buffer-size": "3",
+    "right-order-by": "VALUES",
+    "right-order-on-field": "seen",
+    "right-buffer-size": "8",
+}
+
+CASES: dict[str, tuple[str, str]] = {
+    "filter": (
+        document("filter", {"predicate": "x > 3", "pass-on-false-port": "1"}, outputs="out rest"),
+        "SELECT time * 1000000, time, k, x, y FROM s WHERE x > 3",
+    ),
+    "revisionfilter": (
+        document("revisionfilter", {"expression.0": "x > 3", "processing-mode": "UPSTREAM"}),
+        "SELECT time * 1000000, time, k, x, y FROM s WHERE x > 3",
+    ),
+    "revisionmap": (
+        document("revisionmap", {"expression.0": "x + 1", "output-field-name.0": "x1"}),
+        "SELECT time * 1000000, x + 1 FROM s",
+    ),
+    "revisionaggregate": (
+        document("revisionaggregate", {**FUNCTIONS, **ORDERED, "window-size": "10"}),
+        windows_sql(10, 10),
+    ),
+    "bsort": (
+        document("bsort", {"order-on": "time", "slack": "0", "group-by": "k"}),
+        "SELECT time * 1000000, time, k, x, y FROM s",
+    ),
+    "aggregate": (
+        document("aggregate", {**FUNCTIONS, **ORDERED, "window-size": "20", "advance": "5"}),
+        windows_sql(20, 5),
+    ),
+    "aggregate-advance-over-size": (
+        document("aggregate", {**FUNCTIONS, **ORDERED, "window-size": "5", "advance": "20"}),
+        windows_sql(5, 20),
+    ),
+    "tumble": (
+        document("tumble", {**FUNCTIONS, **ORDERED, "window-size": "20"}),
+        windows_sql(20, 20),
+    ),
+    "slide": (document("slide", {**FUNCTIONS, **ORDERED, "window-size": "4"}), windows_sql(4, 1)),
+    "xsection": (document("xsection", {**FUNCTIONS, **ORDERED}), windows_sql(1, 1)),
+    "latch": (
+        document(
+            "latch",
+            {
+                "aggregate-function.0": "count()",
+                "aggregate-function-output-name.0": "n",
+                "aggregate-function.1": "sum(x)",
+                "aggregate-function.2": "max(y)",
+                "group-by": "k",
+                **ORDERED,
+                "window-size": "20",
+            },
+        ),
+        LATCHED,
+    ),
+    "resample": (
+        document(
+            "resample",
+            {
+                "aggregate-function.0": "count()",
+                "aggregate-function.1": "sum(z)",
+                "window-size": "7",
+                "group-by": "k",
+                "left-order-by": "VALUES",
+                "left-order-on-field": "time",
+                "right-order-by": "VALUES",
+                "right-order-on-field": "seen",
+            },
+            inputs="s u",
+        ),
+        RESAMPLED,
+    ),
+    "join": (
+        document(
+            "join",
+            {
+                "predicate": "left.k = right.k",
+                **BUFFERS,
+                "out-field.0": "left.x",
+                "out-field-name.0": "x",
+                "out-field.1": "right.z",
+                "out-field-name.1": "z",
+            },
+            inputs="s u",
+        ),
+        """SELECT greatest(time, seen) * 1000000, x, z FROM s JOIN u ON s.k = u.k
+           AND u.seen BETWEEN s.time - 8 AND s.time + 3""",
+    ),
+    "sjoin-of-all-fields": (
+        f"""{HEAD}<query name="q">{TIMED}
+          <box name="m" type="map"><in stream="u"/><out stream="v"/>
+            <parameter name="expression.0" value="seen"/>
+            <parameter name="output-field-name.0" value="seen"/>
+            <parameter name="expression.1" value="k"/>
+            <parameter name="output-field-name.1" value="kind"/></box>
+          <box name="b" type="sjoin"><in stream="s"/><in stream="v"/><out stream="out"/>
+            <parameter name="predicate" value="left.k = right.kind"/>
+            <parameter name="left-order-by" value="VALUES"/>
+            <parameter name="left-buffer-size" value="0"/>
+            <parameter name="right-order-by" value="VALUES"/>
+            <parameter name="right-order-on-field" value="seen"/>
+            <parameter name="right-buffer-size" value="5"/></box></query></borealis>""",
+        """SELECT time * 1000000, time, s.k, x, y, seen, u.k FROM s JOIN u ON s.k = u.k
+           AND u.seen BETWEEN s.time - 5 AND s.time""",
+    ),
+    "waitfor": (
+        document("waitfor", {"predicate": "left.k = right.k", "timeout": "6"}, inputs="s u"),
+        """SELECT (time + 6) * 1000000, time, k, x, y FROM s WHERE EXISTS (
+           SELECT 1 FROM u WHERE u.k = s.k AND seen BETWEEN time AND time + 6)""",
+    ),
+    "delay": (
+        document("delay", {"delay": "2.5"}),
+        "SELECT time * 1000000 + 2500000, time, k, x, y FROM s",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.spark
+def test_a_box_makes_what_it_says(name: str, spark: Spark, tmp_path: Path) -> None:
+    text, statement = CASES[name]
+    given = data()
+    expected = answers(given, {"out": statement})["out"]
+    assert len(expected) > 3
+    made = by_spark(spark, tmp_path, read(text), given, CUTS)["out"]
+    assert rows_of(made) == expected
+    assert by_interpreter(read(text), given)["out"] == expected
