@@ -125,7 +125,8 @@ def _plain(log: pa.Table) -> list[Row]:
     for number, field in enumerate(log.schema):
         if pa.types.is_timestamp(field.type):
             log = log.set_column(number, field.name, log.column(number).cast(pa.int64()))
-    return log.to_pylist()
+    rows: list[Row] = log.to_pylist()
+    return rows
 
 
 def rows_of(log: pa.Table) -> list[tuple[Any, ...]]:

@@ -7,53 +7,12 @@ import random
 from pathlib import Path
 
 import pytest
-from computed_documents import BASE, Row, answers, by_interpreter, by_spark, rows_of
+from borealis_boxes import BUFFERS, ORDERED, TABLE, document, read, table_box, whole
+from computed_documents import Row, answers, by_interpreter, by_spark, rows_of
 
-from engine.language.document import Document
-from engine.language.xml.documents import read_document
-from engine.language.xml.writing import query_as_xml
 from engine.spark.session import Spark
 
 SECOND = 1_000_000
-
-HEAD = """<borealis>
-  <input stream="s" schema="s_tuple"/> <input stream="u" schema="u_tuple"/>
-  <schema name="s_tuple">
-    <field name="time" type="int"/> <field name="k" type="string" size="8"/>
-    <field name="x" type="int"/> <field name="y" type="double"/>
-  </schema>
-  <schema name="u_tuple">
-    <field name="seen" type="int"/> <field name="k" type="string" size="8"/>
-    <field name="z" type="int"/>
-  </schema>
-"""
-
-ORDERED = {"order-by": "FIELD", "window-size-by": "VALUES", "order-on-field": "time"}
-
-TIMED = """<box name="timed" type="bsort"><in stream="s"/><out stream="timed"/>
-  <parameter name="order-on" value="time"/></box>
-  <box name="timed_u" type="bsort"><in stream="u"/><out stream="timed_u"/>
-  <parameter name="order-on" value="seen"/></box>"""
-"""Boxes that say which fields are the times."""
-
-
-def document(kind: str, parameters: dict[str, str], inputs: str = "s", outputs: str = "out") -> str:
-    """A box, read from a document with two inputs."""
-    streams = "".join(f'<in stream="{each}"/>' for each in inputs.split())
-    streams += "".join(f'<out stream="{each}"/>' for each in outputs.split())
-    given = "".join(
-        f'<parameter name="{name}" value="{value}"/>' for name, value in parameters.items()
-    )
-    box = f'<box name="b" type="{kind}">{streams}{given}</box>'
-    return f'{HEAD}<query name="q">{TIMED}{box}</query></borealis>'
-
-
-def read(text: str) -> Document:
-    """The document; what it is printed as is the same."""
-    found = read_document(text, BASE)
-    for query in found.queries:
-        assert read_document(query_as_xml(query)).queries == (query,)
-    return found
 
 
 def data(seed: int = 1) -> dict[str, list[Row]]:
@@ -71,6 +30,10 @@ def data(seed: int = 1) -> dict[str, list[Row]]:
         "u": [
             {"seen": time, "k": rng.choice("abd"), "z": rng.randrange(9)}
             for time in sorted(rng.sample(range(-20, 100), 60))
+        ],
+        "fleet": [
+            {"since": time, "k": rng.choice("abd"), "z": rng.randrange(9)}
+            for time in sorted(rng.sample(range(-20, 100), 40))
         ],
     }
 
@@ -104,15 +67,6 @@ LATCHED = """SELECT (w.start + 20) * 1000000 - 1, w.k, w.start, count(*), sum(x)
 PAIRED = "t.k = u.k AND u.seen BETWEEN t.time - 7 AND t.time + 7"
 RESAMPLED = f"""SELECT (max(greatest(time, seen)) + 7) * 1000000, t.k, t.time, count(*), sum(z)
     FROM (SELECT DISTINCT * FROM s) t JOIN u ON {PAIRED} GROUP BY t.time, t.k, t.x, t.y"""
-
-BUFFERS = {
-    "left-order-by": "VALUES",
-    "left-order-on-field": "time",
-    "left-buffer-size": "3",
-    "right-order-by": "VALUES",
-    "right-order-on-field": "seen",
-    "right-buffer-size": "8",
-}
 
 CASES: dict[str, tuple[str, str]] = {
     "filter": (
@@ -198,8 +152,7 @@ CASES: dict[str, tuple[str, str]] = {
            AND u.seen BETWEEN s.time - 8 AND s.time + 3""",
     ),
     "sjoin-of-all-fields": (
-        f"""{HEAD}<query name="q">{TIMED}
-          <box name="m" type="map"><in stream="u"/><out stream="v"/>
+        whole("""          <box name="m" type="map"><in stream="u"/><out stream="v"/>
             <parameter name="expression.0" value="seen"/>
             <parameter name="output-field-name.0" value="seen"/>
             <parameter name="expression.1" value="k"/>
@@ -210,7 +163,7 @@ CASES: dict[str, tuple[str, str]] = {
             <parameter name="left-buffer-size" value="0"/>
             <parameter name="right-order-by" value="VALUES"/>
             <parameter name="right-order-on-field" value="seen"/>
-            <parameter name="right-buffer-size" value="5"/></box></query></borealis>""",
+            <parameter name="right-buffer-size" value="5"/></box>"""),
         """SELECT time * 1000000, time, s.k, x, y, seen, u.k FROM s JOIN u ON s.k = u.k
            AND u.seen BETWEEN s.time - 5 AND s.time""",
     ),
@@ -226,6 +179,50 @@ CASES: dict[str, tuple[str, str]] = {
 }
 
 
+def over_table(*boxes: str) -> str:
+    """A document with the table `fleet`."""
+    return whole("".join(boxes), TABLE)
+
+
+SELECT = table_box(
+    "select",
+    "s",
+    "select input.time, k, fleet.z + input.x as zx from fleet where k = input.k and z > 2",
+    '<out stream="out"/>',
+)
+
+NEWEST = """SELECT time * 1000000, time, k, z + x FROM (SELECT s.*, (
+    SELECT CASE WHEN gone THEN NULL ELSE z END FROM ({}) c WHERE c.k = s.k AND c.t <= s.time
+    ORDER BY t DESC, gone DESC LIMIT 1) AS z FROM s) WHERE z > 2"""
+
+CASES |= {
+    "table-select": (
+        over_table(SELECT).replace('name="fleet_tuple"', 'name="fleet_tuple" time="since"'),
+        NEWEST.format("SELECT since AS t, k, z, false AS gone FROM fleet"),
+    ),
+    "table-insert-select": (
+        over_table(
+            table_box("insert", "u", "insert into fleet values (input.seen, input.k, input.z)"),
+            SELECT,
+        ),
+        NEWEST.format("SELECT seen AS t, k, z, false AS gone FROM u"),
+    ),
+    "table-insert-delete-select": (
+        over_table(
+            SELECT,
+            table_box("insert", "u", "insert into fleet values (input.seen, input.k, input.z)"),
+            """<box name="low" type="filter"><in stream="s"/><out stream="low"/>
+               <parameter name="expression.0" value="x &lt; -2"/></box>""",
+            table_box("delete", "low", "delete from fleet where fleet.k = input.k"),
+        ),
+        NEWEST.format(
+            """SELECT seen AS t, k, z, false AS gone FROM u UNION ALL
+            SELECT time, k, NULL, true FROM s WHERE x < -2"""
+        ),
+    ),
+}
+
+
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.spark
 def test_a_box_makes_what_it_says(name: str, spark: Spark, tmp_path: Path) -> None:
@@ -233,6 +230,8 @@ def test_a_box_makes_what_it_says(name: str, spark: Spark, tmp_path: Path) -> No
     given = data()
     expected = answers(given, {"out": statement})["out"]
     assert len(expected) > 3
+    if 'key field="k"' not in text or "insert" in text:
+        del given["fleet"]
     made = by_spark(spark, tmp_path, read(text), given, CUTS)["out"]
     assert rows_of(made) == expected
     assert by_interpreter(read(text), given)["out"] == expected

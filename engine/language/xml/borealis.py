@@ -286,7 +286,8 @@ def _in_order(query: Node, boxes: Sequence[OldBox]) -> list[OldBox]:
 
 def _lowered(node: Node, old: Sequence[OldBox], streams: Streams) -> list[Box]:
     """The boxes of ours; those that make a table come behind the last change of it."""
-    changes, made = writers_of(old), dict[str, int]()
+    changes = writers_of(old)
+    made: dict[str, int] = {}
     boxes: list[Box] = []
     for each in _in_order(node, old):
         if each.kind not in CHANGES:

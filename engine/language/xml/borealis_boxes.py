@@ -146,7 +146,8 @@ def _read_window_drop(old: OldBox, streams: Streams) -> list[Box]:
     taken = Parameters(old.node, old.parameters)
     least = _least_hash(taken)
     size, slide = taken.take_seconds("window-size"), taken.take_seconds("window-slide")
-    taken.take_fixed("window-size-by")
+    if (taken.take("window-size-by") or "VALUES") != "VALUES":
+        raise InvalidInputError("window-size-by: only windows by VALUES are dropped")
     if not size:
         raise InvalidInputError("parameter window-size is missing")
     if slide not in {None, size}:
@@ -224,9 +225,9 @@ def _buffer(taken: Parameters, side: str, stream: str, streams: Streams) -> int:
     by = taken.take(f"{side}-order-by")
     if by == "TUPLES":
         raise InvalidInputError(
-            f"{side}-order-by TUPLES: which are the last tuples of a stream depends on all tuples "
-            "before them, however long ago; a peer that begins to read later would pair others. "
-            "Say VALUES with seconds, or kind asof for the newest tuple of a key"
+            f"{side}-order-by TUPLES: the last tuples of a stream may be any time old, so none of "
+            "it could ever be let go. Say VALUES with seconds, or kind asof with before, for the "
+            "newest tuple of a key"
         )
     if by != "VALUES":
         raise InvalidInputError(f"{side}-order-by is VALUES or TUPLES")

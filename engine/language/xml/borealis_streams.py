@@ -44,7 +44,9 @@ class OldBox:
             ("output", self.outputs, outputs),
         ):
             if len(has) != wanted:
-                raise self.node.error(f"a {self.kind} has {wanted} {what}, not {len(has)}")
+                raise self.node.error(
+                    f"a box of type {self.kind} has {wanted} {what}, not {len(has)}"
+                )
 
 
 @dataclass(frozen=True, slots=True)

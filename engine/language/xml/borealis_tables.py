@@ -156,11 +156,12 @@ def kept(table: OldTable, changes: int) -> list[Box]:
     """The boxes that make a table of so many streams of changes."""
     names = tuple(_changes(table, number) for number in range(changes))
     short = table.name.rpartition("/")[2]
-    source, boxes = names[0], list[Box]()
+    source = names[0]
+    boxes: list[Box] = []
     if changes > 1:
         source = f"{table.name}/changes"
         boxes.append(Union(f"{short}/changes", names, source))
-    newest = ((CHANGED, True),)
+    newest = ((CHANGED, True), (DELETED, True))  # of changes at one time, a deletion
     boxes.append(Top(f"{short}/rows", source, table.name, table.schema.key, newest, 1))
     return boxes
 

@@ -13,12 +13,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from engine.language.aggregates import function_of
+from engine.language.aggregates import call_of, function_of
 from engine.language.check import type_box
 from engine.language.steps import AggregateStep, TotalsStep, TypedAggregate
 from engine.language.xml.borealis_streams import SECOND_US, OldBox, Starts, Streams
 from engine.language.xml.boxes import Parameters, read_box, read_functions, read_groups
 from engine.language.xml.parameters import us_to_seconds
+from engine.language.xml.tree import Node
 from engine.objects.query import (
     WINDOW_START,
     Aggregate,
@@ -60,12 +61,23 @@ def read_windows(old: OldBox, streams: Streams) -> list[Box]:
         InvalidInputError: names the reason.
     """
     old.refuse_ports(inputs=1)
-    if old.kind == "aggregate" and _by_tuples(old):
-        return [read_box(old.node, old.inputs, old.outputs, old.parameters)]
     taken = Parameters(old.node, old.parameters)
+    by = taken.take("window-size-by") or "VALUES"
+    if by == "TUPLES" and old.kind == "aggregate":
+        return _read_tuples(old, taken, streams)
+    if by != "VALUES":
+        raise InvalidInputError(
+            f"window-size-by {by[:40]!a}: the windows of a {old.kind} are by VALUES"
+            f"{' or TUPLES' if old.kind == 'aggregate' else ''}"
+        )
+    if taken.take("order-by") not in {None, "FIELD"}:
+        raise InvalidInputError(
+            "order-by TUPLENUM: which place a tuple has depends on all before it; windows by "
+            "VALUES are ranges of the time: order-by FIELD"
+        )
     size, advance = _window(old, taken, streams)
     order = taken.take("order-on-field") or ""
-    ordered = taken.take("order-by") is not None
+    ordered = old.given("order-by") is not None
     if order:
         streams.check_order(old.inputs[0], order, (size, advance))
     _check_closing(old, taken, streams)
@@ -76,8 +88,47 @@ def read_windows(old: OldBox, streams: Streams) -> list[Box]:
     return make(windows, streams, order if ordered else "")
 
 
-def _by_tuples(old: OldBox) -> bool:
-    return old.given("window-size-by") == "TUPLES" or old.given("order-by") == "TUPLENUM"
+def _read_tuples(old: OldBox, taken: Parameters, streams: Streams) -> list[Box]:
+    """Windows of so many tuples, and a map that gives them Borealis' form.
+
+    With order-by FIELD that has the field's value in the window's first tuple, with TUPLENUM none.
+    """
+    sizes = [(name, taken.take(name)) for name in ("window-size", "advance")]
+    by_field, order = taken.take("order-by"), taken.take("order-on-field") or ""
+    if by_field not in {None, "FIELD", "TUPLENUM"}:
+        raise InvalidInputError("order-by is FIELD or TUPLENUM")
+    if order:
+        streams.check_order(old.inputs[0], order, ())
+    _check_closing(old, taken, streams)
+    groups, functions = read_groups(taken), read_functions(taken)
+    taken.finish()
+    given = [("window-size-by", "TUPLES"), *((name, size) for name, size in sizes if size)]
+    given += [("group-by", ",".join(groups))]
+    first = by_field == "FIELD" and bool(order)
+    if first:
+        functions = (AggregateFunction(Function.FIRSTVAL, order, order), *functions)
+    for number, each in enumerate(functions):
+        given.append((f"aggregate-function.{number}", call_of(each)))
+        given.append((f"aggregate-function-output-name.{number}", each.output))
+    nodes = [
+        Node("parameter", {"name": name, "value": value}, old.node.line) for name, value in given
+    ]
+    if by_field is None:
+        return [read_box(old.node, old.inputs, old.outputs, nodes)]
+    # the same functions of a window of time have the same types
+    probe = Aggregate(old.name, old.inputs[0], old.outputs[0], 1, 1, groups, functions)
+    step = type_box(probe, streams.schemas).steps[probe.output]
+    assert isinstance(step, AggregateStep), "of an aggregate"
+    fields = (
+        *((group, group) for group in groups),
+        *((each.output, _result(each)) for each in step.functions),
+    )
+    inner = f"{old.outputs[0]}/windows"
+    named = Node(
+        old.node.tag, {**old.node.attributes, "name": f"{old.name}/windows"}, old.node.line
+    )
+    windows = read_box(named, old.inputs, (inner,), nodes)
+    return [windows, Map(old.name, inner, old.outputs[0], fields)]
 
 
 def _window(old: OldBox, taken: Parameters, streams: Streams) -> tuple[int, int]:
@@ -107,7 +158,7 @@ def _window(old: OldBox, taken: Parameters, streams: Streams) -> tuple[int, int]
 
 def _check_closing(old: OldBox, taken: Parameters, streams: Streams) -> None:
     """The parameters that say when a window of Borealis comes out, and which ones do."""
-    for fixed in ("window-size-by", "drop-empty-outputs", "independent-window-alignment"):
+    for fixed in ("drop-empty-outputs", "independent-window-alignment"):
         taken.take_fixed(fixed)
     if taken.take_flag("drop-mode"):
         raise InvalidInputError(
