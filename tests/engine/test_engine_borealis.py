@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import re
+from pathlib import Path
 
 import pytest
 from borealis_boxes import (
@@ -19,6 +21,7 @@ from borealis_boxes import (
 from borealis_documents import INTRUSION, MONITORING_DEPLOYED
 from computed_documents import BASE, Row, by_interpreter
 
+from engine.language.xml.borealis_boxes import KINDS
 from engine.language.xml.documents import read_document
 from engine.objects.definitions import Idle, StreamDefinition
 from engine.objects.query import Aggregate, Join, JoinKind, Map, Top, Union
@@ -337,3 +340,14 @@ def test_lines_are_counted_behind_a_document_type() -> None:
     line = text[: text.index("<bix/>")].count("\n") + 1
     with pytest.raises(InvalidInputError, match=f"^line {line}: "):
         read_document(text, BASE)
+
+
+def test_the_page_has_every_box() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "borealis.md").read_text()
+    rows = {
+        kind
+        for line in page.partition("## Boxes")[2].splitlines()
+        if line.startswith("| `")
+        for kind in re.findall(r"`(\w+)`", line.split("|")[1])
+    }
+    assert rows >= KINDS

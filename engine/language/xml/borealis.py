@@ -14,10 +14,12 @@
     </borealis>
 
 Ports are in the order listed. Names are relative to the participant. An `<output>` is compared with
-the stream that the query makes. Views are as in `medusa.py`. These attributes are
-ours: `time` (Borealis: each window names the field that is in order); `key` (Borealis: the `anchor`
-of a box); `ha` and those with it (`engine/language/xml/medusa.py`; Borealis: the command line
-of its nodes); `readers` and `declassify`, which mean the same as in the other dialect.
+the stream that the query makes. Views are as in `medusa.py`. docs/borealis.md has all elements,
+boxes and parameters, and what each is here. These attributes are ours: `time` (Borealis: each
+window names the field that is in order; see `inferred_time`); `key` (Borealis: the `anchor` of a
+box); `ha` and those with it (`engine/language/xml/medusa.py`; Borealis: the command line of its
+nodes); of an `<input>` those of a `<stream>`; `readers` and `declassify`, which mean the same as in
+the other dialect.
 """
 
 from __future__ import annotations

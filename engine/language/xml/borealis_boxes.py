@@ -8,7 +8,7 @@ from typing import Final
 
 from engine.language.operators import can_cast
 from engine.language.xml.borealis_streams import OldBox, Streams
-from engine.language.xml.borealis_tables import read_select, refuse_update
+from engine.language.xml.borealis_tables import CHANGES, read_select, refuse_update
 from engine.language.xml.borealis_windows import (
     number,
     read_resample,
@@ -347,3 +347,6 @@ _READERS: Final[dict[str, Callable[[OldBox, Streams], list[Box]]]] = {
     "delay": _read_delay,
 }
 """The boxes that are not, word for word, ours."""
+
+KINDS: Final = frozenset({*_READERS, *_REFUSED, *CHANGES, "map", "union"})
+"""The boxes of Borealis and Aurora, those that are refused too."""
