@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 from pathlib import Path
+from xml.sax.saxutils import escape
 
 import pytest
 from borealis_boxes import (
@@ -18,13 +20,17 @@ from borealis_boxes import (
     table_box,
     whole,
 )
-from borealis_documents import INTRUSION, MONITORING_DEPLOYED
+from borealis_documents import INTRUSION, MONITORING_DEPLOYED, TOLLS
 from computed_documents import BASE, Row, by_interpreter
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from engine.language.document import Document
 from engine.language.xml.borealis_boxes import KINDS
 from engine.language.xml.documents import read_document
 from engine.objects.definitions import Idle, StreamDefinition
 from engine.objects.query import Aggregate, Join, JoinKind, Map, Top, Union
+from examples import examples
 from overlay.errors import InvalidInputError
 
 COUNTED = {"aggregate-function.0": "count()", **ORDERED}
@@ -36,73 +42,74 @@ def selecting(sql: str) -> str:
     return whole(table_box("select", "s", sql, "<out stream='out'/>"), TABLE)
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        (document("filter_array", {}), "no filter_array here: a field has one value"),
-        (document("sunion", {}), "use a union"),
-        (document("soutput", {}), "every output is corrected"),
-        (document("scontrol", {}), "<modify>"),
-        (document("joinstatic", {}), "join with a <table>"),
-        (document("combine", {}), "user code"),
-        (document("delay_sel", {}), "delay and random_drop"),
-        (document("lock", {"key": "k"}), "boxes never wait for each other: leave the box out"),
-        (document("unlock", {"key": "k"}), "a table reads it as of a tuple's time"),
-        (document("pump", {}), "unknown box type 'pump'; there are filter, "),
-        (document("filter", {"expression.0": "x > 1", "update_queue": "1"}), "update queue drops"),
-        (document("filter", {"expression.0": "x > 1", "queue_type": "3"}), "newest tuple of each"),
-        (document("bsort", {"order-on": "x"}), "ordered by arrival: order on stime, or declare"),
-        (document("bsort", {"order-on": "time", "slack": "3"}), 'made of slack="S"'),
-        (document("bsort", {}), "order-on is missing"),
-        (document("aggregate", {**WINDOWS, "slack": "2"}), "2 tuples of slack"),
-        (document("aggregate", {**WINDOWS, "slack": "0.5"}), "not a number of tuples"),
-        (document("aggregate", {**WINDOWS, "timeout": "soon"}), "timeout 'soon' is not a number"),
-        (document("aggregate", {**WINDOWS, "timeout": "nan"}), "timeout 'nan' is not a number"),
-        (document("aggregate", {**WINDOWS, "drop-mode": "1"}), "load shedding"),
-        (document("aggregate", {**WINDOWS, "drop-empty-outputs": "0"}), "a group exists by its"),
-        (document("aggregate", {**WINDOWS, "independent-window-alignment": "0"}), "aligned to the"),
-        (document("aggregate", COUNTED), "window-size is missing"),
-        (document("aggregate", {**WINDOWS, "order-on-field": "x"}), "s is ordered by arrival"),
-        (document("aggregate", WINDOWS, inputs="s u"), "type aggregate has 1 input, not 2"),
-        (document("tumble", {**WINDOWS, "window-size-by": "TUPLES"}), "a tumble are by VALUES"),
-        (document("aggregate", {**WINDOWS, "window-size-by": "x"}), "by VALUES or TUPLES"),
-        (document("aggregate", {**WINDOWS, "order-by": "TUPLENUM"}), "order-by FIELD"),
-        (document("tumble", {**WINDOWS, "advance": "5"}), "advance is window-size, 20"),
-        (document("latch", {**WINDOWS, "advance": "5"}), "others are an aggregate's"),
-        (document("xsection", WINDOWS), "with a window-size it is an aggregate"),
-        (document("random_drop", {"drop_rate": "1.5"}), "from 0 to 1"),
-        (document("random_drop", {}), "from 0 to 1"),
-        (document("random_drop", {"drop_rate": "1", "max_batch_size": "0"}), "at least 1"),
-        (
-            document("window_drop", {"drop_rate": "0.5", "window-size": "9", "window-slide": "3"}),
-            "window-slide must be window-size",
-        ),
-        (document("waitfor", {"predicate": "left.k = right.k"}, inputs="s u"), "and a timeout"),
-        (document("delay", {}), "delay is missing"),
-        (document("join", {"predicate": "left.k = right.k"}, inputs="s u"), "VALUES or TUPLES"),
-        (
-            document("join", {**BUFFERS, "left-order-by": "TUPLES"}, inputs="s u"),
-            "may be any time old, so none of it could ever be let go. Say VALUES",
-        ),
-        (document("join", {**BUFFERS, "timeout": "3"}, inputs="s u"), "buffers' sizes by VALUES"),
-        (document("join", BUFFERS, inputs="s u"), "both inputs have a field k: say"),
-        (
-            document("revisionfilter", {"expression.0": "x > 1", "anchor": "k"}),
-            'give the schema of medusa://mit.edu/s key="k"',
-        ),
-        (whole(BOXED.format("<access table='fleet'/>"), TABLE), "filter reads no table"),
-        (whole(table_box("update", "s", "update fleet set z = 1"), TABLE), "there is no update"),
-        (selecting("drop fleet"), "sql is `select FIELDS from TABLE where"),
-        (selecting("select z from s where z = 1"), "its sql is about s, its <access> is fleet"),
-        (selecting("select input.q from fleet where z = 1"), "there is no field input.q"),
-        (selecting("").replace(TABLE, ""), "there is no <table> medusa://mit.edu/fleet"),
-        (whole(table_box("insert", "s", "insert into fleet values (1)"), TABLE), "1 values for 3"),
-        (whole(table_box("delete", "s", "delete from fleet where z = 1"), TABLE), "where k = "),
-        (whole("", TABLE.replace('<key field="k"/>', "")), 'needs a <key field="..."/>'),
-        (whole("", TABLE.replace('field="k"/>', 'field="q"/>')), "'q'"),
-        (whole("", TABLE.replace('schema="fleet_tuple"', 'schema="x"')), "there is no schema 'x'"),
-    ],
-)  # fmt: skip
+REFUSED = [
+    (document("filter_array", {}), "no filter_array here: a field has one value"),
+    (document("sunion", {}), "use a union"),
+    (document("soutput", {}), "every output is corrected"),
+    (document("scontrol", {}), "<modify>"),
+    (document("joinstatic", {}), "join with a <table>"),
+    (document("combine", {}), "user code"),
+    (document("delay_sel", {}), "delay and random_drop"),
+    (document("lock", {"key": "k"}), "boxes never wait for each other: leave the box out"),
+    (document("unlock", {"key": "k"}), "a table reads it as of a tuple's time"),
+    (document("pump", {}), "unknown box type 'pump'; there are filter, "),
+    (document("filter", {"expression.0": "x > 1", "update_queue": "1"}), "update queue drops"),
+    (document("filter", {"expression.0": "x > 1", "queue_type": "3"}), "newest tuple of each"),
+    (document("bsort", {"order-on": "x"}), "ordered by arrival: order on stime, or declare"),
+    (document("bsort", {"order-on": "time", "slack": "3"}), 'made of slack="S"'),
+    (document("bsort", {}), "order-on is missing"),
+    (document("aggregate", {**WINDOWS, "slack": "2"}), "2 tuples of slack"),
+    (document("aggregate", {**WINDOWS, "slack": "0.5"}), "not a number of tuples"),
+    (document("aggregate", {**WINDOWS, "timeout": "soon"}), "timeout 'soon' is not a number"),
+    (document("aggregate", {**WINDOWS, "timeout": "nan"}), "timeout 'nan' is not a number"),
+    (document("aggregate", {**WINDOWS, "drop-mode": "1"}), "load shedding"),
+    (document("aggregate", {**WINDOWS, "drop-empty-outputs": "0"}), "a group exists by its"),
+    (document("aggregate", {**WINDOWS, "independent-window-alignment": "0"}), "aligned to the"),
+    (document("aggregate", COUNTED), "window-size is missing"),
+    (document("aggregate", {**WINDOWS, "order-on-field": "x"}), "s is ordered by arrival"),
+    (document("aggregate", WINDOWS, inputs="s u"), "type aggregate has 1 input, not 2"),
+    (document("tumble", {**WINDOWS, "window-size-by": "TUPLES"}), "a tumble are by VALUES"),
+    (document("aggregate", {**WINDOWS, "window-size-by": "x"}), "by VALUES or TUPLES"),
+    (document("aggregate", {**WINDOWS, "order-by": "TUPLENUM"}), "order-by FIELD"),
+    (document("tumble", {**WINDOWS, "advance": "5"}), "advance is window-size, 20"),
+    (document("latch", {**WINDOWS, "advance": "5"}), "others are an aggregate's"),
+    (document("xsection", WINDOWS), "with a window-size it is an aggregate"),
+    (document("random_drop", {"drop_rate": "1.5"}), "from 0 to 1"),
+    (document("random_drop", {}), "from 0 to 1"),
+    (document("random_drop", {"drop_rate": "1", "max_batch_size": "0"}), "at least 1"),
+    (
+        document("window_drop", {"drop_rate": "0.5", "window-size": "9", "window-slide": "3"}),
+        "window-slide must be window-size",
+    ),
+    (document("waitfor", {"predicate": "left.k = right.k"}, inputs="s u"), "and a timeout"),
+    (document("delay", {}), "delay is missing"),
+    (document("join", {"predicate": "left.k = right.k"}, inputs="s u"), "VALUES or TUPLES"),
+    (
+        document("join", {**BUFFERS, "left-order-by": "TUPLES"}, inputs="s u"),
+        "may be any time old, so none of it could ever be let go. Say VALUES",
+    ),
+    (document("join", {**BUFFERS, "timeout": "3"}, inputs="s u"), "buffers' sizes by VALUES"),
+    (document("join", BUFFERS, inputs="s u"), "both inputs have a field k: say"),
+    (
+        document("revisionfilter", {"expression.0": "x > 1", "anchor": "k"}),
+        'give the schema of medusa://mit.edu/s key="k"',
+    ),
+    (whole(BOXED.format("<access table='fleet'/>"), TABLE), "filter reads no table"),
+    (whole(table_box("update", "s", "update fleet set z = 1"), TABLE), "there is no update"),
+    (selecting("drop fleet"), "sql is `select FIELDS from TABLE where"),
+    (selecting("select z from s where z = 1"), "its sql is about s, its <access> is fleet"),
+    (selecting("select input.q from fleet where z = 1"), "there is no field input.q"),
+    (selecting("").replace(TABLE, ""), "there is no <table> medusa://mit.edu/fleet"),
+    (whole(table_box("insert", "s", "insert into fleet values (1)"), TABLE), "1 values for 3"),
+    (whole(table_box("delete", "s", "delete from fleet where z = 1"), TABLE), "where k = "),
+    (whole("", TABLE.replace('<key field="k"/>', "")), 'needs a <key field="..."/>'),
+    (whole("", TABLE.replace('field="k"/>', 'field="q"/>')), "'q'"),
+    (whole("", TABLE.replace('schema="fleet_tuple"', 'schema="x"')), "there is no schema 'x'"),
+]  # fmt: skip
+"""Documents, and the reason for which each is refused."""
+
+
+@pytest.mark.parametrize(("text", "reason"), REFUSED)
 def test_what_cannot_be_meant_is_refused_with_its_line(text: str, reason: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
         read_document(text, BASE)
@@ -342,12 +349,95 @@ def test_lines_are_counted_behind_a_document_type() -> None:
         read_document(text, BASE)
 
 
-def test_the_page_has_every_box() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "borealis.md").read_text()
-    rows = {
-        kind
-        for line in page.partition("## Boxes")[2].splitlines()
+# -- the page, and hostile documents --------------------------------------------------------------
+
+PAGE = (Path(__file__).parents[2] / "docs" / "borealis.md").read_text()
+
+
+def cells(line: str) -> list[str]:
+    """The words in code of the cells of a table's row."""
+    return re.split(r"(?<!\\)\|", line)[1:-1]
+
+
+def words(cell: str) -> list[str]:
+    return re.findall(r"`([\w.-]+)`", cell)
+
+
+PARAMETERS = {
+    kind: {name.replace(".N", ".0") for name in words(row[1])}
+    for line in PAGE.partition("## Boxes")[2].splitlines()
+    if line.startswith("| `") and len(row := cells(line)) == 3
+    for kind in words(row[0])
+} | {
+    section: {
+        name.replace(".N", ".0")
+        for line in PAGE.partition(section)[2].partition("\n#")[0].splitlines()
         if line.startswith("| `")
-        for kind in re.findall(r"`(\w+)`", line.split("|")[1])
+        for name in words(cells(line)[0])
     }
-    assert rows >= KINDS
+    for section in ("### Parameters of aggregates", "### Parameters of joins")
+}
+"""By the box, the parameters that the page names."""
+
+
+def test_the_page_has_every_box() -> None:
+    assert PARAMETERS.keys() >= KINDS
+
+
+PIECES = [
+    *re.findall(r'[^>"]*[>"]', INTRUSION),
+    *re.findall(r'[^>"]*[>"]', whole(selecting("select z from fleet where k = input.k"), TABLE)),
+    *(f'"{kind}"' for kind in sorted(KINDS)),
+    "TUPLES",
+    "-1",
+    "nan",
+]
+
+
+@settings(deadline=None, max_examples=examples(300, soak=3000))
+@given(st.data())
+def test_damaged_documents_are_read_or_refused(data: st.DataObject) -> None:
+    text = data.draw(st.sampled_from([text for text, _ in REFUSED] + [INTRUSION, TOLLS]))
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, len(text)))
+        end = start + data.draw(st.integers(0, 30))
+        text = text[:start] + data.draw(st.sampled_from(PIECES) | st.text(max_size=3)) + text[end:]
+    with contextlib.suppress(InvalidInputError):
+        assert isinstance(read_document(text, BASE), Document)
+
+
+@settings(deadline=None, max_examples=examples(300, soak=3000))
+@given(
+    st.sampled_from(sorted(KINDS)),
+    st.dictionaries(
+        st.sampled_from(sorted({name for names in PARAMETERS.values() for name in names})),
+        st.sampled_from(
+            ["0", "1", "20", "-3", "", "k", "x > 1", "count()", "TUPLES", "VALUES", "é"]
+        ),
+    ),
+    st.sampled_from(["s", "s u", "u", ""]),
+    st.sampled_from(["out", "out rest", ""]),
+)
+def test_any_parameters_are_read_or_refused(
+    kind: str, parameters: dict[str, str], inputs: str, outputs: str
+) -> None:
+    text = document(kind, {name: escape(v) for name, v in parameters.items()}, inputs, outputs)
+    with contextlib.suppress(InvalidInputError):
+        assert isinstance(read_document(text, BASE), Document)
+
+
+def test_sql_of_a_hostile_length_is_refused_at_once() -> None:
+    for sql in (
+        "select " + " " * 100_000,
+        "select " + "from " * 1_600,
+        "delete from fleet where " * 9,
+    ):
+        with pytest.raises(InvalidInputError, match="sql"):
+            read_document(selecting(sql), BASE)
+
+
+def test_no_query_has_more_boxes_than_others() -> None:
+    box = '<box name="{}" type="union"><in stream="s"/><out stream="o{}"/></box>'
+    boxes = "".join(box.format(number, number) for number in range(300))
+    with pytest.raises(InvalidInputError, match="302 boxes; at most 256"):
+        read_document(whole(boxes), BASE)

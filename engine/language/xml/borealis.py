@@ -30,7 +30,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from engine.language.check import check_query
+from engine.language.check import MAX_BOXES, check_query
 from engine.language.document import Document
 from engine.language.labels import Readers
 from engine.language.xml import borealis_deployment as deployment
@@ -263,17 +263,22 @@ def _old_box(node: Node, qualify: Qualify) -> OldBox:
 
 def _in_order(query: Node, boxes: Sequence[OldBox]) -> list[OldBox]:
     """The boxes, each after those whose output it reads, or that change the table that it reads."""
+    if len(boxes) > MAX_BOXES:
+        raise query.error(f"it has {len(boxes)} boxes; at most {MAX_BOXES} are allowed")
     makers = {stream: number for number, box in enumerate(boxes) for stream in box.outputs}
-    changes = writers_of(boxes)
+    changes: dict[str, list[int]] = {}
+    for number, box in enumerate(boxes):
+        for table in box.tables if box.kind in CHANGES else ():
+            changes.setdefault(table, []).append(number)
     sorter = TopologicalSorter(
         {
             number: [
                 *(makers[stream] for stream in box.inputs if stream in makers),
                 *(
-                    boxes.index(each)
+                    change
                     for table in box.tables
                     if box.kind not in CHANGES
-                    for each in changes.get(table, ())
+                    for change in changes.get(table, ())
                 ),
             ]
             for number, box in enumerate(boxes)

@@ -35,6 +35,9 @@ TABLE_TAG: Final = "table"
 CHANGES: Final = frozenset({"insert", "delete"})
 """The kinds of boxes that change a table."""
 
+MAX_SQL: Final = 8192
+"""Characters of the `sql` of a box: as many as an expression has at most."""
+
 CHANGED: Final = "changed"
 """The field of a table that boxes change with the time of the change."""
 
@@ -47,11 +50,11 @@ _WORDS: Final = re.compile(
     r"""'(?:[^']|'')*'|[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)?|\s+|.""", re.DOTALL
 )
 
-_SELECT: Final = re.compile(r"\s*select\s+(.+?)\s+from\s+(\w+)\s+where\s+(.+)", re.I | re.DOTALL)
-_INSERT: Final = re.compile(r"\s*insert\s+into\s+(\w+)\s+values\s*\((.+)\)\s*", re.I | re.DOTALL)
-_DELETE: Final = re.compile(r"\s*delete\s+from\s+(\w+)\s+where\s+(.+)", re.I | re.DOTALL)
-_ALIAS: Final = re.compile(r"(.+?)(?:\s+as\s+([A-Za-z_]\w*))?", re.I | re.DOTALL)
-_EQUALITY: Final = re.compile(r"\s*([\w.]+)\s*==?\s*([\w.]+)\s*")
+_SELECT: Final = re.compile(r"select (.+?) from (\w+) where (.+)", re.I)
+_INSERT: Final = re.compile(r"insert into (\w+) values ?\((.+)\)", re.I)
+_DELETE: Final = re.compile(r"delete from (\w+) where (.+)", re.I)
+_ALIAS: Final = re.compile(r"(.+?)(?: as ([A-Za-z_]\w*))?", re.I)
+_EQUALITY: Final = re.compile(r"([\w.]+) ?==? ?([\w.]+)")
 
 
 def read_table(
@@ -89,7 +92,7 @@ def read_select(old: OldBox, streams: Streams) -> list[Box]:
     """A join with a table. Raises: InvalidInputError: names the reason."""
     old.refuse_ports(inputs=1)
     taken = Parameters(old.node, old.parameters)
-    sql = taken.take("sql") or ""
+    sql = _plain(taken.take("sql") or "")
     keeps = taken.take_flag("pass-on-no-results")
     taken.finish()
     table = _table_of(old, streams)
@@ -143,7 +146,7 @@ def read_change(old: OldBox, streams: Streams, number: int) -> list[Box]:
     sql = taken.take("sql")
     taken.finish()
     read = _inserted if old.kind == "insert" else _deleted
-    values = read(old, table, sql, streams)
+    values = read(old, table, None if sql is None else _plain(sql), streams)
     changes: list[Box] = [
         Map(old.name, old.inputs[0], _changes(table, number), _row(old, table, values))
     ]
@@ -211,7 +214,7 @@ def _deleted(
 def _key_values(condition: str, table: OldTable, names: _Names) -> dict[str, str]:
     """What a condition says that each field of the key is equal to."""
     found = {}
-    for each in re.split(r"\s+and\s+", condition.strip(), flags=re.I):
+    for each in re.split(" and ", condition, flags=re.I):
         match = _EQUALITY.fullmatch(each)
         sides = [] if match is None else [names.written(side, "left.") for side in match.groups()]
         sides.sort(key=lambda side: not side.startswith("right."))
@@ -247,6 +250,18 @@ def _null(field: Field) -> str:
     if field.type is FieldType.BOOL:
         return "nullif(true, true)"
     return f"cast(null as {field.type})"
+
+
+def _plain(sql: str) -> str:
+    """The SQL with one blank for blanks and ends of lines.
+
+    Raises:
+        InvalidInputError: it is too long.
+    """
+    if len(sql) > MAX_SQL:
+        raise InvalidInputError(f"sql has {len(sql)} characters; at most {MAX_SQL} are allowed")
+    words = (" " if word.isspace() else word for word in _WORDS.findall(sql))
+    return "".join(words).strip()
 
 
 def _split(text: str) -> list[str]:

@@ -8,6 +8,7 @@ they are as in our dialect: `window_start` first.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -49,6 +50,8 @@ _STARTS: Final = {
     FieldType.DOUBLE: f"unix_micros({WINDOW_START}) / 1000000.0",
 }
 """The start of a window as a time of each type."""
+
+_NUMBER: Final = re.compile(r"[+-]?\d{1,12}(\.\d{0,12})?", re.ASCII)
 
 INSTANT_US: Final = 1
 """A window of the tuples of one time."""
@@ -199,13 +202,9 @@ def number(text: str | None, what: str) -> float | None:
     """A number with a fraction; None: it is not given. Raises: InvalidInputError: it is none."""
     if text is None:
         return None
-    try:
-        found = float(text)
-    except ValueError:
-        found = float("nan")
-    if not abs(found) < 1e12:
+    if _NUMBER.fullmatch(text.strip()) is None:
         raise InvalidInputError(f"{what} {text[:40]!a} is not a number")
-    return found
+    return float(text)
 
 
 def _formed(windows: Aggregate, streams: Streams, order: str) -> list[Box]:
