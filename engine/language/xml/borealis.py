@@ -174,11 +174,12 @@ def _learn(
     known: dict[str, Schema], streams: Mapping[str, Schema], shown: Mapping[str, Sequence[str]]
 ) -> None:
     """Add streams and their views to `known`; `shown`: the names of views, by stream."""
-    found = list(streams.items())
+    found, seen = list(streams.items()), set[str]()
     while found:
         name, schema = found.pop()
-        if name not in known:
-            known[name] = schema
+        if name not in seen:
+            seen.add(name)
+            known.setdefault(name, schema)
             found += [(view, schema) for view in shown.get(name, ())]
 
 
