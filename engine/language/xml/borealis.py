@@ -63,6 +63,7 @@ from engine.language.xml.tree import Node
 from engine.objects.definitions import StreamDefinition
 from engine.objects.query import Box, Query, streams_written
 from engine.objects.schema import Schema
+from engine.objects.view import View
 from overlay.errors import InvalidInputError
 
 _OURS: Final = {
@@ -87,36 +88,24 @@ def read_borealis(root: Node, qualify: Qualify) -> Document:
         if child.tag not in _TAGS:
             known = ", ".join(f"<{tag}>" for tag in _TAGS)
             raise child.error(f"only {known} are supported here")
-    raw = [(node, _old_boxes(node, qualify)) for node in _tagged(root, "query")]
-    all_boxes = [box for _, boxes in raw for box in boxes]
-    schemas = _read_schemas(root, qualify, all_boxes)
-    changed = frozenset(writers_of(all_boxes))
+    old = [(node, _old_boxes(node, qualify)) for node in _tagged(root, "query")]
+    boxes = [box for _, found in old for box in found]
+    schemas = _read_schemas(root, qualify, boxes)
+    changed = frozenset(writers_of(boxes))
     tables = [read_table(node, qualify, schemas, changed) for node in _tagged(root, TABLE_TAG)]
-    schemas |= {table.schema.name: table.schema for table in tables}
-    outputs = {_stream(node, qualify): node for node in _tagged(root, "output")}
+    schemas |= {each.schema.name: each.schema for each in tables if not each.made}
     sources = [_read_input(node, qualify, schemas) for node in _tagged(root, "input")]
     sources += [each for table in tables if (each := table.source) is not None]
     views = [read_view(node, qualify) for node in _tagged(root, VIEW_TAG)]
-    shown: dict[str, list[str]] = {}
-    for view in views:
-        shown.setdefault(view.stream, []).append(view.name)
-    slack = {stream.name for stream in sources if stream.slack_us}
-    streams = Streams({}, slack, {table.name: table for table in tables})
-    _learn(streams.schemas, {each.name: schemas[each.schema] for each in sources}, shown)
-    names = frozenset(_query_name(node, qualify) for node, _ in raw)
-    active = _deployed(root, qualify, names, streams)
-    queries = []
-    for node, boxes in raw:
-        before = dict(streams.schemas)
-        query = _read_query(
-            _with_standby(node, qualify, active), qualify, boxes, streams, _readers(outputs)
-        )
-        with node.about():
-            _learn(streams.schemas, check_query(query, before), shown)
-        queries.append(query)
-    for name, node in outputs.items():
-        declared = schemas.get(_schema(node, qualify))
-        _check_output(node, streams.schemas.get(name), declared)
+    streams = Streams(
+        {stream.name: schemas[stream.schema] for stream in sources},
+        {stream.name for stream in sources if stream.slack_us},
+        {table.name: table for table in tables},
+    )
+    queries = _read_queries(root, qualify, old, views, streams)
+    for node in _tagged(root, "output"):
+        made, declared = streams.schemas.get(_stream(node, qualify)), _schema(node, qualify)
+        _check_output(node, made, schemas.get(declared))
     return Document(
         tuple(schemas.values()),
         tuple(sources),
@@ -124,6 +113,30 @@ def read_borealis(root: Node, qualify: Qualify) -> Document:
         tuple(views),
         tuple(streams.remarks),
     )
+
+
+def _read_queries(
+    root: Node,
+    qualify: Qualify,
+    old: Sequence[tuple[Node, Sequence[OldBox]]],
+    views: Sequence[View],
+    streams: Streams,
+) -> list[Query]:
+    """The queries, each of which may read what those before it make, and views of that."""
+    shown: dict[str, list[str]] = {}
+    for view in views:
+        shown.setdefault(view.stream, []).append(view.name)
+    _learn(streams.schemas, dict(streams.schemas), shown)
+    readers = _readers({_stream(node, qualify): node for node in _tagged(root, "output")})
+    active = _deployed(root, qualify, [_query_name(node, qualify) for node, _ in old], streams)
+    queries = []
+    for node, boxes in old:
+        before = dict(streams.schemas)
+        query = _read_query(_with_standby(node, qualify, active), qualify, boxes, streams, readers)
+        with node.about():
+            _learn(streams.schemas, check_query(query, before), shown)
+        queries.append(query)
+    return queries
 
 
 def read_deploy(root: Node) -> Document:
@@ -154,8 +167,6 @@ def _read_schemas(root: Node, qualify: Qualify, boxes: Sequence[OldBox]) -> dict
     ordered on."""
     schemas: dict[str, Schema] = {}
     for node in _tagged(root, "schema"):
-        if not node.children:
-            raise node.error("a schema needs a field")
         schema = read_schema(node, qualify)
         if schema.name in schemas:
             raise node.error(f"schema {schema.name} occurs twice")
@@ -174,7 +185,8 @@ def _learn(
     known: dict[str, Schema], streams: Mapping[str, Schema], shown: Mapping[str, Sequence[str]]
 ) -> None:
     """Add streams and their views to `known`; `shown`: the names of views, by stream."""
-    found, seen = list(streams.items()), set[str]()
+    found = list(streams.items())
+    seen: set[str] = set()
     while found:
         name, schema = found.pop()
         if name not in seen:
