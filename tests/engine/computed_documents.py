@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,9 @@ from engine.objects.schema import BEGINNING, SEQ, STIME, Schema
 from engine.spark.program import Program
 from engine.spark.session import Spark
 from engine.streams.validate import times_of
-from engine.tasks.plan import plan
-from engine.tasks.windows import needs
-from testnet.simulation.interpreter import run_query
+from engine.tasks.plan import Task, plan
+from engine.tasks.windows import Interval, needs
+from testnet.simulation.interpreter import run_query, run_task
 
 BASE = "medusa://mit.edu"
 
@@ -57,6 +57,35 @@ def posted(document: Document, data: Mapping[str, Sequence[Row]]) -> dict[str, p
     return logs
 
 
+Compute = Callable[[Mapping[str, pa.Table], int, int, Interval], pa.Table]
+"""The output of a task after one boundary and up to another one, from its inputs."""
+
+
+def in_epochs(
+    document: Document,
+    data: Mapping[str, Sequence[Row]],
+    boundaries: Sequence[int],
+    computing: Callable[[Task], Compute],
+) -> dict[str, pa.Table]:
+    """The streams of its tasks up to the last boundary, by their last name, epoch after epoch."""
+    logs, schemas = posted(document, data), schemas_of(document)
+    for query in document.queries:
+        for task in plan(query, schemas):
+            compute, made = computing(task), task.output_schema.derived.empty_table()
+            for after, upto in itertools.pairwise([BEGINNING, *boundaries]):
+                interval = needs(task, after, upto)
+                if interval is None:
+                    continue
+                given = {stream: logs[stream] for stream in task.inputs}
+                if task.recalls:
+                    given[task.output] = made
+                table = compute(given, after, upto, interval)
+                assert all(after < stime <= upto for stime in table[STIME].to_pylist())
+                made = pa.concat_tables([made, table])
+            logs[task.output] = made
+    return {name.removeprefix(f"{BASE}/"): log for name, log in logs.items()}
+
+
 def by_spark(
     spark: Spark,
     folder: Path,
@@ -64,25 +93,39 @@ def by_spark(
     data: Mapping[str, Sequence[Row]],
     boundaries: Sequence[int],
 ) -> dict[str, pa.Table]:
-    """The streams of its tasks up to the last boundary, by their last name, epoch after epoch."""
-    logs, schemas = posted(document, data), schemas_of(document)
-    for query in document.queries:
-        for task in plan(query, schemas):
-            files = {
-                stream: _written(logs[stream], folder, stream, boundaries) for stream in task.inputs
-            }
-            program, made = Program(task), task.output_schema.derived.empty_table()
-            for after, upto in itertools.pairwise([BEGINNING, *boundaries]):
-                interval = needs(task, after, upto)
-                if interval is None:
-                    continue
-                if task.recalls:
-                    files[task.output] = _written(made, folder, task.output, boundaries)
-                job = partial(program.run, files=files, after=after, upto=upto, interval=interval)
-                table = spark.run(job).table
-                made = pa.concat_tables([made, table])
-            logs[task.output] = made
-    return {name.removeprefix(f"{BASE}/"): log for name, log in logs.items()}
+    """`in_epochs` with real Spark; each log has a file for each epoch."""
+
+    def computing(task: Task) -> Compute:
+        program = Program(task)
+
+        def compute(
+            given: Mapping[str, pa.Table], after: int, upto: int, interval: Interval
+        ) -> pa.Table:
+            files = {name: _written(log, folder, name, boundaries) for name, log in given.items()}
+            job = partial(program.run, files=files, after=after, upto=upto, interval=interval)
+            return spark.run(job).table
+
+        return compute
+
+    return in_epochs(document, data, boundaries, computing)
+
+
+def by_interpreted_tasks(
+    document: Document, data: Mapping[str, Sequence[Row]], boundaries: Sequence[int]
+) -> dict[str, pa.Table]:
+    """`in_epochs` with the interpreter."""
+
+    def computing(task: Task) -> Compute:
+        def compute(
+            given: Mapping[str, pa.Table], after: int, upto: int, interval: Interval
+        ) -> pa.Table:
+            inputs = {name: _plain(log) for name, log in given.items()}
+            rows = run_task(task, inputs, after, upto, interval)
+            return pa.Table.from_pylist(rows, schema=task.output_schema.derived)
+
+        return compute
+
+    return in_epochs(document, data, boundaries, computing)
 
 
 def _written(log: pa.Table, folder: Path, name: str, boundaries: Sequence[int]) -> list[Path]:

@@ -5,12 +5,23 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from borealis_boxes import BUFFERS, ORDERED, TABLE, document, read, table_box, whole
-from computed_documents import Row, answers, by_interpreter, by_spark, rows_of
+from computed_documents import (
+    Row,
+    answers,
+    by_interpreted_tasks,
+    by_interpreter,
+    by_spark,
+    rows_of,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from engine.spark.session import Spark
+from examples import examples
 
 SECOND = 1_000_000
 
@@ -223,15 +234,34 @@ CASES |= {
 }
 
 
+def case(name: str, seed: int) -> tuple[str, dict[str, list[Row]], list[tuple[Any, ...]]]:
+    """The document, the rows of its sources, and DuckDB's answer."""
+    text, statement = CASES[name]
+    given = data(seed)
+    expected = answers(given, {"out": statement})["out"]
+    if not name.startswith("table") or "insert" in text:
+        del given["fleet"]
+    return text, given, expected
+
+
+@pytest.mark.parametrize("name", CASES)
+@settings(max_examples=examples(4, soak=100), deadline=None)
+@given(
+    seed=st.integers(2, 10**6),
+    cuts=st.sets(st.integers(-30 * SECOND, 130 * SECOND) | st.integers(-30, 130), max_size=8),
+)
+def test_whatever_the_cut(name: str, seed: int, cuts: set[int]) -> None:
+    text, rows, expected = case(name, seed)
+    boundaries = sorted({cut * SECOND - 1 if abs(cut) < 200 else cut for cut in cuts})
+    made = by_interpreted_tasks(read(text), rows, [*boundaries, 300 * SECOND])["out"]
+    assert rows_of(made) == expected
+
+
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.spark
 def test_a_box_makes_what_it_says(name: str, spark: Spark, tmp_path: Path) -> None:
-    text, statement = CASES[name]
-    given = data()
-    expected = answers(given, {"out": statement})["out"]
+    text, rows, expected = case(name, seed=1)
     assert len(expected) > 3
-    if 'key field="k"' not in text or "insert" in text:
-        del given["fleet"]
-    made = by_spark(spark, tmp_path, read(text), given, CUTS)["out"]
+    made = by_spark(spark, tmp_path, read(text), rows, CUTS)["out"]
     assert rows_of(made) == expected
-    assert by_interpreter(read(text), given)["out"] == expected
+    assert by_interpreter(read(text), rows)["out"] == expected
