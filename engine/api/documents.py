@@ -185,7 +185,7 @@ class DocumentCalls:
         find them."""
         document = await self._read(request)
         names: list[str] = []
-        remarks: list[str] = []
+        remarks = list(document.remarks)
         for schema in document.schemas:
             names += (await self.schemas.create_schema(caller, CreateSchema(schema), body)).names
         for stream in document.streams:
@@ -199,7 +199,7 @@ class DocumentCalls:
             names += created.names
             remarks += created.remarks
         names += [(await self.views.create_view(caller, each, body)).name for each in made]
-        if not names:
+        if not names and not remarks:
             raise InvalidInputError("the document defines no schema, stream, query or view")
         return Created(tuple(names), tuple(remarks))
 

@@ -19,6 +19,7 @@ class Document:
     Attributes:
         explain: it asks for the plans of its queries, and is not to be created: a script that
             begins with EXPLAIN.
+        remarks: what its author should know of how it is meant here, one sentence each.
     """
 
     schemas: tuple[Schema, ...] = ()
@@ -26,6 +27,7 @@ class Document:
     queries: tuple[Query, ...] = ()
     views: tuple[View, ...] = ()
     explain: bool = False
+    remarks: tuple[str, ...] = ()
 
     def views_by_streams(self) -> tuple[list[View], list[View]]:
         """Views of streams that are there before the queries, and views of the queries' streams."""

@@ -142,16 +142,16 @@ IDS = """<borealis>
     <field name="addr3" type="int"/><field name="addr4" type="int"/>
   </schema>
   <schema name="busy">
-    <field name="window_start" type="timestamp"/>
     <field name="addr1" type="int"/><field name="addr2" type="int"/>
     <field name="addr3" type="int"/><field name="addr4" type="int"/>
-    <field name="agg_0" type="long"/>
+    <field name="start_time_sec" type="double"/>
+    <field name="agg_0" type="int"/>
   </schema>
   <schema name="probing">
-    <field name="window_start" type="timestamp"/>
     <field name="addr1" type="int"/><field name="addr2" type="int"/>
     <field name="addr3" type="int"/><field name="addr4" type="int"/>
-    <field name="agg_0" type="long"/>
+    <field name="start_time_sec" type="double"/>
+    <field name="agg_0" type="int"/>
   </schema>
   <query name="forward">
     <box name="forwarder" type="filter">
@@ -207,6 +207,11 @@ def test_the_intrusion_demo_of_borealis() -> None:
     assert (count.size_us, count.advance_us) == (60_000_000, 60_000_000)
     assert count.group_by == ("addr1", "addr2", "addr3", "addr4")
     assert count.functions == (AggregateFunction(Function.COUNT, None, "agg_0"),)
+    form = document.queries[1].boxes[1]
+    assert isinstance(form, Map)
+    assert [name for name, _ in form.expressions] == [
+        "addr1", "addr2", "addr3", "addr4", "start_time_sec", "agg_0"
+    ]  # fmt: skip
     assert document.queries[1].outputs == ("medusa://mit.edu/busy", "medusa://mit.edu/probing")
 
 
@@ -275,7 +280,7 @@ def test_defaults_of_windows() -> None:
         ("<medusa>\n<deploy/></medusa>", 2, "expected <schema>"),
         ("<medusa>\ntext</medusa>", 2, "text 'text' between elements"),
         ("<medusa>\n<?php x?></medusa>", 2, "processing instructions"),
-        ("<borealis>\n<deploy/></borealis>", 2, "only <input>, <output>"),
+        ("<borealis>\n<deployed/></borealis>", 2, "only <input>, <output>"),
         ("<query/>", 1, 'attribute name="..." is missing'),
         ('<query name="q"/>', 1, "must look like medusa://"),
         ('<query name="medusa://mit.edu/q"/>', 1, "0 boxes"),
@@ -324,7 +329,7 @@ def test_defaults_of_windows() -> None:
         (boxed("union").replace("mit.edu/in", "mit.edu/../in"), 3, "not a path segment"),
         (boxed("union").replace("mit.edu/in", "mit.edu/out"), 2, "occurs 2 times"),
         (UNION.replace("</query>", '<output stream="medusa://a/b"/></query>'), 1, "no box"),
-        (IDS, 5, "must look like medusa://"),
+        (IDS, 25, "must look like medusa://"),
         ("<a>" * 20, 1, "more than 8 elements"),
         ("<medusa>" + "\n" * 2**20, 1, "at most 1048576"),
         ("<medusa a='\ud800'/>", 1, "surrogate"),
@@ -343,10 +348,10 @@ def test_documents_that_do_not_hold_are_refused(text: str, line: int, reason: st
 @pytest.mark.parametrize(
     ("old", "new", "line", "reason"),
     [
-        ("agg_0 > 100", "agg_1 > 100", 29, "box 'many': expression 0: .*no field 'agg_1'"),
-        ('order-on-field" value="start', 'order-on-field" value="end', 29, "'end_time_sec'"),
-        (' time="start_time_sec"', "", 29, 'ordered by arrival.*declare time="..."'),
-        ('<out stream="all"/>', '<out stream="lost"/>', 29, "there is no stream .*/all"),
+        ("agg_0 > 100", "agg_1 > 100", 42, "box 'many': expression 0: .*no field 'agg_1'"),
+        ('order-on-field" value="start', 'order-on-field" value="end', 30, "'end_time_sec'"),
+        ('time="start_time_sec"', 'time="addr1"', 30, "ordered by addr1.*declare time"),
+        ('<out stream="all"/>', '<out stream="lost"/>', 30, "there is no stream .*/all"),
         ('"busy" schema="busy"', '"busy" schema="conn"', 3, "other fields"),
         ('<output stream="busy"', '<output stream="idle"', 3, "no query in the document makes"),
         ('"busy" schema="busy"', '"busy" schema="x"', 3, "no schema 'x'"),

@@ -203,7 +203,7 @@ def _read_union(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], _:
 def _read_aggregate(
     name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
 ) -> Box:
-    functions = _read_functions(parameters)
+    functions = read_functions(parameters)
     size = parameters.take_seconds("window-size")
     if size is None:
         raise InvalidInputError("parameter window-size is missing")
@@ -217,13 +217,14 @@ def _read_aggregate(
         outputs[0],
         size,
         size if advance is None else advance,
-        _read_groups(parameters),
+        read_groups(parameters),
         functions,
         order_on or "",
     )
 
 
-def _read_functions(parameters: Parameters) -> tuple[AggregateFunction, ...]:
+def read_functions(parameters: Parameters) -> tuple[AggregateFunction, ...]:
+    """`aggregate-function.N` and their names. Raises: InvalidInputError: names the mistake."""
     calls = parameters.take_numbered("aggregate-function")
     names = parameters.take_numbered("aggregate-function-output-name")
     if len(names) > len(calls):
@@ -232,7 +233,8 @@ def _read_functions(parameters: Parameters) -> tuple[AggregateFunction, ...]:
     return tuple(function_of(call, output) for call, output in zip(calls, names, strict=True))
 
 
-def _read_groups(parameters: Parameters) -> tuple[str, ...]:
+def read_groups(parameters: Parameters) -> tuple[str, ...]:
+    """The fields of `group-by`."""
     groups = parameters.take("group-by") or ""
     return tuple(group.strip() for group in groups.split(",")) if groups.strip() else ()
 
@@ -240,7 +242,7 @@ def _read_groups(parameters: Parameters) -> tuple[str, ...]:
 def _read_sessions(
     name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
 ) -> Box:
-    functions, groups = _read_functions(parameters), _read_groups(parameters)
+    functions, groups = read_functions(parameters), read_groups(parameters)
     gap, longest = (parameters.take_seconds(each) for each in ("gap", "longest"))
     if gap is None:
         raise InvalidInputError("parameter gap is missing: the seconds of silence that end one")
@@ -251,7 +253,7 @@ def _read_sessions(
 def _read_cumulate(
     name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
 ) -> Box:
-    functions, groups = _read_functions(parameters), _read_groups(parameters)
+    functions, groups = read_functions(parameters), read_groups(parameters)
     size, step = (parameters.take_seconds(each) for each in ("window-size", "step"))
     if size is None or step is None:
         raise InvalidInputError("parameters window-size and step are needed, both in seconds")
@@ -261,8 +263,8 @@ def _read_cumulate(
 def _read_totals(
     name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
 ) -> Box:
-    functions = _read_functions(parameters)
-    groups = _read_groups(parameters)
+    functions = read_functions(parameters)
+    groups = read_groups(parameters)
     return Totals(
         name, inputs[0], outputs[0], groups, functions, changes=parameters.take_flag("table")
     )
