@@ -112,7 +112,6 @@ def _stream(stream: StreamDefinition) -> str:
         ("declassify", stream.declassify, ()),
     ]
     attributes = [("name", stream.name), ("schema", stream.schema)]
-    attributes += [("table", "1")] if stream.table else []
     attributes += [(name, us_to_seconds(us)) for name, us, usual in spans if us != usual]
     attributes += [("idle", str(stream.idle))] if stream.idle is not Idle.EXPLICIT else []
     attributes += [(name, ",".join(given)) for name, given, usual in members if given != usual]
