@@ -14,8 +14,11 @@ from test_engine_sql_windows import BASE, MINUTE, SCHEMA, S, rows
 from engine.language.check import check_query
 from engine.language.sql.script import Script
 from engine.language.tables import tables_of
+from engine.objects.definitions import StreamDefinition, StreamEntry
 from engine.objects.query import Join, Top, Totals
-from engine.objects.schema import DELETED
+from engine.objects.schema import DELETED, Schema
+from engine.streams.revisions.columns import revisions_entry
+from engine.tasks.network import Network
 from overlay.errors import InvalidInputError
 from testnet.simulation.interpreter import run_query
 
@@ -163,3 +166,22 @@ def test_a_table_of_the_last_tuples_is_joined_and_counted() -> None:
 def test_what_no_table_can_keep_is_refused(text: str, reason: str) -> None:
     with pytest.raises(InvalidInputError, match=reason):
         Script(text, BASE).complete({S: SCHEMA}, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "mend"),
+    [
+        (f"SELECT * FROM ({NUMBERED.format('x', 'ts')}) WHERE place <= 2", "without a key$"),
+        ("SELECT x, count(*) AS n FROM s GROUP BY x", "without a key, or as a table$"),
+        ("SELECT x, count(DISTINCT k) AS n FROM s WHERE x > 1 GROUP BY x", "without a key, or as"),
+    ],
+)
+def test_a_table_of_what_may_be_revised_is_refused(text: str, mend: str) -> None:
+    schema = Schema(S, SCHEMA.fields, "ts", ("k",))
+    (query,) = Script(text, BASE).complete({S: schema}, {}).queries
+    entry = StreamEntry(StreamDefinition(S, S), schema)
+    beside = revisions_entry(entry)
+    network = Network(query, {S: entry, beside.stream.name: beside})
+    words = rf"^{BASE}/answer is a table of what {S} has so far, .* revised: declare it {mend}"
+    with pytest.raises(InvalidInputError, match=words):
+        network.tasks()

@@ -287,6 +287,13 @@ def _text(table: Table) -> str:
     return console.export_text()
 
 
+TABLES = """
+CREATE STREAM plain (ts TIMESTAMP, k STRING, n BIGINT, WATERMARK FOR ts AS ts);
+CREATE STREAM sums AS SELECT k, sum(n) AS total FROM plain GROUP BY k;
+CREATE STREAM sizes AS SELECT total, count(*) AS n FROM sums GROUP BY total;
+"""
+
+
 async def test_a_query_is_printed_in_each_language(
     town: Town, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -316,5 +323,16 @@ async def test_a_query_is_printed_in_each_language(
     as_python = await at_mit("query", "print", str(script), "--as", "python")
     assert 'medusa.Field(name="id", type=medusa.FieldType("long"))' in as_python
     assert "nothing is known under" in await at_mit.refused("query", "print", f"{few}er")
+    script.write_text(TABLES)
+    await at_mit("query", "create", str(script))
+    for name in ("sums", "sizes"):  # the one makes a table, the other reads it from the catalog
+        tables = tmp_path / f"{name}.sql"
+        tables.write_text(await at_mit("query", "print", f"medusa://mit.edu/{name}"))
+        told = f"CREATE TABLE mit.edu.{name}"
+        assert told in tables.read_text()
+        by_xml = await at_mit("query", "print", f"medusa://mit.edu/{name}", "--as", "xml")
+        assert read_document(await at_mit("query", "print", str(tables), "--as", "xml")) == (
+            read_document(by_xml)
+        )
     whole.write_text("<medusa><query/></medusa>")
     assert 'name="..." is missing' in await at_mit.refused("query", "print", str(whole))

@@ -12,7 +12,7 @@ from engine.language.check import ordered_boxes
 from engine.language.joins import AS_OF, LEFT, ONE_SIDED, RIGHT
 from engine.language.panes import panes_name, widths
 from engine.language.steps import CumulateStep, FieldRef, Operation, SessionsStep
-from engine.objects.definitions import StreamEntry
+from engine.objects.definitions import PANES, StreamEntry
 from engine.objects.query import Query, inputs_of, outputs_of
 from engine.objects.schema import SCENARIO, Field, FieldType, Schema
 from engine.streams.revisions.columns import revisions_name, revisions_schema
@@ -55,18 +55,30 @@ def with_revisions(tasks: Sequence[Task], revised: Mapping[str, int]) -> tuple[T
 
     Args:
         revised: of `revised_streams`.
+
+    Raises:
+        InvalidInputError: a table is made of tuples that may be revised.
     """
     found: list[Task] = []
     for task in tasks:
         found.append(task)
-        if task.output in revised and task.recalls:
-            raise InvalidInputError(
-                f"{task.name} keeps totals of {task.inputs[0]}, whose tuples may be revised: make "
-                "that a table"
-            )
+        _check_kept(task, revised)
         if task.output in revised:
             found.append(_revisions_of(task, revised))
     return tuple(found)
+
+
+def _check_kept(task: Task, revised: Mapping[str, int]) -> None:
+    """Refuse totals and first tuples of what may be revised: they go on from what they were."""
+    if not task.recalls or not any(name in revised for name in task.inputs):
+        return
+    totals = any(isinstance(step, TotalsStep) for step in task.steps)
+    name = task.output.removesuffix(f"/{PANES}") if totals else task.output
+    mend = "declare it without a key" + (", or as a table" if totals else "")
+    raise InvalidInputError(
+        f"{name} is a table of what {task.inputs[0]} has so far, whose tuples may be revised: "
+        f"{mend}"
+    )
 
 
 def _revisions_of(task: Task, revised: Mapping[str, int]) -> Task:
