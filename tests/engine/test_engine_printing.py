@@ -399,6 +399,48 @@ def test_odd_names_are_kept(
     everywhere(query, {read: schema})
 
 
+@SLOW
+@given(
+    st.lists(NAMES, min_size=3, max_size=3, unique_by=str.lower),
+    st.lists(NAMES, min_size=2, max_size=2, unique_by=str.lower),
+    st.lists(PARTS, min_size=8, max_size=8, unique_by=str.lower),
+    st.sampled_from(Contiguity),
+)
+def test_odd_names_are_kept_by_all_boxes(
+    names: list[str], variables: list[str], parts: list[str], contiguity: Contiguity
+) -> None:
+    one, two, three = names
+    assume(not {name.lower() for name in names} & RESERVED)
+    assume(not {name.lower() for name in (*names, *variables)} & {"n", "prev", "stime"})
+    read, *streams = (f"medusa://x/{part}" for part in parts)
+    schema = Schema(read, tuple(Field(name, F.LONG) for name in names))
+    count = (msgspec.structs.replace(COUNT, argument=f'"{one}"'),)
+    order = ((two, True), (three, False))
+    first, last = variables
+    steps = (
+        PatternStep(first, f'"{one}" > prev."{two}" or "{first}"."{three}" = 1', 1, None),
+        PatternStep(last, f'"{one}" = "{first}"."{two}"'),
+    )
+    measures = (Measure(Function.LASTVAL, first, two, two), Measure(Function.SUM, "", three, three))
+    query = Query(
+        "medusa://x/query",
+        (
+            Sessions("a", read, streams[0], 5, 9, (one, two), count),
+            Cumulate("b", read, streams[1], 5, 10, (two,), count),
+            Rank("c", read, streams[2], 60, (two,), order, 3, "n"),
+            Rank("d", read, streams[3], 1, (three, one), order, 2),
+            Totals("e", read, streams[4], (three, two), count),
+            Top("f", read, streams[5], (one,), order, 2, "n"),
+            Match("g", read, streams[6], (one,), steps, 10, measures, contiguity),
+        ),
+    )
+    try:
+        meaning(query, {read: schema})
+    except InvalidInputError:
+        return  # a field called like one of a window, or a variable like a side
+    everywhere(query, {read: schema})
+
+
 @pytest.mark.parametrize(
     "change",
     [
