@@ -30,6 +30,7 @@ from engine.objects.query import (
     Join,
     JoinKind,
     Map,
+    Rank,
     Sessions,
     Totals,
 )
@@ -282,7 +283,7 @@ def _latch(windows: Aggregate, streams: Streams, order: str) -> list[Box]:
 
 def read_resample(old: OldBox, streams: Streams) -> list[Box]:
     """For each tuple t of the first input the function of the tuples u of the second one with
-    |u - t| <= window-size: their pairs, and one session of the pairs of each t.
+    |u - t| <= window-size: their pairs, and one session of the pairs of each t. Equal t are one.
 
     Raises:
         InvalidInputError: names the reason.
@@ -309,9 +310,18 @@ def read_resample(old: OldBox, streams: Streams) -> list[Box]:
     kept = [(f"left_{each.name}", f"left.{each.name}") for each in left.fields]
     kept.append((f"left_{STIME}", f"left.{STIME}"))
     equal = [f"left.{group} = right.{group}" for group in groups]
+    once = Rank(
+        f"{old.name}/once",
+        old.inputs[0],
+        f"{old.outputs[0]}/once",
+        INSTANT_US,
+        tuple(each.name for each in left.fields),
+        (),
+        1,
+    )
     pairs = Join(
         f"{old.name}/pairs",
-        old.inputs[0],
+        once.output,
         old.inputs[1],
         f"{old.outputs[0]}/pairs",
         JoinKind.INNER,
@@ -335,4 +345,4 @@ def read_resample(old: OldBox, streams: Streams) -> list[Box]:
         (order, f"left_{order}"),
         *((each.output, each.output) for each in functions),
     )
-    return [pairs, each_t, Map(old.name, each_t.output, old.outputs[0], fields)]
+    return [once, pairs, each_t, Map(old.name, each_t.output, old.outputs[0], fields)]
