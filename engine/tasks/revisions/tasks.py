@@ -36,7 +36,7 @@ from overlay.errors import InvalidInputError
 def revised_streams(query: Query, inputs: Mapping[str, StreamEntry]) -> Mapping[str, int]:
     """The streams of a query that have revisions, and how far behind its boundary each may be
     revised, microseconds. Empty if no input is revised."""
-    found = frozenset((name, e.stream.history_us) for name, e in inputs.items() if e.is_revised)
+    found = frozenset((name, e.revised_us) for name, e in inputs.items() if e.is_revised)
     return _revised(query, found) if found else {}
 
 
