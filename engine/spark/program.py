@@ -19,7 +19,6 @@ from pyspark.sql import functions as F
 
 from engine.language.operators import FLOATS
 from engine.language.steps import CumulateStep, Form, SessionsStep
-from engine.objects.query import WINDOW_START
 from engine.objects.schema import BEGINNING, SEQ, STIME, Field
 from engine.spark.columns import column, output, quoted, within, without_negative_zero
 from engine.spark.cpu import meter_of
@@ -31,7 +30,7 @@ from engine.spark.scans import reader_of
 from engine.spark.spans import Spans
 from engine.spark.top import TopOf
 from engine.spark.totals import TotalsOf
-from engine.spark.windows import Windows
+from engine.spark.windows import Windows, names_made
 from engine.tasks.canonical import canonical
 from engine.tasks.execution import Result
 from engine.tasks.plan import (
@@ -100,12 +99,10 @@ class Program:
             return raw.select(self._schema.names)
         starts = raw.column(0)
         stime = pc.add(starts, window.size_us - 1)
-        if window.form is Form.PARTIAL:
-            return pa.table([stime, *raw.columns[1:]], names=self._schema.names)
-        columns = [stime, starts.cast(pa.timestamp("us", tz="UTC")), *raw.columns[1:]]
-        names = [STIME, WINDOW_START]
-        names += [each.name for each in window.group_by]
-        names += [each.output for each in window.functions]
+        columns = [stime, *raw.columns[1:]]
+        if window.form is not Form.PARTIAL:
+            columns.insert(1, starts.cast(pa.timestamp("us", tz="UTC")))
+        names = [STIME, *names_made(window)]
         return pa.table(columns, names=names).select(self._schema.names)
 
 
