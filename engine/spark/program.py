@@ -30,6 +30,7 @@ from engine.spark.scans import reader_of
 from engine.spark.spans import Spans
 from engine.spark.top import TopOf
 from engine.spark.totals import TotalsOf
+from engine.spark.tuple_windows import TupleWindowsOf
 from engine.spark.windows import Windows, names_made
 from engine.tasks.canonical import canonical
 from engine.tasks.execution import Result
@@ -44,6 +45,7 @@ from engine.tasks.plan import (
     Task,
     TopStep,
     TotalsStep,
+    TupleWindowsStep,
 )
 from engine.tasks.revisions.tasks import by_arrival
 from engine.tasks.windows import Interval, needs
@@ -153,7 +155,7 @@ class _Compiled:
         if steps and isinstance(steps[0], FilterStep) and one_less:  # one analysis less
             self._first, steps = leaves_by(steps[0]), steps[1:]
         self._stages: list[_Stage] = []
-        self._table: TotalsOf | TopOf | None = None
+        self._table: TotalsOf | TopOf | TupleWindowsOf | None = None
         if task.recalls:
             self._own = _OwnTable(session, task)
             steps, last_step = steps[:-1], steps[-1]
@@ -166,6 +168,8 @@ class _Compiled:
             self._table = TotalsOf(last_step, fields)
         elif task.recalls and isinstance(last_step, TopStep):
             self._table = TopOf(last_step)
+        elif task.recalls and isinstance(last_step, TupleWindowsStep):
+            self._table = TupleWindowsOf(last_step, fields, by_arrival=self._by_arrival)
         self._all = bool(task.tables)
 
     def frame(
@@ -228,7 +232,7 @@ class _Stage:
                 self._columns = [quoted(STIME), *(output(*each) for each in step.outputs)]
             case JoinStep():
                 raise AssertionError("a join is a task's first step")
-            case TotalsStep() | TopStep():
+            case TotalsStep() | TopStep() | TupleWindowsStep():
                 raise AssertionError("a task ends with its table")
             case MatchStep():
                 self._matches = Matches(step, fields, by_arrival=by_arrival)
@@ -245,7 +249,7 @@ class _Stage:
                 return frame.where(self._predicate)
             case MapStep():
                 return frame.select(*self._columns)
-            case JoinStep() | TotalsStep() | TopStep():
+            case JoinStep() | TotalsStep() | TopStep() | TupleWindowsStep():
                 return frame
             case MatchStep():
                 return self._matches.apply(frame, after, upto, small=small)

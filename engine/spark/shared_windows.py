@@ -39,6 +39,7 @@ from engine.tasks.plan import (
     Task,
     TopStep,
     TotalsStep,
+    TupleWindowsStep,
 )
 from engine.tasks.revisions.tasks import by_arrival
 
@@ -168,6 +169,7 @@ class SharedWindows:
                     | JoinStep()
                     | MatchStep()
                     | TotalsStep()
+                    | TupleWindowsStep()
                     | TopStep()
                 ):
                     raise AssertionError("a task with one of these runs alone")

@@ -28,6 +28,7 @@ from engine.objects.query import (
     Sessions,
     Top,
     Totals,
+    TupleWindows,
     Union,
     inputs_of,
     outputs_of,
@@ -209,7 +210,16 @@ def _made(box: Box, given: Sequence[str]) -> str:
                 windows = _call(f"{windows}.group_by", map(_text, box.group_by))
             calls = {each.output: call_of(each) for each in box.functions}
             return _call(f"{windows}.aggregate", _named_arguments(calls))
-        case Sessions() | Cumulate() | Rank() | Match() | Totals() | Top() | Join(table=True):
+        case (
+            Sessions()
+            | Cumulate()
+            | TupleWindows()
+            | Rank()
+            | Match()
+            | Totals()
+            | Top()
+            | Join(table=True)
+        ):
             raise InvalidInputError(f"box {box.name!a}: tables have no form in Python yet")
         case Join():
             return _joined(box, first, given[-1])

@@ -57,6 +57,7 @@ from engine.objects.query import (
     Sessions,
     Top,
     Totals,
+    TupleWindows,
     Union,
     outputs_of,
     streams_read,
@@ -253,7 +254,16 @@ def _made_of(box: Box, schemas: Schemas) -> str:
             return " UNION ALL ".join(f"SELECT * FROM {object_sql(each)}" for each in box.inputs)
         case Aggregate():
             return _aggregate(box, schemas[box.input])
-        case Sessions() | Cumulate() | Rank() | Match() | Totals() | Top() | Join(table=True):
+        case (
+            Sessions()
+            | Cumulate()
+            | TupleWindows()
+            | Rank()
+            | Match()
+            | Totals()
+            | Top()
+            | Join(table=True)
+        ):
             raise InvalidInputError(f"box {box.name!a}: tables have no form in SQL yet")
         case Join():
             return _join(box, schemas)

@@ -28,6 +28,7 @@ from engine.tasks.plan import (
     Task,
     TopStep,
     TotalsStep,
+    TupleWindowsStep,
     WindowStep,
 )
 from overlay.errors import InvalidInputError
@@ -60,13 +61,22 @@ def with_revisions(tasks: Sequence[Task], revised: Mapping[str, int]) -> tuple[T
     for task in tasks:
         found.append(task)
         if task.output in revised and task.recalls:
-            raise InvalidInputError(
-                f"{task.name} keeps totals of {task.inputs[0]}, whose tuples may be revised: make "
-                "that a table"
-            )
+            raise InvalidInputError(_not_revised(task))
         if task.output in revised:
             found.append(_revisions_of(task, revised))
     return tuple(found)
+
+
+def _not_revised(task: Task) -> str:
+    if isinstance(task.steps[-1], TupleWindowsStep):
+        return (
+            f"{task.name} numbers the tuples of {task.inputs[0]}, which may be revised, and then "
+            "each later one would have another number: say a window of time"
+        )
+    return (
+        f"{task.name} keeps totals of {task.inputs[0]}, whose tuples may be revised: make that a "
+        "table"
+    )
 
 
 def _revisions_of(task: Task, revised: Mapping[str, int]) -> Task:
@@ -104,7 +114,7 @@ def by_arrival(task: Task) -> bool:
         len(task.inputs) == 1
         and task.inputs[0] in task.source_inputs
         and bool(steps)
-        and isinstance(steps[0], WindowStep | SpanStep | MatchStep)
+        and isinstance(steps[0], WindowStep | SpanStep | MatchStep | TupleWindowsStep)
     )
 
 
@@ -165,8 +175,8 @@ def _apart(step: Step) -> Step:
         case RankStep():
             partition_by = (*step.partition_by, SCENARIO)
             return replace(step, fields=(*step.fields, _CASE), partition_by=partition_by)
-        case TotalsStep() | TopStep():
-            raise AssertionError("a table is not revised")
+        case TotalsStep() | TopStep() | TupleWindowsStep():
+            raise AssertionError("what reads its own output is not revised")
         case JoinStep():
             left = FieldRef(f"{LEFT}{SCENARIO}", FieldType.LONG)
             right = FieldRef(f"{RIGHT}{SCENARIO}", FieldType.LONG)
