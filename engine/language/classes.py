@@ -205,8 +205,8 @@ def _check_tables(query: Query, availability: Availability) -> None:
     if kept is None or availability.mode in {Mode.NONE, Mode.PASSIVE_STANDBY}:
         return
     raise InvalidInputError(
-        f"its box {kept.name!a} goes on from what it has made, which ha {availability.mode} "
-        f"does not copy: ask for ha {Mode.PASSIVE_STANDBY}"
+        f"its box {kept.name!a} keeps a table of what it has made, which ha "
+        f"{availability.mode} does not copy: ask for ha {Mode.PASSIVE_STANDBY}"
     )
 
 

@@ -47,9 +47,6 @@ _BY_BOUNDARY: Final = (
 
 _BY_CLOCK: Final = "that would make it an arbitrary box, whose results no other peer could repeat"
 
-_BY_VALUES: Final = "VALUES"
-_BY_TUPLES: Final = "TUPLES"
-
 _FIXED: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "order-by": (("FIELD",), "windows are ranges of the stream's time"),
     "slack": (("0",), _BY_BOUNDARY),
@@ -111,6 +108,16 @@ class Parameters:
         with node.about():
             size = seconds_to_us(value.strip().removeprefix("-"))
         return -size if value.strip().startswith("-") else size
+
+    def take_choice(self, name: str, *allowed: str) -> str:
+        """One of some words, of which the first stands for none."""
+        node = self._nodes.get(name)
+        value = self.take(name)
+        if node is None or value is None:
+            return allowed[0]
+        if value not in allowed:
+            raise node.error(f"{name} is {' or '.join(allowed)}, not {value[:40]!a}")
+        return value
 
     def take_count(self, name: str) -> int | None:
         """A number of tuples."""
@@ -216,11 +223,8 @@ def _read_aggregate(
     name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
 ) -> Box:
     functions = _read_functions(parameters)
-    by = parameters.take("window-size-by") or _BY_VALUES
-    if by == _BY_TUPLES:
+    if parameters.take_choice("window-size-by", "VALUES", "TUPLES") == "TUPLES":
         return _read_tuple_windows(name, (inputs[0], outputs[0]), functions, parameters)
-    if by != _BY_VALUES:
-        raise InvalidInputError(f"window-size-by is {_BY_VALUES} or {_BY_TUPLES}, not {by[:40]!a}")
     size = parameters.take_seconds("window-size")
     if size is None:
         raise InvalidInputError("parameter window-size is missing")

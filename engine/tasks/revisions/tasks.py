@@ -12,6 +12,7 @@ from engine.language.check import ordered_boxes
 from engine.language.joins import AS_OF, LEFT, ONE_SIDED, RIGHT
 from engine.language.panes import panes_name, widths
 from engine.language.steps import CumulateStep, FieldRef, Operation, SessionsStep
+from engine.language.tables import totals_of
 from engine.objects.definitions import StreamEntry
 from engine.objects.query import Query, inputs_of, outputs_of
 from engine.objects.schema import SCENARIO, Field, FieldType, Schema
@@ -48,7 +49,8 @@ def _revised(query: Query, inputs: frozenset[tuple[str, int]]) -> Mapping[str, i
         most = max((found[name] for name in inputs_of(box) if name in found), default=None)
         if most is not None:
             found |= dict.fromkeys(outputs_of(box), most)
-    return found | {panes_name(name): found[name] for name in widths(query) if name in found}
+    made_of = (*widths(query), *totals_of(query))
+    return found | {panes_name(name): found[name] for name in made_of if name in found}
 
 
 def with_revisions(tasks: Sequence[Task], revised: Mapping[str, int]) -> tuple[Task, ...]:
