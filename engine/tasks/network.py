@@ -31,7 +31,7 @@ MAX_EDITION: Final = 2**62
 
 
 TABLE_HISTORY_US: Final = 60_000_000
-"""A minute: what a task keeps of its own, as a table, is for nobody else, and each of its jobs reads
+"""A minute: what a task keeps of its own, as a table, is for nobody else. Each of its jobs reads
 all that is not folded."""
 
 

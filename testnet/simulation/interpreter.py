@@ -78,7 +78,7 @@ def canonical(rows: Sequence[Row], schema: Schema, *, arrival: bool = False) -> 
         if arrival:
             return (row[STIME], row["seq"])
         payload = [row[field.name] for field in schema.fields]
-        return (row[STIME], *((value is not None, value) for value in payload))
+        return (row[STIME], *((value is None, value) for value in payload))
 
     return sorted(rows, key=key)
 
@@ -233,7 +233,7 @@ def _stepped(
                 rows = [row for row in rows if _port(step, row) == step.port]
             case MapStep():
                 rows = [_mapped(step.outputs, row) for row in rows]
-                rows.sort(key=lambda row: (row[STIME], *((v is not None, v) for v in row.values())))
+                rows.sort(key=lambda row: (row[STIME], *((v is None, v) for v in row.values())))
                 fields = [name for name, _ in step.outputs]
             case AggregateStep():
                 rows = [row for row in FORMS[step.form](step, rows) if after < row[STIME] <= upto]
