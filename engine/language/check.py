@@ -447,7 +447,8 @@ def _type_aggregate(box: Aggregate, given: _Input) -> TypedBox:
         time = "arrival" if schema.time is None else schema.time
         raise InvalidInputError(
             f"its windows are ordered on {box.order_on[:64]!a}, but {box.input} is ordered by "
-            f'{time}: order on {STIME}, or declare time="..." in the schema'
+            f'{time}: order on {STIME}, or declare time="..." in the schema; of another field no '
+            "boundary says which values may still come, so for ranges of it group totals"
         )
     groups = tuple(_group_field(given, name) for name in box.group_by)
     functions = tuple(_typed_function(each, given) for each in box.functions)
