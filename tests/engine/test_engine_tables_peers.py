@@ -11,6 +11,7 @@ from engine_peers import Place, Town, begin, make_stream, until
 from moving_tasks import Reader
 from replicated_queries import QUICK, Made, asked, die, stands_by
 
+from engine.language.modification import BoxChange
 from engine.objects.availability import Mode
 from engine.objects.query import (
     AggregateFunction,
@@ -115,6 +116,34 @@ async def test_a_task_that_keeps_a_table_stays(town: Town, made: Made) -> None:
     await begin(client, counted(one, source))
     with pytest.raises(InvalidInputError, match="stays with it"):
         await one.up.engine.mover.move(one.name("out/panes"), two.peer_id, Deal(giver=one.id))
+
+
+async def test_windows_of_tuples_are_modified(town: Town, made: Made) -> None:
+    """From T on with fewer tuples; not with tuples or fields that were not kept."""
+    (one,) = await town.siblings(1)
+    client = await town.client(one)
+    source = await make_stream(client, one, "s")
+    await begin(client, recent(one, source))
+    answers = Reader(client, one.name("out"), "n", "total", "values")
+    await answers.feed(client, source, range(50))
+
+    async def change(name: str, value: str) -> int:
+        done = await client.modify_query(one.name("q/out"), [BoxChange("recent", ((name, value),))])
+        return done.since
+
+    for name, value, why in (
+        ("window-size", "4", "of each group the last 3 with the fields value: make another"),
+        ("aggregate-function.1", "sum(t)", "or make another query"),
+        ("window-size-by", "VALUES", "windows of time stay so"),
+    ):
+        with pytest.raises(InvalidInputError, match=why):
+            await change(name, value)
+    since = await change("window-size", "2")
+    await answers.feed(client, source, range(50, 80))
+    await answers.end(client, source, range(80, 100))
+    fewer = [(at, 2, at + at - 1, 2) for at in range(since + 1, 100)]
+    assert 49 <= since < 90
+    assert answers.rows == [*of_the_last(range(since + 1)), *fewer]
 
 
 async def test_tuples_that_may_be_revised_are_not_numbered(town: Town, made: Made) -> None:
