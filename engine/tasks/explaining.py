@@ -25,6 +25,7 @@ from engine.language.steps import (
     Form,
     Step,
     TotalsStep,
+    TupleWindowsStep,
 )
 from engine.objects.query import (
     Aggregate,
@@ -39,6 +40,7 @@ from engine.objects.query import (
     Sessions,
     Top,
     Totals,
+    TupleWindows,
     Union,
     inputs_of,
     outputs_of,
@@ -200,7 +202,7 @@ def _of_box(box: Box, stream: str, step: Step) -> str:
             return _functions(box, step)
 
 
-def _functions(box: Aggregate | Sessions | Cumulate | Totals, step: Step) -> str:
+def _functions(box: Aggregate | Sessions | Cumulate | TupleWindows | Totals, step: Step) -> str:
     functions = ", ".join(f"{call_of(each)} as {each.output}" for each in box.functions)
     by = f" by {', '.join(box.group_by)}" if box.group_by else ""
     match box:
@@ -212,6 +214,10 @@ def _functions(box: Aggregate | Sessions | Cumulate | Totals, step: Step) -> str
         case Cumulate():
             step_s, size = _s(box.step_us), _s(box.size_us)
             over = f"windows that grow every {step_s} up to {size}{by}"
+        case TupleWindows() if isinstance(step, TupleWindowsStep):
+            over = f"windows of {box.size:,} tuples that advance by {box.advance:,}{by}"
+        case TupleWindows():
+            return "the windows, without the tuples that they are made of"
         case Totals() if isinstance(step, TotalsStep):
             of = "the rows of a table" if box.changes else "all so far"
             over = f"a table of the totals of {of}{by}"

@@ -16,7 +16,16 @@ from engine.language.xml.tree import parse_xml
 from engine.language.xml.writing import query_as_xml
 from engine.objects.availability import Availability, Mode, Recovery
 from engine.objects.definitions import Idle, StreamDefinition
-from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Map, Query, Union
+from engine.objects.query import (
+    Aggregate,
+    AggregateFunction,
+    Filter,
+    Function,
+    Map,
+    Query,
+    TupleWindows,
+    Union,
+)
 from engine.objects.schema import Field, FieldType, Schema
 from engine.tasks.plan import plan
 from overlay.errors import InvalidInputError
@@ -256,6 +265,31 @@ UNION = boxed("union")
 COUNTING = (("aggregate-function.0", "count()"), ("window-size", "60"))
 
 
+def by_tuples(*more: tuple[str, str]) -> str:
+    function = ("aggregate-function.0", "avg(x)")
+    return boxed("aggregate", function, ("window-size-by", "TUPLES"), *more)
+
+
+def test_windows_of_so_many_tuples() -> None:
+    window = TupleWindows(
+        "b",
+        "medusa://mit.edu/in",
+        "medusa://mit.edu/out",
+        10,
+        10,
+        (),
+        (AggregateFunction(Function.AVG, "x", "agg_0"),),
+    )
+    (query,) = read_document(by_tuples(("window-size", "10"))).queries
+    assert query.boxes == (window,)
+    more = (("advance", "1"), ("partial-windows", "1"), ("group-by", "x,y"))
+    (query,) = read_document(by_tuples(("window-size", "10"), *more)).queries
+    changes = {"advance": 1, "partial": True, "group_by": ("x", "y")}
+    assert query.boxes == (msgspec.structs.replace(window, **changes),)  # type: ignore[arg-type]
+    written = query_as_xml(query)
+    assert read_document(written).queries == (query,)
+
+
 def test_defaults_of_windows() -> None:
     (query,) = read_document(boxed("aggregate", *COUNTING)).queries
     assert query.boxes[0] == Aggregate(
@@ -313,7 +347,13 @@ def test_defaults_of_windows() -> None:
         (calling("rand()"), 2, "no aggregate 'rand'"),
         (calling("sum()"), 2, "sum needs an argument"),
         (boxed("aggregate", *COUNTING, ("advance", "31622401")), 2, "up to 366 days"),
-        (boxed("aggregate", *COUNTING, ("window-size-by", "TUPLES")), 7, "can only be VALUES"),
+        (boxed("aggregate", *COUNTING, ("window-size-by", "ROWS")), 7, "VALUES or TUPLES, not"),
+        (by_tuples(("window-size", "2.5")), 7, "window-size is a number of tuples, not '2.5'"),
+        (by_tuples(("window-size", "1001")), 2, "1,001 tuples; 1 to 1,000"),
+        (by_tuples(("window-size", "9"), ("advance", "0")), 2, "advance by 0 tuples"),
+        (by_tuples(("window-size", "101"), ("advance", "1")), 2, "in 101 of its windows"),
+        (by_tuples(("advance", "1")), 2, "window-size is missing: the tuples"),
+        (by_tuples(("window-size", "9"), ("timeout", "1")), 8, "boundary passes them"),
         (boxed("aggregate", *COUNTING, ("order-by", "TUPLENUM")), 7, "can only be FIELD"),
         (boxed("aggregate", *COUNTING, ("timeout", "12")), 7, "boundary passes them"),
         (boxed("aggregate", *COUNTING, ("timeout", "12")), 7, "would make it an arbitrary box"),

@@ -32,6 +32,7 @@ from engine.objects.query import (
     Sessions,
     Top,
     Totals,
+    TupleWindows,
     Union,
     inputs_of,
     longest_session,
@@ -40,6 +41,7 @@ from engine.objects.query import (
     streams_written,
 )
 from engine.objects.schema import BEGINNING, END
+from overlay.errors import InvalidInputError
 from overlay.names import ObjectName
 
 LINE: Final = 100
@@ -212,6 +214,8 @@ def _made(box: Box, given: Sequence[str]) -> str:
             return _first(box, first)
         case Match():
             return _matched(box, first)
+        case TupleWindows():
+            raise InvalidInputError(f"box {box.name!a}: windows of tuples have no form in Python")
         case Join():
             return _joined(box, first, given[-1])
 

@@ -329,6 +329,11 @@ class Grouping:
             return self._relation.stream, arguments
         return self._mapped(select, arguments)
 
+    def called(self, node: exp.Expr) -> tuple[Function, Argument]:
+        """The function of a call, and what it takes."""
+        function = self._function(node)
+        return function, self._argument(node, function)
+
     def _argument(self, node: exp.Expr, function: Function) -> Argument:
         substitute = substitute_of(self._relation, self._source)
         call = _call_of(node)

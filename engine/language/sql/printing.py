@@ -141,6 +141,7 @@ def stream_as_sql(stream: StreamDefinition) -> str:
     options = []
     for name, us, usual in (
         ("slack", stream.slack_us, 0),
+        ("lateness", stream.lateness_us, 0),
         ("history", stream.history_us, DEFAULT_HISTORY_US),
         ("max_ahead", stream.max_ahead_us, DEFAULT_MAX_AHEAD_US),
     ):

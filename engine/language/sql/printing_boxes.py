@@ -39,9 +39,11 @@ from engine.objects.query import (
     Sessions,
     Top,
     Totals,
+    TupleWindows,
     Union,
 )
 from engine.objects.schema import STIME, FieldType, Schema
+from overlay.errors import InvalidInputError
 from overlay.names import ObjectName
 
 _JOINS: Final = {
@@ -89,6 +91,8 @@ def select_sql(box: Box, schemas: Schemas) -> str:
             return _totals(box, schemas[box.input])
         case Match():
             return match_sql(box)
+        case TupleWindows():
+            raise InvalidInputError(f"box {box.name!a}: windows of tuples have no form in SQL")
         case Join():
             return _join(box, schemas)
 

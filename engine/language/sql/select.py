@@ -12,6 +12,7 @@ from sqlglot import exp
 from engine.language.sql.dialect import Split, WindowTable
 from engine.language.sql.errors import Source
 from engine.language.sql.expressions import Substitute, expression_text, interval_us, name_text
+from engine.language.sql.framing import Framing, framed
 from engine.language.sql.grouping import (
     HIDDEN,
     INSTANT,
@@ -138,6 +139,11 @@ class Selecting:
         items = self._items(node, relation)
         having = node.args.get("having")
         conditions = [] if having is None else [having.this]
+        if overs := framed(items):
+            framing = Framing(self._boxes, self._source, relation)
+            rows = framing.plan(node, items, overs)
+            made = self._map(node, rows.relation, items, rows.substitute(self._source))
+            return self._distinct(node, made)
         calls = aggregates_in([*(each for each, _ in items), *conditions])
         plain = node.args.get("group") is None and not calls
         if plain and having is not None:

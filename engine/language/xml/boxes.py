@@ -27,6 +27,7 @@ from engine.objects.query import (
     Sessions,
     Top,
     Totals,
+    TupleWindows,
     Union,
     longest_session,
 )
@@ -44,11 +45,6 @@ _BY_BOUNDARY: Final = (
 _BY_CLOCK: Final = "that would make it an arbitrary box, whose results no other peer could repeat"
 
 _FIXED: Final[dict[str, tuple[tuple[str, ...], str]]] = {
-    "window-size-by": (
-        ("VALUES",),
-        "which tuple is the nth depends on all tuples before it, however long ago; a peer that "
-        "begins to read later would count others",
-    ),
     "order-by": (("FIELD",), "windows are ranges of the stream's time"),
     "slack": (("0",), _BY_BOUNDARY),
     "timeout": (("0", "0.0"), f"{_BY_BOUNDARY}; {_BY_CLOCK}"),
@@ -109,6 +105,26 @@ class Parameters:
         with node.about():
             size = seconds_to_us(value.strip().removeprefix("-"))
         return -size if value.strip().startswith("-") else size
+
+    def take_choice(self, name: str, *allowed: str) -> str:
+        """One of some words, of which the first stands for none."""
+        node = self._nodes.get(name)
+        value = self.take(name)
+        if node is None or value is None:
+            return allowed[0]
+        if value not in allowed:
+            raise node.error(f"{name} is {' or '.join(allowed)}, not {value[:40]!a}")
+        return value
+
+    def take_count(self, name: str) -> int | None:
+        """A number of tuples."""
+        node = self._nodes.get(name)
+        value = self.take(name)
+        if node is None or value is None:
+            return None
+        if not re.fullmatch(r"\d{1,9}", value.strip(), re.ASCII):
+            raise node.error(f"{name} is a number of tuples, not {value[:40]!a}")
+        return int(value)
 
     def take_flag(self, name: str) -> bool:
         """1 or true, 0 or false; false if absent."""
@@ -204,6 +220,8 @@ def _read_aggregate(
     name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
 ) -> Box:
     functions = read_functions(parameters)
+    if parameters.take_choice("window-size-by", "VALUES", "TUPLES") == "TUPLES":
+        return _read_tuple_windows(name, (inputs[0], outputs[0]), functions, parameters)
     size = parameters.take_seconds("window-size")
     if size is None:
         raise InvalidInputError("parameter window-size is missing")
@@ -220,6 +238,30 @@ def _read_aggregate(
         read_groups(parameters),
         functions,
         order_on or "",
+    )
+
+
+def _read_tuple_windows(
+    name: str,
+    streams: tuple[str, str],
+    functions: tuple[AggregateFunction, ...],
+    parameters: Parameters,
+) -> Box:
+    """An aggregate whose windows are of so many tuples. streams: its input and its output."""
+    size = parameters.take_count("window-size")
+    if size is None:
+        raise InvalidInputError("parameter window-size is missing: the tuples of a window")
+    advance = parameters.take_count("advance")
+    for fixed in _FIXED:
+        parameters.take_fixed(fixed)
+    return TupleWindows(
+        name,
+        *streams,
+        size,
+        size if advance is None else advance,
+        read_groups(parameters),
+        functions,
+        parameters.take_flag("partial-windows"),
     )
 
 

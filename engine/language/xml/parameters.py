@@ -20,6 +20,7 @@ from engine.objects.query import (
     Sessions,
     Top,
     Totals,
+    TupleWindows,
     Union,
 )
 
@@ -61,7 +62,7 @@ def parameters_of(box: Box) -> list[tuple[str, str]]:
 
 
 def type_of(box: Box) -> str:
-    return type(box).__name__.lower()
+    return "aggregate" if isinstance(box, TupleWindows) else type(box).__name__.lower()
 
 
 def _numbered(prefix: str, values: Sequence[str]) -> list[tuple[str, str]]:
@@ -69,7 +70,7 @@ def _numbered(prefix: str, values: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _window_parameters(
-    box: Aggregate | Sessions | Cumulate | Totals,
+    box: Aggregate | Sessions | Cumulate | TupleWindows | Totals,
 ) -> list[tuple[str, str]]:
     """What the functions are of."""
     match box:
@@ -85,10 +86,15 @@ def _window_parameters(
             return [("window-size", us_to_seconds(box.size_us)), ("step", step)]
         case Totals():
             return [("table", "1")] if box.changes else []
+        case TupleWindows():
+            partial = [("partial-windows", "1")] if box.partial else []
+            size, advance = str(box.size), str(box.advance)
+            by = ("window-size-by", "TUPLES")
+            return [by, ("window-size", size), ("advance", advance), *partial]
 
 
 def _function_parameters(
-    box: Aggregate | Sessions | Cumulate | Totals,
+    box: Aggregate | Sessions | Cumulate | TupleWindows | Totals,
 ) -> list[tuple[str, str]]:
     """The functions and the groups."""
     return [

@@ -105,7 +105,11 @@ def _schema(schema: Schema) -> list[str]:
 
 def _stream(stream: StreamDefinition) -> str:
     """A source stream; what is as it is without being said is not said."""
-    spans = [("slack", stream.slack_us, 0), ("history", stream.history_us, DEFAULT_HISTORY_US)]
+    spans = [
+        ("slack", stream.slack_us, 0),
+        ("lateness", stream.lateness_us, 0),
+        ("history", stream.history_us, DEFAULT_HISTORY_US),
+    ]
     members = [
         ("readers", stream.readers, (ANY,)),
         ("writers", stream.writers, ()),
