@@ -15,20 +15,30 @@ from importlib import metadata
 
 from engine.api.messages import ObjectDescription, Objects
 from engine.language.modification import BoxChange, Modified
-from engine.language.python.building import Stream, Windows, query, stream
+from engine.language.python.building import Groups, Stream, Windows, stream
+from engine.language.python.network import query
 from engine.objects.alteration import Alteration
 from engine.objects.availability import Availability, AvailabilityRequest, Mode, Recovery
 from engine.objects.definitions import Idle, StreamDefinition, StreamEntry
 from engine.objects.query import (
     Aggregate,
     AggregateFunction,
+    Contiguity,
+    Cumulate,
     Filter,
     Function,
     Join,
     JoinKind,
     Map,
+    Match,
+    Measure,
+    PatternStep,
     Query,
     QueryStatus,
+    Rank,
+    Sessions,
+    Top,
+    Totals,
     Union,
 )
 from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
@@ -93,8 +103,10 @@ __all__ = [
     "Change",
     "ClosedError",
     "ConflictError",
+    "Contiguity",
     "CorrectedSubscription",
     "Corrections",
+    "Cumulate",
     "DamagedError",
     "DeadlineError",
     "DecodeError",
@@ -105,6 +117,7 @@ __all__ = [
     "FieldType",
     "Filter",
     "Function",
+    "Groups",
     "Idle",
     "InternalError",
     "InvalidInputError",
@@ -113,6 +126,8 @@ __all__ = [
     "Kind",
     "Last",
     "Map",
+    "Match",
+    "Measure",
     "MedusaClient",
     "MedusaError",
     "Mode",
@@ -123,16 +138,19 @@ __all__ = [
     "NotRetainedError",
     "ObjectDescription",
     "Objects",
+    "PatternStep",
     "PeerStatus",
     "Query",
     "QueryStatus",
     "Range",
+    "Rank",
     "Recent",
     "Recovery",
     "RefusedError",
     "Rows",
     "Schema",
     "SequenceGapError",
+    "Sessions",
     "Snapshot",
     "StoppedError",
     "StorageError",
@@ -143,6 +161,8 @@ __all__ = [
     "StreamStatus",
     "Subscription",
     "TaskStatus",
+    "Top",
+    "Totals",
     "UnavailableError",
     "Union",
     "UntrustedError",

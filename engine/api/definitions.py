@@ -23,6 +23,7 @@ from engine.objects.definitions import (
     StreamDefinition,
     StreamEntry,
     base_of,
+    check_lateness,
     check_not_late,
     check_stream,
 )
@@ -161,6 +162,7 @@ class StreamCalls:
         existing = await find(catalog, STREAM, name)
         if existing is None:
             schema = await lookup(catalog, SCHEMA, ObjectName.parse(stream.schema))
+            check_lateness(stream, schema.value)
             at_leader = msgspec.structs.replace(stream, leader=here)
             await self._lead(StreamEntry(at_leader, schema.value))
             return

@@ -185,7 +185,7 @@ class DocumentCalls:
         find them."""
         document = await self._read(request)
         names: list[str] = []
-        remarks: list[str] = []
+        remarks = list(document.remarks)
         for schema in document.schemas:
             names += (await self.schemas.create_schema(caller, CreateSchema(schema), body)).names
         for stream in document.streams:
@@ -199,7 +199,7 @@ class DocumentCalls:
             names += created.names
             remarks += created.remarks
         names += [(await self.views.create_view(caller, each, body)).name for each in made]
-        if not names:
+        if not names and not remarks:
             raise InvalidInputError("the document defines no schema, stream, query or view")
         return Created(tuple(names), tuple(remarks))
 
@@ -212,6 +212,10 @@ class DocumentCalls:
         tables = frozenset(name for name, entry in entries.items() if entry.stream.table)
         schemas = {name: await self._found(SCHEMA, name) for name in sorted(draft.uses)}
         document = await run(partial(draft.complete, streams, schemas, tables))
+        if document.explain:
+            raise InvalidInputError(
+                "EXPLAIN asks for a plan, and creates nothing: medusa query explain shows it"
+            )
         return _with_availability(document, request)
 
     async def _found(self, kind: Kind[Found], name: str) -> Found:

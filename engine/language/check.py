@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from engine.language import joins, matches, totals
+from engine.language import joins, matches, totals, tuple_windows
 from engine.language.aggregate_types import aggregate_type
 from engine.language.aggregates import CHOSEN, COUNTS, check_parameter
 from engine.language.classes import check_availability
@@ -32,6 +32,7 @@ from engine.language.steps import (
     Step,
     TopStep,
     TotalsStep,
+    TupleWindowsStep,
     TypedAggregate,
 )
 from engine.objects.query import (
@@ -51,6 +52,7 @@ from engine.objects.query import (
     Sessions,
     Top,
     Totals,
+    TupleWindows,
     Union,
     inputs_of,
     outputs_of,
@@ -186,7 +188,7 @@ def _check_parameters(box: Box) -> None:
 
 
 def _check_state(
-    box: Aggregate | Sessions | Cumulate | Rank | Join | Match | Totals | Top,
+    box: Aggregate | Sessions | Cumulate | TupleWindows | Rank | Join | Match | Totals | Top,
 ) -> None:
     """Check the parameters of a box whose results depend on more than one tuple."""
     match box:
@@ -198,6 +200,8 @@ def _check_state(
             _check_bounds(box)
         case Totals():
             totals.check_totals(box)
+        case TupleWindows():
+            tuple_windows.check_tuple_windows(box)
         case Top():
             totals.check_top(box)
         case Match():
@@ -237,7 +241,7 @@ def type_box(
 
 
 def _type_state(
-    box: Aggregate | Sessions | Cumulate | Rank | Match | Totals | Top, given: _Input
+    box: Aggregate | Sessions | Cumulate | TupleWindows | Rank | Match | Totals | Top, given: _Input
 ) -> TypedBox:
     """A box whose results depend on more than one tuple of its input."""
     match box:
@@ -249,6 +253,8 @@ def _type_state(
             return _type_rank(box, given.schema)
         case Totals():
             return _type_totals(box, given)
+        case TupleWindows():
+            return _type_tuple_windows(box, given)
         case Top():
             return _type_top(box, given.schema)
         case Match():
@@ -441,7 +447,8 @@ def _type_aggregate(box: Aggregate, given: _Input) -> TypedBox:
         time = "arrival" if schema.time is None else schema.time
         raise InvalidInputError(
             f"its windows are ordered on {box.order_on[:64]!a}, but {box.input} is ordered by "
-            f'{time}: order on {STIME}, or declare time="..." in the schema'
+            f'{time}: order on {STIME}, or declare time="..." in the schema; of another field no '
+            "boundary says which values may still come, so for ranges of it group totals"
         )
     groups = tuple(_group_field(given, name) for name in box.group_by)
     functions = tuple(_typed_function(each, given) for each in box.functions)
@@ -468,6 +475,17 @@ def _type_totals(box: Totals, given: _Input) -> TypedBox:
     key = schema.key if box.changes else ()
     step = TotalsStep(groups, functions, key, DELETED if key and schema.deletes else "")
     check_schema(totals.totals_schema(box.output, step))
+    return TypedBox(box, {box.output: made}, {box.output: step})
+
+
+def _type_tuple_windows(box: TupleWindows, given: _Input) -> TypedBox:
+    groups = tuple(_group_field(given, name) for name in box.group_by)
+    functions = tuple(_typed_function(each, given) for each in box.functions)
+    made = Schema(box.output, (*groups, *(_aggregate_field(each, given) for each in functions)))
+    check_schema(made)
+    fields = tuple_windows.fields_taken(functions, given.schema)
+    step = TupleWindowsStep(box.size, box.advance, box.partial, groups, functions, fields)
+    check_schema(tuple_windows.tuples_schema(box.output, step))
     return TypedBox(box, {box.output: made}, {box.output: step})
 
 

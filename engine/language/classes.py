@@ -45,6 +45,7 @@ from engine.objects.query import (
     Sessions,
     Top,
     Totals,
+    TupleWindows,
     Union,
 )
 from overlay.errors import InvalidInputError
@@ -77,6 +78,7 @@ class BoxClass(StrEnum):
 
 
 _CLASSES: Final = tuple(BoxClass)
+_KEPT: Final = (Totals, Top, TupleWindows)
 _RECOVERIES: Final = tuple(Recovery)
 
 
@@ -98,6 +100,7 @@ def class_of(box: Box) -> BoxClass:
       boundary.
     * The matches of a pattern are those that begin with each tuple. Restarted empty, it agrees from
       `within` after its start.
+    * Windows of tuples, totals and the first tuples of a table depend on all tuples before them.
     * A join is as a union: in ICDE 2005 its results depend on the order in which its inputs
       interleave; here on the stimes of their tuples.
     """
@@ -106,7 +109,7 @@ def class_of(box: Box) -> BoxClass:
             return BoxClass.REPEATABLE
         case Aggregate() | Sessions() | Cumulate() | Rank() | Match():
             return BoxClass.CONVERGENT
-        case Union() | Join() | Totals() | Top():
+        case Union() | Join() | TupleWindows() | Totals() | Top():
             return BoxClass.DETERMINISTIC
 
 
@@ -198,12 +201,12 @@ def _check_recovery(weakest: Box, availability: Availability) -> None:
 
 def _check_tables(query: Query, availability: Availability) -> None:
     """What totals are made of is in what they were: only a copy of them can go on."""
-    kept = next((box for box in query.boxes if isinstance(box, (Totals, Top))), None)
+    kept = next((box for box in query.boxes if isinstance(box, _KEPT)), None)
     if kept is None or availability.mode in {Mode.NONE, Mode.PASSIVE_STANDBY}:
         return
     raise InvalidInputError(
-        f"its box {kept.name!a} keeps a table, which ha {availability.mode} does not copy: ask for "
-        f"ha {Mode.PASSIVE_STANDBY}"
+        f"its box {kept.name!a} keeps a table of what it has made, which ha "
+        f"{availability.mode} does not copy: ask for ha {Mode.PASSIVE_STANDBY}"
     )
 
 

@@ -14,12 +14,20 @@ from engine.objects.view import View
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The definitions of a document, in the order in which to create them."""
+    """The definitions of a document, in the order in which to create them.
+
+    Attributes:
+        explain: it asks for the plans of its queries, and is not to be created: a script that
+            begins with EXPLAIN.
+        remarks: what its author should know of how it is meant here, one sentence each.
+    """
 
     schemas: tuple[Schema, ...] = ()
     streams: tuple[StreamDefinition, ...] = ()
     queries: tuple[Query, ...] = ()
     views: tuple[View, ...] = ()
+    explain: bool = False
+    remarks: tuple[str, ...] = ()
 
     def views_by_streams(self) -> tuple[list[View], list[View]]:
         """Views of streams that are there before the queries, and views of the queries' streams."""

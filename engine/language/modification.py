@@ -14,7 +14,7 @@ from engine.language.check import MAX_BOXES
 from engine.language.xml.boxes import read_box
 from engine.language.xml.parameters import parameters_of, type_of
 from engine.language.xml.tree import Node, parse_xml
-from engine.objects.query import Aggregate, Box, Query, inputs_of, outputs_of
+from engine.objects.query import Aggregate, Box, Query, TupleWindows, inputs_of, outputs_of
 from overlay.errors import InvalidInputError
 
 
@@ -120,6 +120,9 @@ def _modified_box(box: Box, parameters: Sequence[tuple[str, str]]) -> Box:
     state = dict(parameters_of(box))
     if isinstance(box, Aggregate) and box.size_us == box.advance_us and "window-size" in given:
         del state["advance"]  # windows that do not overlap stay so, unless `given` has an advance
+    by_tuples = given.get("window-size-by", state.get("window-size-by")) == "TUPLES"
+    if by_tuples != isinstance(box, TupleWindows):
+        raise InvalidInputError(f"box {box.name!a}: windows of time stay so, and those of tuples")
     nodes = [
         _Given(_PARAMETER, {"name": name, "value": value}, 0)
         for name, value in {**state, **given}.items()

@@ -22,6 +22,7 @@ from engine.objects.query import (
     Sessions,
     Top,
     Totals,
+    TupleWindows,
     Union,
     streams_read,
 )
@@ -67,7 +68,7 @@ def _without_words(box: Box) -> Box:
             return box
         case Aggregate():
             return msgspec.structs.replace(box, functions=_named(box.functions), order_on="")
-        case Sessions() | Cumulate() | Totals():
+        case Sessions() | Cumulate() | TupleWindows() | Totals():
             return msgspec.structs.replace(box, functions=_named(box.functions))
         case Match():
             steps = tuple(msgspec.structs.replace(each, condition="true") for each in box.steps)

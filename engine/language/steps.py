@@ -426,6 +426,27 @@ class TotalsStep:
 
 
 @dataclass(frozen=True, slots=True)
+class TupleWindowsStep:
+    """Windows of so many tuples: see `engine.objects.query.TupleWindows`. Its output has the tuples
+    as well: see `engine.language.tuple_windows`.
+
+    Attributes:
+        fields: of the input, that the functions take.
+    """
+
+    size: int
+    advance: int
+    partial: bool
+    group_by: tuple[Field, ...]
+    functions: tuple[TypedAggregate, ...]
+    fields: tuple[Field, ...]
+
+    @property
+    def nodes(self) -> int:
+        return sum(each.nodes for each in self.functions)
+
+
+@dataclass(frozen=True, slots=True)
 class TopStep:
     """The first tuples of partitions: see `engine.objects.query.Top`.
 
@@ -447,4 +468,7 @@ class TopStep:
 NearStep = SpanStep | JoinStep | MatchStep
 """A step whose results each depend on the tuples that are near them in time."""
 
-Step = FilterStep | MapStep | WindowStep | NearStep | TotalsStep | TopStep
+RecallingStep = TotalsStep | TopStep | TupleWindowsStep
+"""A step that reads what its task has made, as a table."""
+
+Step = FilterStep | MapStep | WindowStep | NearStep | RecallingStep

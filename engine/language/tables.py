@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from engine.language.check import ordered_boxes
 from engine.language.panes import panes_name
-from engine.objects.query import Join, Map, Query, Top, Totals
+from engine.objects.query import Join, Map, Query, Top, Totals, TupleWindows
 
 
 def tables_read(query: Query) -> frozenset[str]:
@@ -17,8 +17,9 @@ def tables_read(query: Query) -> frozenset[str]:
 
 
 def totals_of(query: Query) -> frozenset[str]:
-    """The outputs of its totals, each of which is made of a stream beside it."""
-    return frozenset(box.output for box in query.boxes if isinstance(box, Totals))
+    """The outputs of its totals and windows of tuples, each of which is made of a table beside
+    it."""
+    return frozenset(box.output for box in query.boxes if isinstance(box, (Totals, TupleWindows)))
 
 
 @lru_cache(maxsize=64)  # called for each stream of a query

@@ -23,7 +23,6 @@ from engine.language.steps import (
     FilterStep,
     MapStep,
     Operation,
-    TopStep,
     TotalsStep,
     TypedAggregate,
 )
@@ -188,8 +187,3 @@ def check_top(box: Top) -> None:
 def top_key(partition_by: Sequence[str], place: str) -> tuple[str, ...]:
     """The key of the first tuples of partitions."""
     return (*partition_by, *([place] if place else []))
-
-
-def recalls(step: object) -> bool:
-    """Whether a step reads what its task has made."""
-    return isinstance(step, (TotalsStep, TopStep))

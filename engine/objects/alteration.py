@@ -22,6 +22,7 @@ class Alteration(Struct, frozen=True, omit_defaults=True):
     history_us: int | UnsetType = UNSET
     idle: Idle | UnsetType = UNSET
     max_ahead_us: int | UnsetType | None = UNSET
+    lateness_us: int | UnsetType = UNSET
 
     @property
     def changes(self) -> dict[str, object]:
@@ -74,6 +75,12 @@ def altered(stream: StreamDefinition, alteration: Alteration) -> StreamDefinitio
     if found == stream:
         return stream
     check_stream(found)
+    was, becomes = stream.lateness_us, found.lateness_us
+    if was != becomes and not 0 < becomes < was:
+        raise InvalidInputError(
+            f"{stream.name}: its lateness of {was / 1e6:g} s can only become less, and not 0: the "
+            "queries that read it keep their inputs for that long: create another stream"
+        )
     return msgspec.structs.replace(found, edition=stream.edition + 1)
 
 

@@ -82,6 +82,8 @@ class StreamDefinition(Struct, frozen=True, omit_defaults=True, rename={"leader"
     Attributes:
         name, schema: object names.
         slack_us: how far behind the greatest stime seen a tuple may arrive, microseconds.
+        lateness_us: how far behind the boundary a late tuple of a source stream may be and still
+            be inserted, as a revision, microseconds; 0: none is.
         history_us: how much stime behind the boundary stays readable, microseconds.
         readers, writers: participants that may subscribe / post; the owner always may.
         declassify: participants that may make this stream's tuples readable by others: by queries
@@ -118,6 +120,7 @@ class StreamDefinition(Struct, frozen=True, omit_defaults=True, rename={"leader"
     max_ahead_us: int | None = DEFAULT_MAX_AHEAD_US
     edition: int = 0
     table: bool = False
+    lateness_us: int = 0
 
     @property
     def owner(self) -> str:
@@ -140,10 +143,12 @@ def check_stream(stream: StreamDefinition) -> None:
         ("slack", stream.slack_us),
         ("history", stream.history_us),
         ("max_ahead", stream.max_ahead_us or 0),
+        ("lateness", stream.lateness_us),
     )
     for label, span in spans:
         if not 0 <= span <= MAX_SPAN_US:
             raise InvalidInputError(f"{stream.name}: {label} of {span / 1e6:g} s is out of range")
+    _check_lateness(stream)
     if not 0 <= stream.k_safety <= MAX_K_SAFETY:
         raise InvalidInputError(f"{stream.name}: k_safety is 0 to {MAX_K_SAFETY}")
     if stream.k_safety and stream.query:
@@ -157,6 +162,31 @@ def check_stream(stream: StreamDefinition) -> None:
     for members in (stream.readers, stream.writers, stream.declassify):
         check_members(stream.name, members)
     check_label(stream.name, stream.label)
+
+
+def _check_lateness(stream: StreamDefinition) -> None:
+    if not stream.lateness_us:
+        return
+    if stream.query or stream.view is not None:
+        raise InvalidInputError(f"{stream.name}: only a source stream has a lateness")
+    if stream.table:
+        raise InvalidInputError(
+            f"{stream.name}: a table has no lateness: a newer tuple takes the place of an older one"
+        )
+    if stream.lateness_us > stream.history_us:
+        raise InvalidInputError(
+            f"{stream.name}: a lateness of {stream.lateness_us / 1e6:g} s is more than its history "
+            f"of {stream.history_us / 1e6:g} s: tuples that late have nothing to be inserted into"
+        )
+
+
+def check_lateness(stream: StreamDefinition, schema: Schema) -> None:
+    """Check that tuples of the schema can be late. Raises: InvalidInputError."""
+    if stream.lateness_us and schema.time is None:
+        raise InvalidInputError(
+            f"{stream.name}: no tuple is late where stime is the time of arrival: name the time of "
+            f"schema {schema.name}, or leave out the lateness"
+        )
 
 
 def check_label(name: str, label: tuple[Policy, ...]) -> None:
@@ -209,6 +239,11 @@ def may_write(stream: StreamDefinition, participant: str) -> bool:
     return participant == stream.owner or ANY in stream.writers or participant in stream.writers
 
 
+def is_revised(schema: Schema, lateness_us: int) -> bool:
+    """Whether a source stream has revisions: posted ones by its key, or late tuples."""
+    return bool(schema.key) or lateness_us > 0
+
+
 class StreamEntry(Struct, frozen=True):
     """A stream as published: its definition and its schema, so that one lookup gives both."""
 
@@ -228,7 +263,13 @@ class StreamEntry(Struct, frozen=True):
             return False
         if self.stream.query or self.stream.view is not None:
             return self.stream.revised
-        return bool(self.schema.key)
+        return is_revised(self.schema, self.stream.lateness_us)
+
+    @property
+    def revised_us(self) -> int:
+        """How far behind its boundary a tuple may be revised, microseconds."""
+        by_key = self.stream.query or self.schema.key
+        return self.stream.history_us if by_key else self.stream.lateness_us
 
 
 class AlteredOutput(Struct, frozen=True, omit_defaults=True):

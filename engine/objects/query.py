@@ -333,7 +333,43 @@ class Top(Struct, frozen=True, tag="top", omit_defaults=True):
     place: str = ""
 
 
-Box = Filter | Map | Union | Aggregate | Sessions | Cumulate | Rank | Join | Match | Totals | Top
+class TupleWindows(Struct, frozen=True, tag="tuple_windows", omit_defaults=True):
+    """Windows of `size` tuples of each group that follow one another in the order of the stream:
+    by stime, then by arrival if it is a source stream, else by their fields.
+
+    The tuples of a group are numbered from 1, from the query's first tuple on. A window ends with
+    each tuple whose number less `size` is a multiple of `advance`; it is emitted with that tuple's
+    stime. Output fields: the group-by fields, the functions' outputs.
+
+    Attributes:
+        partial: windows that begin before the group's first tuple are emitted as well, with the
+            tuples that they have: SQL's ROWS BETWEEN size - 1 PRECEDING AND CURRENT ROW.
+    """
+
+    name: str
+    input: str
+    output: str
+    size: int
+    advance: int
+    group_by: tuple[str, ...]
+    functions: tuple[AggregateFunction, ...]
+    partial: bool = False
+
+
+Box = (
+    Filter
+    | Map
+    | Union
+    | Aggregate
+    | Sessions
+    | Cumulate
+    | TupleWindows
+    | Rank
+    | Join
+    | Match
+    | Totals
+    | Top
+)
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
@@ -396,7 +432,7 @@ def characters_of(box: Box) -> int:
             return sum(len(text) for _, text in box.expressions)
         case Union() | Rank() | Top():
             return 0
-        case Aggregate() | Sessions() | Cumulate() | Totals():
+        case Aggregate() | Sessions() | Cumulate() | TupleWindows() | Totals():
             texts = (each.parameter for each in box.functions if isinstance(each.parameter, str))
             return sum(len(each.argument or "") for each in box.functions) + sum(map(len, texts))
         case Join():

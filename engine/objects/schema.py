@@ -102,7 +102,7 @@ class Schema(Struct, frozen=True):
 
     Attributes:
         name: `medusa://participant/path`.
-        time: the field that gives a source tuple its stime (timestamp; long of microseconds;
+        time: the field that gives a source tuple its stime (timestamp; long of microseconds; int,
             single or double of seconds), or None: the time of arrival.
         key: the fields that tell tuples apart. A source stream with a key can be revised: the
             newest tuple of a key is deleted or replaced. A null equals no other null.
@@ -147,7 +147,7 @@ class Schema(Struct, frozen=True):
 _FIELD_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 _TIME_TYPES: Final = frozenset(
-    {FieldType.TIMESTAMP, FieldType.LONG, FieldType.SINGLE, FieldType.DOUBLE}
+    {FieldType.TIMESTAMP, FieldType.LONG, FieldType.INT, FieldType.SINGLE, FieldType.DOUBLE}
 )
 
 
@@ -192,8 +192,8 @@ def _check_time(schema: Schema, time: str) -> None:
         raise InvalidInputError(f"time field {time[:80]!a} is not among the fields")
     if field.type not in _TIME_TYPES or field.nullable:
         raise InvalidInputError(
-            f"time field {time} must be a timestamp, a long of microseconds, or a single or double "
-            "of seconds, and not nullable"
+            f"time field {time} must be a timestamp, a long of microseconds, or an int, a single "
+            "or a double of seconds, and not nullable"
         )
 
 

@@ -194,8 +194,10 @@ class Copy:
         """
         self.runner.expect(self.load, self.rate)
         await self.runner.wait_for_inputs(self.boundary)
-        needed = needed_after(self.task, self.boundary)
-        if any(state.log.start > needed > BEGINNING for state in self.inputs.values()):
+        if any(
+            state.log.start > needed_after(self.task, self.boundary, name) > BEGINNING
+            for name, state in self.inputs.items()
+        ):
             raise NotRetainedError("the past of its inputs is gone")
         await self.runner.rehearse(self.boundary)
         self.ready = True

@@ -205,7 +205,7 @@ def _renew(
     log = StreamLog.open(folder / "log", schema.source)
     late = StreamLog.open(folder / "late", schema.source)
     logs = [(name, log), (f"{name}/late", late)]
-    if schema.key:
+    if entry.is_revised:
         shape = revisions_schema(schema, source=True).source
         logs.append((revisions_name(name), StreamLog.open(folder / REVISIONS, shape)))
     before = log.boundary

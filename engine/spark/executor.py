@@ -303,14 +303,14 @@ def kind_of(task: Task) -> Kind | None:
     always runs alone. Blocking: it imports PySpark."""
     from engine.spark import rows, shared_matches, shared_rows, shared_windows
 
-    if task.join is not None or task.recalls or isinstance(task.window, RankStep):
+    if task.recalls or isinstance(task.window, RankStep):
         return None
+    if task.near is not None and not isinstance(task.near, MatchStep):
+        return None  # the inputs of a join have different fields
     fields = rows.merged_fields(task.input_schemas)
-    if isinstance(task.near, MatchStep):
+    if task.near is not None:
         pattern = (fields, task.steps, by_arrival(task))
         return pattern, lambda: shared_matches.SharedMatches(task)
-    if task.near is not None:
-        return None
     if task.window is not None:
         key = (fields, shared_windows.what(task), by_arrival(task))
         return key, lambda: shared_windows.SharedWindows(task)

@@ -19,7 +19,6 @@ from pyspark.sql import functions as F
 
 from engine.language.operators import FLOATS
 from engine.language.steps import CumulateStep, Form, SessionsStep
-from engine.objects.query import WINDOW_START
 from engine.objects.schema import BEGINNING, SEQ, STIME, Field
 from engine.spark.columns import column, output, quoted, within, without_negative_zero
 from engine.spark.cpu import meter_of
@@ -31,7 +30,8 @@ from engine.spark.scans import reader_of
 from engine.spark.spans import Spans
 from engine.spark.top import TopOf
 from engine.spark.totals import TotalsOf
-from engine.spark.windows import Windows
+from engine.spark.tuple_windows import TupleWindowsOf
+from engine.spark.windows import Windows, names_made
 from engine.tasks.canonical import canonical
 from engine.tasks.execution import Result
 from engine.tasks.plan import (
@@ -45,6 +45,7 @@ from engine.tasks.plan import (
     Task,
     TopStep,
     TotalsStep,
+    TupleWindowsStep,
 )
 from engine.tasks.revisions.tasks import by_arrival
 from engine.tasks.windows import Interval, needs
@@ -100,12 +101,10 @@ class Program:
             return raw.select(self._schema.names)
         starts = raw.column(0)
         stime = pc.add(starts, window.size_us - 1)
-        if window.form is Form.PARTIAL:
-            return pa.table([stime, *raw.columns[1:]], names=self._schema.names)
-        columns = [stime, starts.cast(pa.timestamp("us", tz="UTC")), *raw.columns[1:]]
-        names = [STIME, WINDOW_START]
-        names += [each.name for each in window.group_by]
-        names += [each.output for each in window.functions]
+        columns = [stime, *raw.columns[1:]]
+        if window.form is not Form.PARTIAL:
+            columns.insert(1, starts.cast(pa.timestamp("us", tz="UTC")))
+        names = [STIME, *names_made(window)]
         return pa.table(columns, names=names).select(self._schema.names)
 
 
@@ -156,7 +155,7 @@ class _Compiled:
         if steps and isinstance(steps[0], FilterStep) and one_less:  # one analysis less
             self._first, steps = leaves_by(steps[0]), steps[1:]
         self._stages: list[_Stage] = []
-        self._table: TotalsOf | TopOf | None = None
+        self._table: TotalsOf | TopOf | TupleWindowsOf | None = None
         if task.recalls:
             self._own = _OwnTable(session, task)
             steps, last_step = steps[:-1], steps[-1]
@@ -169,6 +168,8 @@ class _Compiled:
             self._table = TotalsOf(last_step, fields)
         elif task.recalls and isinstance(last_step, TopStep):
             self._table = TopOf(last_step)
+        elif task.recalls and isinstance(last_step, TupleWindowsStep):
+            self._table = TupleWindowsOf(last_step, fields, by_arrival=self._by_arrival)
         self._all = bool(task.tables)
 
     def frame(
@@ -231,7 +232,7 @@ class _Stage:
                 self._columns = [quoted(STIME), *(output(*each) for each in step.outputs)]
             case JoinStep():
                 raise AssertionError("a join is a task's first step")
-            case TotalsStep() | TopStep():
+            case TotalsStep() | TopStep() | TupleWindowsStep():
                 raise AssertionError("a task ends with its table")
             case MatchStep():
                 self._matches = Matches(step, fields, by_arrival=by_arrival)
@@ -248,7 +249,7 @@ class _Stage:
                 return frame.where(self._predicate)
             case MapStep():
                 return frame.select(*self._columns)
-            case JoinStep() | TotalsStep() | TopStep():
+            case JoinStep() | TotalsStep() | TopStep() | TupleWindowsStep():
                 return frame
             case MatchStep():
                 return self._matches.apply(frame, after, upto, small=small)

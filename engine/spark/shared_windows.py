@@ -25,7 +25,7 @@ from engine.spark.prepared import Prepared
 from engine.spark.program import leaves_by, mapped
 from engine.spark.rows import merged_fields, row_schema
 from engine.spark.shared_jobs import MOST_ROWS, Order, read_input, shared_out
-from engine.spark.windows import TaggedWindows
+from engine.spark.windows import TaggedWindows, names_made
 from engine.tasks.canonical import canonical
 from engine.tasks.execution import Result
 from engine.tasks.plan import (
@@ -39,6 +39,7 @@ from engine.tasks.plan import (
     Task,
     TopStep,
     TotalsStep,
+    TupleWindowsStep,
 )
 from engine.tasks.revisions.tasks import by_arrival
 
@@ -168,6 +169,7 @@ class SharedWindows:
                     | JoinStep()
                     | MatchStep()
                     | TotalsStep()
+                    | TupleWindowsStep()
                     | TopStep()
                 ):
                     raise AssertionError("a task with one of these runs alone")
@@ -184,10 +186,12 @@ class SharedWindows:
             for n, name in enumerate(rows.column_names)
             if name not in {LAST, TASK, STIME}
         ]
-        last = order.task.steps[-1]
-        names = schema.names[1:]
-        if isinstance(last, MapStep):
-            names = [name for name, _ in last.outputs]
+        names: list[str] = []
+        for step in order.task.steps:
+            if isinstance(step, MapStep):
+                names = [name for name, _ in step.outputs]
+            elif isinstance(step, AggregateStep):
+                names = names_made(step)
         made = pa.table([stime, *payload], names=[STIME, *names])
         return canonical(made.select(schema.names), schema)
 

@@ -130,7 +130,7 @@ class TaggedWindows:
         self._keys = [*self._tags, *_keys(step), *self._functions.keys]
         values = [*_key_names(step), *self._functions.parted, *self._functions.values]
         if step.form is Form.PARTIAL:
-            names = [each.name for each in panes_fields(step)]
+            names = names_made(step)
             found = [value.alias(name) for value, name in zip(values, names, strict=True)]
         else:
             found = named(step, self._tags[0], values)
@@ -172,11 +172,20 @@ def named(step: AggregateStep, start: Column, rest: Sequence[Column]) -> list[Co
     Args:
         start: of the window. rest: the keys, the values.
     """
-    names = [*(each.name for each in step.group_by), *(each.output for each in step.functions)]
+    first, *names = names_made(step)
     return [
-        F.timestamp_micros(start).alias(WINDOW_START),
+        F.timestamp_micros(start).alias(first),
         *(value.alias(name) for value, name in zip(rest, names, strict=True)),
     ]
+
+
+def names_made(step: AggregateStep) -> list[str]:
+    """The names of the output's columns without stime, in Spark's order: a task of cases groups by
+    a field that is the last one of its schema."""
+    if step.form is Form.PARTIAL:
+        return [each.name for each in panes_fields(step)]
+    groups = (each.name for each in step.group_by)
+    return [WINDOW_START, *groups, *(each.output for each in step.functions)]
 
 
 def _free_names(fields: Sequence[Field]) -> tuple[str, str]:

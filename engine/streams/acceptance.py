@@ -17,6 +17,7 @@ from engine.objects.definitions import StreamDefinition
 from engine.objects.schema import BEGINNING, END
 from engine.streams.entries import MAX_META_BYTES
 from engine.streams.remembered import Remembered
+from engine.streams.validate import Batch
 from overlay.encoding import decode
 from overlay.errors import ConflictError, InvalidInputError, SequenceGapError
 
@@ -79,6 +80,21 @@ UNKNOWN_ROWS: Final = 2**48
 for a year; and few enough for 30,000 such losses."""
 
 
+class Inserted(Struct, frozen=True, array_like=True):
+    """The late tuples of a post that are within the stream's lateness: they are revisions.
+
+    Attributes:
+        after: they have a greater stime; late ones up to it go to the stream of late tuples.
+        count: how many they are. first: the number of the first of them among the revisions.
+        position: their place in the stream's time.
+    """
+
+    after: int
+    count: int
+    first: int
+    position: int
+
+
 class Entry(Struct, frozen=True, array_like=True):
     """One accepted post.
 
@@ -89,7 +105,7 @@ class Entry(Struct, frozen=True, array_like=True):
         greatest: the greatest stime posted; BEGINNING without rows.
         arrival: the stime of all rows, if the stream takes the time of arrival.
         promise: the boundary that the producer promised, END if it ended the stream.
-        late: rows that were late.
+        late: rows that were late, without those inserted.
         taken: when it was accepted, microseconds, if replicas must give late rows the same stime;
             else 0.
         position: of a post of revisions: their place in the stream's time; `first`, `count` and
@@ -99,6 +115,7 @@ class Entry(Struct, frozen=True, array_like=True):
         offset: the producer's place in its source after the post; None: not reported.
         definition: the stream's altered definition, from here on, in an entry that is no post. As
             an entry it reaches replicas and survives, in order with the posts.
+        inserted: the late rows that are revisions; None: there are none.
     """
 
     producer: str
@@ -116,10 +133,21 @@ class Entry(Struct, frozen=True, array_like=True):
     participant: str = ""
     offset: bytes | None = None
     definition: StreamDefinition | None = None
+    inserted: Inserted | None = None
 
     @property
     def writer(self) -> Writer:
         return Writer(self.producer, self.participant)
+
+    @property
+    def too_late(self) -> int:
+        """Rows with stime <= it go to the stream of late tuples."""
+        return self.boundary if self.inserted is None else self.inserted.after
+
+    @property
+    def in_order(self) -> int:
+        """How many of its rows came in time."""
+        return self.count - self.late - (self.inserted.count if self.inserted else 0)
 
 
 def check_promise(boundary: int | None) -> None:
@@ -357,6 +385,18 @@ class Acceptance:
             return max(self.arrival_at(now_us), self.revised_at)
         return max(self.boundary + 1, latest, self.revised_at)
 
+    def inserted(self, batch: Batch, lateness_us: int) -> Inserted | None:
+        """The late rows of a post that are within the lateness; None: none. All rows of a stream
+        that has ended are too late."""
+        late = batch.count_upto(self.boundary)
+        if not late or not lateness_us or self.boundary == END:
+            return None
+        after = max(self.boundary - lateness_us, BEGINNING)
+        count = late - batch.count_upto(after)
+        if not count:
+            return None
+        return Inserted(after, count, self.revisions, max(self.boundary + 1, self.revised_at))
+
     def boundary_after(self, entry: Entry) -> int:
         """The boundary once this entry is applied."""
         boundary = max(self.boundary, entry.boundary)
@@ -385,6 +425,9 @@ class Acceptance:
         else:
             self.revisions = entry.first + entry.count
             self.revised_at = max(self.revised_at, entry.greatest)
+        if entry.inserted is not None:
+            self.revisions = entry.inserted.first + entry.inserted.count
+            self.revised_at = max(self.revised_at, entry.inserted.position)
         self.late_posts += entry.late > 0
         if entry.missed:
             post = entry.producer, entry.sequence

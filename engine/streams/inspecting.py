@@ -103,7 +103,7 @@ def _logs(folder: Path, stored: StoredStream, damaged: Damaged) -> Iterator[Seen
     schema = stored.entry.schema
     own = schema.derived if stored.entry.stream.query else schema.source
     schemas = {LOG: own, LATE: schema.source}
-    if schema.key:
+    if stored.entry.is_revised and not stored.entry.stream.query:
         schemas[REVISIONS] = revisions_schema(schema, source=True).source
     for name, columns in schemas.items():
         if not (folder / name).is_dir():

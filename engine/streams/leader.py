@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 import trio
 
-from engine.objects.definitions import StreamDefinition
+from engine.objects.definitions import StreamDefinition, is_revised
 from engine.objects.schema import BEGINNING, END, Schema
 from engine.streams.acceptance import Offsets, Writer
 from engine.streams.config import SourceConfig
@@ -78,6 +78,12 @@ class Leader:
     def late_rows(self) -> int:
         """Tuples that came late since this process started."""
         return self._source.waiting.late_rows
+
+    @property
+    def inserted_rows(self) -> int:
+        """Late tuples that became revisions since this process started."""
+        revisions = self._source.revisions
+        return 0 if revisions is None else revisions.inserted_rows
 
     @property
     def pending_rows(self) -> int:
@@ -191,7 +197,7 @@ class Leader:
             InvalidInputError: the stream takes no revisions.
             UnavailableError: a part of the log was found damaged; the next try leaves it out.
         """
-        if self.revisions_log is None:
+        if self.revisions_log is None or not self._source.schema.key:
             raise InvalidInputError("the stream takes no revisions: its schema declares no key")
         async with self._order:
             with ExitStack() as pinned:
@@ -405,7 +411,7 @@ async def open_leader(
     now: float,
 ) -> AsyncIterator[Leader]:
     """Open a source stream in `folder` (`log`, `journal`, `late`, `late-journal`, and `revisions`
-    if its schema has a key).
+    if it is revised).
 
     Args:
         journal: number of its journals, to tell them from others; 0: there are no others.
@@ -430,7 +436,7 @@ async def open_leader(
         log = open_log("log", schema.source, recent_bytes)
         late_log = open_log("late", schema.source)
         revisions_log = None
-        if schema.key:
+        if is_revised(schema, config.lateness_us):
             revisions_log = open_log("revisions", revisions_schema(schema, source=True).source)
         source, late = open_sources(
             folder,

@@ -59,6 +59,7 @@ class Posted(Struct, frozen=True):
             has. They changed nothing.
         last: the number of the producer's last post, in the answer to number 0.
         offset: the producer's place in its source after that post; b"": not reported.
+        inserted: tuples that came late, within the stream's lateness: they are revisions.
     """
 
     sequence: int
@@ -69,6 +70,7 @@ class Posted(Struct, frozen=True):
     missed: tuple[int, ...] = ()
     last: int = 0
     offset: bytes = b""
+    inserted: int = 0
 
 
 class Subscribe(Struct, frozen=True, rename={"term_number": "fence"}):
@@ -138,6 +140,7 @@ class StreamStatus(Struct, frozen=True):
         version: changes with the versions of the stream's inputs.
         producer: id (hex) of the peer that it is read from, if another one produces it.
         waiting: stored rows of a source that wait for its boundary to pass them.
+        inserted: rows that came late, within its lateness.
     """
 
     name: str
@@ -153,3 +156,4 @@ class StreamStatus(Struct, frozen=True):
     version: int = 0
     producer: str = ""
     waiting: int = 0
+    inserted: int = 0

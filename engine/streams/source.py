@@ -26,7 +26,7 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-from engine.objects.definitions import Idle, StreamDefinition
+from engine.objects.definitions import Idle, StreamDefinition, is_revised
 from engine.objects.schema import BEGINNING, END, Schema
 from engine.streams.acceptance import (
     Acceptance,
@@ -44,7 +44,7 @@ from engine.streams.journal import Journal, Position, Record
 from engine.streams.messages import MAX_BATCH_BYTES, Posted
 from engine.streams.settling import Settling
 from engine.streams.validate import Batch, check_ahead, read_post
-from engine.streams.waiting import WaitingRevisions, WaitingTuples
+from engine.streams.waiting import WaitingRevisions, WaitingTuples, taken_by
 from overlay.errors import (
     InternalError,
     InvalidInputError,
@@ -89,7 +89,8 @@ class Source:
         self.acceptance = Acceptance(slack_us=config.slack_us, arrival=schema.time is None)
         self.waiting = WaitingTuples(name, schema, logged, late)
         self.settling = Settling(logged) if config.replicated else None
-        self.revisions = WaitingRevisions(schema, revised) if schema.key else None
+        revises = is_revised(schema, config.lateness_us)
+        self.revisions = WaitingRevisions(schema, revised) if revises else None
         self._late = late
         self._greatest: dict[int, int] = {}
         self._lost: list[str] = []
@@ -422,6 +423,8 @@ class Source:
         if batch.stime is None and batch.payload.num_rows:
             arrival = self.acceptance.arrival_at(int(now * 1e6))
             batch = batch.arrived(arrival)
+        inserted = self.acceptance.inserted(batch, self._config.lateness_us)
+        late = batch.count_upto(self.boundary)
         entry = Entry(
             writer.producer,
             sequence,
@@ -431,17 +434,22 @@ class Source:
             greatest=batch.high,
             arrival=arrival,
             promise=promise,
-            late=batch.count_upto(self.boundary),
+            late=late if inserted is None else late - inserted.count,
             taken=self._taken_at(now),
             participant=writer.participant,
             offset=None if offsets is None else offsets[1],
+            inserted=inserted,
         )
+        if self.revisions is not None and inserted is not None:
+            size, becomes = taken_by(batch.payload), self.acceptance.boundary_after(entry)
+            self.revisions.check_room(self.name, size, self.pending_limit, self.ready, becomes)
         self.waiting.check_room(batch, entry, self.acceptance, self.ready, self._config)
         leapt = self.acceptance.leapt(writer, sequence)
         self.append(entry, body, batch)
         self._note_leapt(writer, leapt)
         self.hand_on_late(now)
-        return Posted(sequence, entry.count - entry.late, entry.late, self.boundary)
+        many = 0 if inserted is None else inserted.count
+        return Posted(sequence, entry.in_order, entry.late, self.boundary, inserted=many)
 
     def append(self, entry: Entry, body: Bytes, batch: Batch | None) -> None:
         """Journal an accepted entry, and let it wait for the boundary.
@@ -470,8 +478,11 @@ class Source:
             if self.revisions is not None:
                 self.revisions.take(entry, batch)
         elif batch is not None:
-            self._need(at, entry.greatest if entry.count > entry.late else BEGINNING)
+            self._need(at, entry.greatest if entry.in_order else BEGINNING)
             self.waiting.take(entry, batch, at, late_posts)
+            if entry.inserted is not None and self.revisions is not None:
+                self._need(at, entry.inserted.position)
+                self.revisions.insert(entry, batch)
 
     def _need(self, at: Position, greatest: int) -> None:
         """Keep the segment of that position until the log has rows with stime <= greatest."""
@@ -539,7 +550,8 @@ class Source:
         entry = decode_entry(meta)
         if entry.position is not None and self.revisions is not None:
             return entry, self.revisions.decoded(entry, body)
-        return entry, self.waiting.decoded(entry, body)
+        revised = END if self.revisions is None else self.revisions.committed
+        return entry, self.waiting.decoded(entry, body, revised)
 
     def _begin_segment(self) -> None:
         before = self._journal.segment

@@ -197,6 +197,7 @@ class StreamState:
             state=str(self.suffix.state),
             version=self.version,
             waiting=self.leader.pending_rows if self.leader else 0,
+            inserted=self.leader.inserted_rows if self.leader else 0,
         )
 
 

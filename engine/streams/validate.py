@@ -123,6 +123,8 @@ def _stime(column: pa.Array, field: Field, first_row: int) -> pa.Array:
             return column.view(pa.int64())
         case FieldType.LONG:
             return column
+        case FieldType.INT:
+            return pc.multiply(column.cast(pa.int64()), 1_000_000)
         case FieldType.SINGLE | FieldType.DOUBLE:
             return _from_seconds(column.cast(pa.float64()), field, first_row)
         case _:

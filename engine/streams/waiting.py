@@ -11,9 +11,17 @@ from typing import Final, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.objects.schema import STIME, Schema
+from engine.objects.schema import (
+    REVISED_SEQ,
+    REVISED_STIME,
+    REVISION_KIND,
+    SEQ,
+    STIME,
+    Schema,
+)
 from engine.streams.acceptance import Acceptance, Entry
 from engine.streams.config import SourceConfig
+from engine.streams.corrections import Kind
 from engine.streams.entries import Bytes
 from engine.streams.ipc import decode
 from engine.streams.journal import Position
@@ -77,13 +85,17 @@ class WaitingTuples(_Waiting):
         """All waiting rows that are not late."""
         return pa.concat_tables([self.pending.schema.empty_table(), *self.pending.tables()])
 
-    def decoded(self, entry: Entry, body: Bytes) -> Batch | None:
+    def decoded(self, entry: Entry, body: Bytes, revised: int) -> Batch | None:
         """The rows of an entry of the journal; None: nothing needs them any more.
+
+        Args:
+            revised: the boundary of the log of revisions.
 
         Raises:
             InvalidInputError: the body is not of this stream.
         """
-        if entry.greatest <= self.committed and not entry.late:
+        inserts = entry.inserted is not None and entry.inserted.position > revised
+        if entry.greatest <= self.committed and not entry.late and not inserts:
             return None
         batch = read_post(body, self._schema)
         return batch if entry.arrival is None else batch.arrived(entry.arrival)
@@ -122,10 +134,10 @@ class WaitingTuples(_Waiting):
             late_posts: posts before it that had late rows.
         """
         if entry.late:
-            late = batch.payload.filter(pc.less_equal(batch.stime, entry.boundary))
+            late = batch.payload.filter(pc.less_equal(batch.stime, entry.too_late))
             self.late_queue.add(LateRows(late_posts + 1, at, late, entry.taken / 1e6))
             self.late_rows += entry.late
-        if entry.count > entry.late:
+        if entry.in_order:
             self._pend(entry, batch)
 
     def _pend(self, entry: Entry, batch: Batch) -> None:
@@ -353,12 +365,38 @@ PENDING_SHARE: Final = 0.25
 
 
 class WaitingRevisions(_Waiting):
-    """The revisions of one source stream."""
+    """The revisions of one source stream.
+
+    Attributes:
+        inserted_rows: late tuples that became revisions since the start of this process.
+    """
 
     def __init__(self, schema: Schema, committed: int) -> None:
         revision = revisions_schema(schema, source=True)
         self._payload = revision.payload
         super().__init__(revision.source, committed)
+        self.inserted_rows = 0
+
+    def check_room(self, name: str, size: int, limit: int, ready: int, becomes: int) -> None:
+        """Refuse revisions for which there is no room.
+
+        Args:
+            name: of the stream. size: bytes of the revisions. limit: bytes of tuples that may wait.
+            ready: the boundary up to which `cut` gives rows. becomes: the stream's after the post.
+
+        Raises:
+            BusyError: too much waits for their log. InvalidInputError: or for the boundary.
+        """
+        waiting = self.pending.bytes
+        if not waiting or waiting + size <= PENDING_SHARE * limit:
+            return
+        if self.pending.ready(ready):
+            raise BusyError(f"stream {name}: {waiting} bytes of revisions wait for their log")
+        if not self.pending.ready(becomes):
+            raise InvalidInputError(
+                f"stream {name}: {waiting} bytes of revisions wait for the boundary "
+                "to move: post what follows, or send a boundary"
+            )
 
     def decoded(self, entry: Entry, body: Bytes) -> Batch | None:
         """The rows of an entry of the journal; None: the log has them, or there are none."""
@@ -376,3 +414,29 @@ class WaitingRevisions(_Waiting):
         columns = [place, numbers, *batch.payload.columns]
         rows = pa.Table.from_arrays(columns, schema=self.pending.schema)
         self.pending.add(rows, entry.position, entry.position, ordered=True)
+
+    def insert(self, entry: Entry, batch: Batch) -> None:
+        """Let the late tuples of an entry that are within the stream's lateness wait, unless the
+        log has them."""
+        inserted = entry.inserted
+        assert inserted is not None, "none of its tuples is inserted"
+        self.inserted_rows += inserted.count
+        if inserted.position <= self.committed:
+            return
+        numbers = pa.arange(entry.first, entry.first + entry.count)
+        rows = pa.Table.from_arrays(
+            [batch.stime, numbers, *batch.payload.columns],
+            names=[REVISED_STIME, REVISED_SEQ, *batch.payload.column_names],
+        )
+        times = rows.column(REVISED_STIME)
+        late = pc.and_(pc.greater(times, inserted.after), pc.less_equal(times, entry.boundary))
+        rows = rows.filter(late)
+        columns = {
+            STIME: pa.repeat(pa.scalar(inserted.position, pa.int64()), inserted.count),
+            SEQ: pa.arange(inserted.first, inserted.first + inserted.count),
+            REVISION_KIND: pa.repeat(pa.scalar(str(Kind.INSERTION)), inserted.count),
+            **{name: rows.column(name) for name in rows.column_names},
+        }
+        shape = self.pending.schema
+        placed = pa.table([columns[name] for name in shape.names], schema=shape)
+        self.pending.add(placed, inserted.position, inserted.position, ordered=True)

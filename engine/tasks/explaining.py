@@ -3,11 +3,13 @@ folded from panes or not."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import gcd
 
 from msgspec import Struct
 
 from engine.language.aggregates import call_of
+from engine.language.classes import BoxClass, class_of
 from engine.language.matches import pattern_text
 from engine.language.panes import (
     LIMIT_PANES,
@@ -19,15 +21,11 @@ from engine.language.panes import (
 )
 from engine.language.steps import (
     AggregateStep,
-    CumulateStep,
     FilterStep,
     Form,
-    JoinStep,
-    MapStep,
-    MatchStep,
-    RankStep,
-    SessionsStep,
     Step,
+    TotalsStep,
+    TupleWindowsStep,
 )
 from engine.objects.query import (
     Aggregate,
@@ -40,6 +38,9 @@ from engine.objects.query import (
     Query,
     Rank,
     Sessions,
+    Top,
+    Totals,
+    TupleWindows,
     Union,
     inputs_of,
     outputs_of,
@@ -57,12 +58,24 @@ class ExplainedTask(Struct, frozen=True):
         stream: its output. reads: its inputs.
         steps: in order, each with its box; empty: it is a union and no more.
         keeps_s: how much of its inputs it keeps behind its boundary, seconds.
+        key: what tells the tuples of its output apart; empty: nothing.
+        box_class: the weakest of its boxes' classes: see `engine.language.classes.BoxClass`.
+        tables: the inputs that it reads as tables, of which it keeps the newest tuple of each key.
+        recalls: its state is the table that its own output is.
+        place: id (hex) of the peer that computes it; "": not known, or none does.
+        state: see `engine.tasks.status.TaskStatus`; "": not known.
     """
 
     stream: str
     reads: tuple[str, ...]
     steps: tuple[str, ...]
     keeps_s: float
+    key: tuple[str, ...] = ()
+    box_class: str = ""
+    tables: tuple[str, ...] = ()
+    recalls: bool = False
+    place: str = ""
+    state: str = ""
 
 
 class ExplainedWindow(Struct, frozen=True):
@@ -115,18 +128,38 @@ def explain(network: Network, since: int = BEGINNING) -> Explanation:
 
 def _task(task: Task, query: Query) -> ExplainedTask:
     steps = ["revisions"]
+    of = task if task.of is None else task.of
+    made = _made_by(of, query)
     if task.of is None:
-        # of a union of one stream a task has a step that puts it into order, and no box
-        made = [*_made_by(task, query), None][: len(task.steps)]
-        steps = list(map(_in_words, reversed(made), task.steps))
-    return ExplainedTask(task.output, task.inputs, tuple(steps), horizon_us(task) / 1e6)
+        # a union of one stream is put into order by a step of no box, and so are totals that are
+        # picked out of what they are made of
+        steps = list(map(_in_words, reversed([*made, None][: len(task.steps)]), task.steps))
+    return ExplainedTask(
+        task.output,
+        task.inputs,
+        tuple(steps),
+        horizon_us(task) / 1e6,
+        task.output_schema.key,
+        str(_weakest([box for box, _ in made], of)),
+        tuple(sorted(task.tables)),
+        task.recalls,
+    )
+
+
+def _weakest(boxes: Sequence[Box], task: Task) -> BoxClass:
+    """The weakest class of a task's boxes; a union, which has no step, is deterministic."""
+    classes = [class_of(box) for box in boxes]
+    if not task.steps or len(task.inputs) > 1:
+        classes.append(BoxClass.DETERMINISTIC)
+    order = list(BoxClass)
+    return max(classes, key=order.index, default=BoxClass.DETERMINISTIC)
 
 
 def _made_by(task: Task, query: Query) -> list[tuple[Box, str]]:
     """The boxes whose steps the task has, the last one first, each with the stream it makes."""
     made = {stream: box for box in query.boxes for stream in outputs_of(box)}
     for box in query.boxes:
-        if isinstance(box, Aggregate):
+        if isinstance(box, (Aggregate, Totals)):
             made[panes_name(box.output)] = box
     found: list[tuple[Box, str]] = []
     stream = task.output
@@ -142,48 +175,78 @@ def _made_by(task: Task, query: Query) -> list[tuple[Box, str]]:
 
 
 def _in_words(made: tuple[Box, str] | None, step: Step) -> str:
-    match made, step:
-        case (Filter() as box, stream), FilterStep():
-            return f"{box.name}: filter: {_of_port(box, stream)}"
-        case (Map() as box, _), MapStep():
-            fields = (f"{text} as {name}" for name, text in box.expressions)
-            return f"{box.name}: map: {', '.join(fields)}"
-        case (Join() as box, _), JoinStep():
-            return f"{box.name}: {_join(box)}"
-        case (Sessions() | Cumulate() as box, _), SessionsStep() | CumulateStep():
-            return f"{box.name}: {_spans(box)}"
-        case (Rank() as box, _), RankStep():
-            return f"{box.name}: {_rank(box)}"
-        case (Match() as box, _), MatchStep():
-            return f"{box.name}: {_match(box)}"
-        case (Aggregate() as box, _), AggregateStep():
-            return f"{box.name}: {_aggregate(box, step)}"
-        case _:
+    if made is not None:
+        box, stream = made
+        return f"{box.name}: {_of_box(box, stream, step)}"
+    if isinstance(step, FilterStep):
+        return "the totals alone, without the values that they have counted"
+    return "union: into order"
+
+
+def _of_box(box: Box, stream: str, step: Step) -> str:
+    """What a box does to make the stream, by that step."""
+    match box:
+        case Filter():
+            return f"filter: {_of_port(box, stream)}"
+        case Map():
+            return f"map: {', '.join(f'{text} as {name}' for name, text in box.expressions)}"
+        case Join():
+            return _join(box)
+        case Rank() | Top():
+            return _first(box)
+        case Match():
+            return _match(box)
+        case Union():
             return "union: into order"
+        case _:
+            return _functions(box, step)
+
+
+def _functions(box: Aggregate | Sessions | Cumulate | TupleWindows | Totals, step: Step) -> str:
+    functions = ", ".join(f"{call_of(each)} as {each.output}" for each in box.functions)
+    by = f" by {', '.join(box.group_by)}" if box.group_by else ""
+    match box:
+        case Aggregate():
+            over = _windows(box, step, by)
+        case Sessions():
+            gap, longest = _s(box.gap_us), _s(box.longest_us)
+            over = f"sessions with gaps of {gap} at most, cut if longer than {longest}{by}"
+        case Cumulate():
+            step_s, size = _s(box.step_us), _s(box.size_us)
+            over = f"windows that grow every {step_s} up to {size}{by}"
+        case TupleWindows() if isinstance(step, TupleWindowsStep):
+            over = f"windows of {box.size:,} tuples that advance by {box.advance:,}{by}"
+        case TupleWindows():
+            return "the windows, without the tuples that they are made of"
+        case Totals() if isinstance(step, TotalsStep):
+            of = "the rows of a table" if box.changes else "all so far"
+            over = f"a table of the totals of {of}{by}"
+        case Totals():
+            return "the totals, of what they are made of"
+    return f"{over}: {functions}"
 
 
 def _join(box: Join) -> str:
     fields = ", ".join(f"{text} as {name}" for name, text in box.expressions)
+    if box.table:
+        return (
+            f"{box.kind} join of {box.left} and the table {box.right} at its time, where "
+            f"{box.predicate}: {fields}"
+        )
     return (
         f"{box.kind} join of {box.left} and {box.right}, from {_s(-box.before_us)} to "
         f"{_s(box.after_us)}, where {box.predicate}: {fields}"
     )
 
 
-def _spans(box: Sessions | Cumulate) -> str:
-    by = f" by {', '.join(box.group_by)}" if box.group_by else ""
-    functions = ", ".join(f"{call_of(each)} as {each.output}" for each in box.functions)
-    if isinstance(box, Cumulate):
-        return f"windows that grow every {_s(box.step_us)} up to {_s(box.size_us)}{by}: {functions}"
-    longest = f"cut if longer than {_s(box.longest_us)}"
-    return f"sessions with gaps of {_s(box.gap_us)} at most, {longest}{by}: {functions}"
-
-
-def _rank(box: Rank) -> str:
+def _first(box: Rank | Top) -> str:
+    order = ", ".join(f"{name} descending" if down else name for name, down in box.order_by)
+    if isinstance(box, Top):
+        by = " and ".join(box.partition_by)
+        return f"a table of the first {box.most:,} so far of each {by}, by {order}"
     by = "".join(f" and {name}" for name in box.partition_by)
-    order = (f"{name} descending" if down else name for name, down in box.order_by)
     window = "instant" if box.size_us == 1 else f"window of {_s(box.size_us)}"
-    return f"the first {box.most:,} of each {window}{by}, by {', '.join(order) or 'arrival'}"
+    return f"the first {box.most:,} of each {window}{by}, by {order or 'arrival'}"
 
 
 def _match(box: Match) -> str:
@@ -201,16 +264,14 @@ def _of_port(box: Filter, stream: str) -> str:
     return " and ".join([*before, *box.predicates[port : port + 1]])
 
 
-def _aggregate(box: Aggregate, step: AggregateStep) -> str:
-    by = f" by {', '.join(box.group_by)}" if box.group_by else ""
-    calls = (f"{call_of(each)} as {each.output}" for each in box.functions)
-    functions = ", ".join(calls)
+def _windows(box: Aggregate, step: Step, by: str) -> str:
+    assert isinstance(step, AggregateStep), "of an aggregate"
     if step.form is Form.PARTIAL:
-        return f"partial results of panes of {_s(step.size_us)}{by}: {functions}"
+        return f"partial results of panes of {_s(step.size_us)}{by}"
     window = f"windows of {_s(step.size_us)} every {_s(step.advance_us)}{by}"
     if step.form is Form.COMBINED:
         window += f", of {step.size_us // step.grain_us:,} panes each"
-    return f"{window}: {functions}"
+    return window
 
 
 def _window(box: Aggregate, query: Query) -> ExplainedWindow:

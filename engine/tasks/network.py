@@ -30,6 +30,11 @@ MAX_EDITION: Final = 2**62
 """The edition of a stream, at most: it sums those of its inputs, and must fit a message."""
 
 
+TABLE_HISTORY_US: Final = 60_000_000
+"""A minute: what a task keeps of its own, as a table, is for nobody else. Each of its jobs reads
+all that is not folded."""
+
+
 class Network(Struct, frozen=True):
     """A query and the streams it was checked against: all that planning its tasks needs.
 
@@ -80,11 +85,14 @@ class Network(Struct, frozen=True):
             return found
         revised = revised_streams(self.query, self.inputs)
         altered = self.altered.get(base_of(stream), AlteredOutput())
+        usual = DEFAULT_HISTORY_US
+        if stream in map(panes_name, totals_of(self.query)):
+            usual = TABLE_HISTORY_US
         declared = {**self.readers, **dict(self.query.readers), **self._altered_readers}
         definition = StreamDefinition(
             name=stream,
             schema=schema.name,
-            history_us=DEFAULT_HISTORY_US if altered.history_us is None else altered.history_us,
+            history_us=usual if altered.history_us is None else altered.history_us,
             readers=declared.get(base_of(stream), (ANY,)),
             query=self.query.name,
             leader=leader,

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from engine.language import totals, tuple_windows
 from engine.language.check import TypedBox, ordered_boxes, type_box
 from engine.language.panes import panes_name, panes_schema, split, widths
 from engine.language.steps import (
@@ -22,15 +23,16 @@ from engine.language.steps import (
     MatchStep,
     NearStep,
     RankStep,
+    RecallingStep,
     SessionsStep,
     SpanStep,
     Step,
     TopStep,
     TotalsStep,
+    TupleWindowsStep,
     TypedAggregate,
     WindowStep,
 )
-from engine.language.totals import result_steps, totals_schema
 from engine.objects.query import (
     Aggregate,
     Box,
@@ -43,6 +45,7 @@ from engine.objects.query import (
     Sessions,
     Top,
     Totals,
+    TupleWindows,
     Union,
     inputs_of,
 )
@@ -62,6 +65,7 @@ __all__ = [
     "Task",
     "TopStep",
     "TotalsStep",
+    "TupleWindowsStep",
     "TypedAggregate",
     "WindowStep",
     "plan",
@@ -168,7 +172,7 @@ class Task:
     @property
     def recalls(self) -> bool:
         """Whether it reads its own output, as a table: see `engine.language.totals`."""
-        return any(isinstance(step, (TotalsStep, TopStep)) for step in self.steps)
+        return any(isinstance(step, RecallingStep) for step in self.steps)
 
     @property
     def span_us(self) -> int:
@@ -246,7 +250,7 @@ class _Made:
     step: Step | None
 
 
-_STATEFUL: Final = (Aggregate, Sessions, Cumulate, Rank, Match, Join, Totals, Top)
+_STATEFUL: Final = (Aggregate, Sessions, Cumulate, TupleWindows, Rank, Match, Join, Totals, Top)
 """The boxes of which a task has one at most."""
 
 
@@ -287,8 +291,8 @@ class _Network:
     def _make(self, stream: str, typed: TypedBox, width_us: int | None) -> None:
         """Note how a stream is made. width_us: of the panes that it is folded from, if it is."""
         inputs, step = inputs_of(typed.box), typed.steps.get(stream)
-        if isinstance(step, TotalsStep):
-            inputs, step = self._make_totals(stream, inputs, step)
+        if isinstance(step, (TotalsStep, TupleWindowsStep)):
+            inputs, step = self._make_of_table(stream, inputs, step)
         if width_us is not None and isinstance(step, AggregateStep):
             panes, combined = split(step, width_us)
             name = panes_name(stream)
@@ -298,15 +302,21 @@ class _Network:
             inputs, step = (name,), combined
         self.made[stream] = _Made(inputs, step)
 
-    def _make_totals(
-        self, stream: str, inputs: tuple[str, ...], step: TotalsStep
+    def _make_of_table(
+        self, stream: str, inputs: tuple[str, ...], step: TotalsStep | TupleWindowsStep
     ) -> tuple[tuple[str, ...], Step]:
-        """Note how totals are made; returns how their results are made of them."""
+        """Note how the table of totals, or of windows of tuples, is made; returns how their results
+        are made of it."""
         name = panes_name(stream)
         self.made[name] = _Made(inputs, step)
         self.kept.add(name)
-        self._schemas[name] = totals_schema(name, step)
-        *before, last = result_steps(step)
+        if isinstance(step, TupleWindowsStep):
+            self._schemas[name] = tuple_windows.tuples_schema(name, step)
+            steps: Sequence[FilterStep | MapStep] = tuple_windows.result_steps(step)
+        else:
+            self._schemas[name] = totals.totals_schema(name, step)
+            steps = totals.result_steps(step)
+        *before, last = steps
         if before:
             self.made[f"{name}/part"] = _Made((name,), before[0])
             name = f"{name}/part"
@@ -356,7 +366,7 @@ class _Network:
                 return True
             case Filter(outputs=ports):
                 return len(ports) > 1
-            case Aggregate() | Sessions() | Cumulate() | Rank() | Match() | Totals() | Top():
+            case _ if isinstance(readers[0], _STATEFUL):
                 return after_aggregate
             case _:
                 return False
@@ -380,7 +390,7 @@ def _nodes_after(step: Step | None, before: Mapping[str, int]) -> Mapping[str, i
             return {each.name: before.get(each.name, 1) for each in step.group_by}
         case MatchStep():
             return {each.name: before.get(each.name, 1) for each in step.partition_by}
-        case RankStep() | TotalsStep() | TopStep():
+        case RankStep() | TotalsStep() | TopStep() | TupleWindowsStep():
             return {}
 
 

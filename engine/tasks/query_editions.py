@@ -25,7 +25,7 @@ from msgspec import Struct
 from engine.language.steps import Form
 from engine.objects.query import Box, Query, characters_of
 from engine.objects.schema import BEGINNING, END, Schema
-from engine.tasks.plan import AggregateStep, EditionSteps, Step, Task
+from engine.tasks.plan import AggregateStep, EditionSteps, Step, Task, TupleWindowsStep
 from engine.tasks.windows import first_whole, whole_after
 from overlay.errors import ConflictError, InvalidInputError
 
@@ -100,6 +100,7 @@ def succeeded(before: Iterable[Task], now: Iterable[Task], upto: int) -> tuple[T
         if old is None or old.inputs != task.inputs:
             raise InvalidInputError(f"{task.name} was not made of these streams before")
         _check_same(task.name, old.output_schema, task.output_schema)
+        _check_kept(task.name, old.steps, task.steps)
         editions = list(old.editions)
         steps = old.steps
         if steps != task.steps and task.name in overlaps:
@@ -192,6 +193,19 @@ def _check_same(stream: str, before: Schema, now: Schema) -> None:
             f"{stream} would have the fields {_listed(now)} instead of {_listed(before)}, which "
             "those who read it go by: keep them, or make another query"
         )
+
+
+def _check_kept(stream: str, before: Sequence[Step], now: Sequence[Step]) -> None:
+    """Check that windows of tuples find the tuples that they go on from."""
+    for old, new in zip(before, now, strict=False):
+        if not isinstance(old, TupleWindowsStep) or not isinstance(new, TupleWindowsStep):
+            continue
+        if new.size > old.size or new.fields != old.fields:
+            kept = ", ".join(each.name for each in old.fields) or "none"
+            raise InvalidInputError(
+                f"{stream} would need more of the tuples before than was kept, of each group the "
+                f"last {old.size} with the fields {kept[:200]}: make another query"
+            )
 
 
 def _listed(schema: Schema) -> str:

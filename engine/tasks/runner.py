@@ -140,11 +140,11 @@ class TaskRunner:
         Raises:
             NotRetainedError: its inputs are not kept so long.
         """
-        needed = needed_after(self.task, after)
-        if self.input_boundary < min(upto, self.task.until) or any(
-            log.start > needed for log in self._inputs.values()
-        ):
-            raise NotRetainedError(f"the inputs of {self.task.name} are not kept from {needed} on")
+        gone = any(
+            log.start > needed_after(self.task, after, name) for name, log in self._inputs.items()
+        )
+        if gone or self.input_boundary < min(upto, self.task.until):
+            raise NotRetainedError(f"the inputs of {self.task.name} are not kept for {after}")
         while after < upto:
             end = min(upto, self.task.edition_until(after))
             interval, table = self._interval(after, end), self._output.schema.empty_table()
@@ -189,13 +189,12 @@ class TaskRunner:
 
     def hold(self) -> None:
         """Keep the part of the inputs that the next epoch may need."""
-        for log in self._inputs.values():
-            log.hold(self._consumer, self.needed)
+        for name, log in self._inputs.items():
+            log.hold(self._consumer, self.needed(name))
 
-    @property
-    def needed(self) -> int:
-        """The boundary after which the next epoch may need the inputs."""
-        return max(needed_after(self.task, self._output.boundary), self.task.after)
+    def needed(self, stream: str) -> int:
+        """The boundary after which the next epoch may need an input."""
+        return max(needed_after(self.task, self._output.boundary, stream), self.task.after)
 
     def release(self) -> None:
         """Let go of the inputs."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.objects.schema import BEGINNING, END
-from engine.tasks.plan import Task, WindowStep
+from engine.tasks.plan import JoinStep, Task, WindowStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,26 +58,40 @@ def needs(task: Task, after: int, upto: int, first: int | None = None) -> Interv
     return Interval(lo, hi) if lo < hi else None
 
 
-def horizon_us(task: Task) -> int:
-    """How far behind its output's boundary a task, as it is now, may read its inputs, microseconds.
+def horizon_us(task: Task, stream: str | None = None) -> int:
+    """How far behind its output's boundary a task, as it is now, may read an input, microseconds.
 
     With the output at boundary T the task never reads a tuple with stime <= T - horizon again.
+
+    Args:
+        stream: the input; None: any.
     """
     if task.of is not None:
         return task.history_us + task.of.span_us if task.of.has_state else 0
+    if task.join is not None and stream is not None:
+        return _side_horizon_us(task.join, stream)
     if task.near is not None:
         return task.near.horizon_us
     window = task.window
     return 0 if window is None else window.size_us - window.grain_us
 
 
-def needed_after(task: Task, boundary: int) -> int:
-    """The boundary after which a task whose output is at `boundary` may still read its inputs."""
+def _side_horizon_us(join: JoinStep, stream: str) -> int:
+    sides = ((join.left, join.left_horizon_us), (join.right, join.right_horizon_us))
+    return max(span for name, span in sides if name == stream)
+
+
+def needed_after(task: Task, boundary: int, stream: str | None = None) -> int:
+    """The boundary after which a task whose output is at `boundary` may still read an input.
+
+    Args:
+        stream: the input; None: any.
+    """
     if boundary in {BEGINNING, END}:  # one that has not begun may need everything
         return boundary
     needs_after, at = END, boundary
     while at < END:
-        needs_after = min(needs_after, at - horizon_us(task.at(at)))
+        needs_after = min(needs_after, at - horizon_us(task.at(at), stream))
         at = task.edition_until(at)
     return max(BEGINNING, needs_after)
 
@@ -85,7 +99,7 @@ def needed_after(task: Task, boundary: int) -> int:
 def read_after(task: Task, stream: str, boundary: int) -> int:
     """The boundary after which a task whose output is at `boundary` may read an input: of a table
     it may read the oldest tuple."""
-    return BEGINNING if stream in task.tables else needed_after(task, boundary)
+    return BEGINNING if stream in task.tables else needed_after(task, boundary, stream)
 
 
 def read_from(task: Task, stream: str, after: int, interval: Interval) -> int:
@@ -99,9 +113,7 @@ def read_from(task: Task, stream: str, after: int, interval: Interval) -> int:
     join = task.at(after).join
     if join is None or after == BEGINNING:
         return interval.lo
-    sides = ((join.left, join.left_horizon_us), (join.right, join.right_horizon_us))
-    horizon = max(span for name, span in sides if name == stream)
-    return max(interval.lo, after - horizon)
+    return max(interval.lo, after - _side_horizon_us(join, stream))
 
 
 def whole_after(task: Task, boundary: int) -> int:

@@ -16,16 +16,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.objects.query import Join, JoinKind, Query
-from engine.objects.schema import STIME, Field, FieldType, Schema
+from engine.objects.schema import END, STIME, Field, FieldType, Schema
 from engine.streams.epochs import EpochWriter
 from testnet.nexmark.generate import FIRST_AUCTION, generate
 from testnet.nexmark.texts import Integers
 
 INTERVAL: Final = "interval join, 10 s"
 AS_OF: Final = "join as of, 100 s"
-JOINS: Final = (INTERVAL, AS_OF)
+TABLE: Final = "join with a table"
+JOINS: Final = (INTERVAL, AS_OF, TABLE)
 BEFORE_US: Final = {INTERVAL: 10_000_000, AS_OF: 100_000_000}
-"""How much older the auction of a bid may be."""
+"""How much older the auction of a bid may be; of a table it may have any age."""
 
 OTHER: Final = "auction"
 """The folder of the other side."""
@@ -38,6 +39,7 @@ BID: Final = Schema(
 AUCTION: Final = Schema(
     f"{_OWNER}/auction",
     tuple(Field(name, FieldType.LONG) for name in ("id", "seller", "category")),
+    key=("id",),
 )
 
 
@@ -58,7 +60,7 @@ SMALL: Final = Shape("small", 40, 2_500, 2_500)
 
 def query_of(name: str) -> Query:
     """The join as a query of Medusa."""
-    kind = JoinKind.INNER if name == INTERVAL else JoinKind.ASOF
+    kind = JoinKind.ASOF if name == AS_OF else JoinKind.INNER
     outputs = (
         *((each, f"left.{each}") for each in ("auction", "bidder", "price")),
         ("category", "right.category"),
@@ -70,10 +72,11 @@ def query_of(name: str) -> Query:
         AUCTION.name,
         f"{_OWNER}/out",
         kind,
-        BEFORE_US[name],
+        BEFORE_US.get(name, 0),
         0,
         predicate,
         outputs,
+        table=name == TABLE,
     )
     return Query(f"{_OWNER}/joins", (box,))
 
@@ -111,4 +114,5 @@ def pairs(name: str, files: Sequence[Path]) -> int:
     times = np.concatenate([np.asarray(each[STIME]) for each in bids])
     there = place < len(opened)
     age = times[there] - opened[place[there]]
-    return int(((age >= 0) & (age <= BEFORE_US[name])).sum())
+    oldest = BEFORE_US.get(name, END)
+    return int(((age >= 0) & (age <= oldest)).sum())

@@ -24,6 +24,7 @@ from engine.language.check import ordered_boxes, type_box
 from engine.language.parse_expression import parse_expression
 from engine.language.steps import CumulateStep, Expression, SessionsStep, TypedAggregate
 from engine.language.totals import result_steps
+from engine.language.tuple_windows import result_steps as results_of_tuples
 from engine.objects.query import (
     Aggregate,
     Box,
@@ -37,6 +38,7 @@ from engine.objects.query import (
     Sessions,
     Top,
     Totals,
+    TupleWindows,
     Union,
 )
 from engine.objects.schema import BEGINNING, END, STIME, FieldType, Schema
@@ -54,6 +56,7 @@ from engine.tasks.plan import (
     Task,
     TopStep,
     TotalsStep,
+    TupleWindowsStep,
     WindowStep,
 )
 from engine.tasks.windows import Interval
@@ -64,6 +67,7 @@ from testnet.simulation.matches import matched
 from testnet.simulation.ranks import ranked
 from testnet.simulation.spans import spans
 from testnet.simulation.tables import top, totals
+from testnet.simulation.tuple_windows import tuple_windows
 from testnet.simulation.windows import FORMS, aggregate
 
 
@@ -74,7 +78,7 @@ def canonical(rows: Sequence[Row], schema: Schema, *, arrival: bool = False) -> 
         if arrival:
             return (row[STIME], row["seq"])
         payload = [row[field.name] for field in schema.fields]
-        return (row[STIME], *((value is not None, value) for value in payload))
+        return (row[STIME], *((value is None, value) for value in payload))
 
     return sorted(rows, key=key)
 
@@ -116,12 +120,12 @@ def _run_box(
 
 
 def _run_state(
-    box: Aggregate | Sessions | Cumulate | Rank | Match | Totals | Top,
+    box: Aggregate | Sessions | Cumulate | TupleWindows | Rank | Match | Totals | Top,
     rows: list[Row],
     schemas: Mapping[str, Schema],
 ) -> list[Row]:
     match box:
-        case Totals() | Top():
+        case Totals() | Top() | TupleWindows():
             return _run_table(box, rows, schemas)
         case Rank():
             return ranked(box, rows)
@@ -141,11 +145,16 @@ def _types(schema: Schema) -> dict[str, FieldType]:
     return {field.name: field.type for field in schema.fields}
 
 
-def _run_table(box: Totals | Top, rows: list[Row], schemas: Mapping[str, Schema]) -> list[Row]:
+def _run_table(
+    box: Totals | Top | TupleWindows, rows: list[Row], schemas: Mapping[str, Schema]
+) -> list[Row]:
     step = type_box(box, schemas).steps[box.output]
     ordered = canonical(rows, schemas[box.input], arrival="seq" in rows[0] if rows else False)
     if isinstance(step, TopStep):
         return top(step, ordered, (), BEGINNING)
+    if isinstance(step, TupleWindowsStep):
+        windows = tuple_windows(step, ordered, ())
+        return _stepped(results_of_tuples(step), windows, BEGINNING, END)
     assert isinstance(step, TotalsStep), "of totals"
     found = totals(step, ordered, (), BEGINNING)
     return _stepped(result_steps(step), found, BEGINNING, END)
@@ -180,6 +189,9 @@ def _run_aggregate(box: Aggregate, rows: list[Row], fields: Mapping[str, FieldTy
     return aggregate(rows, box.size_us, box.advance_us, box.group_by, functions)
 
 
+_IN_ORDER: Final = WindowStep | SpanStep | MatchStep | TupleWindowsStep
+
+
 def run_task(
     task: Task, inputs: Mapping[str, list[Row]], after: int, upto: int, interval: Interval
 ) -> list[Row]:
@@ -193,7 +205,7 @@ def run_task(
     lo = BEGINNING if task.tables else lo
     rows = [row for name in task.inputs for row in inputs[name] if lo < row[STIME] <= hi]
     arrival = len(task.inputs) == 1 and task.inputs[0] in task.source_inputs
-    direct = bool(task.steps) and isinstance(task.steps[0], WindowStep | SpanStep | MatchStep)
+    direct = bool(task.steps) and isinstance(task.steps[0], _IN_ORDER)
     if not (arrival and direct):
         rows = [{k: v for k, v in row.items() if k != "seq"} for row in rows]
     rows = canonical(rows, task.input_schemas[0], arrival=arrival and direct)
@@ -203,6 +215,8 @@ def run_task(
         own = inputs.get(task.output, [])
         if isinstance(last, TopStep):
             return canonical(top(last, rows, own, after), task.output_schema)
+        if isinstance(last, TupleWindowsStep):
+            return canonical(tuple_windows(last, rows, own), task.output_schema)
         assert isinstance(last, TotalsStep), "the table of a task"
         return canonical(totals(last, rows, own, after), task.output_schema)
     fields = _fields(task.input_schemas[0])
@@ -219,7 +233,7 @@ def _stepped(
                 rows = [row for row in rows if _port(step, row) == step.port]
             case MapStep():
                 rows = [_mapped(step.outputs, row) for row in rows]
-                rows.sort(key=lambda row: (row[STIME], *((v is not None, v) for v in row.values())))
+                rows.sort(key=lambda row: (row[STIME], *((v is None, v) for v in row.values())))
                 fields = [name for name, _ in step.outputs]
             case AggregateStep():
                 rows = [row for row in FORMS[step.form](step, rows) if after < row[STIME] <= upto]
@@ -230,7 +244,7 @@ def _stepped(
                 rows = [row for row in spans(step, rows) if after < row[STIME] <= upto]
             case RankStep():
                 rows = [row for row in ranked(step, rows) if after < row[STIME] <= upto]
-            case JoinStep() | TotalsStep() | TopStep():
+            case JoinStep() | TotalsStep() | TopStep() | TupleWindowsStep():
                 raise AssertionError("it is the first step of a task, or its last one")
     return rows
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -61,9 +61,9 @@ def inputs_for(query: Query, known: Mapping[str, Schema], prefix: str = MIT) -> 
     }
 
 
-def read_sql(text: str, inputs: Mapping[str, Schema]) -> Query:
+def read_sql(text: str, inputs: Mapping[str, Schema], tables: Collection[str] = ()) -> Query:
     """The one query of a script."""
-    (query,) = Script(text, None).complete(inputs, {}).queries
+    (query,) = Script(text, None).complete(inputs, {}, tables).queries
     return query
 
 

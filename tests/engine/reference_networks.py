@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import strategies as st
+from msgspec import structs
 
 from engine.language.check import type_box
-from engine.language.joins import AS_OF, ONE_SIDED
+from engine.language.joins import AS_OF, OF_TABLES, ONE_SIDED
 from engine.objects.query import (
     Aggregate,
     AggregateFunction,
@@ -25,10 +26,12 @@ from engine.objects.query import (
     Query,
     Rank,
     Sessions,
+    Top,
+    Totals,
     Union,
     inputs_of,
 )
-from engine.objects.schema import END, Field, FieldType, Schema
+from engine.objects.schema import DELETED, END, Field, FieldType, Schema
 
 F = FieldType
 
@@ -249,6 +252,103 @@ def queries(draw: st.DrawFn) -> Query:
         schemas.update(
             type_box(box, {stream: schemas[stream] for stream in inputs_of(box)}).schemas
         )
+    return Query("q", tuple(draw(st.permutations(made))))
+
+
+TABLES = {
+    "k0": Schema("k0", (*SOURCE_FIELDS, Field(DELETED, F.BOOL, nullable=True)), key=("b",)),
+    "k1": Schema("k1", SOURCE_FIELDS, key=("c", "a")),
+}
+"""The tables that `queries_of_tables` read besides `SOURCES`."""
+
+
+def totals(draw: st.DrawFn, number: int, source: str, schema: Schema, *, changes: bool) -> Totals:
+    names = [f.name for f in schema.fields if not f.name.startswith("agg_") and f.name != DELETED]
+    groups = draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True))
+    functions = [AggregateFunction(Function.COUNT, None, "agg_n")]
+    for each in draw(st.lists(st.sampled_from(schema.fields), max_size=3)):
+        known = [Function.COUNT, *([] if changes else [Function.COUNT_DISTINCT])]
+        known += [] if changes or each.type is F.BOOL else [Function.MIN, Function.MAX]
+        known += [Function.SUM, Function.AVG] if each.type in NUMERIC else []
+        function = draw(st.sampled_from(known))
+        functions.append(AggregateFunction(function, each.name, f"agg_{len(functions)}"))
+    out = f"t{number}"
+    return Totals(f"box{number}", source, out, tuple(groups), tuple(functions), changes)
+
+
+def tops(draw: st.DrawFn, number: int, source: str, schema: Schema) -> Top:
+    fields = st.lists(st.sampled_from(schema.fields), min_size=1, max_size=2, unique=True)
+    partition = tuple(field.name for field in draw(fields))
+    order = tuple((field.name, draw(st.booleans())) for field in draw(fields))
+    most = draw(st.integers(1, 3))
+    place = f"place_{number}" if most > 1 or draw(st.booleans()) else ""
+    return Top(f"box{number}", source, f"t{number}", partition, order, most, place)
+
+
+def table_joins(draw: st.DrawFn, number: int, left: str, right: str, both: Any) -> Join:
+    join = joins(draw, number, {left: both[left]})
+    kind = draw(st.sampled_from(sorted(OF_TABLES)))
+    sides = {"left": left} if kind in ONE_SIDED else {"left": left, "right": right}
+    fields = [f"{side}.{each.name}" for side, name in sides.items() for each in both[name].fields]
+    chosen = draw(st.lists(st.sampled_from(fields), min_size=1, max_size=4, unique=True))
+    same = [
+        f"left.{one.name} = right.{two.name}"
+        for one in both[left].fields
+        for two in both[right].fields
+        if one.type == two.type
+    ]
+    texts = draw(st.lists(st.sampled_from([*same, "left.stime >= right.stime"]), max_size=2))
+    outputs = tuple((f"j{n}", field) for n, field in enumerate(chosen))
+    on = " and ".join(texts) or "true"
+    return structs.replace(
+        join,
+        right=right,
+        kind=kind,
+        before_us=0,
+        after_us=0,
+        predicate=on,
+        expressions=outputs,
+        table=True,
+    )
+
+
+def maps_of_tables(draw: st.DrawFn, number: int, source: str, schema: Schema) -> Map:
+    """A map with the key, as all that the rows of a table are told apart by."""
+    kept = [*schema.key, *([DELETED] if schema.deletes else [])]
+    more = draw(st.lists(st.sampled_from([f for f in schema.fields if f.name != DELETED])))
+    pairs = [(f"m{n}", name) for n, name in enumerate(schema.key)]
+    pairs += [(f"m{n}", projections(draw, field)) for n, field in enumerate(more, len(pairs))]
+    pairs += [(DELETED, DELETED)] if schema.deletes else []
+    assert {text for _, text in pairs} >= set(kept)
+    return Map(f"box{number}", source, f"t{number}", tuple(draw(st.permutations(pairs))))
+
+
+@st.composite
+def queries_of_tables(draw: st.DrawFn) -> Query:
+    """A query over `SOURCES` and `TABLES` that keeps tables, and reads them as such."""
+    streams, tables = dict(SOURCES), dict(TABLES)
+    made: list[Box] = []
+    for number in range(draw(st.integers(1, 6))):
+        stream, table = (draw(st.sampled_from(sorted(each))) for each in (streams, tables))
+        kind = draw(st.sampled_from(["stream", "totals", "top", "changes", "map", "join"]))
+        box: Box
+        match kind:
+            case "stream":
+                box = boxes(draw, number, streams)
+            case "totals":
+                box = totals(draw, number, stream, streams[stream], changes=False)
+            case "top":
+                box = tops(draw, number, stream, streams[stream])
+            case "changes":
+                box = totals(draw, number, table, tables[table], changes=True)
+            case "map":
+                box = maps_of_tables(draw, number, table, tables[table])
+            case _:
+                box = table_joins(draw, number, stream, table, streams | tables)
+        made.append(box)
+        both = streams | tables
+        typed = type_box(box, {name: both[name] for name in inputs_of(box)})
+        (streams if kind in {"stream", "join"} else tables).update(typed.schemas)
     return Query("q", tuple(draw(st.permutations(made))))
 
 

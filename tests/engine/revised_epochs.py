@@ -66,18 +66,23 @@ acts = st.one_of(
 class Model:
     """A source in plain Python. state: its tuples, as revised."""
 
-    def __init__(self, history_us: int) -> None:
+    def __init__(self, history_us: int, lateness_us: int = 0) -> None:
         self.state: list[Row] = []
         self.boundary = self.greatest = self.revised_at = -(2**63)
         self.number = 0
         self._history_us = history_us
+        self._lateness_us = lateness_us
 
     def take(self, act: Act) -> list[int]:
         """Returns what was missed."""
         missed = self._revise(act.revised)
+        reach = self.boundary - self._lateness_us
+        reach = self.boundary if self.boundary == 2**63 - 1 else reach
         for row in act.rows:
-            if row["t"] > self.boundary:
+            if row["t"] > reach:
                 self.state.append({**row, "stime": row["t"], "seq": self.number})
+            if reach < row["t"] <= self.boundary:
+                self.revised_at = max(self.boundary + 1, self.revised_at)
             self.number += 1
         if act.rows:
             self.greatest = max(self.greatest, *(row["t"] for row in act.rows))
@@ -119,8 +124,10 @@ class Model:
         return sorted(self.state, key=lambda row: (row["stime"], row["seq"]))
 
 
-def entry_of(schema: Schema, history_us: int = HISTORY_US) -> StreamEntry:
-    definition = StreamDefinition(schema.name, schema.name, history_us=history_us)
+def entry_of(schema: Schema, history_us: int = HISTORY_US, lateness_us: int = 0) -> StreamEntry:
+    definition = StreamDefinition(
+        schema.name, schema.name, history_us=history_us, lateness_us=lateness_us
+    )
     return StreamEntry(definition, schema)
 
 

@@ -13,10 +13,13 @@ from revising_town import Town, check
 
 
 async def lived_through(
-    done: Sequence[Act], steps: Sequence[tuple[int, int]], history_us: int
+    done: Sequence[Act],
+    steps: Sequence[tuple[int, int]],
+    history_us: int,
+    lateness_us: int = 0,
 ) -> None:
     with TemporaryDirectory() as folder:
-        town = Town(Path(folder), done, history_us)
+        town = Town(Path(folder), done, history_us, lateness_us)
         await town.found()
         try:
             for step in steps:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -49,9 +50,10 @@ WRITERS = {
 class Peer:
     """One voter's logs of the stream. journal: as `Ballot.journal`."""
 
-    def __init__(self, folder: Path, history_us: int) -> None:
+    def __init__(self, folder: Path, history_us: int, lateness_us: int = 0) -> None:
         self.folder = folder
         self.history_us = history_us
+        self.config = replace(CONFIG, lateness_us=lateness_us)
         self.journal = 0
         self.seen: list[tuple[int, int, pa.Table]] = []
         self._closing = AsyncExitStack()
@@ -63,7 +65,7 @@ class Peer:
             self.folder,
             "s",
             KEYED,
-            CONFIG,
+            self.config,
             history_us=self.history_us,
             journal=self.journal,
             now=0.0,
@@ -142,7 +144,7 @@ class Peer:
                     self.folder,
                     "s",
                     KEYED,
-                    CONFIG,
+                    self.config,
                     committed=(self.leader.log.boundary, self.leader.late_log.boundary),
                     revised=self.leader.revised,
                     journal=self.journal,
@@ -187,8 +189,11 @@ class Town:
         answers: what was missed, of those that were acknowledged.
     """
 
-    def __init__(self, folder: Path, done: Sequence[Act], history_us: int) -> None:
-        self.peers = [Peer(folder / str(number), history_us) for number in range(3)]
+    def __init__(
+        self, folder: Path, done: Sequence[Act], history_us: int, lateness_us: int = 0
+    ) -> None:
+        self.peers = [Peer(folder / str(number), history_us, lateness_us) for number in range(3)]
+        self.lateness_us = lateness_us
         self.leader, self.replica, self.third = self.peers
         self.history_us = history_us
         self.term_number = 1
@@ -386,7 +391,7 @@ class EndingModel(Model):
 
 
 def check(town: Town) -> None:
-    model = EndingModel(town.history_us)
+    model = EndingModel(town.history_us, town.lateness_us)
     done = [(client, number) for client, number in town.order if client != REOPENED]
     assert len(done) == len(town.answers) == sum(len(acts) for acts in town.acts.values())
     for client, number in town.order:

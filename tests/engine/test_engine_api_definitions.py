@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 import trio
+from borealis_documents import INTRUSION, MONITORING_DEPLOYED
 from engine_interpreted import interpret
 from engine_peers import Town, files, known, make_stream, open_town, passing, rows, schema_of
 
@@ -24,6 +25,7 @@ from engine.api.messages import (
 )
 from engine.language.xml.writing import query_as_xml
 from engine.objects.alteration import Alteration
+from engine.objects.availability import Mode
 from engine.objects.catalog_records import QUERY, STREAM
 from engine.objects.definitions import StreamDefinition
 from engine.objects.query import Box, Filter, Map, Query, QueryStatus
@@ -39,6 +41,20 @@ from overlay.errors import (
     NotFoundError,
     StoppedError,
 )
+
+
+async def test_a_document_of_borealis_is_created_with_what_its_author_should_know(
+    town: Town,
+) -> None:
+    mit, _ = await town.settle_all("mit.edu", "mit.edu")
+    client = await town.client(mit)
+    names = await client.create_query_xml(INTRUSION)
+    assert set(map(mit.name, ("Connection", "forward", "A", "B", "Clusters"))) <= set(names)
+    assert sum("`medusa move` moves its tasks" in remark for remark in client.remarks) == 1
+    assert sum("not by the timeout of 12 s" in remark for remark in client.remarks) == 2
+    assert (await client.list_objects()).availability[mit.name("A")].mode is Mode.ACTIVE_STANDBY
+    assert await client.create_query_xml(MONITORING_DEPLOYED) == ()
+    assert "nodes, which are no peers" in client.remarks[0]
 
 
 async def test_defining_twice_is_no_error_and_differing_is(town: Town) -> None:

@@ -276,7 +276,7 @@ def test_any_query_is_checked_or_refused(boxes: list[Box], outputs: list[str]) -
         (Schema("s", (Field("x", F.INT, 4),)), "only strings have a size"),
         (Schema("s", (Field("x", F.STRING, 0),)), "size 0"),
         (Schema("s", (Field("x", F.INT),), "y"), "time field 'y' is not among"),
-        (Schema("s", (Field("x", F.INT),), "x"), "must be a timestamp"),
+        (Schema("s", (Field("x", F.SHORT),), "x"), "must be a timestamp"),
         (Schema("s", (Field("x", F.LONG, None, True),), "x"), "not nullable"),
     ],
 )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import epoch_networks
 import msgspec
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from printed_queries import MIT, inputs_for, meaning, named, read_sql, run
-from reference_networks import SOURCES, queries
+from reference_networks import SOURCES, TABLES, queries, queries_of_tables
 from test_engine_xml import availabilities
 
 from engine.language.document import Document
@@ -30,12 +32,21 @@ from engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
+    Contiguity,
+    Cumulate,
     Filter,
     Function,
     Join,
     JoinKind,
     Map,
+    Match,
+    Measure,
+    PatternStep,
     Query,
+    Rank,
+    Sessions,
+    Top,
+    Totals,
     Union,
     outputs_of,
     streams_read,
@@ -87,17 +98,18 @@ def whole_queries(draw: st.DrawFn) -> Query:
     )
 
 
-def everywhere(query: Query, inputs: dict[str, Schema]) -> None:
-    """Print the query in each language, and read it again."""
+def everywhere(query: Query, inputs: dict[str, Schema], tables: Collection[str] = ()) -> None:
+    """Print the query in each language, and read it again. tables: those among the inputs."""
     expected = meaning(query, inputs)
-    sql = query_as_sql(query, inputs)
-    by_sql = read_sql(sql, inputs)
+    sql = query_as_sql(query, inputs, tables)
+    by_sql = read_sql(sql, inputs, tables)
     assert meaning(by_sql, inputs) == expected
-    again = query_as_sql(by_sql, inputs)  # with the reader's words, as `not a in` is `a not in`
-    assert query_as_sql(read_sql(again, inputs), inputs) == again
+    # with the reader's words, as `not a in` is `a not in`
+    again = query_as_sql(by_sql, inputs, tables)
+    assert query_as_sql(read_sql(again, inputs, tables), inputs, tables) == again
     (by_xml,) = read_document(query_as_xml(query)).queries
     assert meaning(by_xml, inputs) == expected
-    assert query_as_sql(by_xml, inputs) == sql
+    assert query_as_sql(by_xml, inputs, tables) == sql
     by_python = run(query_as_python(query))
     assert sorted(map(repr, by_python.boxes)) == sorted(map(repr, query.boxes))
     assert meaning(by_python, inputs) == expected
@@ -109,6 +121,14 @@ def everywhere(query: Query, inputs: dict[str, Schema]) -> None:
 @given(whole_queries())
 def test_each_language_gives_the_query_back(query: Query) -> None:
     everywhere(query, inputs_for(query, SOURCES))
+
+
+@SLOW
+@given(queries_of_tables())
+def test_so_do_networks_of_tables(drawn: Query) -> None:
+    query = named(drawn)
+    inputs = inputs_for(query, {**SOURCES, **TABLES})
+    everywhere(query, inputs, {f"{MIT}{name}" for name in TABLES})
 
 
 @SLOW
@@ -251,6 +271,79 @@ def test_a_window_may_be_grouped_by_the_time_and_be_over_windows() -> None:
     everywhere(Query(f"{MIT}q", boxes), {S: INPUTS[S]})
 
 
+COUNT = AggregateFunction(Function.COUNT, None, "n")
+
+
+def test_a_time_that_is_grouped_by_is_no_window() -> None:
+    by_time = ("ts", "a")
+    boxes: list[Box] = [
+        Rank("instants", S, f"{MIT}i", 1, by_time, (("ts", True), ("b", False)), 2, "place"),
+        Rank("minutes", S, f"{MIT}m", 60_000_000, by_time, (("b", False),), 2),
+        Top("best", S, f"{MIT}b", by_time, (("ts", True),), 1),
+        Totals("sums", S, f"{MIT}s2", by_time, (COUNT,)),
+        Sessions("visits", S, f"{MIT}v", 5, 9, by_time, (COUNT,)),
+        Cumulate("so_far", S, f"{MIT}f", 5, 10, by_time, (COUNT,)),
+        Rank("of_windows", f"{MIT}v", f"{MIT}w", 30, ("window_start",), (("window_end", True),), 1),
+        Rank("at_ends", f"{MIT}v", f"{MIT}x", 1, ("window_end", "ts"), (), 3, "window_time"),
+        Totals("of_starts", f"{MIT}f", f"{MIT}y", ("window_end", "window_start"), (COUNT,)),
+        Sessions("again", f"{MIT}x", f"{MIT}z", 5, 10, ("window_time",), (COUNT,)),
+        Cumulate("on", f"{MIT}z", f"{MIT}u", 5, 10, ("window_time",), (COUNT,)),
+    ]
+    everywhere(Query(f"{MIT}q", tuple(boxes)), {S: INPUTS[S]})
+
+
+def test_a_place_that_is_no_output_has_a_name_of_its_own() -> None:
+    named_place = (Field("Place", F.INT), Field("place_", F.LONG))
+    schema = Schema(S, (*FIELDS, *named_place), "ts")
+    boxes: list[Box] = [
+        Rank("r", S, f"{MIT}r", 60, (), (("place_", True),), 1),
+        Top("t", S, f"{MIT}t", ("Place",), (("place_", True),), 1),
+    ]
+    everywhere(Query(f"{MIT}q", tuple(boxes)), {S: schema})
+
+
+def test_a_map_that_changes_nothing_stays_one() -> None:
+    same = tuple((each.name, f'"{each.name}"') for each in FIELDS)
+    everywhere(Query(f"{MIT}q", (Map("m", S, f"{MIT}m", same),)), {S: INPUTS[S]})
+
+
+def test_patterns_name_what_they_refer_to() -> None:
+    steps = (
+        PatternStep("A", "prev.b is null or a > 1"),
+        PatternStep("select", "select.b < b and prev.c = A.c and A.ts < stime", 2, 5, True),
+        PatternStep("N", "n_is = left(c, 1) or A.c is null", negated=True),
+        PatternStep("Last", "coalesce(Last.b, prev.b, 0) = b", 0, None),
+    )
+    measures = (
+        *(Measure(each, "select", "b", f"m_{each}") for each in (Function.SUM, Function.AVG)),
+        Measure(Function.FIRSTVAL, "A", "stime", "order"),
+        Measure(Function.LASTVAL, "", "c", "prev"),
+        Measure(Function.COUNT, "", "", "n"),
+        Measure(Function.COUNT, "A", "", "case"),
+        Measure(Function.COUNT, "Last", "c", "m"),
+    )
+    fields = (*FIELDS, Field("n_is", F.STRING))
+    for contiguity in Contiguity:
+        chosen = tuple(
+            each for each in steps if contiguity is not Contiguity.STRICT or not each.negated
+        )
+        box = Match("m", S, f"{MIT}m", ("a", "ts"), chosen, 9_000_000, measures, contiguity)
+        everywhere(Query(f"{MIT}q", (box,)), {S: Schema(S, fields, "ts")})
+
+
+def test_sql_reads_the_rows_of_tables_and_not_their_changes() -> None:
+    totals = Totals("sums", S, f"{MIT}sums", ("a",), (COUNT,))
+    busy = Filter("busy", f"{MIT}sums", (f"{MIT}busy",), ("n > 1",))
+    query = Query(f"{MIT}q", (totals, busy))
+    with pytest.raises(InvalidInputError, match=r"box 'busy' reads the changes of .*/sums"):
+        query_as_sql(query, {S: INPUTS[S]})
+    assert is_same(run(query_as_python(query)), query, {S: INPUTS[S]})
+    assert read_document(query_as_xml(query)).queries == (query,)
+    stream = Query(f"{MIT}q", (Filter("f", S, (f"{MIT}f",), ("a > 1",)),))
+    with pytest.raises(InvalidInputError, match="reads the changes"):
+        query_as_sql(stream, {S: INPUTS[S]}, {S})
+
+
 WORDS = sorted(
     {*KEYWORDS, *(w.lower() for w in Medusa.Tokenizer.KEYWORDS if w.isidentifier())}
     | {"class", "lambda", "None", "self", "fields", "Window_Start", "left", "right", "interval"}
@@ -303,6 +396,48 @@ def test_odd_names_are_kept(
         meaning(query, {read: schema})
     except InvalidInputError:
         return  # two fields called alike
+    everywhere(query, {read: schema})
+
+
+@SLOW
+@given(
+    st.lists(NAMES, min_size=3, max_size=3, unique_by=str.lower),
+    st.lists(NAMES, min_size=2, max_size=2, unique_by=str.lower),
+    st.lists(PARTS, min_size=8, max_size=8, unique_by=str.lower),
+    st.sampled_from(Contiguity),
+)
+def test_odd_names_are_kept_by_all_boxes(
+    names: list[str], variables: list[str], parts: list[str], contiguity: Contiguity
+) -> None:
+    one, two, three = names
+    assume(not {name.lower() for name in names} & RESERVED)
+    assume(not {name.lower() for name in (*names, *variables)} & {"n", "prev", "stime"})
+    read, *streams = (f"medusa://x/{part}" for part in parts)
+    schema = Schema(read, tuple(Field(name, F.LONG) for name in names))
+    count = (msgspec.structs.replace(COUNT, argument=f'"{one}"'),)
+    order = ((two, True), (three, False))
+    first, last = variables
+    steps = (
+        PatternStep(first, f'"{one}" > prev."{two}" or "{first}"."{three}" = 1', 1, None),
+        PatternStep(last, f'"{one}" = "{first}"."{two}"'),
+    )
+    measures = (Measure(Function.LASTVAL, first, two, two), Measure(Function.SUM, "", three, three))
+    query = Query(
+        "medusa://x/query",
+        (
+            Sessions("a", read, streams[0], 5, 9, (one, two), count),
+            Cumulate("b", read, streams[1], 5, 10, (two,), count),
+            Rank("c", read, streams[2], 60, (two,), order, 3, "n"),
+            Rank("d", read, streams[3], 1, (three, one), order, 2),
+            Totals("e", read, streams[4], (three, two), count),
+            Top("f", read, streams[5], (one,), order, 2, "n"),
+            Match("g", read, streams[6], (one,), steps, 10, measures, contiguity),
+        ),
+    )
+    try:
+        meaning(query, {read: schema})
+    except InvalidInputError:
+        return  # a field called like one of a window, or a variable like a side
     everywhere(query, {read: schema})
 
 
@@ -383,6 +518,7 @@ STREAMS = st.builds(
     k_safety=st.integers(0, 3),
     declassify=MEMBERS,
     max_ahead_us=st.none() | st.integers(0, 10**10),
+    table=st.booleans(),
 )
 
 
@@ -391,7 +527,8 @@ STREAMS = st.builds(
 def test_so_do_schemas_and_streams(schema: Schema, stream: StreamDefinition, drawn: Query) -> None:
     query = named(drawn)
     inputs = inputs_for(query, SOURCES)
-    stream = msgspec.structs.replace(stream, name=f"{MIT}mine")
+    table = stream.table and bool(schema.key)
+    stream = msgspec.structs.replace(stream, name=f"{MIT}mine", table=table)
     document = Document((schema,), (stream,), (query,))
     sql = document_as_sql(document, inputs)
     by_sql = Script(sql, None).complete(inputs, {})

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -49,15 +49,25 @@ from overlay.events import Events
 from testnet.simulation.interpreter import InterpreterConfig, InterpretingExecutor
 
 
+class Reach(NamedTuple):
+    """How far back a source can be corrected: by revisions, and by late tuples."""
+
+    history_us: int = HISTORY_US
+    lateness_us: int = 0
+
+
+PLAIN_REACH = Reach()
+
+
 class Plant:
     """The sources, their logs and the tasks, over restarts."""
 
-    def __init__(self, folder: Path, query: Query, epoch_rows: int, history_us: int) -> None:
+    def __init__(self, folder: Path, query: Query, epoch_rows: int, reach: Reach) -> None:
         self.folder = folder
-        self.history_us = history_us
-        inputs = {name: entry_of(schema, history_us) for name, schema in SCHEMAS.items()}
-        beside = revisions_entry(inputs["s0"])
-        self.network = Network(query, {**inputs, beside.stream.name: beside})
+        self.history_us, self.lateness_us = history_us, lateness_us = reach
+        inputs = {n: entry_of(schema, history_us, lateness_us) for n, schema in SCHEMAS.items()}
+        beside = [revisions_entry(each) for each in inputs.values() if each.is_revised]
+        self.network = Network(query, {**inputs, **{each.stream.name: each for each in beside}})
         self.tasks = self.network.tasks()
         self.config = EngineConfig(epoch_rows=epoch_rows)
         self.homes: dict[str, Leader] = {}
@@ -74,7 +84,7 @@ class Plant:
                     self.folder / name,
                     name,
                     schema,
-                    SourceConfig(slack_us=SLACK_US),
+                    SourceConfig(slack_us=SLACK_US, lateness_us=self.lateness_us),
                     history_us=self.history_us,
                     now=0.0,
                 )
@@ -180,11 +190,11 @@ async def carried_out(
     done: Sequence[Act],
     schedule: Schedule,
     models: Mapping[str, Model],
-    history_us: int,
+    reach: Reach,
 ) -> tuple[dict[str, pa.Table], tuple[Task, ...]]:
     """The logs at the end."""
     with TemporaryDirectory() as folder:
-        plant = Plant(Path(folder), query, schedule.epoch_rows, history_us)
+        plant = Plant(Path(folder), query, schedule.epoch_rows, reach)
         await plant.open()
         try:
             for act, moves in zip(done, cycle(schedule.moves), strict=False):
@@ -208,8 +218,9 @@ def test_any_query(query: Query, done: list[Act], first: Schedule, second: Sched
 
 
 @st.composite
-def dense_acts(draw: st.DrawFn) -> list[Act]:
-    """Tuples of few keys close together, a boundary that follows them, and revisions throughout."""
+def dense_acts(draw: st.DrawFn, back: int = 5) -> list[Act]:
+    """Tuples of few keys close together, a boundary that follows them, and revisions throughout.
+    back: so far behind they may come."""
     found: list[Act] = []
     for now in range(0, 60, 10):
         payload = st.fixed_dictionaries(
@@ -218,7 +229,7 @@ def dense_acts(draw: st.DrawFn) -> list[Act]:
                 "b": st.integers(0, 5),
                 "c": st.sampled_from(["x", "y"]),
                 "d": st.just(0.5),
-                "t": st.integers(now - 5, now + 15),
+                "t": st.integers(now - back, now + 15),
             }
         )
         stream = draw(st.sampled_from(["s0", "s0", "s1"]))
@@ -241,7 +252,24 @@ def test_dense_revisions(done: list[Act], first: Schedule, second: Schedule) -> 
 def test_what_is_behind_the_history_is_out_of_reach(
     done: list[Act], first: Schedule, second: Schedule, history_us: int
 ) -> None:
-    check(DENSE, done, first, second, history_us)
+    check(DENSE, done, first, second, Reach(history_us))
+
+
+@settings(max_examples=examples(20, soak=80), deadline=None)
+@given(queries(), st.lists(acts, max_size=12), schedules, schedules, st.integers(1, 60))
+def test_late_tuples_of_any_query(
+    query: Query, done: list[Act], first: Schedule, second: Schedule, lateness_us: int
+) -> None:
+    """Those within the lateness are inserted, in a stream with a key and in one without."""
+    check(query, done, first, second, Reach(lateness_us=lateness_us))
+
+
+@settings(max_examples=examples(15, soak=60), deadline=None)
+@given(dense_acts(back=30), schedules, schedules, st.integers(1, 25))
+def test_late_tuples_among_dense_revisions(
+    done: list[Act], first: Schedule, second: Schedule, lateness_us: int
+) -> None:
+    check(DENSE, done, first, second, Reach(lateness_us=lateness_us))
 
 
 def check(
@@ -249,16 +277,16 @@ def check(
     done: Sequence[Act],
     first: Schedule,
     second: Schedule,
-    history_us: int = HISTORY_US,
+    reach: Reach = PLAIN_REACH,
 ) -> None:
-    models = {name: Model(history_us) for name in SCHEMAS}
-    logs, tasks = trio.run(carried_out, query, done, first, models, history_us)
+    models = {name: Model(*reach) for name in SCHEMAS}
+    logs, tasks = trio.run(carried_out, query, done, first, models, reach)
 
     def since(name: str) -> int:
         """What is before need not be there."""
-        of = [name, revisions_name(name), *SCHEMAS, revisions_name("s0")]
+        of = [name, revisions_name(name), *SCHEMAS, *map(revisions_name, SCHEMAS)]
         times = [time for n in of if n in logs for time in logs[n].column("stime").to_pylist()]
-        return max(times, default=0) - history_us
+        return max(times, default=0) - reach.history_us
 
     expected = run_query(
         query,
@@ -274,11 +302,13 @@ def check(
         rows = canonical(as_rows(found), task.output_schema)
         earliest = since(task.output)
         assert after(rows, earliest) == after(expected[task.output], earliest), task.output
-    source = folded(logs["s0"], [logs[revisions_name("s0")]])
-    known = [{name: row[name] for name in source.column_names} for row in models["s0"].rows]
-    assert after(as_rows(source), since("s0")) == after(known, since("s0"))
-    models = {name: Model(history_us) for name in SCHEMAS}
-    again, _ = trio.run(carried_out, query, done, second, models, history_us)
+    for stream, model in models.items():
+        if (beside := revisions_name(stream)) in logs:
+            source = folded(logs[stream], [logs[beside]])
+            known = [{name: row[name] for name in source.column_names} for row in model.rows]
+            assert after(as_rows(source), since(stream)) == after(known, since(stream))
+    models = {name: Model(*reach) for name in SCHEMAS}
+    again, _ = trio.run(carried_out, query, done, second, models, reach)
     for name, table in logs.items():
         state = since(name.removesuffix("/revisions"))
         assert after(table.to_pylist(), state) == after(again[name].to_pylist(), state), name

@@ -56,6 +56,17 @@ def test_dense_revisions(seed: int, history_us: int) -> None:
     trio.run(lived_through, drawn_acts(rng), drawn_steps(rng), history_us)
 
 
+@settings(
+    max_examples=examples(20, soak=100),
+    deadline=None,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+)
+@given(st.integers(0, 2**64), st.integers(1, 30))
+def test_late_tuples_are_inserted_once(seed: int, lateness_us: int) -> None:
+    rng = Random(seed)
+    trio.run(lived_through, drawn_acts(rng), drawn_steps(rng), HISTORY_US, lateness_us)
+
+
 async def test_what_was_never_settled_is_nowhere(tmp_path: Path) -> None:
     done = [act(10, 20, promise=25), gone(10), act(40, promise=45)]
     town = Town(tmp_path, [], HISTORY_US)

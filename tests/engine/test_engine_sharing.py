@@ -11,8 +11,17 @@ import trio
 import trio.testing
 
 from engine.language.check import check_query
-from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from engine.objects.query import (
+    Aggregate,
+    AggregateFunction,
+    Filter,
+    Function,
+    Join,
+    JoinKind,
+    Query,
+)
 from engine.objects.schema import Field, FieldType, Schema
+from engine.spark.executor import kind_of
 from engine.spark.shared_jobs import Order, SharedJob, shared_out
 from engine.spark.shared_windows import in_windows
 from engine.spark.sharing import GATHER_S, MOST_GROUPS, Sharing, go_together
@@ -38,6 +47,16 @@ def task(number: int, *, window: bool = False) -> Task:
 
 def order(number: int, files: tuple[Path, ...] = ONE, *, window: bool = False) -> Order:
     return Order(task(number, window=window), {"s": files}, 0, 9, Interval(0, 9))
+
+
+def test_a_join_of_streams_with_different_fields_runs_alone() -> None:
+    other = Schema("o", (Field("n", FieldType.INT), Field("text", FieldType.STRING)))
+    known = {"s": SOURCE, "o": other}
+    fields = (("n", "left.n"), ("text", "right.text"))
+    join = Join("j", "s", "o", "t", JoinKind.INNER, 1, 1, "left.n = right.n", fields)
+    query = Query("q", (join,))
+    (made,) = plan(query, check_query(query, known))
+    assert kind_of(made) is None
 
 
 class Bench:

@@ -28,6 +28,7 @@ from engine.objects.query import (
     Query,
     Top,
     Totals,
+    TupleWindows,
 )
 from engine.objects.schema import BEGINNING, DELETED, END, Field, FieldType, Schema
 from engine.spark.program import Program
@@ -234,6 +235,52 @@ def _changes(draw: st.DrawFn) -> tuple[Query, str]:
     )
 
 
+IN_WINDOW = {
+    Function.COUNT: "count({})",
+    Function.SUM: "sum({})",
+    Function.AVG: "avg({})",
+    Function.MIN: "min({})",
+    Function.COUNT_DISTINCT: "count(DISTINCT {})",
+    Function.MEDIAN: "median({})",
+    Function.FIRSTVAL: "first({} ORDER BY m.n)",
+    Function.LASTVAL: "last({} ORDER BY m.n)",
+}
+
+
+@st.composite
+def windows_of_tuples(draw: st.DrawFn) -> tuple[Query, str]:
+    """Windows of so many tuples, and their results in DuckDB's words: of a source stream, whose
+    tuples of one stime are in the order of arrival, or of what a filter leaves, where they are in
+    that of their fields."""
+    called = st.tuples(st.sampled_from(sorted(IN_WINDOW)), st.just("x"))
+    pairs = draw(st.lists(called | st.just((Function.COUNT, "k")), min_size=1, max_size=4))
+    functions = tuple(AggregateFunction(f, x, f"f{n}") for n, (f, x) in enumerate(pairs))
+    size, advance = draw(st.integers(1, 5)), draw(st.integers(1, 6))
+    partial = draw(st.booleans())
+    groups = draw(st.sampled_from([(), ("k",)]))
+    filtered = draw(st.booleans())
+    box = TupleWindows(
+        "t", "g" if filtered else "s", "out", size, advance, groups, functions, partial
+    )
+    boxes = (Filter("f", "s", ("g",), ("x > -1",)), box) if filtered else (box,)
+    order = "stime, k NULLS LAST, x" if filtered else "stime, seq"
+    by = f"PARTITION BY {', '.join(groups)}" if groups else ""
+    numbered = f"(SELECT *, row_number() OVER ({by} ORDER BY {order}) AS n FROM s" + (
+        " WHERE x > -1)" if filtered else ")"
+    )
+    same = " AND ".join(f"m.{each} IS NOT DISTINCT FROM e.{each}" for each in groups) or "true"
+    columns = [f"e.{each}" for each in groups]
+    columns += [f"{IN_WINDOW[f].format(f'm.{x}')} AS f{n}" for n, (f, x) in enumerate(pairs)]
+    whole = "" if partial else f"AND e.n >= {size}"
+    keys = ", ".join(["e.stime", "e.n", *(f"e.{each}" for each in groups)])
+    cut = ("g",) if filtered and draw(st.booleans()) else ()
+    return Query("q", boxes, cut), (
+        f"SELECT e.stime, {', '.join(columns)} FROM {numbered} e JOIN {numbered} m ON {same} "
+        f"AND m.n BETWEEN e.n - {size - 1} AND e.n "
+        f"WHERE (e.n - {size}) % {advance} = 0 {whole} GROUP BY {keys}"
+    )
+
+
 TIES = f"k NULLS LAST, v NULLS LAST, {DELETED} NULLS LAST"
 
 
@@ -304,6 +351,39 @@ def test_a_table_is_kept_up_to_date_whatever_the_cut(
     chosen: list[list[int]],
     fold: bool,
 ) -> None:
+    on_spark(spark, kept, data, chosen, fold=fold)
+
+
+@settings(
+    max_examples=examples(12, soak=100),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(
+    kept=windows_of_tuples(),
+    data=inputs(),
+    chosen=st.lists(cuts, min_size=1, max_size=3),
+    fold=st.booleans(),
+)
+@pytest.mark.spark
+def test_windows_have_so_many_tuples_whatever_the_cut(
+    spark: Spark,
+    kept: tuple[Query, str],
+    data: dict[str, pa.Table],
+    chosen: list[list[int]],
+    fold: bool,
+) -> None:
+    on_spark(spark, kept, data, chosen, fold=fold)
+
+
+def on_spark(
+    spark: Spark,
+    kept: tuple[Query, str],
+    data: dict[str, pa.Table],
+    chosen: list[list[int]],
+    *,
+    fold: bool,
+) -> None:
     query, statement = kept
     with tempfile.TemporaryDirectory() as name:
         folder, numbers = Path(name), itertools.count()
@@ -323,7 +403,7 @@ def test_a_table_is_kept_up_to_date_whatever_the_cut(
 
 @settings(max_examples=200, deadline=None)
 @given(
-    kept=kept_tables(),
+    kept=kept_tables() | windows_of_tuples(),
     data=inputs(),
     chosen=st.lists(cuts, min_size=1, max_size=3),
     fold=st.booleans(),

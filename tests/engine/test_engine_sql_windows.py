@@ -153,8 +153,8 @@ TUMBLE = "TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE)"
     ("text", "reason"),
     [
         (
-            f"SELECT * FROM ({PLACES.format('k', '', 's')}) WHERE place <= 2",
-            "OVER without a window",
+            f"SELECT * FROM ({PLACES.format('k', '', 's')}) WHERE place <= 33",
+            "33 places; 1 to 32",
         ),
         (PLACES.format("window_start", "", TUMBLE), "say WHERE place <= n"),
         (
@@ -270,3 +270,85 @@ def test_a_session_is_as_long_as_the_statement_says() -> None:
 def test_spans_that_have_no_meaning_are_refused(text: str, reason: str) -> None:
     with pytest.raises(InvalidInputError, match=reason):
         Script(text, BASE).complete({S: SCHEMA}, {})
+
+
+# -- the last rows of a partition -----------------------------------------------------------------
+
+FRAMED = [
+    (
+        """SELECT ts, k, x, avg(x) OVER (PARTITION BY k ORDER BY ts
+             ROWS BETWEEN 9 PRECEDING AND CURRENT ROW) AS mean,
+           count(*) FILTER (WHERE x > 3) OVER (PARTITION BY k ORDER BY ts
+             ROWS BETWEEN 9 PRECEDING AND CURRENT ROW) AS n FROM s""",
+        "ts, seq",
+    ),
+    (
+        "SELECT s.x - min(x) OVER (ORDER BY ts ROWS 2 PRECEDING) AS d, k, lower(s.k) AS u FROM s",
+        "ts, seq",
+    ),
+    (
+        """SELECT k, max(x) OVER (PARTITION BY k, x % 2 ORDER BY stime ROWS CURRENT ROW) AS same,
+           sum(x + 1) OVER (PARTITION BY k, x % 2 ORDER BY stime ROWS CURRENT ROW) AS total
+           FROM s WHERE x > 0""",
+        "ts, k, x",
+    ),
+    (
+        """SELECT k, sum(x) OVER (PARTITION BY x % 2 ORDER BY ts ROWS 4 PRECEDING) AS total
+           FROM s WHERE x > 0""",
+        "ts, x % 2, x, k",
+    ),
+    (
+        """SELECT ts, first_value(y) OVER (ORDER BY ts ROWS 3 PRECEDING) AS f, y
+           FROM (SELECT ts, x * x AS y FROM s) AS inner_s""",
+        "ts, y",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "order"), FRAMED)
+@pytest.mark.parametrize("seed", range(5))
+def test_aggregates_of_the_last_rows(text: str, order: str, seed: int) -> None:
+    """The same words in DuckDB, whose order of rows of one time is made ours."""
+    data = rows(seed, 2 * MINUTE)
+    words = text.replace("ORDER BY stime", "ORDER BY ts").replace(
+        "ORDER BY ts", f"ORDER BY {order}"
+    )
+    assert made(text, data) == oracle(words, data)
+    assert len(made(text, data)) > 20
+
+
+REFUSED_OVER = [
+    ("sum(x) OVER (PARTITION BY k ORDER BY ts)", "all rows so far: say ROWS BETWEEN n"),
+    ("sum(x) OVER (ORDER BY ts ROWS UNBOUNDED PRECEDING)", "all rows so far"),
+    ("sum(x) OVER (ORDER BY ts RANGE 3 PRECEDING)", "OVER takes ROWS; of a time"),
+    ("sum(x) OVER (ORDER BY ts ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING)", "no FOLLOWING"),
+    ("sum(x) OVER (ORDER BY ts ROWS x PRECEDING)", "a whole number of rows"),
+    ("sum(x) OVER (ORDER BY ts ROWS 1 PRECEDING EXCLUDE CURRENT ROW)", "OVER takes ROWS|EXCLUDE"),
+    ("sum(x) OVER (ORDER BY ts DESC ROWS 1 PRECEDING)", "ORDER BY it"),
+    ("sum(x) OVER (ROWS 1 PRECEDING)", "ORDER BY it"),
+    ("sum(x) OVER (ORDER BY x ROWS 1 PRECEDING)", "windows are of the stream's time"),
+    ("sum(x) OVER (ORDER BY ts ROWS 100 PRECEDING)", "in 101 of its windows; at most 100"),
+    ("sum(x) OVER (ORDER BY ts ROWS 1 PRECEDING) + count(*)", "an aggregate beside OVER"),
+    ("sum(x) OVER w", "named windows"),
+    (
+        "sum(x) OVER (ORDER BY ts ROWS 1 PRECEDING) + sum(x) OVER (ORDER BY ts ROWS 2 PRECEDING)",
+        "two different OVER",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "reason"), REFUSED_OVER)
+def test_rows_that_are_not_the_last_few_are_refused(call: str, reason: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"({reason}).* at line 1"):
+        made(f"SELECT {call} AS n FROM s", [])
+
+
+def test_over_is_for_the_rows_of_streams() -> None:
+    over = "count(*) OVER (ORDER BY stime ROWS 1 PRECEDING) AS n"
+    for source, reason in (
+        ("(SELECT k, sum(x) AS total FROM s GROUP BY k)", "the rows of a table change"),
+        ("TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE)", "OVER is for rows"),
+        ("s GROUP BY k", "GROUP BY in a subquery"),
+    ):
+        with pytest.raises(InvalidInputError, match=reason):
+            made(f"SELECT {over} FROM {source}", [])

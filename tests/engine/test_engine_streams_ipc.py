@@ -260,6 +260,7 @@ def test_stime_of_each_type_of_time_field() -> None:
         1_521_912_990_158_766,
     ]
     assert stimes(FieldType.SINGLE, [2.5]) == [2_500_000]
+    assert stimes(FieldType.INT, [2**31 - 1, -3]) == [2_147_483_647_000_000, -3_000_000]
 
 
 @pytest.mark.parametrize(
@@ -271,6 +272,7 @@ def test_stime_of_each_type_of_time_field() -> None:
         (FieldType.LONG, [0, 2**62 + 1], "row 2, field 't': 4611686018427387905 is no time"),
         (FieldType.LONG, [-(2**63)], "row 1, field 't': -9223372036854775808 is no"),
         (FieldType.LONG, [1, None, 2], "row 2, field 't': null, and it is the stream's time"),
+        (FieldType.INT, [3, None], "row 2, field 't': null, and it is the stream's time"),
         (FieldType.STRING, ["1"], "cannot be a time"),
     ],
 )

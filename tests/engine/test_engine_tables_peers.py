@@ -3,14 +3,25 @@ keeps a table is not."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import trio
 from engine_peers import Place, Town, begin, make_stream, until
 from moving_tasks import Reader
 from replicated_queries import QUICK, Made, asked, die, stands_by
 
+from engine.language.modification import BoxChange
 from engine.objects.availability import Mode
-from engine.objects.query import AggregateFunction, Function, Join, JoinKind, Query, Totals
+from engine.objects.query import (
+    AggregateFunction,
+    Function,
+    Join,
+    JoinKind,
+    Query,
+    Totals,
+    TupleWindows,
+)
 from engine.objects.schema import END
 from engine.replication.moves.messages import Deal
 from overlay.errors import InvalidInputError
@@ -33,11 +44,32 @@ def totals(stimes: range) -> list[tuple[int, int, int, int]]:
     return [(at, at + 1, at * (at + 1) // 2, at + 1) for at in stimes]
 
 
-async def test_totals_go_on_at_a_standby(town: Town, made: Made) -> None:
+def recent(place: Place, source: str) -> Query:
+    """The same of the last three tuples of each name."""
+    functions = counted(place, source).boxes[0].functions  # type: ignore[union-attr]
+    box = TupleWindows("recent", source, place.name("out"), 3, 1, ("name",), functions, True)
+    return Query(place.name("q/out"), (box,))
+
+
+def of_the_last(stimes: range) -> list[tuple[int, int, int, int]]:
+    return [
+        (at, min(at + 1, 3), sum(range(max(at - 2, 0), at + 1)), min(at + 1, 3)) for at in stimes
+    ]
+
+
+KEPT = pytest.mark.parametrize(("query", "expected"), [(counted, totals), (recent, of_the_last)])
+QueryOver = Callable[[Place, str], Query]
+Expected = Callable[[range], list[tuple[int, int, int, int]]]
+
+
+@KEPT
+async def test_totals_go_on_at_a_standby(
+    town: Town, made: Made, query: QueryOver, expected: Expected
+) -> None:
     home, primary, secondary, reader = await town.siblings(4)
     poster, owner, client = await town.clients(home, primary, reader)
     source = await make_stream(poster, home, "s")
-    await begin(owner, asked(counted(home, source), Mode.PASSIVE_STANDBY, secondary))
+    await begin(owner, asked(query(home, source), Mode.PASSIVE_STANDBY, secondary))
     answers = Reader(client, home.name("out"), "n", "total", "values")
     await answers.feed(poster, source, range(250))
     await stands_by(primary, secondary, "q/out")
@@ -46,20 +78,23 @@ async def test_totals_go_on_at_a_standby(town: Town, made: Made) -> None:
     await die(made, primary, town, home, secondary, reader)
     await answers.feed(poster, source, range(520, 600))
     await answers.end(poster, source, range(600, 700))
-    assert answers.rows == totals(range(700))
+    assert answers.rows == expected(range(700))
 
 
-async def test_totals_go_on_after_a_restart(town: Town, made: Made) -> None:
+@KEPT
+async def test_totals_go_on_after_a_restart(
+    town: Town, made: Made, query: QueryOver, expected: Expected
+) -> None:
     (place,) = await town.siblings(1)
     client = await town.client(place)
     source = await make_stream(client, place, "s")
-    await begin(client, counted(place, source))
+    await begin(client, query(place, source))
     answers = Reader(client, place.name("out"), "n", "total", "values")
     await answers.feed(client, source, range(50))
     await town.restart(place)
     await answers.feed(client, source, range(50, 80))
     await answers.end(client, source, range(80, 100))
-    assert answers.rows == totals(range(100))
+    assert answers.rows == expected(range(100))
 
 
 @pytest.mark.parametrize("mode", [Mode.ACTIVE_STANDBY, Mode.UPSTREAM_BACKUP, Mode.AMNESIA])
@@ -69,8 +104,9 @@ async def test_totals_have_no_standby_that_does_not_copy_them(
     one, two = await town.siblings(2)
     client = await town.client(one)
     source = await make_stream(client, one, "s")
-    with pytest.raises(InvalidInputError, match="keeps a table"):
-        await client.create_query(asked(counted(one, source), mode, two))
+    for query in (counted, recent):
+        with pytest.raises(InvalidInputError, match="keeps a table"):
+            await client.create_query(asked(query(one, source), mode, two))
 
 
 async def test_a_task_that_keeps_a_table_stays(town: Town, made: Made) -> None:
@@ -80,6 +116,44 @@ async def test_a_task_that_keeps_a_table_stays(town: Town, made: Made) -> None:
     await begin(client, counted(one, source))
     with pytest.raises(InvalidInputError, match="stays with it"):
         await one.up.engine.mover.move(one.name("out/panes"), two.peer_id, Deal(giver=one.id))
+
+
+async def test_windows_of_tuples_are_modified(town: Town, made: Made) -> None:
+    """From T on with fewer tuples; not with tuples or fields that were not kept."""
+    (one,) = await town.siblings(1)
+    client = await town.client(one)
+    source = await make_stream(client, one, "s")
+    await begin(client, recent(one, source))
+    answers = Reader(client, one.name("out"), "n", "total", "values")
+    await answers.feed(client, source, range(50))
+
+    async def change(name: str, value: str) -> int:
+        done = await client.modify_query(one.name("q/out"), [BoxChange("recent", ((name, value),))])
+        return done.since
+
+    for name, value, why in (
+        ("window-size", "4", "of each group the last 3 with the fields value: make another"),
+        ("aggregate-function.1", "sum(t)", "or make another query"),
+        ("window-size-by", "VALUES", "windows of time stay so"),
+    ):
+        with pytest.raises(InvalidInputError, match=why):
+            await change(name, value)
+    since = await change("window-size", "2")
+    await answers.feed(client, source, range(50, 80))
+    await answers.end(client, source, range(80, 100))
+    fewer = [(at, 2, at + at - 1, 2) for at in range(since + 1, 100)]
+    assert 49 <= since < 90
+    assert answers.rows == [*of_the_last(range(since + 1)), *fewer]
+
+
+async def test_tuples_that_may_be_revised_are_not_numbered(town: Town, made: Made) -> None:
+    (one,) = await town.siblings(1)
+    client = await town.client(one)
+    source = await make_stream(client, one, "s", lateness_us=10)
+    with pytest.raises(InvalidInputError, match="which may be revised, and then each later one"):
+        await client.create_query(recent(one, source))
+    with pytest.raises(InvalidInputError, match=r"keeps totals of .*/s, whose tuples"):
+        await client.create_query(counted(one, source))
 
 
 async def test_a_join_is_moved(town: Town, made: Made) -> None:

@@ -16,7 +16,16 @@ from engine.language.xml.tree import parse_xml
 from engine.language.xml.writing import query_as_xml
 from engine.objects.availability import Availability, Mode, Recovery
 from engine.objects.definitions import Idle, StreamDefinition
-from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Map, Query, Union
+from engine.objects.query import (
+    Aggregate,
+    AggregateFunction,
+    Filter,
+    Function,
+    Map,
+    Query,
+    TupleWindows,
+    Union,
+)
 from engine.objects.schema import Field, FieldType, Schema
 from engine.tasks.plan import plan
 from overlay.errors import InvalidInputError
@@ -142,16 +151,16 @@ IDS = """<borealis>
     <field name="addr3" type="int"/><field name="addr4" type="int"/>
   </schema>
   <schema name="busy">
-    <field name="window_start" type="timestamp"/>
     <field name="addr1" type="int"/><field name="addr2" type="int"/>
     <field name="addr3" type="int"/><field name="addr4" type="int"/>
-    <field name="agg_0" type="long"/>
+    <field name="start_time_sec" type="double"/>
+    <field name="agg_0" type="int"/>
   </schema>
   <schema name="probing">
-    <field name="window_start" type="timestamp"/>
     <field name="addr1" type="int"/><field name="addr2" type="int"/>
     <field name="addr3" type="int"/><field name="addr4" type="int"/>
-    <field name="agg_0" type="long"/>
+    <field name="start_time_sec" type="double"/>
+    <field name="agg_0" type="int"/>
   </schema>
   <query name="forward">
     <box name="forwarder" type="filter">
@@ -207,6 +216,11 @@ def test_the_intrusion_demo_of_borealis() -> None:
     assert (count.size_us, count.advance_us) == (60_000_000, 60_000_000)
     assert count.group_by == ("addr1", "addr2", "addr3", "addr4")
     assert count.functions == (AggregateFunction(Function.COUNT, None, "agg_0"),)
+    form = document.queries[1].boxes[1]
+    assert isinstance(form, Map)
+    assert [name for name, _ in form.expressions] == [
+        "addr1", "addr2", "addr3", "addr4", "start_time_sec", "agg_0"
+    ]  # fmt: skip
     assert document.queries[1].outputs == ("medusa://mit.edu/busy", "medusa://mit.edu/probing")
 
 
@@ -251,6 +265,31 @@ UNION = boxed("union")
 COUNTING = (("aggregate-function.0", "count()"), ("window-size", "60"))
 
 
+def by_tuples(*more: tuple[str, str]) -> str:
+    function = ("aggregate-function.0", "avg(x)")
+    return boxed("aggregate", function, ("window-size-by", "TUPLES"), *more)
+
+
+def test_windows_of_so_many_tuples() -> None:
+    window = TupleWindows(
+        "b",
+        "medusa://mit.edu/in",
+        "medusa://mit.edu/out",
+        10,
+        10,
+        (),
+        (AggregateFunction(Function.AVG, "x", "agg_0"),),
+    )
+    (query,) = read_document(by_tuples(("window-size", "10"))).queries
+    assert query.boxes == (window,)
+    more = (("advance", "1"), ("partial-windows", "1"), ("group-by", "x,y"))
+    (query,) = read_document(by_tuples(("window-size", "10"), *more)).queries
+    changes = {"advance": 1, "partial": True, "group_by": ("x", "y")}
+    assert query.boxes == (msgspec.structs.replace(window, **changes),)  # type: ignore[arg-type]
+    written = query_as_xml(query)
+    assert read_document(written).queries == (query,)
+
+
 def test_defaults_of_windows() -> None:
     (query,) = read_document(boxed("aggregate", *COUNTING)).queries
     assert query.boxes[0] == Aggregate(
@@ -275,7 +314,7 @@ def test_defaults_of_windows() -> None:
         ("<medusa>\n<deploy/></medusa>", 2, "expected <schema>"),
         ("<medusa>\ntext</medusa>", 2, "text 'text' between elements"),
         ("<medusa>\n<?php x?></medusa>", 2, "processing instructions"),
-        ("<borealis>\n<deploy/></borealis>", 2, "only <input>, <output>"),
+        ("<borealis>\n<deployed/></borealis>", 2, "only <input>, <output>"),
         ("<query/>", 1, 'attribute name="..." is missing'),
         ('<query name="q"/>', 1, "must look like medusa://"),
         ('<query name="medusa://mit.edu/q"/>', 1, "0 boxes"),
@@ -308,7 +347,13 @@ def test_defaults_of_windows() -> None:
         (calling("rand()"), 2, "no aggregate 'rand'"),
         (calling("sum()"), 2, "sum needs an argument"),
         (boxed("aggregate", *COUNTING, ("advance", "31622401")), 2, "up to 366 days"),
-        (boxed("aggregate", *COUNTING, ("window-size-by", "TUPLES")), 7, "can only be VALUES"),
+        (boxed("aggregate", *COUNTING, ("window-size-by", "ROWS")), 7, "VALUES or TUPLES, not"),
+        (by_tuples(("window-size", "2.5")), 7, "window-size is a number of tuples, not '2.5'"),
+        (by_tuples(("window-size", "1001")), 2, "1,001 tuples; 1 to 1,000"),
+        (by_tuples(("window-size", "9"), ("advance", "0")), 2, "advance by 0 tuples"),
+        (by_tuples(("window-size", "101"), ("advance", "1")), 2, "in 101 of its windows"),
+        (by_tuples(("advance", "1")), 2, "window-size is missing: the tuples"),
+        (by_tuples(("window-size", "9"), ("timeout", "1")), 8, "boundary passes them"),
         (boxed("aggregate", *COUNTING, ("order-by", "TUPLENUM")), 7, "can only be FIELD"),
         (boxed("aggregate", *COUNTING, ("timeout", "12")), 7, "boundary passes them"),
         (boxed("aggregate", *COUNTING, ("timeout", "12")), 7, "would make it an arbitrary box"),
@@ -324,7 +369,7 @@ def test_defaults_of_windows() -> None:
         (boxed("union").replace("mit.edu/in", "mit.edu/../in"), 3, "not a path segment"),
         (boxed("union").replace("mit.edu/in", "mit.edu/out"), 2, "occurs 2 times"),
         (UNION.replace("</query>", '<output stream="medusa://a/b"/></query>'), 1, "no box"),
-        (IDS, 5, "must look like medusa://"),
+        (IDS, 25, "must look like medusa://"),
         ("<a>" * 20, 1, "more than 8 elements"),
         ("<medusa>" + "\n" * 2**20, 1, "at most 1048576"),
         ("<medusa a='\ud800'/>", 1, "surrogate"),
@@ -343,10 +388,10 @@ def test_documents_that_do_not_hold_are_refused(text: str, line: int, reason: st
 @pytest.mark.parametrize(
     ("old", "new", "line", "reason"),
     [
-        ("agg_0 > 100", "agg_1 > 100", 29, "box 'many': expression 0: .*no field 'agg_1'"),
-        ('order-on-field" value="start', 'order-on-field" value="end', 29, "'end_time_sec'"),
-        (' time="start_time_sec"', "", 29, 'ordered by arrival.*declare time="..."'),
-        ('<out stream="all"/>', '<out stream="lost"/>', 29, "there is no stream .*/all"),
+        ("agg_0 > 100", "agg_1 > 100", 42, "box 'many': expression 0: .*no field 'agg_1'"),
+        ('order-on-field" value="start', 'order-on-field" value="end', 30, "'end_time_sec'"),
+        ('time="start_time_sec"', 'time="addr1"', 30, "ordered by addr1.*declare time"),
+        ('<out stream="all"/>', '<out stream="lost"/>', 30, "there is no stream .*/all"),
         ('"busy" schema="busy"', '"busy" schema="conn"', 3, "other fields"),
         ('<output stream="busy"', '<output stream="idle"', 3, "no query in the document makes"),
         ('"busy" schema="busy"', '"busy" schema="x"', 3, "no schema 'x'"),

@@ -10,15 +10,24 @@ import medusa
 from medusa import (
     Aggregate,
     AggregateFunction,
+    Contiguity,
+    Cumulate,
     Filter,
     Function,
     InvalidInputError,
     Join,
     JoinKind,
     Map,
+    Match,
+    Measure,
     Mode,
+    PatternStep,
     Query,
+    Rank,
     Recovery,
+    Sessions,
+    Top,
+    Totals,
     Union,
 )
 
@@ -119,6 +128,96 @@ def test_streams_are_split_mapped_united_and_joined() -> None:
     }
 
 
+def test_windows_of_other_kinds_and_the_first_of_each() -> None:
+    visits = CONNS.sessions("30 seconds", "2 hours").group_by("src_ip").aggregate(n="count()")
+    short = CONNS.sessions("30 seconds").aggregate(n="count()").named(f"{MIT}short")
+    growing = CONNS.cumulate("1 hour", "1 day").aggregate(total="sum(bytes)")
+    largest = CONNS.window("1 minute").group_by("src_ip").first(3, order=["bytes desc", "ts"])
+    ranked = growing.instants().first(1, place="place")
+    made = medusa.query(
+        f"{MIT}q",
+        visits.named(f"{MIT}visits"),
+        short,
+        largest.named(f"{MIT}largest"),
+        ranked.named(f"{MIT}ranked"),
+    )
+    count = (AggregateFunction(Function.COUNT, None, "n"),)
+    total = (AggregateFunction(Function.SUM, "bytes", "total"),)
+    conns, hour = f"{MIT}conns", 3_600_000_000
+    order = (("bytes", True), ("ts", False))
+    inside = f"{MIT}q/cumulate_1"
+    assert {box.name: box for box in made.boxes} == {
+        "visits": Sessions(
+            "visits", conns, f"{MIT}visits", 30_000_000, 2 * hour, ("src_ip",), count
+        ),
+        "short": Sessions("short", conns, f"{MIT}short", 30_000_000, hour, (), count),
+        "cumulate_1": Cumulate("cumulate_1", conns, inside, hour, 24 * hour, (), total),
+        "largest": Rank("largest", conns, f"{MIT}largest", 60_000_000, ("src_ip",), order, 3),
+        "ranked": Rank("ranked", inside, f"{MIT}ranked", 1, (), (), 1, "place"),
+    }
+
+
+def test_tables_are_kept_and_joined() -> None:
+    owners = medusa.stream(f"{MIT}owners")
+    sums = CONNS.group_by("src_ip").totals(n="count()", **{"class": "max(bytes)"})
+    best = CONNS.group_by("src_ip").first(2, order=["bytes desc"], place="place")
+    sizes = sums.named(f"{MIT}sums").group_by("n", table=True).totals(sources="count()")
+    owned = CONNS.table_join(
+        owners,
+        on="left.src_ip = right.ip",
+        kind="left",
+        select={"owner": "right.owner"},
+    )
+    made = medusa.query(
+        f"{MIT}q",
+        best.named(f"{MIT}best"),
+        sizes.named(f"{MIT}sizes"),
+        owned.named(f"{MIT}owned"),
+    )
+    conns = f"{MIT}conns"
+    functions = (
+        AggregateFunction(Function.COUNT, None, "n"),
+        AggregateFunction(Function.MAX, "bytes", "class"),
+    )
+    counted = (AggregateFunction(Function.COUNT, None, "sources"),)
+    fields = (("owner", "right.owner"),)
+    on = "left.src_ip = right.ip"
+    assert {box.name: box for box in made.boxes} == {
+        "sums": Totals("sums", conns, f"{MIT}sums", ("src_ip",), functions),
+        "best": Top("best", conns, f"{MIT}best", ("src_ip",), (("bytes", True),), 2, "place"),
+        "sizes": Totals("sizes", f"{MIT}sums", f"{MIT}sizes", ("n",), counted, True),
+        "owned": Join(
+            *("owned", conns, f"{MIT}owners", f"{MIT}owned"), JoinKind.LEFT, 0, 0, on, fields, True
+        ),
+    }
+
+
+def test_sequences_are_matched() -> None:
+    found = CONNS.match(
+        "A B{2,} !C",
+        within="5 minutes",
+        partition_by=["src_ip"],
+        where={"B": "bytes > prev.bytes", "C": "port = 25"},
+        measures={"since": "first(A.stime)", "n": "count(B.*)", "most": "max(bytes)"},
+        contiguity="skip_till_next_match",
+    )
+    (box,) = medusa.query(f"{MIT}q", found.named(f"{MIT}found")).boxes
+    steps = (
+        PatternStep("A"),
+        PatternStep("B", "bytes > prev.bytes", 2, None),
+        PatternStep("C", "port = 25", negated=True),
+    )
+    measures = (
+        Measure(Function.FIRSTVAL, "A", "stime", "since"),
+        Measure(Function.COUNT, "B", "", "n"),
+        Measure(Function.MAX, "", "bytes", "most"),
+    )
+    assert box == Match(
+        *("found", f"{MIT}conns", f"{MIT}found", ("src_ip",), steps, 300_000_000, measures),
+        Contiguity.SKIP_TILL_NEXT_MATCH,
+    )
+
+
 def test_a_stream_is_a_value() -> None:
     once = CONNS.filter("a > 1")
     named = once.named(f"{MIT}a", readers=["utah.edu"])
@@ -154,10 +253,29 @@ def _query(*streams: medusa.Stream, **options: str) -> Query:
             lambda: CONNS.join(CONNS, within=("0 hours", "0 hours"), select={}, kind="outer"),
             "kind 'outer' is not one of inner, left",
         ),
+        (lambda: CONNS.sessions("soon"), "'soon' is no length of time"),
+        (
+            lambda: CONNS.window("2 days", "1 day").first(1),
+            "the first tuples are those of windows that follow each other",
+        ),
+        (lambda: CONNS.sessions("1 day").first(1), "of windows that follow each other"),
+        (lambda: CONNS.instants().first(1, order=["a down"]), "'a down' is not a field"),
+        (lambda: CONNS.group_by("a", table=True).first(1, order=["a"]), "of a stream, not of a"),
+        (lambda: CONNS.group_by("a").totals(n="count"), "is not an aggregate like count"),
+        (lambda: _query(CONNS.group_by("a").first(2, order=["b"])), "name the field"),
+        (lambda: _query(CONNS.group_by().totals(n="count()")), "totals need at least one group"),
+        (lambda: CONNS.match("A |", within="1 s"), "the pattern is wrong at"),
+        (lambda: CONNS.match("A", within="1 minute", where={"B": "a"}), "'B' is not in the"),
+        (lambda: CONNS.match("A", within="1 day", measures={"n": "A"}), "'A' is not a measure"),
+        (lambda: CONNS.match("A", within="1 day", contiguity="any"), "'any' is not one of strict"),
+        (
+            lambda: CONNS.table_join(CONNS, on="true", select={}, kind="outer"),
+            "kind 'outer' is not one of inner, left",
+        ),
         (lambda: _query(CONNS), "does not make medusa://mit.edu/conns: say .union"),
         (_query, "it has 0 boxes"),
         (lambda: _query(CONNS.map()), "a map needs at least one output field"),
-        (lambda: _query(CONNS.window("2 days", "3 days").aggregate(n="count()")), "advances by"),
+        (lambda: _query(CONNS.window("2 days", "0 days").aggregate(n="count()")), "advances by"),
         (lambda: _query(CONNS.filter("a"), ha="hot"), "ha is none, amnesia"),
         (
             lambda: _query(*(CONNS.filter("a").named(f"{MIT}x") for _ in "ab")),

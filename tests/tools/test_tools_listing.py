@@ -207,7 +207,17 @@ async def test_the_plan_of_a_query_is_explained(
     assert "windows of 600 s every 10 s by src_ip, of 60 panes each" in hop
     assert "hop: folded from panes: a tuple is read once, not in each of 60 windows" in hop
     explained = json.loads(await at_mit("query", "explain", "medusa://mit.edu/hop", "--json"))
+    for task in (*explained[0]["tasks"], *foreseen[0]["tasks"]):
+        del task["place"], task["state"]
     assert explained == foreseen, "the file's plan is what was made of it"
+    drawn = await at_mit("query", "explain", "medusa://mit.edu/hop", "--plot")
+    assert max(map(len, drawn.splitlines())) <= 100
+    assert drawn.index("1 medusa://mit.edu/often/panes ") < drawn.index("3 medusa://mit.edu/often ")
+    assert f"at peer {mit.id[:8]}, stopped" in drawn
+    script = tmp_path / "plan.sql"
+    script.write_text("EXPLAIN SELECT id FROM conns WHERE id > 1")
+    assert "answer.where: filter: id > 1" in await at_mit("query", "explain", str(script))
+    assert "EXPLAIN asks for a plan" in await at_mit.refused("query", "create", str(script))
     assert "panes" not in await at_mit("query", "list")
     assert "panes" not in await at_mit("stream", "list")
 
@@ -277,6 +287,13 @@ def _text(table: Table) -> str:
     return console.export_text()
 
 
+TABLES = """
+CREATE STREAM plain (ts TIMESTAMP, k STRING, n BIGINT, WATERMARK FOR ts AS ts);
+CREATE STREAM sums AS SELECT k, sum(n) AS total FROM plain GROUP BY k;
+CREATE STREAM sizes AS SELECT total, count(*) AS n FROM sums GROUP BY total;
+"""
+
+
 async def test_a_query_is_printed_in_each_language(
     town: Town, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -306,5 +323,16 @@ async def test_a_query_is_printed_in_each_language(
     as_python = await at_mit("query", "print", str(script), "--as", "python")
     assert 'medusa.Field(name="id", type=medusa.FieldType("long"))' in as_python
     assert "nothing is known under" in await at_mit.refused("query", "print", f"{few}er")
+    script.write_text(TABLES)
+    await at_mit("query", "create", str(script))
+    for name in ("sums", "sizes"):  # the one makes a table, the other reads it from the catalog
+        tables = tmp_path / f"{name}.sql"
+        tables.write_text(await at_mit("query", "print", f"medusa://mit.edu/{name}"))
+        told = f"CREATE TABLE mit.edu.{name}"
+        assert told in tables.read_text()
+        by_xml = await at_mit("query", "print", f"medusa://mit.edu/{name}", "--as", "xml")
+        assert read_document(await at_mit("query", "print", str(tables), "--as", "xml")) == (
+            read_document(by_xml)
+        )
     whole.write_text("<medusa><query/></medusa>")
     assert 'name="..." is missing' in await at_mit.refused("query", "print", str(whole))

@@ -35,6 +35,24 @@ async def test_all_rows_late_is_an_error_and_some_are_not(tmp_path: Path) -> Non
             assert (done.rows, done.late) == (4, 2), "its own end makes no row late"
 
 
+async def test_rows_within_the_lateness_are_told(tmp_path: Path) -> None:
+    folder = tmp_path / "town"
+    folder.mkdir()
+    file = csv(tmp_path / "f.csv", range(12))
+    async with open_town(folder) as town:
+        mit = await town.settle("mit.edu")
+        async with mit.client() as client:
+            stream = await make_stream(client, mit, "s", lateness_us=4)
+            await client.post_event(stream, rows([(9, 9)]), boundary=9)
+            await client.flush()
+        async with mit.client(producer="a") as client:
+            done = await post_rows(client, stream, file, Options(end=True))
+            assert (done.rows, done.late, done.inserted) == (12, 6, 4)
+            leader = mit.state("s").leader
+            assert leader is not None
+            assert (leader.late_rows, leader.inserted_rows) == (6, 4)
+
+
 async def test_a_stream_that_has_ended_is_named_as_such(tmp_path: Path) -> None:
     folder = tmp_path / "town"
     folder.mkdir()

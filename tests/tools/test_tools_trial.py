@@ -212,6 +212,17 @@ def test_what_is_missing_or_too_much(rows: Path) -> None:
         trial_of(ask, {"../s": rows}, None)
 
 
+def test_remarks_of_a_document_are_those_of_its_trial(rows: Path) -> None:
+    text = """<borealis><input stream="s" schema="t"/>
+      <schema name="t"><field name="a" type="double"/></schema>
+      <query name="q"><box name="b" type="aggregate"><in stream="s"/><out stream="o"/>
+        <parameter name="aggregate-function.0" value="count()"/>
+        <parameter name="window-size" value="60"/> <parameter name="timeout" value="5"/>
+      </box></query></borealis>"""
+    (remark,) = trial_of(text, {"s": rows}, None).document.remarks
+    assert "not by the timeout of 5 s" in remark
+
+
 def test_a_declared_stream_keeps_its_schema(rows: Path) -> None:
     text = "CREATE STREAM s (at TIMESTAMP, n STRING, WATERMARK FOR at AS at); SELECT n FROM s"
     made = trial_of(text, {"s": rows}, None)

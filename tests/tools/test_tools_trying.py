@@ -8,9 +8,10 @@ import os
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import duckdb
@@ -182,6 +183,15 @@ def test_json_explain_and_late_rows(attempt: Attempt, tmp_path: Path) -> None:
     assert done.out.index("windows of 60 s every 60 s by src_ip") < done.out.index("busy: 10 rows")
 
 
+def test_explain_shows_the_plan_and_computes_nothing(attempt: Attempt, tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text(ORDERS)
+    done = attempt("EXPLAIN SELECT id FROM s WHERE id > 1", "--stream", "s=s.csv")
+    assert done.code == 0, done.err
+    assert "answer.where: filter: id > 1" in done.out
+    assert "rows" not in done.out
+    assert "starts a peer" not in done.err
+
+
 def test_two_files_at_the_speed_of_their_time(attempt: Attempt, tmp_path: Path) -> None:
     """A quarter of an hour and more at 600 times the speed."""
     (tmp_path / "o.csv").write_text(ORDERS)
@@ -261,3 +271,27 @@ def names(process: psutil.Process) -> list[str]:
         except psutil.NoSuchProcess:
             continue
     return found
+
+
+LATE = """
+CREATE STREAM s (ts TIMESTAMP, k STRING, WATERMARK FOR ts AS ts)
+  WITH (lateness = INTERVAL '1' MINUTE, max_ahead = 'none');
+CREATE STREAM counts AS
+SELECT window_start, k, count(*) AS n
+FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' SECOND) GROUP BY window_start, k;
+"""
+
+
+def test_late_rows_are_in_the_answer(attempt: Attempt, tmp_path: Path) -> None:
+    """A file in any order, within the lateness: the answer is that of the rows in order."""
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    rows = [(start + timedelta(seconds=n * 7 % 40), "ab"[n % 2]) for n in range(80)]
+    file, out = tmp_path / "s.csv", tmp_path / "out"
+    file.write_text("ts,k\n" + "".join(f"{at.isoformat()},{k}\n" for at, k in rows))
+    done = attempt(LATE, "--stream", f"s={file}", "--out", str(out))
+    assert done.code == 0, done.err
+    assert "too late" not in done.err
+    found = pq.read_table(out / "counts.parquet").to_pylist()
+    assert sorted((row["window_start"], row["k"], row["n"]) for row in found) == sorted(
+        (*key, n) for key, n in Counter(rows).items()
+    )

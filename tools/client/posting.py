@@ -43,6 +43,7 @@ class Poster:
 
     Attributes:
         rows, late: tuples accepted in order, and late, by the peer's answers so far.
+        inserted: late tuples within the stream's lateness, which are revisions.
         duplicates: posts that the stream had already, from an earlier run of the same producer.
         boundary: the stream's boundary at the last answer, microseconds.
         failure_told: posting has failed for good, and the caller was told.
@@ -60,6 +61,7 @@ class Poster:
         self.schema = schema
         self.rows = 0
         self.late = 0
+        self.inserted = 0
         self.duplicates = 0
         self.boundary = BEGINNING
         self._link = link
@@ -296,10 +298,11 @@ class Poster:
                 self.offset = posted.offset
             elif envelope.post.offsets is not None:
                 self.stored = envelope.post.offsets[1]
-            if not self.rows + self.late and posted.late:
+            if not self.rows + self.late + self.inserted and posted.late:
                 self.was_ended = posted.boundary == END and not envelope.post.end
             self.rows += posted.rows
             self.late += posted.late
+            self.inserted += posted.inserted
             self.duplicates += posted.duplicate
             self.boundary = posted.boundary
             if posted.missed:

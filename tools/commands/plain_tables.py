@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 import click
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -15,6 +15,10 @@ from tools.monitor.tables import add_row
 
 PIPE_COLUMNS: Final = 4096
 """Columns of a file or pipe: no line is wrapped there, so that other programs find names whole."""
+
+
+PICTURE_COLUMNS: Final = 100
+"""Columns of a picture in a file or pipe."""
 
 
 def lines_table(*headers: str) -> Table:
@@ -46,7 +50,16 @@ def screen() -> Console:
 
 def show(table: Table) -> None:
     """Print a table without blanks at line ends."""
-    console = screen()
+    _print(screen(), table)
+
+
+def draw(picture: RenderableType) -> None:
+    """Print what has frames: in a file or pipe, too, they have a width."""
+    width = None if sys.stdout.isatty() else PICTURE_COLUMNS
+    _print(Console(markup=False, highlight=False, width=width), picture)
+
+
+def _print(console: Console, what: RenderableType) -> None:
     with console.capture() as captured:
-        console.print(table)
+        console.print(what)
     click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))

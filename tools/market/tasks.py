@@ -27,6 +27,7 @@ from engine.tasks.plan import (
     Task,
     TopStep,
     TotalsStep,
+    TupleWindowsStep,
 )
 from overlay.errors import NotAuthorisedError, NotFoundError
 
@@ -40,6 +41,7 @@ KINDS: Final = {
     JoinStep: "join",
     MatchStep: "match",
     TotalsStep: "totals",
+    TupleWindowsStep: "aggregate",
     TopStep: "top",
 }
 

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,7 @@ import trio
 from engine.language.document import Document
 from engine.objects.query import Query, QueryStatus
 from engine.spark.config import Profile
+from engine.streams.revisions.columns import folded, revisions_name
 from overlay.concurrency import one_error
 from overlay.errors import MedusaError, UnavailableError
 from overlay.gossip.config import Preset
@@ -75,7 +77,9 @@ async def run_at(
     with _as_in_the_document(trial):
         await create(client, trial.document)
         async with trio.open_nursery() as both:
-            both.start_soon(follow, client, trial.document.queries, streams, take)
+            corrected = any(each.lateness_us for each in trial.document.streams)
+            queries = trial.document.queries
+            both.start_soon(partial(follow, client, queries, streams, take, corrected=corrected))
             late = await post_files(client, trial.files, speed)
     return late
 
@@ -145,9 +149,17 @@ async def create(client: AsyncMedusaClient, document: Document) -> None:
 
 
 async def follow(
-    client: AsyncMedusaClient, queries: Iterable[Query], outputs: Iterable[str], take: Take
+    client: AsyncMedusaClient,
+    queries: Iterable[Query],
+    outputs: Iterable[str],
+    take: Take,
+    *,
+    corrected: bool = False,
 ) -> None:
     """Give the tuples of the outputs out as they come, until these streams have ended.
+
+    Args:
+        corrected: those of streams with revisions in the end, as they are with these.
 
     Raises:
         UnavailableError: a task of the queries has failed: its answers would never come.
@@ -156,7 +168,8 @@ async def follow(
         nursery.start_soon(watch, client, tuple(queries))
         async with trio.open_nursery() as answers:
             for stream in outputs:
-                answers.start_soon(_follow, client, stream, take)
+                following = _follow_corrected if corrected else _follow
+                answers.start_soon(following, client, stream, take)
         nursery.cancel_scope.cancel()
 
 
@@ -182,6 +195,18 @@ async def post_files(
         for stream, file in files.items():
             nursery.start_soon(post, stream, file)
     return late
+
+
+async def _follow_corrected(client: AsyncMedusaClient, stream: str, take: Take) -> None:
+    if not (await client.stream_entry(stream)).is_revised:
+        await _follow(client, stream, take)
+        return
+    tables: dict[str, list[pa.Table]] = {stream: [], revisions_name(stream): []}
+    for name in tables:
+        await _follow(client, name, lambda of, table: tables[of].append(table))
+    stable, revisions = map(pa.concat_tables, tables.values())
+    take(stream, stable.schema.empty_table())
+    take(stream, folded(stable, [revisions]))
 
 
 async def _follow(client: AsyncMedusaClient, stream: str, take: Take) -> None:

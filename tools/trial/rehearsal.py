@@ -164,6 +164,8 @@ def _ours(
                 structs.replace(each, name=own_name(each.name), stream=own_name(each.stream))
                 for each in document.views
             ),
+            explain=document.explain,
+            remarks=document.remarks,
         ),
         {own_name(name): file for name, file in given.items()},
         tuple(own_name(stream) for stream in outputs),

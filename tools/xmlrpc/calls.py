@@ -104,6 +104,7 @@ class Calls:
             "sequence": posted.sequence,
             "rows": posted.rows,
             "late": posted.late,
+            "inserted": posted.inserted,
             "boundary": posted.boundary,
             "duplicate": posted.duplicate,
         }

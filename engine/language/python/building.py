@@ -16,24 +16,27 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from engine.language.aggregates import function_of
-from engine.language.check import check_shape, ordered_boxes
-from engine.language.classes import applied
-from engine.language.history_range import check_history_range
+from engine.language.box_texts import measure_of, order_of
+from engine.language.matches import conditioned, read_pattern
 from engine.language.spans import Span, span_us
-from engine.objects.availability import AvailabilityRequest, parse_mode, parse_recovery
 from engine.objects.query import (
     Aggregate,
+    AggregateFunction,
     Box,
+    Contiguity,
+    Cumulate,
     Filter,
     Join,
     JoinKind,
     Map,
-    Query,
+    Match,
+    Rank,
+    Sessions,
+    Top,
+    Totals,
     Union,
-    inputs_of,
-    outputs_of,
+    longest_session,
 )
-from engine.objects.schema import BEGINNING, END
 from overlay.errors import InvalidInputError
 from overlay.names import ObjectName
 
@@ -42,7 +45,7 @@ Make = Callable[[str, tuple[str, ...], tuple[str, ...]], Box]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Step:
+class Step:
     """A box before its streams have names: two steps are never the same.
 
     Attributes:
@@ -69,7 +72,7 @@ class Stream:
     name: str = ""
     box: str = ""
     readers: tuple[str, ...] | None = None
-    _step: _Step | None = field(default=None, repr=False)
+    _step: Step | None = field(default=None, repr=False)
     _port: int = field(default=0, repr=False)
 
     def named(self, name: str, *, box: str = "", readers: Iterable[str] | None = None) -> Stream:
@@ -104,7 +107,7 @@ class Stream:
         def make(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Box:
             return Filter(name, inputs[0], outputs, predicates, rest)
 
-        step = _Step("filter", (self,), make, len(predicates) + rest)
+        step = Step("filter", (self,), make, len(predicates) + rest)
         return tuple(Stream(_step=step, _port=port) for port in range(step.ports))
 
     def map(self, fields: Mapping[str, str] | None = None, /, **more: str) -> Stream:
@@ -139,7 +142,77 @@ class Stream:
             InvalidInputError: one is no length of time.
         """
         size_us = span_us(size)
-        return Windows(self, size_us, size_us if advance is None else span_us(advance))
+        advance_us = size_us if advance is None else span_us(advance)
+        return Windows(self, Aggregate, (size_us, advance_us))
+
+    def instants(self) -> Windows:
+        """The tuples of each instant; all results of a window have one."""
+        return self.window(timedelta(microseconds=1))
+
+    def sessions(self, gap: Span, longest: Span | None = None) -> Windows:
+        """Tuples of which each comes no more than `gap` after the one before.
+
+        Args:
+            longest: where longer sessions are cut; None: an hour, or the gap if that is longer.
+
+        Raises:
+            InvalidInputError: one is no length of time.
+        """
+        gap_us = span_us(gap)
+        longest_us = longest_session(gap_us) if longest is None else span_us(longest)
+        return Windows(self, Sessions, (gap_us, longest_us))
+
+    def cumulate(self, step: Span, size: Span) -> Windows:
+        """Windows of a size that come out at each step with all of their tuples so far.
+
+        Raises:
+            InvalidInputError: one is no length of time.
+        """
+        return Windows(self, Cumulate, (span_us(step), span_us(size)))
+
+    def group_by(self, *fields: str, table: bool = False) -> Groups:
+        """The tuples apart by the values of these fields, for tables of what has come so far.
+
+        Args:
+            table: this stream is read as a table, whose newest tuple of each key counts alone.
+        """
+        return Groups(self, fields, table)
+
+    def match(
+        self,
+        pattern: str,
+        *,
+        within: Span,
+        where: Mapping[str, str] | None = None,
+        measures: Mapping[str, str] | None = None,
+        partition_by: Iterable[str] = (),
+        contiguity: str = "strict",
+    ) -> Stream:
+        """Sequences of tuples that fit a pattern, like `"A B+ C{2,5}"`.
+
+        Args:
+            within: how much later than its first tuple the last one of a match may be.
+            where: the conditions of variables; one without a condition takes any tuple.
+            measures: fields of the result: names, and calls like `"last(B.price)"`.
+            partition_by: fields; a match is of tuples that are equal in them.
+            contiguity: strict, or skip_till_next_match.
+
+        Raises:
+            InvalidInputError: the pattern, a measure or `within` is none, or a variable of `where`
+                is not in the pattern.
+        """
+        if contiguity not in set(Contiguity):
+            known = ", ".join(Contiguity)
+            raise InvalidInputError(f"contiguity {contiguity[:40]!a} is not one of {known}")
+        conditions = dict(where or {})
+        steps = conditioned(read_pattern(pattern), [*conditions], [*conditions.values()])
+        made = tuple(measure_of(call, output) for output, call in (measures or {}).items())
+        parts = (tuple(partition_by), steps, span_us(within), made, Contiguity(contiguity))
+
+        def make(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Box:
+            return Match(name, inputs[0], outputs[0], *parts)
+
+        return _made("match", (self,), make)
 
     def join(
         self,
@@ -162,17 +235,8 @@ class Stream:
         Raises:
             InvalidInputError: there is no such kind, or one of `within` is no length of time.
         """
-        if kind not in set(JoinKind):
-            raise InvalidInputError(f"kind {kind[:40]!a} is not one of {', '.join(JoinKind)}")
         least, most = map(span_us, within)
-        expressions = tuple(select.items())
-
-        def make(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Box:
-            left, right = inputs
-            bounds = (-least, most)
-            return Join(name, left, right, outputs[0], JoinKind(kind), *bounds, on, expressions)
-
-        return _made("join", (self, other), make)
+        return self._joined(other, kind, (-least, most), on, select)
 
     def asof_join(
         self,
@@ -198,14 +262,54 @@ class Stream:
             other, within=(-_timed(within), timedelta(0)), select=select, on=on, kind=kind
         )
 
+    def table_join(
+        self, other: Stream, *, on: str, select: Mapping[str, str], kind: str = "inner"
+    ) -> Stream:
+        """Each tuple of this stream, `left`, with the rows of a table, `right`, at its time.
+
+        Args:
+            other: it is read as a table: of each key of its schema the newest tuple counts.
+            on, select: see `join`.
+            kind: inner, left, semi or anti.
+
+        Raises:
+            InvalidInputError: there is no such kind.
+        """
+        return self._joined(other, kind, (0, 0), on, select, table=True)
+
+    def _joined(
+        self,
+        other: Stream,
+        kind: str,
+        bounds: tuple[int, int],
+        on: str,
+        select: Mapping[str, str],
+        *,
+        table: bool = False,
+    ) -> Stream:
+        if kind not in set(JoinKind):
+            raise InvalidInputError(f"kind {kind[:40]!a} is not one of {', '.join(JoinKind)}")
+        expressions = tuple(select.items())
+
+        def make(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Box:
+            left, right = inputs
+            output, of_kind = outputs[0], JoinKind(kind)
+            return Join(name, left, right, output, of_kind, *bounds, on, expressions, table)
+
+        return _made("join", (self, other), make)
+
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The windows of a stream, before their functions are known; microseconds."""
+    """The windows of a stream, before their functions are known.
+
+    Attributes:
+        _spans_us: the box's two lengths of time, microseconds.
+    """
 
     _of: Stream
-    _size_us: int
-    _advance_us: int
+    _kind: type[Aggregate] | type[Sessions] | type[Cumulate]
+    _spans_us: tuple[int, int]
     _groups: tuple[str, ...] = ()
 
     def group_by(self, *fields: str) -> Windows:
@@ -215,19 +319,87 @@ class Windows:
     def aggregate(self, functions: Mapping[str, str] | None = None, /, **more: str) -> Stream:
         """A tuple for each window and group: `aggregate(conns="count()", most="max(bytes)")`.
 
-        Its fields are `window_start`, those grouped by, and these.
+        Its fields are `window_start`, of sessions and growing windows `window_end`, those grouped
+        by, and these.
 
         Raises:
             InvalidInputError: one is no call of an aggregate function.
         """
-        calls = {**(functions or {}), **more}
-        made = tuple(function_of(call, output) for output, call in calls.items())
+        made = _functions(functions, more)
 
         def make(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Box:
-            sizes = (self._size_us, self._advance_us)
-            return Aggregate(name, inputs[0], outputs[0], *sizes, self._groups, made)
+            return self._kind(name, inputs[0], outputs[0], *self._spans_us, self._groups, made)
 
-        return _made("aggregate", (self._of,), make)
+        return _made(self._kind.__name__.lower(), (self._of,), make)
+
+    def first(self, most: int, *, order: Iterable[str] = (), place: str = "") -> Stream:
+        """Of each window and group the first `most` tuples, as they are.
+
+        Args:
+            order: fields, each with `desc` behind it if the greatest is first; none: the order of
+                the stream.
+            place: a field more, with the tuple's place from 1; "": none.
+
+        Raises:
+            InvalidInputError: the windows overlap, or are sessions, or the order is none.
+        """
+        size_us, advance_us = self._spans_us
+        if self._kind is not Aggregate or size_us != advance_us:
+            raise InvalidInputError("the first tuples are those of windows that follow each other")
+        parts = (size_us, self._groups, tuple(map(order_of, order)), most, place)
+
+        def make(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Box:
+            return Rank(name, inputs[0], outputs[0], *parts)
+
+        return _made("rank", (self._of,), make)
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The groups of a stream, before it is known what is kept of each, as a table."""
+
+    _of: Stream
+    _fields: tuple[str, ...]
+    _table: bool = False
+
+    def totals(self, functions: Mapping[str, str] | None = None, /, **more: str) -> Stream:
+        """A table of the totals of each group so far: `totals(conns="count()")`.
+
+        Raises:
+            InvalidInputError: one is no call of an aggregate function.
+        """
+        made = _functions(functions, more)
+
+        def make(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Box:
+            return Totals(name, inputs[0], outputs[0], self._fields, made, self._table)
+
+        return _made("totals", (self._of,), make)
+
+    def first(self, most: int, *, order: Iterable[str], place: str = "") -> Stream:
+        """A table of the first `most` tuples of each group so far.
+
+        Args:
+            order: see `Windows.first`. place: the field of the place from 1; it must be there if
+                `most` is over 1.
+
+        Raises:
+            InvalidInputError: the order is none, or the stream is read as a table.
+        """
+        if self._table:
+            raise InvalidInputError("the first tuples are those of a stream, not of a table")
+        parts = (self._fields, tuple(map(order_of, order)), most, place)
+
+        def make(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Box:
+            return Top(name, inputs[0], outputs[0], *parts)
+
+        return _made("top", (self._of,), make)
+
+
+def _functions(
+    functions: Mapping[str, str] | None, more: Mapping[str, str]
+) -> tuple[AggregateFunction, ...]:
+    calls = {**(functions or {}), **more}
+    return tuple(function_of(call, output) for output, call in calls.items())
 
 
 def stream(name: str) -> Stream:
@@ -242,66 +414,9 @@ def stream(name: str) -> Stream:
     return Stream(str(ObjectName.parse(name)))
 
 
-def query(
-    name: str,
-    *streams: Stream,
-    ha: str | None = None,
-    recovery: str | None = None,
-    bound: Span | None = None,
-    checkpoint: Span | None = None,
-    secondary: str | None = None,
-    after: int = BEGINNING,
-    until: int = END,
-    version: int = 0,
-) -> Query:
-    """The query that makes the streams, as `create_query` takes it.
-
-    Its fields and types are checked when it is created: only the catalog knows the streams.
-
-    Args:
-        name: `medusa://participant/path`; streams without a name get one that begins so.
-        streams: its outputs.
-        ha, recovery: a mode and a recovery, as `"active_standby"` and `"precise"`.
-        bound, checkpoint: lengths of time, like `"2 seconds"`. secondary: a peer's id.
-        after, until: boundaries, microseconds: it reads its inputs between them.
-        version: 0; of a copy, one more than the original's.
-
-    Raises:
-        InvalidInputError: the network's shape is wrong, a stream has two names, or the availability
-            is more than its boxes allow.
-    """
-    network = _Network(str(ObjectName.parse(name)))
-    for each in streams:
-        network.note(each)
-    boxes = network.boxes()
-    made = {each for box in boxes for each in outputs_of(box)}
-    outputs = [network.name_of(each) for each in streams]
-    read = {each for box in boxes for each in inputs_of(box)}
-    for output in outputs:
-        if output not in made:
-            raise InvalidInputError(f"query {name}: it does not make {output}: say .union() of it")
-    found = Query(
-        network.name,
-        boxes,
-        tuple(dict.fromkeys(each for each in outputs if each in read)),
-        after=after,
-        until=until,
-        version=version,
-        readers=network.readers(),
-    )
-    ordered_boxes(found)
-    for box in found.boxes:
-        check_shape(box)
-    request = AvailabilityRequest(
-        None if ha is None else parse_mode(ha),
-        None if recovery is None else parse_recovery(recovery),
-        None if bound is None else span_us(bound) / 1e6,
-        None if checkpoint is None else span_us(checkpoint) / 1e6,
-        secondary,
-    )
-    found = applied(found, request)
-    check_history_range(found)
-    return found
+def step_of(made: Stream) -> tuple[Step | None, int]:
+    """The box that makes a stream, and which of its outputs it is; None: it is there already."""
+    return made._step, made._port
 
 
 def _timed(span: Span) -> timedelta:
@@ -309,85 +424,4 @@ def _timed(span: Span) -> timedelta:
 
 
 def _made(word: str, inputs: tuple[Stream, ...], make: Make) -> Stream:
-    return Stream(_step=_Step(word, inputs, make))
-
-
-class _Network:
-    """The steps behind some streams, and their names.
-
-    Attributes:
-        name: the query's.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._steps: dict[_Step, None] = {}
-        self._streams: dict[tuple[_Step, int], Stream] = {}
-        self._names: dict[tuple[_Step, int], str] = {}
-
-    def note(self, given: Stream) -> None:
-        """Note what a stream is made of. Raises: InvalidInputError: two names for one stream."""
-        waiting = [given]
-        while waiting:
-            each = waiting.pop()
-            step = each._step
-            if step is None:
-                continue
-            self._note_name(step, each)
-            if step not in self._steps:
-                self._steps[step] = None
-                waiting += reversed(step.inputs)
-
-    def _note_name(self, step: _Step, each: Stream) -> None:
-        known = self._streams.get((step, each._port))
-        if known is None or not known.name:
-            self._streams[step, each._port] = each
-        elif each.name and each != known:
-            raise InvalidInputError(
-                f"query {self.name}: {known.name} has another name, box or readers elsewhere: "
-                "name a stream once, and use what named() gives"
-            )
-
-    def boxes(self) -> tuple[Box, ...]:
-        """The boxes, each before those that it reads."""
-        self._name_all()
-        return tuple(self._box(step) for step in self._steps)
-
-    def name_of(self, each: Stream) -> str:
-        return each.name if each._step is None else self._names[each._step, each._port]
-
-    def readers(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """The streams with readers of their own, and those."""
-        return tuple(
-            (self._names[key], each.readers)
-            for key, each in self._streams.items()
-            if each.readers is not None
-        )
-
-    def _name_all(self) -> None:
-        taken = {each.name for each in self._streams.values()}
-        for step in reversed(self._steps):
-            for port in range(step.ports):
-                known = self._streams.get((step, port))
-                name = known.name if known is not None else ""
-                number = 1
-                while not name or (name in taken and (known is None or name != known.name)):
-                    name = f"{self.name}/{step.word}_{number}"
-                    number += 1
-                taken.add(name)
-                self._names[step, port] = name
-
-    def _box(self, step: _Step) -> Box:
-        outputs = tuple(self._names[step, port] for port in range(step.ports))
-        told = {
-            each.box
-            for port in range(step.ports)
-            if (each := self._streams.get((step, port))) is not None and each.box
-        }
-        if len(told) > 1:
-            raise InvalidInputError(
-                f"query {self.name}: the box of {outputs[0]} has several names: "
-                f"{', '.join(sorted(told))}"
-            )
-        name = told.pop() if told else outputs[0].rpartition("/")[2]
-        return step.make(name, tuple(self.name_of(each) for each in step.inputs), outputs)
+    return Stream(_step=Step(word, inputs, make))

@@ -10,26 +10,32 @@ from typing import Final
 import msgspec
 
 from engine.language.aggregates import call_of
+from engine.language.box_texts import measure_text, order_text
 from engine.language.check import ordered_boxes
 from engine.language.document import Document
+from engine.language.matches import pattern_text
 from engine.language.spans import span_text
 from engine.objects.availability import Mode
 from engine.objects.query import (
     Aggregate,
     Box,
+    Contiguity,
     Cumulate,
     Filter,
     Join,
     JoinKind,
     Map,
     Match,
+    PatternStep,
     Query,
     Rank,
     Sessions,
     Top,
     Totals,
+    TupleWindows,
     Union,
     inputs_of,
+    longest_session,
     outputs_of,
     streams_read,
     streams_written,
@@ -42,6 +48,8 @@ LINE: Final = 100
 """Characters of a line, if the arguments of a call can be on several."""
 
 _MODULE: Final = "medusa"
+
+_ANY_CONDITION: Final = PatternStep("").condition
 
 
 def query_as_python(query: Query) -> str:
@@ -192,32 +200,90 @@ def _made(box: Box, given: Sequence[str]) -> str:
     """The expression of a box over the variables that it reads."""
     first = given[0]
     match box:
-        case Filter() if _splits(box):
-            rest = ["rest=True"] if box.pass_on_false else []
-            return _call(f"{first}.split", [*map(_text, box.predicates), *rest])
         case Filter():
-            return _call(f"{first}.filter", map(_text, box.predicates))
+            word = "split" if _splits(box) else "filter"
+            rest = ["rest=True"] if box.pass_on_false else []
+            return _call(f"{first}.{word}", [*map(_text, box.predicates), *rest])
         case Map():
             return _call(f"{first}.map", _named_arguments(dict(box.expressions)))
         case Union():
             return _call(f"{first}.union", given[1:])
-        case Aggregate():
-            spans = [span_text(box.size_us)]
-            spans += [] if box.advance_us == box.size_us else [span_text(box.advance_us)]
-            windows = _call(f"{first}.window", map(_text, spans))
-            if box.group_by:
-                windows = _call(f"{windows}.group_by", map(_text, box.group_by))
-            calls = {each.output: call_of(each) for each in box.functions}
-            return _call(f"{windows}.aggregate", _named_arguments(calls))
-        case Sessions() | Cumulate() | Rank() | Match() | Totals() | Top() | Join(table=True):
-            raise InvalidInputError(f"box {box.name!a}: tables have no form in Python yet")
+        case Aggregate() | Sessions() | Cumulate() | Totals():
+            return _aggregated(box, first)
+        case Rank() | Top():
+            return _first(box, first)
+        case Match():
+            return _matched(box, first)
+        case TupleWindows():
+            raise InvalidInputError(f"box {box.name!a}: windows of tuples have no form in Python")
         case Join():
             return _joined(box, first, given[-1])
 
 
+def _aggregated(box: Aggregate | Sessions | Cumulate | Totals, stream: str) -> str:
+    functions = _named_arguments({each.output: call_of(each) for each in box.functions})
+    fields = [*map(_text, box.group_by)]
+    if isinstance(box, Totals):
+        table = ["table=True"] if box.changes else []
+        groups = _call(f"{stream}.group_by", [*fields, *table])
+        return _call(f"{groups}.totals", functions)
+    return _call(f"{_grouped(_windows(box, stream), fields)}.aggregate", functions)
+
+
+def _windows(box: Aggregate | Sessions | Cumulate, stream: str) -> str:
+    match box:
+        case Aggregate(size_us=size, advance_us=advance):
+            word, spans = "window", (size,) if size == advance else (size, advance)
+        case Sessions(gap_us=gap, longest_us=longest):
+            word, spans = "sessions", (gap,) if longest == longest_session(gap) else (gap, longest)
+        case Cumulate(step_us=step, size_us=size):
+            word, spans = "cumulate", (step, size)
+    return _call(f"{stream}.{word}", [_text(span_text(each)) for each in spans])
+
+
+def _grouped(windows: str, fields: Sequence[str]) -> str:
+    return _call(f"{windows}.group_by", fields) if fields else windows
+
+
+def _first(box: Rank | Top, stream: str) -> str:
+    windows = stream
+    if isinstance(box, Rank):
+        length = _text(span_text(box.size_us))
+        windows += ".instants()" if box.size_us == 1 else f".window({length})"
+    groups = _grouped(windows, [*map(_text, box.partition_by)])
+    order = [
+        _text(order_text(name, descending=True) if down else name) for name, down in box.order_by
+    ]
+    arguments = [str(box.most), *([f"order=[{', '.join(order)}]"] if order else [])]
+    arguments += [f"place={_text(box.place)}"] if box.place else []
+    return _call(f"{groups}.first", arguments)
+
+
+def _matched(box: Match, stream: str) -> str:
+    where = {
+        each.variable: each.condition for each in box.steps if each.condition != _ANY_CONDITION
+    }
+    measures = {each.output: measure_text(each) for each in box.measures}
+    arguments = [_text(pattern_text(box.steps)), f"within={_text(span_text(box.within_us))}"]
+    if box.partition_by:
+        arguments.append(f"partition_by=[{', '.join(map(_text, box.partition_by))}]")
+    arguments += [
+        f"{name}={_dictionary(texts)}"
+        for name, texts in (("where", where), ("measures", measures))
+        if texts
+    ]
+    if box.contiguity is not Contiguity.STRICT:
+        arguments.append(f"contiguity={_text(box.contiguity.value)}")
+    return _call(f"{stream}.match", arguments)
+
+
 def _joined(box: Join, left: str, right: str) -> str:
-    select = ", ".join(f"{_text(name)}: {_text(text)}" for name, text in box.expressions)
+    select = f"select={_dictionary(dict(box.expressions))}"
     on = [] if box.predicate == "true" else [f"on={_text(box.predicate)}"]
+    if box.table:
+        kind = [] if box.kind is JoinKind.INNER else [f"kind={_text(box.kind.value)}"]
+        on = [f"on={_text(box.predicate)}"]
+        return _call(f"{left}.table_join", [right, *on, *kind, select])
     if box.kind in {JoinKind.ASOF, JoinKind.LEFT_ASOF} and box.after_us == 0:
         within, call = _text(span_text(box.before_us)), "asof_join"
         kind = [] if box.kind is JoinKind.ASOF else [f"kind={_text(box.kind.value)}"]
@@ -225,7 +291,12 @@ def _joined(box: Join, left: str, right: str) -> str:
         least, most = (_text(span_text(each)) for each in (-box.before_us, box.after_us))
         within, call = f"({least}, {most})", "join"
         kind = [] if box.kind is JoinKind.INNER else [f"kind={_text(box.kind.value)}"]
-    return _call(f"{left}.{call}", [right, *on, f"within={within}", *kind, f"select={{{select}}}"])
+    return _call(f"{left}.{call}", [right, *on, f"within={within}", *kind, select])
+
+
+def _dictionary(texts: Mapping[str, str]) -> str:
+    inside = ", ".join(f"{_text(name)}: {_text(text)}" for name, text in texts.items())
+    return f"{{{inside}}}"
 
 
 def _named_arguments(texts: Mapping[str, str]) -> list[str]:

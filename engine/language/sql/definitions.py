@@ -135,6 +135,7 @@ def stream_of(
     options = Options(node, source)
     table = node.args["kind"] == "TABLE"
     declared = options.us("slack")
+    lateness = options.us("lateness")
     history = options.us("history")
     ahead = options.take("max_ahead")
     idle = options.text("idle", Idle.EXPLICIT)
@@ -155,6 +156,7 @@ def stream_of(
             k_safety=options.number("k_safety", 0),
             max_ahead_us=_ahead(ahead, source),
             table=table,
+            lateness_us=lateness or 0,
         )
         check_stream(stream)
     options.finish()

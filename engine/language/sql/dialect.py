@@ -40,6 +40,9 @@ WINDOWS: Final = {"TUMBLE": 1, "HOP": 2, "CUMULATE": 2, "SESSION": 1}
 """The windowing table functions, and how many intervals each takes."""
 
 
+EXPLAIN: Final = "EXPLAIN"
+"""The first word of a script that asks for the plan of its queries."""
+
 TYPES: Final = {
     **{each.upper(): each for each in FieldType},
     "BOOLEAN": FieldType.BOOL,
@@ -111,12 +114,6 @@ class Split(exp.Expression):
     arg_types: ClassVar = {"this": True, "expressions": True, "rest": False}
 
 
-class Explain(exp.Expression):
-    """`EXPLAIN statement`."""
-
-    arg_types: ClassVar = {"this": True}
-
-
 class MedusaParser(MatchParser):
     """Parses scripts of Medusa's dialect."""
 
@@ -130,12 +127,11 @@ class MedusaParser(MatchParser):
     def _parse_statement(self) -> exp.Expr | None:
         if self._match(TokenType.CREATE):
             return self._definition()
-        if self._match_text_seq("EXPLAIN"):
-            return self.expression(Explain(this=self._parse_statement()))
+        if self._match_text_seq(EXPLAIN):
+            self._refuse("EXPLAIN is the first word of a script, and for all of it", self._prev)
         if not self._is_query():
             self._refuse(
-                "a statement begins with CREATE SCHEMA, STREAM, TABLE or QUERY, with SELECT, WITH "
-                "or EXPLAIN"
+                "a statement begins with CREATE SCHEMA, STREAM, TABLE or QUERY, with SELECT or WITH"
             )
         return super()._parse_statement()
 
@@ -357,8 +353,8 @@ _AFTER_LIST: Final = _CLOSING | {
 _PREFIXES: Final = frozenset({TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE})
 
 
-def parse(text: str) -> list[exp.Expr]:
-    """The statements of a script.
+def parse(text: str) -> tuple[list[exp.Expr], bool]:
+    """The statements of a script, and whether EXPLAIN stands before them.
 
     Raises:
         InvalidInputError: it is no SQL of ours, or beyond a limit; points at the place.
@@ -369,7 +365,9 @@ def parse(text: str) -> list[exp.Expr]:
         )
     made: list[exp.Expr] = []
     query: Definition | None = None
-    for statement in _statements(_tokens(text)):
+    words = _tokens(text)
+    explain = bool(words) and words[0].text.upper() == EXPLAIN
+    for statement in _statements(words[explain:]):
         tokens = statement
         if query is None and (head := _head_of_query(tokens)):
             query = _definition_of(text, tokens[:head])
@@ -383,7 +381,7 @@ def parse(text: str) -> list[exp.Expr]:
             query.append("body", _definition_of(text, tokens))
     if query is not None:
         raise refusal(text, "BEGIN has no END", position_of(query))
-    return made
+    return made, explain
 
 
 def _statements(tokens: list[Token]) -> list[list[Token]]:

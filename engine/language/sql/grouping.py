@@ -231,6 +231,10 @@ class Grouping:
                 return
             self._groups.append((node, column.name, column.text))
             return
+        if isinstance(node, exp.Paren) and isinstance(node.this, exp.Column):
+            column = self._relation.find(node.this, self._source)
+            self._groups.append((node.this, column.name, column.text))  # no window, though a time
+            return
         if isinstance(node, exp.Literal):
             raise self._source.refusal("GROUP BY takes expressions, not numbers of columns", node)
         text = expression_text(node, self._source, substitute_of(self._relation, self._source))
@@ -325,6 +329,11 @@ class Grouping:
             return self._relation.stream, arguments
         return self._mapped(select, arguments)
 
+    def called(self, node: exp.Expr) -> tuple[Function, Argument]:
+        """The function of a call, and what it takes."""
+        function = self._function(node)
+        return function, self._argument(node, function)
+
     def _argument(self, node: exp.Expr, function: Function) -> Argument:
         substitute = substitute_of(self._relation, self._source)
         call = _call_of(node)
@@ -377,7 +386,7 @@ class Grouping:
         """The results of a window, as a relation. window: None: of the totals so far."""
         schema = self._boxes.schemas[stream]
         if window is None:
-            return of_stream(schema, "")
+            return _without_deletions(of_stream(schema, ""), self._is_table)
         if window is INSTANT:
             relation = of_stream(schema, "")
             columns = tuple(each for each in relation.columns if each.name != WINDOW_START)
@@ -417,8 +426,19 @@ class Grouping:
         names = {key: name for _, key, name in functions}
         for node in calls:
             found.values[key_of(node)] = name_text(names[key_of(node)])
-        found.natural = tuple(each.name for each in self._boxes.schemas[stream].fields)
+        fields = self._boxes.schemas[stream].fields
+        said = window is not None or not self._is_table
+        found.natural = tuple(each.name for each in fields if said or each.name != DELETED)
         return found
+
+
+def _without_deletions(relation: Relation, is_table: bool) -> Relation:
+    """The totals of a table, whose rows say whether they are deleted without being asked."""
+    columns = tuple(
+        replace(each, shown=each.shown and not (is_table and each.name == DELETED))
+        for each in relation.columns
+    )
+    return replace(relation, columns=columns)
 
 
 HIDDEN: Final = "key_"

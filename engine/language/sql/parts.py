@@ -35,6 +35,8 @@ _READ: Final[dict[type[exp.Expr], str]] = {
     exp.Extract: "this expression",
     exp.Anonymous: "this expressions",
     exp.Filter: "this expression",
+    exp.Window: "this partition_by order spec alias over",
+    exp.WindowSpec: "kind start start_side end end_side exclude",
     exp.WithinGroup: "this expression",
     exp.Interval: "this unit",
     exp.Star: "except_ replace",

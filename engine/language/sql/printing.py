@@ -6,32 +6,19 @@ and forms that SQL has other words for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
-from sqlglot import Token, TokenType
 
-from engine.language.aggregates import call_of
 from engine.language.check import check_query, ordered_boxes
 from engine.language.document import Document
 from engine.language.same_query import is_same
+from engine.language.sql.errors import PointedError
 from engine.language.sql.expressions import string_text
-from engine.language.sql.relation import WINDOW_TIME
+from engine.language.sql.printing_boxes import select_sql
 from engine.language.sql.script import Script
-from engine.language.sql.writing import (
-    conjuncts_in,
-    conjuncts_of,
-    expression_sql,
-    interval_sql,
-    name_sql,
-    object_sql,
-    options_sql,
-    outermost,
-    tokens_sql,
-    type_sql,
-    without_parentheses,
-)
+from engine.language.sql.writing import interval_sql, name_sql, object_sql, options_sql, type_sql
+from engine.language.tables import tables_of, tables_read
 from engine.objects.availability import Mode
 from engine.objects.definitions import (
     ANY,
@@ -41,49 +28,27 @@ from engine.objects.definitions import (
     StreamDefinition,
 )
 from engine.objects.query import (
-    WINDOW_END,
-    WINDOW_START,
-    Aggregate,
-    AggregateFunction,
     Box,
-    Cumulate,
-    Filter,
     Join,
-    JoinKind,
     Map,
-    Match,
     Query,
-    Rank,
     Sessions,
-    Top,
     Totals,
-    Union,
+    inputs_of,
+    longest_session,
     outputs_of,
     streams_read,
     streams_written,
 )
-from engine.objects.schema import BEGINNING, END, STIME, FieldType, Schema
+from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
 from overlay.errors import InvalidInputError
 from overlay.names import ObjectName
-
-_JOINS: Final = {
-    JoinKind.INNER: "JOIN",
-    JoinKind.LEFT: "LEFT JOIN",
-    JoinKind.RIGHT: "RIGHT JOIN",
-    JoinKind.FULL: "FULL JOIN",
-    JoinKind.SEMI: "LEFT SEMI JOIN",
-    JoinKind.ANTI: "LEFT ANTI JOIN",
-    JoinKind.ASOF: "ASOF JOIN",
-    JoinKind.LEFT_ASOF: "ASOF LEFT JOIN",
-}
-
-_SIDES: Final = ("left", "right")
 
 Schemas = Mapping[str, Schema]
 """The schemas of streams, by stream."""
 
 
-def query_as_sql(query: Query, inputs: Schemas) -> str:
+def query_as_sql(query: Query, inputs: Schemas, tables: Collection[str] | None = None) -> str:
     """The query as one CREATE QUERY, without its panes.
 
     `engine.language.sql.script` reads the same query from it: see
@@ -91,23 +56,34 @@ def query_as_sql(query: Query, inputs: Schemas) -> str:
 
     Args:
         inputs: the schemas of the streams that it reads from elsewhere.
+        tables: those of them that are tables; None: those that it reads as tables.
 
     Raises:
         InvalidInputError: it does not type-check, or something of it has no form in SQL.
     """
     text = _query(query, check_query(query, inputs))
     read = frozenset(streams_read(query) - streams_written(query))
-    (again,) = Script(text, None).complete({name: inputs[name] for name in read}, {}).queries
+    known = {name: inputs[name] for name in read}
+    given = read & (tables_read(query) if tables is None else frozenset(tables))
+    _check_tables(query, given)
+    try:
+        (again,) = Script(text, None).complete(known, {}, given).queries
+    except PointedError as error:
+        reason = str(error).rpartition(", at line ")[0]  # of a text that nobody has seen
+        raise InvalidInputError(f"query {query.name} cannot be written as SQL: {reason}") from None
     if not is_same(query, again, inputs):  # one test for all that could go wrong on the way
         raise InvalidInputError(f"query {query.name} cannot be written as SQL")
     return text
 
 
-def document_as_sql(document: Document, inputs: Schemas) -> str:
+def document_as_sql(
+    document: Document, inputs: Schemas, tables: Collection[str] | None = None
+) -> str:
     """The script that defines what the document does.
 
     Args:
         inputs: the schemas of the streams that its queries read and that it does not define.
+        tables: those of them that are tables; None: those that are read as tables.
 
     Raises:
         InvalidInputError: it does not type-check, or has views, which SQL has not.
@@ -116,6 +92,8 @@ def document_as_sql(document: Document, inputs: Schemas) -> str:
         raise InvalidInputError(f"{document.views[0].name}: SQL has no views; XML has")
     named = {schema.name: schema for schema in document.schemas}
     known = dict(inputs)
+    kept = {stream.name for stream in document.streams if stream.table}
+    kept |= set().union(*map(tables_read, document.queries)) if tables is None else {*tables}
     texts = [*map(schema_as_sql, document.schemas), *map(stream_as_sql, document.streams)]
     for stream in document.streams:
         if stream.schema in named:
@@ -123,8 +101,9 @@ def document_as_sql(document: Document, inputs: Schemas) -> str:
     for query in document.queries:
         read = streams_read(query) - streams_written(query)
         mine = {name: schema for name, schema in known.items() if name in read}
-        texts.append(query_as_sql(query, mine))
+        texts.append(query_as_sql(query, mine, kept))
         known |= check_query(query, mine)
+        kept |= tables_of(query, frozenset(kept & read))
     return "\n".join(texts)
 
 
@@ -154,7 +133,7 @@ def schema_as_sql(schema: Schema) -> str:
 
 
 def stream_as_sql(stream: StreamDefinition) -> str:
-    """The CREATE STREAM of a source stream; what is as it is without being said is not said.
+    """The CREATE STREAM or TABLE of a source stream; what is usual is not said.
 
     Raises:
         InvalidInputError: it is no source stream.
@@ -162,6 +141,7 @@ def stream_as_sql(stream: StreamDefinition) -> str:
     options = []
     for name, us, usual in (
         ("slack", stream.slack_us, 0),
+        ("lateness", stream.lateness_us, 0),
         ("history", stream.history_us, DEFAULT_HISTORY_US),
         ("max_ahead", stream.max_ahead_us, DEFAULT_MAX_AHEAD_US),
     ):
@@ -180,12 +160,32 @@ def stream_as_sql(stream: StreamDefinition) -> str:
         options.append(("leader", string_text(stream.leader)))
     if stream.k_safety:
         options.append(("k_safety", str(stream.k_safety)))
-    head = f"CREATE STREAM {object_sql(stream.name)} USING {object_sql(stream.schema)}"
+    kind = "TABLE" if stream.table else "STREAM"
+    head = f"CREATE {kind} {object_sql(stream.name)} USING {object_sql(stream.schema)}"
     text = f"{head}{options_sql(options)};\n"
-    any_schema = {stream.schema: Schema(stream.schema, ())}
+    any_schema = {stream.schema: Schema(stream.schema, (Field("k", FieldType.INT),), key=("k",))}
     if Script(text, None).complete({}, any_schema).streams != (stream,):
         raise InvalidInputError(f"stream {stream.name} cannot be written as SQL")
     return text
+
+
+def _check_tables(query: Query, given: frozenset[str]) -> None:
+    """Refuse boxes that read a table as the stream of its changes. given: the tables it reads."""
+    tables = tables_of(query, given) | given
+    for box in query.boxes:
+        match box:
+            case Map() | Totals(changes=True):
+                read: tuple[str, ...] = ()
+            case Join(table=True):
+                read = (box.left,)
+            case _:
+                read = inputs_of(box)
+        for stream in read:
+            if stream in tables:
+                raise InvalidInputError(
+                    f"box {box.name!a} reads the changes of the table {stream}, and SQL reads its "
+                    "rows: it has no form in SQL; XML has one"
+                )
 
 
 def _query(query: Query, schemas: Schemas) -> str:
@@ -222,124 +222,23 @@ def _statement(query: Query, box: Box, schemas: Schemas) -> str:
         if box.name == ObjectName.parse(streams[0]).path.rpartition("/")[2]
         else [("box", string_text(box.name))]
     )
+    if isinstance(box, Sessions) and box.longest_us != longest_session(box.gap_us):
+        options.append(("within", interval_sql(box.longest_us)))
     declared = dict(query.readers)
     for port, stream in enumerate(streams, 1):
         if stream in declared:
             name = "readers" if len(streams) == 1 else f"readers.{port}"
             options.append((name, _members(declared[stream])))
+    kind = "TABLE" if streams[0] in tables_of(query, tables_read(query)) else "STREAM"
     if all(hidden):
-        head, names = "CREATE TEMPORARY STREAM", [object_sql(stream) for stream in streams]
+        head, names = f"CREATE TEMPORARY {kind}", [object_sql(stream) for stream in streams]
     else:
-        head = "CREATE STREAM"
+        head = f"CREATE {kind}"
         names = [
             f"TEMPORARY {object_sql(stream)}" if inside else object_sql(stream)
             for stream, inside in zip(streams, hidden, strict=True)
         ]
-    return f"{head} {', '.join(names)}{options_sql(options)} AS\n    {_made_of(box, schemas)}"
-
-
-def _made_of(box: Box, schemas: Schemas) -> str:
-    match box:
-        case Filter(predicates=(predicate,), pass_on_false=False):
-            return f"SELECT * FROM {object_sql(box.input)} WHERE {expression_sql(predicate)}"
-        case Filter():
-            conditions = ", ".join(map(expression_sql, box.predicates))
-            rest = " ELSE" if box.pass_on_false else ""
-            return f"SPLIT {object_sql(box.input)} BY {conditions}{rest}"
-        case Map():
-            return f"SELECT {_items(box.expressions)} FROM {object_sql(box.input)}"
-        case Union():
-            return " UNION ALL ".join(f"SELECT * FROM {object_sql(each)}" for each in box.inputs)
-        case Aggregate():
-            return _aggregate(box, schemas[box.input])
-        case Sessions() | Cumulate() | Rank() | Match() | Totals() | Top() | Join(table=True):
-            raise InvalidInputError(f"box {box.name!a}: tables have no form in SQL yet")
-        case Join():
-            return _join(box, schemas)
-
-
-def _items(expressions: Iterable[tuple[str, str]]) -> str:
-    return ", ".join(f"{expression_sql(text)} AS {name_sql(name)}" for name, text in expressions)
-
-
-def _aggregate(box: Aggregate, schema: Schema) -> str:
-    size, advance = interval_sql(box.size_us), interval_sql(box.advance_us)
-    time = f"DESCRIPTOR({name_sql(schema.time or STIME)})"
-    table = f"TABLE {object_sql(box.input)}"
-    window = (
-        f"TUMBLE({table}, {time}, {size})"
-        if box.size_us == box.advance_us
-        else f"HOP({table}, {time}, {advance}, {size})"
-    )
-    groups = [WINDOW_START, *(_group(name, box.input) for name in box.group_by)]
-    calls = [f"{_call(each)} AS {name_sql(each.output)}" for each in box.functions]
-    return (
-        f"SELECT {', '.join([*groups, *calls])}\n    FROM {window}\n"
-        f"    GROUP BY {', '.join(groups)}"
-    )
-
-
-def _group(name: str, stream: str) -> str:
-    """A field that is grouped by; the bare names of a window's times are those of this window."""
-    if name not in {WINDOW_END, WINDOW_TIME}:
-        return name_sql(name)
-    return f"{name_sql(ObjectName.parse(stream).path)}.{name}"
-
-
-def _call(each: AggregateFunction) -> str:
-    if each.argument is None:
-        return f"{each.function}(*)"
-    argument = expression_sql(each.argument)
-    return call_of(msgspec.structs.replace(each, argument=argument))
-
-
-def _join(box: Join, schemas: Schemas) -> str:
-    tables = " ".join(
-        f"{word} {object_sql(stream)} AS {name_sql(side)}"
-        for word, stream, side in zip(
-            ("FROM", _JOINS[box.kind]), (box.left, box.right), _SIDES, strict=True
-        )
-    )
-    conditions = _conditions(box, schemas)
-    bounds = f"right.stime BETWEEN {_moved(-box.before_us)} AND {_moved(box.after_us)}"
-    conditions.append(bounds)
-    on = "\n      AND ".join(conditions)
-    return f"SELECT {_items(box.expressions)}\n    {tables}\n    ON {on}"
-
-
-def _conditions(box: Join, schemas: Schemas) -> list[str]:
-    """The parts of the predicate, in as many parentheses as keep each of them one condition."""
-    if box.predicate.strip().lower() == "true":
-        return []
-    times = _times(schemas[box.left]) | _times(schemas[box.right])
-    found = []
-    for tokens in conjuncts_of(box.predicate):
-        inner = without_parentheses(tokens)
-        missing = _parentheses(inner, times) - (len(tokens) - len(inner)) // 2
-        found.append(f"{'(' * missing}{tokens_sql(tokens)}{')' * missing}")
-    return found
-
-
-def _parentheses(inner: Sequence[Token], times: set[str]) -> int:
-    """How many a condition of ON needs: in one pair a comparison of times is no bound of the join,
-    and BETWEEN and OR are as they are; in two pairs so is AND."""
-    if len(conjuncts_in(inner)) > 1:
-        return 2
-    kinds = outermost(inner)
-    names = {each.text for each in inner if each.token_type is TokenType.IDENTIFIER}
-    return 1 if names & times or kinds & {TokenType.OR, TokenType.BETWEEN} else 0
-
-
-def _times(schema: Schema) -> set[str]:
-    return {STIME, *(each.name for each in schema.fields if each.type is FieldType.TIMESTAMP)}
-
-
-def _moved(microseconds: int) -> str:
-    """The stime of the left tuple, earlier or later."""
-    if microseconds == 0:
-        return "left.stime"
-    sign = "+" if microseconds > 0 else "-"
-    return f"left.stime {sign} {interval_sql(abs(microseconds))}"
+    return f"{head} {', '.join(names)}{options_sql(options)} AS\n    {select_sql(box, schemas)}"
 
 
 def _members(names: Sequence[str]) -> str:

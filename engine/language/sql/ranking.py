@@ -1,8 +1,8 @@
-"""Top-n of a window: `SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start ... ORDER BY ...) AS
-place` in a subquery, and `WHERE place <= n` over it.
+"""The first n: `SELECT *, ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...) AS place` in a
+subquery, and `WHERE place <= n` over it.
 
-Both together are one rank box. Alone, the numbers have no end, so the subquery's tuples wait for
-the condition.
+Both together are one box: a rank if the partitions have a window's time, else a top, which keeps a
+table. Alone, the numbers have no end, so the subquery's tuples wait for the condition.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from engine.language.sql.errors import Source
 from engine.language.sql.expressions import name_text
 from engine.language.sql.grouping import key_of
 from engine.language.sql.relation import Column, Ranking, Relation
-from engine.objects.query import Rank
+from engine.objects.query import Rank, Top
 from engine.objects.schema import STIME, Schema
 
-_KEY: Final = "rank_key_"
+NUMBERED_BY: Final = "rank_key_"
+"""The beginning of the names of expressions of a ROW_NUMBER that are no columns of its SELECT."""
 
 Item = tuple[exp.Expr, str]
 """An expression of a SELECT, and its name."""
@@ -40,11 +41,12 @@ class Numbered:
     Attributes:
         items: its other items, and the expressions that the numbers go by and that are no items.
         place: the name of the number.
+        size_us: see `Ranking`.
     """
 
     items: tuple[Item, ...]
     place: str
-    size_us: int
+    size_us: int | None
     partition: tuple[str, ...]
     order: tuple[tuple[str, bool], ...]
     node: exp.Expr
@@ -52,8 +54,9 @@ class Numbered:
     def waiting(self, relation: Relation) -> Relation:
         """The tuples of the items, which wait for the condition."""
         columns = tuple(
-            replace(each, shown=False) if each.name.startswith(_KEY) else each
+            replace(each, shown=False) if each.name.startswith(NUMBERED_BY) else each
             for each in relation.columns
+            if each.shown or each.name != self.place
         )
         tables = columns[0].tables
         place = Column(self.place, tables, name_text(self.place))
@@ -70,7 +73,7 @@ def numbered(
         windows: the size of the window, microseconds, whose time a column is; None: of none.
 
     Raises:
-        PointedError: it is not the number of a window's tuples.
+        PointedError: it is more than a number, or of too much.
     """
     numbers = [(node, name) for node, name in items if is_number(node)]
     (node, place), *more = numbers
@@ -86,22 +89,23 @@ def numbered(
     for each in node.args.get("partition_by") or ():
         size = windows(each) if isinstance(each, exp.Column) else None
         if size is None:
-            partition.append(_named(each, kept))
+            partition.append(_named(each.unnest(), kept))  # (ts) is a field, though a time
         else:
             sizes.add(size)
-    if not sizes:
-        raise source.refusal(
-            "OVER without a window would go over an endless stream: add window_start to its "
-            "PARTITION BY",
-            node,
-        )
     if len(sizes) > 1:
         raise source.refusal("PARTITION BY has the times of two windows", node)
     clause = node.args.get("order")
     order = [_ordered(each, kept, source) for each in (clause.expressions if clause else ())]
+    if not sizes and not (partition and order):
+        raise source.refusal(
+            "OVER without a window keeps the first rows of each partition so far: it needs "
+            "PARTITION BY and ORDER BY; or add window_start to its PARTITION BY",
+            node,
+        )
     first = dict(reversed(order))  # a field that is named twice counts once
     unique = tuple((name, first[name]) for name in dict.fromkeys(name for name, _ in order))
-    return Numbered(tuple(kept), place, sizes.pop(), tuple(dict.fromkeys(partition)), unique, node)
+    size = sizes.pop() if sizes else None
+    return Numbered(tuple(kept), place, size, tuple(dict.fromkeys(partition)), unique, node)
 
 
 def _ordered(node: exp.Expr, items: list[Item], source: Source) -> tuple[str, bool]:
@@ -121,7 +125,7 @@ def _named(node: exp.Expr, items: list[Item]) -> str:
             same = each.name == node.name and not (each.table and node.table)
             if same and name == node.name:
                 return name
-    name = f"{_KEY}{len(items)}"
+    name = f"{NUMBERED_BY}{len(items)}"
     items.append((node, name))
     return name
 
@@ -149,8 +153,7 @@ def bounded(
             rest.append(each)
     if not found:
         raise source.refusal(
-            f"{place[:80]} numbers the tuples of a window of any size: say WHERE {place[:40]} <= n",
-            at,
+            f"{place[:80]} numbers any number of tuples: say WHERE {place[:40]} <= n", at
         )
     if min(found) < 1:
         raise source.refusal(f"places begin with 1: no tuple has a {place[:40]} below", at)
@@ -205,15 +208,18 @@ def _number(node: exp.Expr) -> int | None:
     return int(node.name) if node.name.isdecimal() and len(node.name) < 10 else None
 
 
-def rank_of(relation: Relation, most: int, *, shown: bool) -> Rank:
+def rank_of(relation: Relation, most: int, *, shown: bool) -> Rank | Top:
     """The box of a relation whose ranking waits.
 
     Args:
-        shown: the output has the place.
+        shown: the output has the place; that of a table has it anyway, unless there is one.
     """
     ranking = relation.ranking
     assert ranking is not None, "a relation with places"
     place = ranking.place if shown else ""
+    if ranking.size_us is None:
+        place = ranking.place if shown or most > 1 else ""
+        return Top("top", relation.stream, "", ranking.partition, ranking.order, most, place)
     return Rank(
         "rank",
         relation.stream,
@@ -235,18 +241,23 @@ def ranked(relation: Relation, schema: Schema, *, shown: bool) -> Relation:
     ranking = relation.ranking
     assert ranking is not None, "a relation with places"
     columns = [each for each in relation.columns if shown or each.name != ranking.place]
-    if ranking.size_us > 1:
+    if ranking.size_us is None:
+        columns = [_of_table(each) for each in columns]
+    elif ranking.size_us > 1:
         columns = [_at_the_end(each, ranking.size_us) for each in columns]
     return Relation(schema, tuple(columns))
+
+
+def _of_table(column: Column) -> Column:
+    """A column of tuples whose stime is when they took their place."""
+    return column if column.text == STIME else replace(column, offset=None, time=False, pane=None)
 
 
 def _at_the_end(column: Column, size_us: int) -> Column:
     """A column of tuples that have the last microsecond of their window as stime."""
     if column.pane is not None and column.pane[0] == size_us:
         return replace(column, offset=column.pane[1], time=True, pane=None)
-    if column.text == STIME:
-        return column
-    return replace(column, offset=None, time=False, pane=None)
+    return _of_table(column)
 
 
 def names_place(node: exp.Select, rest: Sequence[exp.Expr], place: str) -> bool:

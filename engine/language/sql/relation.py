@@ -54,15 +54,16 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Numbers of a window's tuples: see `engine.language.sql.ranking`.
+    """Numbers of tuples: see `engine.language.sql.ranking`.
 
     Attributes:
-        place: the name of the number. size_us: of the window; 1: of the tuples of one stime.
+        place: the name of the number.
+        size_us: of the window; 1: of the tuples of one stime; None: of all tuples so far.
         partition: fields. order: (field, descending) pairs.
     """
 
     place: str
-    size_us: int
+    size_us: int | None
     partition: tuple[str, ...]
     order: tuple[tuple[str, bool], ...]
 
@@ -167,15 +168,20 @@ def grouped_by_session(schema: Schema, table: str) -> Relation:
     """The output of sessions."""
     relation = of_stream(schema, table)
     time = f"cast(cast({WINDOW_END} as long) - 1 as timestamp)"
-    column = Column(WINDOW_TIME, (table,), time, shown=False)
-    return replace(relation, columns=(*relation.columns, column))
+    return _with_time(relation, Column(WINDOW_TIME, (table,), time, shown=False))
 
 
 def grouped_by_growing_window(schema: Schema, table: str) -> Relation:
     """The output of windows that grow."""
     relation = with_times(schema, table, {WINDOW_END: 1})
-    column = Column(WINDOW_TIME, (table,), STIME, 0, time=True, shown=False)
-    return replace(relation, columns=(*relation.columns, column))
+    return _with_time(relation, Column(WINDOW_TIME, (table,), STIME, 0, time=True, shown=False))
+
+
+def _with_time(relation: Relation, time: Column) -> Relation:
+    """The relation with the last microsecond of its windows, unless a field is called so."""
+    if any(each.name == time.name for each in relation.columns):
+        return relation
+    return replace(relation, columns=(*relation.columns, time))
 
 
 def grouped_by_window(schema: Schema, table: str, size_us: int) -> Relation:

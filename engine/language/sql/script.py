@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -17,6 +18,7 @@ from engine.language.sql.dialect import Definition, Split, parse
 from engine.language.sql.errors import Source
 from engine.language.sql.expressions import name_text
 from engine.language.sql.network import Boxes
+from engine.language.sql.ranking import NUMBERED_BY
 from engine.language.sql.relation import Relation
 from engine.language.sql.select import HIDDEN, Resolve, Selecting
 from engine.objects.availability import AvailabilityRequest, parse_mode, parse_recovery
@@ -43,7 +45,7 @@ class Script:
     def __init__(self, text: str, base: str | None) -> None:
         self._source = Source(text)
         self._base = None if base is None else base.rstrip("/")
-        self._statements = parse(text)
+        self._statements, self._explain = parse(text)
         if not self._statements:
             raise self._source.refusal("the script has no statement", 0)
 
@@ -90,7 +92,7 @@ class Script:
         definer = _Definer(self._source, self._name, named, schemas, tables)
         for statement in self._statements:
             definer.add(statement)
-        return definer.document
+        return replace(definer.document, explain=self._explain)
 
     def _name(self, node: exp.Table) -> str:
         db = node.args.get("db")
@@ -268,7 +270,10 @@ class _Definer:
         shown = {each.text for each in relation.shown()}
         hidden = [name for name in relation.schema.key if name_text(name) not in shown]
         if hidden:
-            left_out = ", ".join(name.removeprefix(HIDDEN) for name in hidden)
+            names = (
+                "an expression of PARTITION BY" if NUMBERED_BY in name else name for name in hidden
+            )
+            left_out = ", ".join(name.removeprefix(HIDDEN) for name in names)
             raise self._source.refusal(
                 f"the rows of this table are told apart by {left_out}, which SELECT leaves out: "
                 "add it",

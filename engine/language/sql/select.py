@@ -12,6 +12,7 @@ from sqlglot import exp
 from engine.language.sql.dialect import Split, WindowTable
 from engine.language.sql.errors import Source
 from engine.language.sql.expressions import Substitute, expression_text, interval_us, name_text
+from engine.language.sql.framing import Framing, framed
 from engine.language.sql.grouping import (
     HIDDEN,
     INSTANT,
@@ -52,7 +53,7 @@ from engine.objects.query import (
     Union,
     longest_session,
 )
-from engine.objects.schema import DELETED
+from engine.objects.schema import DELETED, STIME
 
 Resolve = Callable[[exp.Table], str]
 """The name of the stream that a table in the text means."""
@@ -138,6 +139,11 @@ class Selecting:
         items = self._items(node, relation)
         having = node.args.get("having")
         conditions = [] if having is None else [having.this]
+        if overs := framed(items):
+            framing = Framing(self._boxes, self._source, relation)
+            rows = framing.plan(node, items, overs)
+            made = self._map(node, rows.relation, items, rows.substitute(self._source))
+            return self._distinct(node, made)
         calls = aggregates_in([*(each for each, _ in items), *conditions])
         plain = node.args.get("group") is None and not calls
         if plain and having is not None:
@@ -200,6 +206,11 @@ class Selecting:
         conditions = [each for condition in rest for each in conjuncts(condition)]
         most, left = bounded(relation, conditions, self._source, node)
         assert relation.ranking is not None, "it waits for the bound"
+        if relation.stream in self._boxes.tables:
+            raise self._source.refusal(
+                "the rows of a table change, and are not numbered: say ROW_NUMBER() of a stream",
+                node,
+            )
         shown = names_place(node, left, relation.ranking.place)
         schema = self._boxes.add(rank_of(relation, most, shown=shown), node)
         return ranked(relation, schema, shown=shown), left
@@ -208,8 +219,8 @@ class Selecting:
         if relation.ranking is not None:
             place = relation.ranking.place[:40]
             raise self._source.refusal(
-                f"{place} numbers the tuples of a window of any size: say WHERE {place} <= n in a "
-                "SELECT around it",
+                f"{place} numbers any number of tuples: say WHERE {place} <= n in a SELECT around "
+                "it",
                 node,
             )
 
@@ -265,10 +276,10 @@ class Selecting:
         whole = [field.name for field in relation.schema.fields]
         shown = [each.name for each in relation.columns if each.shown]
         substitute = substitute_of(relation, self._source)
-        if [name for _, name in items] == whole == shown:
+        if [name for _, name in items] == whole:
             texts = [expression_text(each, self._source, substitute) for each, _ in items]
             if texts == [name_text(name) for name in whole]:
-                return relation
+                return relation if shown == whole else _unwindowed(relation)
         return self._map(node, relation, items, substitute)
 
     def _map(
@@ -593,6 +604,13 @@ class Selecting:
         rest = bool(node.args.get("rest"))
         box = Filter(name, relation.stream, tuple(streams), tuple(texts), rest)
         self._boxes.add_split(box, node)
+
+
+def _unwindowed(relation: Relation) -> Relation:
+    """The tuples of windows without the times of the windows."""
+    own = {name_text(field.name) for field in relation.schema.fields} | {STIME}
+    columns = tuple(replace(each, qualified=False) for each in relation.columns if each.text in own)
+    return replace(relation, columns=columns)
 
 
 def _name_of(node: exp.Expr, number: int) -> str:

@@ -14,75 +14,171 @@
     </borealis>
 
 Ports are in the order listed. Names are relative to the participant. An `<output>` is compared with
-the stream that the query makes. Views are as in `medusa.py`. These attributes are
-ours: `time` (Borealis: each window names the field that is in order); `key` (Borealis: the `anchor`
-of a box); `ha` and those with it (`engine/language/xml/medusa.py`; Borealis: the command line
-of its nodes); `readers` and `declassify`, which mean the same as in the other dialect.
+the stream that the query makes. Views are as in `medusa.py`. docs/borealis.md has all elements,
+boxes and parameters, and what each is here. These attributes are ours: `time` (Borealis: each
+window names the field that is in order; see `inferred_time`); `key` (Borealis: the `anchor` of a
+box); `ha` and those with it (`engine/language/xml/medusa.py`; Borealis: the command line of its
+nodes); of an `<input>` those of a `<stream>`; `readers` and `declassify`, which mean the same as in
+the other dialect.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from typing import Final
 
-from engine.language.check import check_query
+from msgspec.structs import replace
+
+from engine.language.check import MAX_BOXES, check_query
+from engine.language.document import Document
 from engine.language.labels import Readers
-from engine.language.xml.boxes import read_box
+from engine.language.xml import borealis_deployment as deployment
+from engine.language.xml.borealis_boxes import boxes_of
+from engine.language.xml.borealis_deployment import REMARK, replicated
+from engine.language.xml.borealis_streams import (
+    OldBox,
+    Streams,
+    inferred_time,
+    ordered_fields,
+)
+from engine.language.xml.borealis_tables import (
+    CHANGES,
+    TABLE_TAG,
+    kept,
+    read_change,
+    read_table,
+    writers_of,
+)
 from engine.language.xml.medusa import (
     VIEW_TAG,
     Qualify,
     made_query,
     members,
     read_schema,
+    read_stream,
     read_view,
 )
 from engine.language.xml.tree import Node
-from engine.objects.definitions import ANY, StreamDefinition, check_stream
+from engine.objects.definitions import StreamDefinition
 from engine.objects.query import Box, Query, streams_written
 from engine.objects.schema import Schema
 from engine.objects.view import View
+from overlay.errors import InvalidInputError
 
-_LISTS: Final = {"input": ("readers", "declassify"), "output": ("readers",)}
-"""Attributes that name participants, by element."""
+_OURS: Final = {
+    "input": ("readers", "declassify", "slack", "history", "idle", "max_ahead"),
+    "output": ("readers",),
+}
+"""Attributes of ours, by element."""
+
+DEPLOY_TAG: Final = deployment.TAG
+
+_TAGS: Final = ("input", "output", "schema", "table", "query", VIEW_TAG, DEPLOY_TAG)
 
 
-def read_borealis(
-    root: Node, qualify: Qualify
-) -> tuple[list[Schema], list[StreamDefinition], list[Query], list[View]]:
-    """The schemas, streams, queries and views of a document of Borealis.
+def read_borealis(root: Node, qualify: Qualify) -> Document:
+    """What a document of Borealis defines.
 
     Raises:
         InvalidInputError: names line and reason.
     """
     root.checked(())
+    for child in root.children:
+        if child.tag not in _TAGS:
+            known = ", ".join(f"<{tag}>" for tag in _TAGS)
+            raise child.error(f"only {known} are supported here")
+    old = [(node, _old_boxes(node, qualify)) for node in _tagged(root, "query")]
+    boxes = [box for _, found in old for box in found]
+    schemas = _read_schemas(root, qualify, boxes)
+    changed = frozenset(writers_of(boxes))
+    tables = [read_table(node, qualify, schemas, changed) for node in _tagged(root, TABLE_TAG)]
+    schemas |= {each.schema.name: each.schema for each in tables if not each.made}
+    sources = [_read_input(node, qualify, schemas) for node in _tagged(root, "input")]
+    sources += [each for table in tables if (each := table.source) is not None]
+    views = [read_view(node, qualify) for node in _tagged(root, VIEW_TAG)]
+    streams = Streams(
+        {stream.name: schemas[stream.schema] for stream in sources},
+        {stream.name for stream in sources if stream.slack_us},
+        {table.name: table for table in tables},
+    )
+    queries = _read_queries(root, qualify, old, views, streams)
+    for node in _tagged(root, "output"):
+        made, declared = streams.schemas.get(_stream(node, qualify)), _schema(node, qualify)
+        _check_output(node, made, schemas.get(declared))
+    return Document(
+        tuple(schemas.values()),
+        tuple(sources),
+        tuple(queries),
+        tuple(views),
+        remarks=tuple(streams.remarks),
+    )
+
+
+def _read_queries(
+    root: Node,
+    qualify: Qualify,
+    old: Sequence[tuple[Node, Sequence[OldBox]]],
+    views: Sequence[View],
+    streams: Streams,
+) -> list[Query]:
+    """The queries, each of which may read what those before it make, and views of that."""
+    shown: dict[str, list[str]] = {}
+    for view in views:
+        shown.setdefault(view.stream, []).append(view.name)
+    _learn(streams.schemas, dict(streams.schemas), shown)
+    readers = _readers({_stream(node, qualify): node for node in _tagged(root, "output")})
+    active = _deployed(root, qualify, [_query_name(node, qualify) for node, _ in old], streams)
+    queries = []
+    for node, boxes in old:
+        before = dict(streams.schemas)
+        query = _read_query(_with_standby(node, qualify, active), qualify, boxes, streams, readers)
+        with node.about():
+            _learn(streams.schemas, check_query(query, before), shown)
+        queries.append(query)
+    return queries
+
+
+def read_deploy(root: Node) -> Document:
+    """A document that is a `<deploy>` alone, of the queries of another one.
+
+    Raises:
+        InvalidInputError: it would change those queries, or is wrong; names line and reason.
+    """
+    if replicated(root, str, None):
+        raise root.error(
+            "put a <deploy> with replica sets into the <borealis> of its queries, or create them "
+            "with `--ha active_standby`"
+        )
+    return Document(remarks=(REMARK,))
+
+
+def _deployed(root: Node, qualify: Qualify, queries: Collection[str], streams: Streams) -> set[str]:
+    """The queries that are computed by two peers at once."""
+    found: set[str] = set()
+    for node in _tagged(root, DEPLOY_TAG):
+        found |= replicated(node, qualify, queries)
+        streams.remark(REMARK)
+    return found
+
+
+def _read_schemas(root: Node, qualify: Qualify, boxes: Sequence[OldBox]) -> dict[str, Schema]:
+    """The schemas; one of an `<input>` that declares no time has the field that the boxes are
+    ordered on."""
     schemas: dict[str, Schema] = {}
     for node in _tagged(root, "schema"):
         schema = read_schema(node, qualify)
         if schema.name in schemas:
             raise node.error(f"schema {schema.name} occurs twice")
         schemas[schema.name] = schema
-    outputs = {_stream(node, qualify): node for node in _tagged(root, "output")}
-    queries = [
-        (node, _read_query(node, qualify, _readers(outputs))) for node in _tagged(root, "query")
-    ]
-    streams = [_read_input(node, qualify, schemas) for node in _tagged(root, "input")]
-    views = [read_view(node, qualify) for node in _tagged(root, VIEW_TAG)]
-    for child in root.children:
-        if child.tag not in {"schema", "input", "output", "query", VIEW_TAG}:
-            raise child.error(
-                f"only <input>, <output>, <schema>, <query> and <{VIEW_TAG}> are supported here"
-            )
-    shown: dict[str, list[str]] = {}
-    for view in views:
-        shown.setdefault(view.stream, []).append(view.name)
-    known: dict[str, Schema] = {}
-    _learn(known, {stream.name: schemas[stream.schema] for stream in streams}, shown)
-    for node, query in queries:
-        with node.about():
-            _learn(known, check_query(query, known), shown)
-    for name, node in outputs.items():
-        _check_output(node, known.get(name), schemas.get(_schema(node, qualify)))
-    return list(schemas.values()), streams, [query for _, query in queries], views
+    ordered = ordered_fields(boxes)
+    for node in _tagged(root, "input"):
+        _stream(node, qualify)
+    for name in {_schema(node, qualify) for node in _tagged(root, "input")} & schemas.keys():
+        schema = schemas[name]
+        if schema.time is None:
+            schemas[name] = replace(schema, time=inferred_time(schema, ordered))
+    return schemas
 
 
 def _learn(
@@ -90,10 +186,12 @@ def _learn(
 ) -> None:
     """Add streams and their views to `known`; `shown`: the names of views, by stream."""
     found = list(streams.items())
+    seen: set[str] = set()
     while found:
         name, schema = found.pop()
-        if name not in known:
-            known[name] = schema
+        if name not in seen:
+            seen.add(name)
+            known.setdefault(name, schema)
             found += [(view, schema) for view in shown.get(name, ())]
 
 
@@ -104,7 +202,7 @@ def _tagged(root: Node, tag: str) -> Iterable[Node]:
 def _stream(node: Node, qualify: Qualify) -> str:
     node.childless()
     with node.about():
-        return qualify(node.checked(("stream", "schema"), _LISTS[node.tag])["stream"])
+        return qualify(node.checked(("stream", "schema"), _OURS[node.tag])["stream"])
 
 
 def _schema(node: Node, qualify: Qualify) -> str:
@@ -113,17 +211,13 @@ def _schema(node: Node, qualify: Qualify) -> str:
 
 
 def _read_input(node: Node, qualify: Qualify, schemas: dict[str, Schema]) -> StreamDefinition:
-    given = node.attributes
-    stream = StreamDefinition(
-        name=_stream(node, qualify),
-        schema=_schema(node, qualify),
-        readers=members(given.get("readers", ANY)),
-        declassify=members(given.get("declassify", "")),
+    _stream(node, qualify)
+    given = {name: value for name, value in node.attributes.items() if name != "stream"}
+    stream = read_stream(
+        Node(node.tag, {**given, "name": node.attributes["stream"]}, node.line), qualify
     )
     if stream.schema not in schemas:
         raise node.error(f"there is no schema {node.attributes['schema'][:80]!a} in the document")
-    with node.about():
-        check_stream(stream)
     return stream
 
 
@@ -145,28 +239,120 @@ def _readers(outputs: Mapping[str, Node]) -> dict[str, Readers | None]:
     }
 
 
-def _read_query(node: Node, qualify: Qualify, outputs: Mapping[str, Readers | None]) -> Query:
-    boxes = []
-    for child in node.children:
+def _old_boxes(query: Node, qualify: Qualify) -> list[OldBox]:
+    found = []
+    for child in query.children:
         if child.tag != "box":
             raise child.error("a query has only <box> elements")
-        boxes.append(_read_box(child, qualify))
-    query = made_query(node, qualify, boxes, [], {})
-    named = outputs.keys() & streams_written(query)
-    readers = {name: each for name in sorted(named) if (each := outputs[name]) is not None}
-    return made_query(node, qualify, boxes, sorted(named), readers)
+        found.append(_old_box(child, qualify))
+    return found
 
 
-def _read_box(node: Node, qualify: Qualify) -> Box:
-    streams: dict[str, list[str]] = {"in": [], "out": []}
+def _old_box(node: Node, qualify: Qualify) -> OldBox:
+    given = node.checked(("name", "type"))
+    streams: dict[str, list[str]] = {"in": [], "out": [], "access": []}
     parameters = []
     for child in node.children:
         if child.tag == "parameter":
+            child.checked(("name", "value"))
             parameters.append(child)
         elif child.tag in streams:
             child.childless()
+            wanted = "table" if child.tag == "access" else "stream"
             with child.about():
-                streams[child.tag].append(qualify(child.checked(("stream",))["stream"]))
+                streams[child.tag].append(qualify(child.checked((wanted,))[wanted]))
         else:
-            raise child.error("a box has only <in>, <out> and <parameter> elements")
-    return read_box(node, tuple(streams["in"]), tuple(streams["out"]), parameters)
+            raise child.error("a box has only <in>, <out>, <access> and <parameter> elements")
+    return OldBox(
+        node,
+        given["type"],
+        given["name"],
+        tuple(streams["in"]),
+        tuple(streams["out"]),
+        tuple(parameters),
+        tuple(streams["access"]),
+    )
+
+
+def _in_order(query: Node, boxes: Sequence[OldBox]) -> list[OldBox]:
+    """The boxes, each after those whose output it reads, or that change the table that it reads."""
+    if len(boxes) > MAX_BOXES:
+        raise query.error(f"it has {len(boxes)} boxes; at most {MAX_BOXES} are allowed")
+    makers = {stream: number for number, box in enumerate(boxes) for stream in box.outputs}
+    changes: dict[str, list[int]] = {}
+    for number, box in enumerate(boxes):
+        for table in box.tables if box.kind in CHANGES else ():
+            changes.setdefault(table, []).append(number)
+    sorter = TopologicalSorter(
+        {
+            number: [
+                *(makers[stream] for stream in box.inputs if stream in makers),
+                *(
+                    change
+                    for table in box.tables
+                    if box.kind not in CHANGES
+                    for change in changes.get(table, ())
+                ),
+            ]
+            for number, box in enumerate(boxes)
+        }
+    )
+    try:
+        return [boxes[number] for number in sorter.static_order()]
+    except CycleError as error:
+        names = ", ".join(boxes[number].name[:64] for number in sorted(set(error.args[1])))
+        raise query.error(f"the boxes {names} form a loop") from None
+
+
+def _lowered(node: Node, old: Sequence[OldBox], streams: Streams) -> list[Box]:
+    """The boxes of ours; those that make a table come behind the last change of it."""
+    changes = writers_of(old)
+    made: dict[str, int] = {}
+    boxes: list[Box] = []
+    for each in _in_order(node, old):
+        if each.kind not in CHANGES:
+            boxes += boxes_of(each, streams)
+            continue
+        with each.node.about():
+            (name, *_) = each.tables or ("",)
+            number = made.get(name, 0)
+            boxes += (found := read_change(each, streams, number))
+            made[name] = number + 1
+            if made[name] == len(changes.get(name, ())):
+                if name in streams.schemas:
+                    raise InvalidInputError(f"boxes of another query change {name} already")
+                found = [*found, *(rows := kept(streams.tables[name], made[name]))]
+                boxes += rows
+            for box in found:
+                streams.learn(box)
+    return boxes
+
+
+def _read_query(
+    node: Node,
+    qualify: Qualify,
+    old: Sequence[OldBox],
+    streams: Streams,
+    outputs: Mapping[str, Readers | None],
+) -> Query:
+    boxes = _lowered(node, old, streams)
+    query = made_query(node, qualify, boxes, [], {})
+    written = streams_written(query)
+    named = (outputs.keys() | streams.tables.keys()) & written
+    readers = {name: each for name in sorted(named) if (each := outputs.get(name)) is not None}
+    return made_query(node, qualify, boxes, sorted(named), readers)
+
+
+def _query_name(node: Node, qualify: Qualify) -> str:
+    if "name" not in node.attributes:
+        raise node.error('attribute name="..." is missing')
+    with node.about():
+        return qualify(node.attributes["name"])
+
+
+def _with_standby(node: Node, qualify: Qualify, active: Collection[str]) -> Node:
+    """The `<query>` with what a replica set says of it, unless it says something itself."""
+    name = _query_name(node, qualify)
+    if name not in active or "ha" in node.attributes:
+        return node
+    return Node(node.tag, {**node.attributes, "ha": "active_standby"}, node.line, node.children)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Final
 
-from engine.language.aggregates import function_named, function_of
+from engine.language.aggregates import function_of
+from engine.language.box_texts import measure_of, order_of
 from engine.language.check import check_shape
 from engine.language.matches import conditioned, read_pattern
 from engine.language.xml.tree import Node
@@ -18,16 +19,15 @@ from engine.objects.query import (
     Contiguity,
     Cumulate,
     Filter,
-    Function,
     Join,
     JoinKind,
     Map,
     Match,
-    Measure,
     Rank,
     Sessions,
     Top,
     Totals,
+    TupleWindows,
     Union,
     longest_session,
 )
@@ -37,8 +37,6 @@ _SECONDS = re.compile(r"\d{1,12}(\.\d{1,6})?", re.ASCII)
 
 _NUMBERED = re.compile(r"(.+)\.(0|[1-9]\d{0,3})", re.ASCII)
 
-_CALL: Final = re.compile(r"\s*(\w+)\s*\((.*)\)\s*", re.DOTALL)
-
 _BY_BOUNDARY: Final = (
     "windows close when the stream's boundary passes them, and late tuples are the stream's "
     "declared slack; another value would change the result"
@@ -47,11 +45,6 @@ _BY_BOUNDARY: Final = (
 _BY_CLOCK: Final = "that would make it an arbitrary box, whose results no other peer could repeat"
 
 _FIXED: Final[dict[str, tuple[tuple[str, ...], str]]] = {
-    "window-size-by": (
-        ("VALUES",),
-        "which tuple is the nth depends on all tuples before it, however long ago; a peer that "
-        "begins to read later would count others",
-    ),
     "order-by": (("FIELD",), "windows are ranges of the stream's time"),
     "slack": (("0",), _BY_BOUNDARY),
     "timeout": (("0", "0.0"), f"{_BY_BOUNDARY}; {_BY_CLOCK}"),
@@ -112,6 +105,26 @@ class Parameters:
         with node.about():
             size = seconds_to_us(value.strip().removeprefix("-"))
         return -size if value.strip().startswith("-") else size
+
+    def take_choice(self, name: str, *allowed: str) -> str:
+        """One of some words, of which the first stands for none."""
+        node = self._nodes.get(name)
+        value = self.take(name)
+        if node is None or value is None:
+            return allowed[0]
+        if value not in allowed:
+            raise node.error(f"{name} is {' or '.join(allowed)}, not {value[:40]!a}")
+        return value
+
+    def take_count(self, name: str) -> int | None:
+        """A number of tuples."""
+        node = self._nodes.get(name)
+        value = self.take(name)
+        if node is None or value is None:
+            return None
+        if not re.fullmatch(r"\d{1,9}", value.strip(), re.ASCII):
+            raise node.error(f"{name} is a number of tuples, not {value[:40]!a}")
+        return int(value)
 
     def take_flag(self, name: str) -> bool:
         """1 or true, 0 or false; false if absent."""
@@ -206,7 +219,9 @@ def _read_union(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], _:
 def _read_aggregate(
     name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
 ) -> Box:
-    functions = _read_functions(parameters)
+    functions = read_functions(parameters)
+    if parameters.take_choice("window-size-by", "VALUES", "TUPLES") == "TUPLES":
+        return _read_tuple_windows(name, (inputs[0], outputs[0]), functions, parameters)
     size = parameters.take_seconds("window-size")
     if size is None:
         raise InvalidInputError("parameter window-size is missing")
@@ -220,13 +235,38 @@ def _read_aggregate(
         outputs[0],
         size,
         size if advance is None else advance,
-        _read_groups(parameters),
+        read_groups(parameters),
         functions,
         order_on or "",
     )
 
 
-def _read_functions(parameters: Parameters) -> tuple[AggregateFunction, ...]:
+def _read_tuple_windows(
+    name: str,
+    streams: tuple[str, str],
+    functions: tuple[AggregateFunction, ...],
+    parameters: Parameters,
+) -> Box:
+    """An aggregate whose windows are of so many tuples. streams: its input and its output."""
+    size = parameters.take_count("window-size")
+    if size is None:
+        raise InvalidInputError("parameter window-size is missing: the tuples of a window")
+    advance = parameters.take_count("advance")
+    for fixed in _FIXED:
+        parameters.take_fixed(fixed)
+    return TupleWindows(
+        name,
+        *streams,
+        size,
+        size if advance is None else advance,
+        read_groups(parameters),
+        functions,
+        parameters.take_flag("partial-windows"),
+    )
+
+
+def read_functions(parameters: Parameters) -> tuple[AggregateFunction, ...]:
+    """`aggregate-function.N` and their names. Raises: InvalidInputError: names the mistake."""
     calls = parameters.take_numbered("aggregate-function")
     names = parameters.take_numbered("aggregate-function-output-name")
     if len(names) > len(calls):
@@ -235,7 +275,8 @@ def _read_functions(parameters: Parameters) -> tuple[AggregateFunction, ...]:
     return tuple(function_of(call, output) for call, output in zip(calls, names, strict=True))
 
 
-def _read_groups(parameters: Parameters) -> tuple[str, ...]:
+def read_groups(parameters: Parameters) -> tuple[str, ...]:
+    """The fields of `group-by`."""
     groups = parameters.take("group-by") or ""
     return tuple(group.strip() for group in groups.split(",")) if groups.strip() else ()
 
@@ -243,7 +284,7 @@ def _read_groups(parameters: Parameters) -> tuple[str, ...]:
 def _read_sessions(
     name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
 ) -> Box:
-    functions, groups = _read_functions(parameters), _read_groups(parameters)
+    functions, groups = read_functions(parameters), read_groups(parameters)
     gap, longest = (parameters.take_seconds(each) for each in ("gap", "longest"))
     if gap is None:
         raise InvalidInputError("parameter gap is missing: the seconds of silence that end one")
@@ -254,7 +295,7 @@ def _read_sessions(
 def _read_cumulate(
     name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
 ) -> Box:
-    functions, groups = _read_functions(parameters), _read_groups(parameters)
+    functions, groups = read_functions(parameters), read_groups(parameters)
     size, step = (parameters.take_seconds(each) for each in ("window-size", "step"))
     if size is None or step is None:
         raise InvalidInputError("parameters window-size and step are needed, both in seconds")
@@ -264,8 +305,8 @@ def _read_cumulate(
 def _read_totals(
     name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
 ) -> Box:
-    functions = _read_functions(parameters)
-    groups = _read_groups(parameters)
+    functions = read_functions(parameters)
+    groups = read_groups(parameters)
     return Totals(
         name, inputs[0], outputs[0], groups, functions, changes=parameters.take_flag("table")
     )
@@ -294,18 +335,10 @@ def _read_order(
     partition = parameters.take("partition-by") or ""
     return (
         tuple(field.strip() for field in partition.split(",")) if partition.strip() else (),
-        tuple(map(_ordered, parameters.take_numbered("order-by"))),
+        tuple(map(order_of, parameters.take_numbered("order-by"))),
         int(most),
         parameters.take("place-field") or "",
     )
-
-
-def _ordered(text: str) -> tuple[str, bool]:
-    """`field`, `field asc` or `field desc` as a pair of `Rank.order_by`."""
-    field, _, direction = text.strip().partition(" ")
-    if direction.strip().lower() not in {"", "asc", "desc"}:
-        raise InvalidInputError(f"{text[:80]!a} is not a field, or a field with asc or desc")
-    return field, direction.strip().lower() == "desc"
 
 
 def _read_join(
@@ -367,20 +400,8 @@ def _read_match(
         tuple(group.strip() for group in groups.split(",")) if groups.strip() else (),
         steps,
         within,
-        tuple(_measure(call, output) for call, output in zip(calls, names, strict=True)),
+        tuple(measure_of(call, output) for call, output in zip(calls, names, strict=True)),
         Contiguity(contiguity),
-    )
-
-
-def _measure(text: str, output: str) -> Measure:
-    match = _CALL.fullmatch(text)
-    if match is None:
-        raise InvalidInputError(f"{text[:80]!a} is not a measure like last(B.price) or count(B.*)")
-    name, argument = (each.strip() for each in match.groups())
-    variable, _, field = argument.rpartition(".")
-    function = {"first": Function.FIRSTVAL, "last": Function.LASTVAL}.get(name.lower())
-    return Measure(
-        function or function_named(name), variable, "" if field == "*" else field, output
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 from engine.language.document import Document
 from engine.language.xml import medusa
-from engine.language.xml.borealis import read_borealis
+from engine.language.xml.borealis import read_borealis, read_deploy
 from engine.language.xml.medusa import Qualify, read_query, read_schema, read_stream, read_view
 from engine.language.xml.tree import Node, parse_xml
 from engine.objects.definitions import StreamDefinition
@@ -45,25 +45,26 @@ def read_document(text: str, base: str | None = None) -> Document:
     """
     root = parse_xml(text)
     qualify = _qualifier(base)
-    if root.tag == "borealis":
-        schemas, streams, queries, views = read_borealis(root, qualify)
-    else:
-        schemas, streams, queries, views = _read_medusa(root, qualify)
+    match root.tag:
+        case "borealis":
+            document = read_borealis(root, qualify)
+        case "deploy":
+            document = read_deploy(root)
+        case _:
+            document = _read_medusa(root, qualify)
     _refuse_repeated(
         root,
         [
-            *(schema.name for schema in schemas),
-            *(stream.name for stream in streams),
-            *(query.name for query in queries),
-            *(view.name for view in views),
+            *(schema.name for schema in document.schemas),
+            *(stream.name for stream in document.streams),
+            *(query.name for query in document.queries),
+            *(view.name for view in document.views),
         ],
     )
-    return Document(tuple(schemas), tuple(streams), tuple(queries), tuple(views))
+    return document
 
 
-def _read_medusa(
-    root: Node, qualify: Qualify
-) -> tuple[list[Schema], list[StreamDefinition], list[Query], list[View]]:
+def _read_medusa(root: Node, qualify: Qualify) -> Document:
     schemas: list[Schema] = []
     streams: list[StreamDefinition] = []
     queries: list[Query] = []
@@ -87,7 +88,7 @@ def _read_medusa(
                     "expected <schema>, <stream>, <query>, <connection_point_view>, several of "
                     "them in <medusa>, or <borealis>"
                 )
-    return schemas, streams, queries, views
+    return Document(tuple(schemas), tuple(streams), tuple(queries), tuple(views))
 
 
 def _qualifier(base: str | None) -> Qualify:

@@ -104,6 +104,7 @@ def read_stream(node: Node, qualify: Qualify) -> StreamDefinition:
     optional = (
         "table",
         "slack",
+        "lateness",
         "history",
         "idle",
         "readers",
@@ -133,6 +134,7 @@ def read_stream(node: Node, qualify: Qualify) -> StreamDefinition:
             k_safety=int(k_safety),
             max_ahead_us=DEFAULT_MAX_AHEAD_US if ahead is None else max_ahead(ahead),
             table=given.get("table", "0") in {"1", "true"},
+            lateness_us=seconds_to_us(given.get("lateness", "0")),
         )
         check_stream(stream)
     return stream

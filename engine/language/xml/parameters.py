@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.language.aggregates import call_of
+from engine.language.box_texts import measure_text, order_text
 from engine.language.matches import pattern_text
 from engine.objects.query import (
     Aggregate,
@@ -14,12 +15,12 @@ from engine.objects.query import (
     Join,
     Map,
     Match,
-    Measure,
     PatternStep,
     Rank,
     Sessions,
     Top,
     Totals,
+    TupleWindows,
     Union,
 )
 
@@ -61,7 +62,7 @@ def parameters_of(box: Box) -> list[tuple[str, str]]:
 
 
 def type_of(box: Box) -> str:
-    return type(box).__name__.lower()
+    return "aggregate" if isinstance(box, TupleWindows) else type(box).__name__.lower()
 
 
 def _numbered(prefix: str, values: Sequence[str]) -> list[tuple[str, str]]:
@@ -69,7 +70,7 @@ def _numbered(prefix: str, values: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _window_parameters(
-    box: Aggregate | Sessions | Cumulate | Totals,
+    box: Aggregate | Sessions | Cumulate | TupleWindows | Totals,
 ) -> list[tuple[str, str]]:
     """What the functions are of."""
     match box:
@@ -85,10 +86,15 @@ def _window_parameters(
             return [("window-size", us_to_seconds(box.size_us)), ("step", step)]
         case Totals():
             return [("table", "1")] if box.changes else []
+        case TupleWindows():
+            partial = [("partial-windows", "1")] if box.partial else []
+            size, advance = str(box.size), str(box.advance)
+            by = ("window-size-by", "TUPLES")
+            return [by, ("window-size", size), ("advance", advance), *partial]
 
 
 def _function_parameters(
-    box: Aggregate | Sessions | Cumulate | Totals,
+    box: Aggregate | Sessions | Cumulate | TupleWindows | Totals,
 ) -> list[tuple[str, str]]:
     """The functions and the groups."""
     return [
@@ -100,7 +106,7 @@ def _function_parameters(
 
 def _order_parameters(box: Rank | Top) -> list[tuple[str, str]]:
     """What is kept of each partition, in which order."""
-    order = [f"{name} {'desc' if descending else 'asc'}" for name, descending in box.order_by]
+    order = [order_text(name, descending=down) for name, down in box.order_by]
     found = [("most", str(box.most)), *_numbered("order-by", order)]
     if box.partition_by:
         found.append(("partition-by", ",".join(box.partition_by)))
@@ -117,17 +123,12 @@ def _match_parameters(box: Match) -> list[tuple[str, str]]:
         ("contiguity", str(box.contiguity)),
         *_numbered("variable", [each.variable for each in conditions]),
         *_numbered("condition", [each.condition for each in conditions]),
-        *_numbered("measure", [_measure_text(each) for each in box.measures]),
+        *_numbered("measure", [measure_text(each) for each in box.measures]),
         *_numbered("measure-name", [each.output for each in box.measures]),
     ]
     if box.partition_by:
         found.append(("partition-by", ",".join(box.partition_by)))
     return found
-
-
-def _measure_text(measure: Measure) -> str:
-    named = ".".join(filter(None, (measure.variable, measure.field or "*")))
-    return f"{measure.function}({named})"
 
 
 def us_to_seconds(microseconds: int) -> str:

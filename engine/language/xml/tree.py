@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +18,14 @@ MAX_TEXT: Final = 2**20
 
 MAX_DEPTH: Final = 8
 """Elements within each other; the dialects need four."""
+
+_BOREALIS_DTD: Final = re.compile(
+    r"""\s*(?:<\?xml[^<>]{0,200}\?>\s*)?(?:<!--(?:(?!--).)*-->\s*)*"""
+    r"""(<!DOCTYPE\s+(?:borealis|deploy)\s+SYSTEM\s+(?:"[^"<>&%]{1,1000}"|'[^'<>&%]{1,1000}')\s*>)""",
+    re.DOTALL,
+)
+"""The line with which Borealis' own files begin. It is taken out before the text is parsed, so that
+no parser ever sees it; a document type with declarations of its own is refused as any other."""
 
 
 @dataclass
@@ -75,6 +84,7 @@ def parse_xml(text: str) -> Node:
         raise InvalidInputError(
             f"line 1: the document has {len(text)} characters, at most {MAX_TEXT} are allowed"
         )
+    text = _without_dtd(text)
     parser = make_parser()
     builder = _Builder(parser)
     parser.forbid_dtd = True
@@ -94,6 +104,15 @@ def parse_xml(text: str) -> Node:
     if builder.root is None:
         raise InvalidInputError("line 1: the document is empty")
     return builder.root
+
+
+def _without_dtd(text: str) -> str:
+    """The text with blanks where it names Borealis' DTD, so that lines and columns stay."""
+    found = _BOREALIS_DTD.match(text)
+    if found is None:
+        return text
+    blank = re.sub(r"[^\n]", " ", found[1])
+    return f"{text[: found.start(1)]}{blank}{text[found.end(1) :]}"
 
 
 def _mend(text: str, error: SAXParseException) -> str:

@@ -105,7 +105,11 @@ def _schema(schema: Schema) -> list[str]:
 
 def _stream(stream: StreamDefinition) -> str:
     """A source stream; what is as it is without being said is not said."""
-    spans = [("slack", stream.slack_us, 0), ("history", stream.history_us, DEFAULT_HISTORY_US)]
+    spans = [
+        ("slack", stream.slack_us, 0),
+        ("lateness", stream.lateness_us, 0),
+        ("history", stream.history_us, DEFAULT_HISTORY_US),
+    ]
     members = [
         ("readers", stream.readers, (ANY,)),
         ("writers", stream.writers, ()),
@@ -117,6 +121,7 @@ def _stream(stream: StreamDefinition) -> str:
     attributes += [(name, ",".join(given)) for name, given, usual in members if given != usual]
     attributes += [("leader", stream.leader)] if stream.leader else []
     attributes += [("k_safety", str(stream.k_safety))] if stream.k_safety else []
+    attributes += [("table", "1")] if stream.table else []
     if stream.max_ahead_us != DEFAULT_MAX_AHEAD_US:
         ahead = stream.max_ahead_us
         attributes.append(("max_ahead", NO_LIMIT if ahead is None else us_to_seconds(ahead)))

@@ -231,7 +231,7 @@ class Standby:
         for name in self.stored.inputs:
             readers = [task for task in self._stateful if name in task.inputs]
             if readers:
-                needed = min(needed_after(task, self._made(task)) for task in readers)
+                needed = min(needed_after(task, self._made(task), name) for task in readers)
                 self.copy.logs[name].log.hold(Hold("carry", self.name), needed)
 
     def hear(self, message: KeepUp, now: float) -> Heard:

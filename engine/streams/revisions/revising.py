@@ -32,8 +32,8 @@ from engine.streams.revisions.resolving import (
 )
 from engine.streams.source import Source
 from engine.streams.validate import Batch, check_ahead
-from engine.streams.waiting import PENDING_SHARE, WaitingRevisions
-from overlay.errors import BusyError, InvalidInputError, UnavailableError
+from engine.streams.waiting import WaitingRevisions
+from overlay.errors import InvalidInputError, UnavailableError
 
 
 class Lookup(Protocol):
@@ -161,18 +161,9 @@ class Revising:
                 f"a post of revisions whose tuples take {size} bytes, as they were and as they "
                 f"become: revise at most {MAX_BATCH_BYTES} at a time"
             )
-        limit, waiting = PENDING_SHARE * self._source.pending_limit, self.waiting.pending.bytes
-        if not waiting or waiting + size <= limit:
-            return
-        if self.waiting.pending.ready(self._source.ready):
-            raise BusyError(
-                f"stream {self._source.name}: {waiting} bytes of revisions wait for their log"
-            )
-        if not self.waiting.pending.ready(self._source.acceptance.boundary_after(entry)):
-            raise InvalidInputError(
-                f"stream {self._source.name}: {waiting} bytes of revisions wait for the boundary "
-                "to move: post what follows, or send a boundary"
-            )
+        source = self._source
+        becomes = source.acceptance.boundary_after(entry)
+        self.waiting.check_room(source.name, size, source.pending_limit, source.ready, becomes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from engine.language.check import ordered_boxes
 from engine.language.joins import AS_OF, LEFT, ONE_SIDED, RIGHT
 from engine.language.panes import panes_name, widths
 from engine.language.steps import CumulateStep, FieldRef, Operation, SessionsStep
-from engine.objects.definitions import StreamEntry
+from engine.language.tables import totals_of
+from engine.objects.definitions import PANES, StreamEntry
 from engine.objects.query import Query, inputs_of, outputs_of
 from engine.objects.schema import SCENARIO, Field, FieldType, Schema
 from engine.streams.revisions.columns import revisions_name, revisions_schema
@@ -28,6 +29,7 @@ from engine.tasks.plan import (
     Task,
     TopStep,
     TotalsStep,
+    TupleWindowsStep,
     WindowStep,
 )
 from overlay.errors import InvalidInputError
@@ -36,7 +38,7 @@ from overlay.errors import InvalidInputError
 def revised_streams(query: Query, inputs: Mapping[str, StreamEntry]) -> Mapping[str, int]:
     """The streams of a query that have revisions, and how far behind its boundary each may be
     revised, microseconds. Empty if no input is revised."""
-    found = frozenset((name, e.stream.history_us) for name, e in inputs.items() if e.is_revised)
+    found = frozenset((name, e.revised_us) for name, e in inputs.items() if e.is_revised)
     return _revised(query, found) if found else {}
 
 
@@ -47,7 +49,8 @@ def _revised(query: Query, inputs: frozenset[tuple[str, int]]) -> Mapping[str, i
         most = max((found[name] for name in inputs_of(box) if name in found), default=None)
         if most is not None:
             found |= dict.fromkeys(outputs_of(box), most)
-    return found | {panes_name(name): found[name] for name in widths(query) if name in found}
+    made_of = (*widths(query), *totals_of(query))
+    return found | {panes_name(name): found[name] for name in made_of if name in found}
 
 
 def with_revisions(tasks: Sequence[Task], revised: Mapping[str, int]) -> tuple[Task, ...]:
@@ -55,18 +58,35 @@ def with_revisions(tasks: Sequence[Task], revised: Mapping[str, int]) -> tuple[T
 
     Args:
         revised: of `revised_streams`.
+
+    Raises:
+        InvalidInputError: a table is made of tuples that may be revised.
     """
     found: list[Task] = []
     for task in tasks:
         found.append(task)
-        if task.output in revised and task.recalls:
-            raise InvalidInputError(
-                f"{task.name} keeps totals of {task.inputs[0]}, whose tuples may be revised: make "
-                "that a table"
-            )
+        _check_kept(task, revised)
         if task.output in revised:
             found.append(_revisions_of(task, revised))
     return tuple(found)
+
+
+def _check_kept(task: Task, revised: Mapping[str, int]) -> None:
+    """Refuse totals, first tuples and windows of tuples of what may be revised: they go on from
+    what they were."""
+    if not task.recalls or not any(name in revised for name in task.inputs):
+        return
+    source, last = task.inputs[0], task.steps[-1]
+    name = task.output if isinstance(last, TopStep) else task.output.removesuffix(f"/{PANES}")
+    if isinstance(last, TupleWindowsStep):
+        raise InvalidInputError(
+            f"{name} numbers the tuples of {source}, which may be revised, and then each later one "
+            "would have another number: say a window of time"
+        )
+    mend = "declare it without a key" + ("" if isinstance(last, TopStep) else ", or as a table")
+    raise InvalidInputError(
+        f"{name} is a table of what {source} has so far, whose tuples may be revised: {mend}"
+    )
 
 
 def _revisions_of(task: Task, revised: Mapping[str, int]) -> Task:
@@ -104,7 +124,7 @@ def by_arrival(task: Task) -> bool:
         len(task.inputs) == 1
         and task.inputs[0] in task.source_inputs
         and bool(steps)
-        and isinstance(steps[0], WindowStep | SpanStep | MatchStep)
+        and isinstance(steps[0], WindowStep | SpanStep | MatchStep | TupleWindowsStep)
     )
 
 
@@ -165,8 +185,8 @@ def _apart(step: Step) -> Step:
         case RankStep():
             partition_by = (*step.partition_by, SCENARIO)
             return replace(step, fields=(*step.fields, _CASE), partition_by=partition_by)
-        case TotalsStep() | TopStep():
-            raise AssertionError("a table is not revised")
+        case TotalsStep() | TopStep() | TupleWindowsStep():
+            raise AssertionError("what reads its own output is not revised")
         case JoinStep():
             left = FieldRef(f"{LEFT}{SCENARIO}", FieldType.LONG)
             right = FieldRef(f"{RIGHT}{SCENARIO}", FieldType.LONG)

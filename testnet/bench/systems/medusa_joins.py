@@ -17,7 +17,7 @@ from engine.spark.executor import SparkExecutor, open_executor
 from engine.streams.epochs import EpochWriter, path_of
 from engine.tasks.execution import Computation
 from engine.tasks.plan import Task, plan
-from engine.tasks.windows import horizon_us, needs, read_from
+from engine.tasks.windows import needs, read_after, read_from
 from overlay.events import Events
 from testnet.bench.bids import AUCTION, BID, JOINS, OTHER, pairs, query_of
 from testnet.bench.systems import System, WrongAnswerError, report
@@ -58,9 +58,12 @@ class MedusaJoins(System):
 
 
 def _kept(task: Task, files: Sequence[Path], uptos: Sequence[int]) -> int:
-    """Bytes of the epoch files that the next epoch reads again."""
-    needed = _since(files, uptos, uptos[-1] - horizon_us(task))
-    return sum(side.stat().st_size for file in needed for side in (file, _other(file)))
+    """Bytes of the epoch files that the next epoch reads again; of a table, each key is there once,
+    so all of them are what it is folded to."""
+    bids, auctions = (
+        _since(files, uptos, read_after(task, name, uptos[-1])) for name in task.inputs
+    )
+    return sum(file.stat().st_size for file in (*bids, *map(_other, auctions)))
 
 
 def _since(files: Sequence[Path], uptos: Sequence[int], after: int) -> list[Path]:

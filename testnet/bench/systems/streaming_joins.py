@@ -2,8 +2,8 @@
 settings of `testnet.bench.systems.structured_streaming`. Its state is what its state store says
 that it has on disk.
 
-It has no join as of: since each auction is there once, its join within the same bound of time has
-the same results.
+It has no join as of, and none with a table: since each auction is there once, its join within the
+same bound of time, or within none, has the same results.
 """
 
 from __future__ import annotations
@@ -100,11 +100,11 @@ def _start(session: SparkSession, query: str, folder: Path) -> StreamingQuery:
 def _writer(session: SparkSession, query: str, folder: Path) -> DataStreamWriter:
     bids = _side(session, folder / "bid", BIDS, "bid_time")
     auctions = _side(session, folder / OTHER, AUCTIONS, "auction_time")
-    age = f"INTERVAL {BEFORE_US[query] // 1_000_000} SECONDS"
-    joined = bids.join(
-        auctions,
-        F.expr(f"auction = id AND auction_time >= bid_time - {age} AND auction_time <= bid_time"),
-    )
+    conditions = ["auction = id", "auction_time <= bid_time"]
+    if query in BEFORE_US:
+        age = f"INTERVAL {BEFORE_US[query] // 1_000_000} SECONDS"
+        conditions.append(f"auction_time >= bid_time - {age}")
+    joined = bids.join(auctions, F.expr(" AND ".join(conditions)))
     made = joined.select("bid_time", "auction", "bidder", "price", "category")
     counted = made.observe("pairs", F.count(F.lit(1)).alias("n"))
     return counted.writeStream.format("noop").option(

@@ -26,6 +26,7 @@ _ATTRIBUTES: Final[dict[str, tuple[str, Callable[[str], object]]]] = {
     "writers": ("writers", members),
     "declassify": ("declassify", members),
     "slack": ("slack_us", seconds_to_us),
+    "lateness": ("lateness_us", seconds_to_us),
     "history": ("history_us", seconds_to_us),
     "idle": ("idle", _idle),
     "max_ahead": ("max_ahead_us", max_ahead),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from rich.table import Table
 from rich.text import Text
 
@@ -19,6 +20,7 @@ from engine.objects.definitions import (
 )
 from engine.objects.query import Query, streams_read, streams_written
 from engine.objects.schema import BEGINNING
+from engine.replication.status import Snapshot
 from engine.streams.revisions.columns import revisions_entry
 from engine.tasks.explaining import ExplainedTask, Explanation, explain
 from engine.tasks.network import Network
@@ -54,9 +56,24 @@ def explain_query(home: str | None, name: str) -> list[Explanation]:
         made = streams_written(entry.query)
         kept = tuple(stream for stream in entry.outputs if stream in made)
         network = Network(entry.query, inputs, kept, readers=entry.readers)
-        return [explain(network, entry.since)]
+        return [_placed(explain(network, entry.since), await client.status())]
 
     return ask(home, look)
+
+
+def _placed(explanation: Explanation, seen: Snapshot) -> Explanation:
+    """The plan with the peers that compute the tasks now."""
+    running = {
+        task.name: (task.worker or peer.peer, task.state)
+        for peer in seen.peers
+        for task in peer.tasks
+        if task.query == explanation.query and not task.owner
+    }
+    tasks = []
+    for each in explanation.tasks:
+        place, state = running.get(each.stream, ("", ""))
+        tasks.append(msgspec.structs.replace(each, place=place, state=state))
+    return msgspec.structs.replace(explanation, tasks=tuple(tasks))
 
 
 def explain_document(home: str | None, file: str) -> list[Explanation]:
@@ -143,13 +160,25 @@ def explanation_table(explanation: Explanation) -> Table:
             ("task", task.stream),
             ("reads", Text("\n".join(task.reads))),
             ("computes", Text("\n".join(task.steps) or "their union")),
-            ("keeps", f"{_kept(task)} of what it reads"),
+            ("keeps", Text("\n".join(kept(task)))),
+            ("class", task.box_class),
         ]
+        rows += [("key", ", ".join(task.key))] if task.key else []
+        rows += [("computed", placed(task))] if task.place else []
     if explanation.windows:
         rows.append(("", ""))
     rows += [("window", f"{each.box}: {each.why}") for each in explanation.windows]
     return details_table(rows)
 
 
-def _kept(task: ExplainedTask) -> str:
-    return "nothing" if not task.keeps_s else show_duration(task.keeps_s)
+def kept(task: ExplainedTask) -> list[str]:
+    """What a task keeps, in words."""
+    told = f"{show_duration(task.keeps_s)} of what it reads" if task.keeps_s else ""
+    tables = [f"the newest tuple of each key of {name}" for name in task.tables]
+    own = ["the table that it makes"] if task.recalls else []
+    return [each for each in (told, *tables, *own) if each] or ["nothing of what it reads"]
+
+
+def placed(task: ExplainedTask) -> str:
+    """Where a task is computed, in words."""
+    return f"at peer {task.place[:8]}, {task.state}"

@@ -69,7 +69,7 @@ def stream_details(line: StreamLine) -> Table:
             ("boundary", show_time(line.status.boundary)),
             ("rows", f"{line.status.rows:,}, {number(line.status.rate)} a second"),
             *_waiting(line.status, stream),
-            ("late rows", f"{line.status.late:,}"),
+            ("late rows", _late(line.status, stream)),
             ("on disk", size(line.status.bytes)),
             ("subscribers", f"{line.status.subscribers:,}"),
             ("state", line.status.state),
@@ -203,11 +203,17 @@ def _of_source(entry: StreamEntry, owner: str) -> list[tuple[str, str | Text]]:
     return [
         ("who may post", _names(stream.writers, owner)),
         ("slack", show_duration(stream.slack_us / 1e6)),
+        ("lateness", show_duration(stream.lateness_us / 1e6)),
         ("idle", stream.idle),
         ("max ahead", "any time" if ahead is None else show_duration(ahead / 1e6)),
         ("k_safety", str(stream.k_safety)),
         ("leader", stream.leader[:SHORT_ID]),
     ]
+
+
+def _late(status: StreamStatus, stream: StreamDefinition) -> str:
+    inserted = f", and {status.inserted:,} that are revisions" if stream.lateness_us else ""
+    return f"{status.late:,}{inserted}"
 
 
 def _waiting(status: StreamStatus, stream: StreamDefinition) -> list[tuple[str, str | Text]]:

@@ -146,6 +146,8 @@ def post(  # noqa: PLR0917 - click passes by keyword
     told = f"{done.rows:,} rows"
     if done.late:
         told += f", {done.late:,} of them late"
+    if done.inserted:
+        told += f", {done.inserted:,} of them late as revisions"
     if done.before:
         told += f", {done.before:,} were there already"
     if done.missed:
@@ -156,6 +158,7 @@ def post(  # noqa: PLR0917 - click passes by keyword
         "stream": stream_name,
         "rows": done.rows,
         "late": done.late,
+        "inserted": done.inserted,
         "before": done.before,
         "boundary": done.boundary,
         "dropped": list(done.dropped),

@@ -73,6 +73,7 @@ class Done:
         boundary: its boundary afterwards, microseconds.
         missed: the rows of the file, from 1, that revise no kept tuple.
         dropped: columns of the file that the schema does not have.
+        inserted: rows that came late, within the stream's lateness.
     """
 
     rows: int
@@ -81,6 +82,7 @@ class Done:
     boundary: int
     missed: tuple[int, ...] = ()
     dropped: tuple[str, ...] = ()
+    inserted: int = 0
 
 
 def post_file(home: str | None, stream: str, file: str, options: Options) -> Done:
@@ -185,6 +187,7 @@ class Posting:
             self.poster.boundary,
             tuple(self.missed),
             self.dropped,
+            self.poster.inserted,
         )
 
     async def post(self, rows: Rows, since: Position) -> Position:

@@ -66,26 +66,30 @@ def print_document(home: str | None, file: str, language: Language) -> str:
 
 
 async def _printed(client: ClientCalls, document: Document, language: Language) -> str:
-    needed = language is Language.SQL
-    inputs = await inputs_of_document(client, document) if needed else {}
-    return as_text(document, language, inputs)
+    if language is not Language.SQL:
+        return as_text(document, language, {}, frozenset())
+    return as_text(document, language, *await inputs_of_document(client, document))
 
 
-def as_text(document: Document, language: Language, inputs: dict[str, Schema]) -> str:
+def as_text(
+    document: Document, language: Language, inputs: dict[str, Schema], tables: frozenset[str]
+) -> str:
     """The document in a language.
 
     Args:
         inputs: for SQL: the schemas of the streams that it reads and does not define.
+        tables: those of them that are tables.
 
     Raises:
         InvalidInputError: it has no form in the language.
     """
-    alone = document == Document(queries=document.queries) and len(document.queries) == 1
+    nothing_else = Document(queries=document.queries, explain=document.explain)
+    alone = document == nothing_else and len(document.queries) == 1
     match language:
         case Language.SQL:
             from engine.language.sql.printing import document_as_sql  # sqlglot comes with it
 
-            return document_as_sql(document, inputs)
+            return document_as_sql(document, inputs, tables)
         case Language.XML:
             from engine.language.xml.writing import document_as_xml, query_as_xml
 

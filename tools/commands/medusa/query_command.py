@@ -118,10 +118,11 @@ query.add_command(copy_query)
 
 @query.command("explain")
 @click.argument("what", metavar="NAME|FILE", shell_complete=names_of("query"))
+@click.option("--plot", is_flag=True, help="Draw the tasks, each below the stream that it reads.")
 @home_option
 @json_option
-def explain_query(what: str, home: str | None, as_json: bool) -> None:
-    """Show the plan of query NAME, or of the queries in FILE.xml (- for standard input): its tasks,
+def explain_query(what: str, plot: bool, home: str | None, as_json: bool) -> None:
+    """Show the plan of query NAME, or of the queries in FILE (- for standard input): its tasks,
     what each keeps of its inputs, and which windows are folded from panes."""
     from tools.commands.medusa import explain_query as explaining
 
@@ -130,8 +131,14 @@ def explain_query(what: str, home: str | None, as_json: bool) -> None:
     if as_json:
         say_json(found)
         return
-    from tools.commands.plain_tables import show
+    from tools.commands.plain_tables import draw, show
 
+    if plot:
+        from tools.commands.medusa.plan_picture import plan_picture
+
+        for each in found:
+            draw(plan_picture(each))
+        return
     for each in found:
         show(explaining.explanation_table(each))
 

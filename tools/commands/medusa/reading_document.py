@@ -31,8 +31,11 @@ async def complete_document(client: ClientCalls, text: str) -> Document:
     return draft.complete(read, used, tables)
 
 
-async def inputs_of_document(client: ClientCalls, document: Document) -> dict[str, Schema]:
-    """The schemas of the streams that its queries read and that it does not define itself.
+async def inputs_of_document(
+    client: ClientCalls, document: Document
+) -> tuple[dict[str, Schema], frozenset[str]]:
+    """The schemas of the streams that its queries read and that it does not define itself, and
+    which of these are tables.
 
     Raises:
         NotFoundError: there is no such stream or schema.
@@ -40,14 +43,16 @@ async def inputs_of_document(client: ClientCalls, document: Document) -> dict[st
     schemas = {schema.name: schema for schema in document.schemas}
     made = {stream for query in document.queries for stream in streams_written(query)}
     declared = {stream.name: stream.schema for stream in document.streams}
-    found = {}
+    found, tables = {}, set()
     for name in sorted({s for query in document.queries for s in streams_read(query)} - made):
         used = declared.get(name)
         if used is None:
-            found[name] = (await entry_of_stream(client, name)).schema
+            entry = await entry_of_stream(client, name)
+            found[name] = entry.schema
+            tables |= {name} if entry.stream.table else set()
         elif used not in schemas:
             found[name] = await _schema(client, used)
-    return found
+    return found, frozenset(tables)
 
 
 async def entry_of_stream(client: ClientCalls, stream: str) -> StreamEntry:

@@ -31,6 +31,11 @@ stream.add_command(create_command("streams"))
     help="Participants whose queries over it may name other readers; '' for none.",
 )
 @click.option("--slack", metavar="SECONDS", help="How far behind the latest a tuple may come.")
+@click.option(
+    "--lateness",
+    metavar="SECONDS",
+    help="How far behind the boundary a late tuple becomes a revision; it can only become less.",
+)
 @click.option("--history", metavar="SECONDS", help="How far back it can be read.")
 @click.option(
     "--idle",
@@ -50,6 +55,7 @@ def alter(  # noqa: PLR0917 - click passes by keyword
     writers: str | None,
     declassify: str | None,
     slack: str | None,
+    lateness: str | None,
     history: str | None,
     idle: str | None,
     max_ahead: str | None,
@@ -67,6 +73,7 @@ def alter(  # noqa: PLR0917 - click passes by keyword
         "writers": writers,
         "declassify": declassify,
         "slack": slack,
+        "lateness": lateness,
         "history": history,
         "idle": idle,
         "max_ahead": max_ahead,

@@ -110,6 +110,8 @@ async def _run_case(
     update: bool,
 ) -> None:
     trial = _trial(case, path, time)
+    if trial.document.explain:
+        raise InvalidInputError("EXPLAIN asks for a plan, and a case needs answers: leave it out")
     if not case.expected and not update:
         raise InvalidInputError(f"{case.folder} has no expected files: --update writes them")
     expected = _expected(case, trial)

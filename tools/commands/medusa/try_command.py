@@ -49,7 +49,8 @@ def try_query(  # noqa: PLR0917 - click passes by keyword
     """Try QUERY, a file of SQL or XML, over recorded files, and show its answers.
 
     A peer of the moment computes it, with Spark; nothing of it stays. Names without a participant
-    are of the participant whose home there is, or of `you`.
+    are of the participant whose home there is, or of `you`. Of a script that begins with EXPLAIN
+    the plan alone is shown.
     """
     from tools.commands.command_line import read_text
     from tools.commands.medusa import trying
@@ -57,8 +58,10 @@ def try_query(  # noqa: PLR0917 - click passes by keyword
     files = trying.files_of(streams)
     text = read_text(query)
     tried = trying.trial(query, text, files, time, home)
-    if explain:
+    if explain or tried.document.explain:
         trying.show_plans(tried, as_json)
+    if tried.document.explain:
+        return
     found = trying.run(tried, speed, None if out is None else Path(out), quiet=as_json)
     if as_json:
         say_json(found.as_json())

@@ -132,6 +132,8 @@ def run(tried: Trial, speed: float | None, out: Path | None, *, quiet: bool) -> 
                 files.take(stream, table)
 
         if not quiet:
+            for remark in tried.document.remarks:
+                warn(remark)
             warn("starts a peer and Spark")
         late = run_interruptible(partial(run_trial, tried, take, speed))
     shown = {stream: tried.shown.get(stream, stream) for stream in tried.outputs}

@@ -1,0 +1,219 @@
+"""Aggregates of the last rows of a partition, beside each row:
+`avg(x) OVER (PARTITION BY k ORDER BY ts ROWS BETWEEN n PRECEDING AND CURRENT ROW)`.
+
+They are one box of windows of n + 1 tuples that advance by one. The window's last tuple is the row
+itself, so its other columns are the `lastval` of the window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sqlglot import exp
+
+from engine.language.sql.errors import Source
+from engine.language.sql.expressions import Substitute, expression_text, name_text
+from engine.language.sql.grouping import (
+    Grouping,
+    check_time,
+    is_aggregate,
+    key_of,
+    substitute_of,
+)
+from engine.language.sql.network import Boxes
+from engine.language.sql.ranking import Item, is_number
+from engine.language.sql.relation import Column, Relation, of_stream
+from engine.objects.query import AggregateFunction, Function, Map, TupleWindows
+
+_ENDLESS: Final = (
+    "OVER would go over all rows so far: say ROWS BETWEEN n PRECEDING AND CURRENT ROW, or an "
+    "overlapping window: HOP"
+)
+
+
+def framed(items: Sequence[Item]) -> list[exp.Window]:
+    """The aggregates with OVER, in order."""
+    return [
+        each
+        for node, _ in items
+        for each in node.find_all(exp.Window)
+        if not is_number(each) and is_aggregate(each.this)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Framed:
+    """Rows, each with the aggregates of the last ones.
+
+    Attributes:
+        values: what stands for a node of the SELECT, by the node's key.
+    """
+
+    relation: Relation
+    values: dict[str, str]
+
+    def substitute(self, source: Source) -> Substitute:
+        """For the items of the SELECT: see `Substitute`."""
+
+        def found(node: exp.Expr) -> str | None:
+            value = self.values.get(key_of(node))
+            if value is not None:
+                return value
+            if is_aggregate(node):
+                raise source.refusal("an aggregate beside OVER: say both with OVER", node)
+            return None
+
+        return found
+
+
+class Framing:
+    """Plans the aggregates with OVER of a SELECT.
+
+    Args:
+        relation: what FROM and WHERE leave.
+    """
+
+    def __init__(self, boxes: Boxes, source: Source, relation: Relation) -> None:
+        self._boxes = boxes
+        self._source = source
+        self._relation = relation
+        self._substitute = substitute_of(relation, source)
+
+    def plan(self, select: exp.Select, items: Sequence[Item], calls: list[exp.Window]) -> Framed:
+        """The box of these calls. calls: of `framed`.
+
+        Raises:
+            PointedError: their rows are not the last few of a partition, or not the same.
+        """
+        self._check_select(select, calls[0])
+        size = self._size(calls)
+        groups = [
+            (each, f"by_{number}", expression_text(each, self._source, self._substitute))
+            for number, each in enumerate(calls[0].args.get("partition_by") or ())
+        ]
+        functions: dict[str, AggregateFunction] = {}
+        values: dict[str, str] = {}
+        for call in calls:
+            name = f"over_{len(functions)}"
+            if key_of(call) not in values:
+                functions[name] = self._function(call, name)
+                values[key_of(call)] = name
+        columns: dict[str, Column] = {}
+        for key, column in self._columns(items):
+            name = next((n for n, each in columns.items() if each == column), f"row_{len(columns)}")
+            columns[name] = column
+            functions[name] = AggregateFunction(Function.LASTVAL, column.text, name)
+            values[key] = name
+        stream, names = self._grouped(select, groups, functions)
+        box = TupleWindows("over", stream, "", size, 1, names, tuple(functions.values()), True)
+        schema = self._boxes.add(box, select)
+        return Framed(_dated(of_stream(schema, ""), columns), values)
+
+    def _check_select(self, select: exp.Select, call: exp.Window) -> None:
+        if self._relation.stream in self._boxes.tables:
+            raise self._source.refusal(
+                "the rows of a table change, and with each the last rows of its partition: OVER is "
+                "for streams",
+                call,
+            )
+        if self._relation.window is not None:
+            raise self._source.refusal("OVER is for rows: group the windows by a subquery", call)
+        if call.args.get("alias") is not None:
+            raise self._source.refusal(
+                "named windows are not part of the language: OVER (...)", call
+            )
+        if select.args.get("group") is not None or select.args.get("having") is not None:
+            raise self._source.refusal("GROUP BY in a subquery, and OVER around it", call)
+
+    def _size(self, calls: Sequence[exp.Window]) -> int:
+        """The rows that all calls are over."""
+        first, *others = calls
+        parts = ("partition_by", "order", "spec")
+        said = [[_key(call.args.get(part)) for part in parts] for call in calls]
+        for call, each in zip(others, said[1:], strict=True):
+            if each != said[0]:
+                raise self._source.refusal(
+                    "two different OVER: take one of them in a subquery", call
+                )
+        order = first.args.get("order")
+        ordered = [] if order is None else order.expressions
+        column = ordered[0].this if len(ordered) == 1 else None
+        if not isinstance(column, exp.Column) or ordered[0].args.get("desc"):
+            raise self._source.refusal("OVER goes by the stream's time: ORDER BY it", first)
+        check_time(self._relation, column, self._source)
+        return self._rows(first) + 1
+
+    def _rows(self, call: exp.Window) -> int:
+        """The rows before the current one."""
+        spec = call.args.get("spec")
+        if spec is None:
+            raise self._source.refusal(_ENDLESS, call)
+        kind, start, side = (
+            str(spec.args.get(name) or "") for name in ("kind", "start", "start_side")
+        )
+        end = str(spec.args.get("end") or "CURRENT ROW")
+        if kind.upper() != "ROWS" or spec.args.get("exclude"):
+            raise self._source.refusal(
+                "OVER takes ROWS; of a time: an overlapping window, HOP", call
+            )
+        if end.upper() != "CURRENT ROW" or side.upper() not in {"", "PRECEDING"}:
+            raise self._source.refusal("OVER takes rows up to the current one: no FOLLOWING", call)
+        if start.upper() == "CURRENT ROW":
+            return 0
+        if start.upper() == "UNBOUNDED":
+            raise self._source.refusal(_ENDLESS, call)
+        if not (start.isascii() and start.isdecimal() and len(start) < 10):
+            raise self._source.refusal("n PRECEDING is a whole number of rows", call)
+        return int(start)
+
+    def _function(self, call: exp.Window, name: str) -> AggregateFunction:
+        grouping = Grouping(self._boxes, self._source, self._relation, {})
+        function, argument = grouping.called(call.this)
+        return AggregateFunction(function, argument.text, name, argument.constant)
+
+    def _columns(self, items: Sequence[Item]) -> Iterator[tuple[str, Column]]:
+        """The columns outside of the calls, with the keys of their nodes."""
+        for node, _ in items:
+            for each in node.walk(prune=lambda part: isinstance(part, exp.Window)):
+                if isinstance(each, exp.Column):
+                    yield key_of(each), self._relation.find(each, self._source)
+
+    def _grouped(
+        self,
+        select: exp.Select,
+        groups: Sequence[tuple[exp.Expr, str, str]],
+        functions: dict[str, AggregateFunction],
+    ) -> tuple[str, tuple[str, ...]]:
+        """The stream with the partition's fields, and their names; and the arguments as fields, if
+        it has to be made."""
+        fields = {name_text(each.name): each.name for each in self._relation.schema.fields}
+        if all(text in fields for _, _, text in groups):
+            return self._relation.stream, tuple(fields[text] for _, _, text in groups)
+        outputs = [(name, text) for _, name, text in groups]
+        for name, each in functions.items():
+            if each.argument is not None:
+                outputs.append((f"of_{name}", each.argument))
+                functions[name] = AggregateFunction(
+                    each.function, f"of_{name}", name, each.parameter
+                )
+        schema = self._boxes.add(Map("prepare", self._relation.stream, "", tuple(outputs)), select)
+        return schema.name, tuple(name for _, name, _ in groups)
+
+
+def _dated(relation: Relation, before: Mapping[str, Column]) -> Relation:
+    """The rows, with what is known of the times among their columns. before: by the new names."""
+    columns = tuple(
+        replace(each, offset=known.offset, time=known.time)
+        if (known := before.get(each.name)) is not None
+        else each
+        for each in relation.columns
+    )
+    return replace(relation, columns=columns)
+
+
+def _key(part: object) -> object:
+    if isinstance(part, list):
+        return [_key(each) for each in part]
+    return key_of(part) if isinstance(part, exp.Expr) else part

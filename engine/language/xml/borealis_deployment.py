@@ -1,0 +1,87 @@
+"""The `<deploy>` of a document of Borealis: on which nodes its queries run.
+
+Here the peer that creates a query keeps it, and tasks are moved by hand or by contracts. So nodes,
+clients and regions are checked and left; a `<replica_set>` says something that there is here, too:
+its queries have a standby that computes all, `ha="active_standby"`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from engine.language.xml.medusa import Qualify, members
+from engine.language.xml.tree import Node
+
+TAG: Final = "deploy"
+
+_ATTRIBUTES: Final = {
+    "publish": (("stream",), ("endpoint", "node")),
+    "subscribe": (("stream",), ("endpoint", "node", "gap")),
+    "client": (("endpoint",), ()),
+    "node": (("endpoint",), ("query", "name")),
+    "replica_set": (("name", "query"), ()),
+    "region": ((), ("name", "endpoint", "node")),
+}
+"""Attributes that there must and may be, by element."""
+
+_WITHIN: Final = {
+    TAG: ("publish", "subscribe", "client", "node", "replica_set", "region"),
+    "client": ("publish", "subscribe"),
+    "replica_set": ("node",),
+    "region": ("node", "region"),
+}
+
+_REFUSED: Final = {
+    "move": "it changes what runs: `medusa move TASK --to PEER` does",
+    "unsubscribe": "it changes what runs: end `medusa subscribe`",
+}
+
+REMARK: Final = (
+    "<deploy> names nodes, which are no peers: the peer that creates a query keeps it, and "
+    "`medusa move` moves its tasks"
+)
+
+
+def replicated(deploy: Node, qualify: Qualify, queries: Collection[str] | None) -> frozenset[str]:
+    """The queries that a `<deploy>` has computed by several nodes at once.
+
+    Args:
+        queries: the names of the document's queries; None: they are in another one.
+
+    Raises:
+        InvalidInputError: it is wrong, or cannot be meant here; names line and reason.
+    """
+    deploy.checked(())
+    found: set[str] = set()
+    for node in _checked(deploy):
+        named = set()
+        for name in members(node.attributes.get("query", "")):
+            with node.about():
+                named.add(qualify(name))
+        for name in sorted(named - set(named if queries is None else queries)):
+            raise node.error(f"there is no query {name} in the document")
+        if node.tag == "replica_set":
+            if len(node.children) != 2:
+                raise node.error(
+                    f"it has {len(node.children)} nodes: a query has a primary and one secondary, "
+                    "so name two"
+                )
+            found |= named
+        gap = node.attributes.get("gap", "0")
+        if not (gap.isascii() and gap.isdigit()):
+            raise node.error(f"gap {gap[:40]!a} is not a number of tuples")
+    return frozenset(found)
+
+
+def _checked(parent: Node) -> Iterator[Node]:
+    """All elements within, each with the attributes that it may have."""
+    for node in parent.children:
+        if node.tag in _REFUSED:
+            raise node.error(f"not part of a definition: {_REFUSED[node.tag]}")
+        if node.tag not in _WITHIN.get(parent.tag, ()):
+            within = ", ".join(f"<{tag}>" for tag in _WITHIN.get(parent.tag, ()))
+            raise node.error(f"not expected within <{parent.tag}>; there are {within or 'none'}")
+        node.checked(*_ATTRIBUTES[node.tag])
+        yield node
+        yield from _checked(node)

@@ -1,0 +1,80 @@
+"""Documents of Borealis with one box over two inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from computed_documents import BASE
+from msgspec.structs import replace
+
+from engine.language.document import Document
+from engine.language.xml.documents import read_document
+from engine.language.xml.writing import document_as_xml
+
+HEAD = """<borealis>
+  <input stream="s" schema="s_tuple"/> <input stream="u" schema="u_tuple"/>
+  <schema name="s_tuple">
+    <field name="time" type="int"/> <field name="k" type="string" size="8"/>
+    <field name="x" type="int"/> <field name="y" type="double"/>
+  </schema>
+  <schema name="u_tuple">
+    <field name="seen" type="int"/> <field name="k" type="string" size="8"/>
+    <field name="z" type="int"/>
+  </schema>
+"""
+
+TIMED = """<box name="timed" type="bsort"><in stream="s"/><out stream="timed"/>
+  <parameter name="order-on" value="time"/></box>
+  <box name="timed_u" type="bsort"><in stream="u"/><out stream="timed_u"/>
+  <parameter name="order-on" value="seen"/></box>"""
+"""Boxes that say which fields are the times."""
+
+ORDERED = {"order-by": "FIELD", "window-size-by": "VALUES", "order-on-field": "time"}
+
+BUFFERS = {
+    "left-order-by": "VALUES",
+    "left-order-on-field": "time",
+    "left-buffer-size": "3",
+    "right-order-by": "VALUES",
+    "right-order-on-field": "seen",
+    "right-buffer-size": "8",
+}
+
+TABLE = """<schema name="fleet_tuple"> <field name="since" type="int"/>
+    <field name="k" type="string" size="8"/> <field name="z" type="int"/> </schema>
+  <table name="fleet" schema="fleet_tuple"> <key field="k"/> </table>"""
+
+
+def document(
+    kind: str, parameters: Mapping[str, str], inputs: str = "s", outputs: str = "out"
+) -> str:
+    """A box of a kind."""
+    streams = "".join(f'<in stream="{each}"/>' for each in inputs.split())
+    streams += "".join(f'<out stream="{each}"/>' for each in outputs.split())
+    given = "".join(
+        f'<parameter name="{name}" value="{value}"/>' for name, value in parameters.items()
+    )
+    return whole(f'<box name="b" type="{kind}">{streams}{given}</box>')
+
+
+def whole(boxes: str, more: str = "") -> str:
+    return f'{HEAD}{more}<query name="q">{TIMED}{boxes}</query></borealis>'
+
+
+def table_box(kind: str, source: str, sql: str, more: str = "") -> str:
+    return (
+        f'<box name="{kind}" type="{kind}"><in stream="{source}"/>{more}<access table="fleet"/>'
+        f'<parameter name="sql" value="{sql}"/></box>'
+    )
+
+
+def read(text: str) -> Document:
+    """The document; what it is printed as, in our dialect, is the same."""
+    found = read_document(text, BASE)
+    printed = read_document(document_as_xml(found))
+    assert printed.streams == found.streams
+    assert printed.queries == tuple(
+        replace(query, outputs=printed.queries[number].outputs)
+        for number, query in enumerate(found.queries)
+    )
+    return found
