@@ -20,7 +20,8 @@ from testnet.linear_road.rating import Delay, Drive, Heard, Rating, render_ratin
 from testnet.linear_road.tables import START_S, TIME
 from testnet.linear_road.workload import linear_road_workload
 
-SMALL: Final = ("--minutes", "6", "--cars-per-minute", "1000", "--seed", "2")
+SMALL: Final = ("--minutes", "6", "--cars-per-minute", "1500", "--seed", "2")
+"""Little traffic, but enough of it for tolls, and with an accident."""
 
 
 def run(*arguments: str) -> dict[str, Any]:
@@ -39,8 +40,7 @@ def test_cars_are_told_what_the_validator_says() -> None:
         *("toll_notifications", "tow_truck_dispatch"),
     ]
     assert all(each["exact"] for each in outcomes.values()), outcomes
-    assert outcomes["tolls"]["rows"] > 5_000
-    assert outcomes["toll_notifications"]["rows"] > 1_000
+    assert all(each["rows"] for each in outcomes.values()), "an empty answer proves nothing"
 
 
 @pytest.mark.soak
