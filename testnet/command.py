@@ -10,6 +10,7 @@ from testnet.ha.command import ha
 from testnet.intrusion.command import intrusion
 from testnet.linear_road.command import linear_road
 from testnet.load.command import load
+from testnet.market.command import market
 from testnet.nexmark.command import nexmark
 from testnet.partition.command import partition
 from testnet.simulation.command import simulate
@@ -21,5 +22,16 @@ def main() -> None:
     """Start a federation on this machine, watch what it does, check it, and stop it."""
 
 
-for command in (bpm, detect, ha, intrusion, linear_road, load, nexmark, partition, simulate):
+for command in (
+    bpm,
+    detect,
+    ha,
+    intrusion,
+    linear_road,
+    load,
+    market,
+    nexmark,
+    partition,
+    simulate,
+):
     main.add_command(command)
