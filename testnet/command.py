@@ -14,6 +14,7 @@ from testnet.market.command import market
 from testnet.nexmark.command import nexmark
 from testnet.partition.command import partition
 from testnet.simulation.command import simulate
+from testnet.tracking.command import tracking
 
 
 @click.group("medusa-testnet", context_settings={"help_option_names": ["-h", "--help"]})
@@ -33,5 +34,6 @@ for command in (
     nexmark,
     partition,
     simulate,
+    tracking,
 ):
     main.add_command(command)
