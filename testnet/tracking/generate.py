@@ -161,6 +161,8 @@ def _stays(
 
 
 def _sightings(rng: np.random.Generator, stays: list[Stay], rooms: pa.Array) -> pa.Table:
+    if not stays:
+        return SIGHTING.empty_table()
     person, room, begin, end = (np.array(column) for column in zip(*stays, strict=True))
     tries = (np.ceil((end - begin) / READ_EVERY_S).astype(np.int64)) * READERS
     which = np.repeat(np.arange(len(stays)), tries)

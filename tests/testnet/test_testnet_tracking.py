@@ -149,3 +149,9 @@ def test_numbers_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
 
 def test_one_person() -> None:
     assert set(track(1, persons=1).sightings.column("person_name").to_pylist()) == {"Person 1"}
+
+
+def test_nobody_may_have_come_yet() -> None:
+    tracked = track(1, persons=1, buildings=1, hours=1e-6)
+    assert tracked.sightings == SIGHTING.empty_table()
+    assert len(oracle.strays(tracked)) == len(oracle.alarms(tracked)) == 0

@@ -65,7 +65,11 @@ def test_streams_of_the_appendix_have_its_fields() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [(("--hours", "0"), "--hours"), (("--persons", "1"), "--persons")],
+    [
+        (("--hours", "0"), "--hours"),
+        (("--persons", "1"), "--persons"),
+        (("--persons", "10000", "--hours", "1"), "about 10,000,000 times, more than 5,000,000"),
+    ],
 )
 def test_bad_options(arguments: tuple[str, ...], said: str) -> None:
     ended = CliRunner().invoke(main, ["tracking", *arguments])
