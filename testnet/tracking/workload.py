@@ -8,11 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
 from testnet.tracking import oracle
-from testnet.tracking.generate import START_US, Tracked, track
+from testnet.tracking.generate import Tracked, track
 from testnet.workload.workload import Script, Workload
 
 QUERIES: Final = Path(__file__).with_name("queries")
@@ -44,7 +43,7 @@ def tracking_workload(options: Options) -> Workload:
         {
             PEOPLE: seen.select(["person_name", "person_id"]),
             "sightings": seen,
-            "permissions": _before_the_start(tracked.permissions),
+            "permissions": tracked.permissions,
         },
         (
             Script(appendix(), {MR_X: partial(_named, tracked)}, frozenset({PEOPLE})),
@@ -73,10 +72,3 @@ def appendix() -> str:
 def _named(tracked: Tracked) -> pa.Table:
     """Whom the appendix' query finds: its stream has names and numbers only."""
     return oracle.followed(tracked).select(["person_name", "person_id"])
-
-
-def _before_the_start(permissions: pa.Table) -> pa.Table:
-    """As rows of a table of the federation: all are there when the first person is seen."""
-    times = np.arange(START_US - len(permissions), START_US)
-    time = pa.array(times).cast(pa.timestamp("us", "UTC"))
-    return permissions.add_column(0, "time", time)

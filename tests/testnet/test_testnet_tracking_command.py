@@ -50,13 +50,6 @@ def test_the_appendix_is_run_as_it_is_printed() -> None:
     assert QUERY in appendix()
 
 
-def test_the_permissions_are_there_before_anybody_is_seen() -> None:
-    tables = tracking_workload(Options(1, persons=5, hours=0.1)).tables
-    times = tables["permissions"].column("time").to_pylist()
-    assert len(set(times)) == len(times) > 10
-    assert max(times) < min(tables["sightings"].column("time").to_pylist())
-
-
 def test_streams_of_the_appendix_have_its_fields() -> None:
     tables = tracking_workload(Options(1, persons=5, hours=0.1)).tables
     assert tables["locator/people"].column_names == ["person_name", "person_id"]

@@ -1,6 +1,7 @@
 -- Who is where nobody let them? The table says from which minute of the day until which one a person
--- may be in a room. A person strays with each sighting that no row of it allows. Sightings in one
--- room that follow one another within a minute are one alarm.
+-- may be in a room; a later row for the same one takes the place of the earlier. A person strays
+-- with each sighting that no row allows at its time. Sightings in one room that follow one another
+-- within a minute are one alarm.
 CREATE TABLE permissions (
     time TIMESTAMP, person_id INT, room STRING(32), from_min INT, until_min INT,
     PRIMARY KEY (person_id, room, from_min) NOT ENFORCED, WATERMARK FOR time AS time
