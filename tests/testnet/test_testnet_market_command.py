@@ -39,6 +39,7 @@ def taq_file(path: Path, *, days: int) -> Path:
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("own_spark")
 def test_a_generated_market_is_answered_exactly() -> None:
     rows = exact_rows("--minutes", "10", "--seed", "2")
     assert tuple(rows) == ANSWERS
@@ -49,6 +50,7 @@ def test_a_generated_market_is_answered_exactly() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("own_spark")
 def test_a_real_day_is_answered_exactly() -> None:
     if not TAQ.exists():
         pytest.skip("taq_trades_multi_2014-09-17: the trades are not here")

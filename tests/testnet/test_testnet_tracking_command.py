@@ -31,6 +31,7 @@ QUERY: Final = (
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("own_spark")
 def test_mr_x_and_all_alarms_are_found() -> None:
     arguments = ("--persons", "30", "--hours", "1.2", "--seed", "2", "--json")
     ended = CliRunner().invoke(main, ["tracking", *arguments])
