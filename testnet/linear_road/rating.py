@@ -27,6 +27,7 @@ from rich.table import Table
 from rich.text import Text
 
 from engine.language.document import Document
+from engine.spark.config import Profile
 from overlay.concurrency import one_error
 from overlay.errors import InvalidInputError
 from overlay.names import SCHEME
@@ -45,6 +46,9 @@ from tools.trial.peer_of_the_moment import create, open_peer_of_the_moment, watc
 from tools.trial.rehearsal import SELF, Trial
 
 LIVE_STREAMS: Final = ("reports", "balance_requests", "expenditure_requests")
+
+PROFILE: Final[Profile] = "throughput"
+"""Of Spark: a peer that runs for long."""
 
 STAGES: Final = {"trials": "expressways are driven"}
 
@@ -169,7 +173,7 @@ async def _drive(traffic: Traffic, live_s: int) -> Drive:
     right = await trio.to_thread.run_sync(right_answers, road, run)
     trial = await trio.to_thread.run_sync(_plan, rows)
     start_s = START_S + traffic.minutes * 60 - live_s
-    async with open_peer_of_the_moment(SELF, "throughput") as client:
+    async with open_peer_of_the_moment(SELF, PROFILE) as client:
         document = trial.document
         await create(client, Document(document.schemas, document.streams))
         posters = {name: await client.poster(f"{SCHEME}{SELF}/{name}") for name in rows}

@@ -14,6 +14,7 @@ from msgspec import json
 from rich.console import Console
 
 from testnet.command import main
+from testnet.linear_road import rating
 from testnet.linear_road.figure import figure_answers, sightings
 from testnet.linear_road.generate import Road, Traffic, whole
 from testnet.linear_road.rating import Delay, Drive, Heard, Rating, render_rating
@@ -55,7 +56,8 @@ def test_accidents_are_told_on_several_expressways() -> None:
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("own_spark")
-def test_the_rating_is_of_exact_answers() -> None:
+def test_the_rating_is_of_exact_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rating, "PROFILE", "edge")  # which starts sooner
     found = run(
         *("--rating", "--live-seconds", "3"),
         *("--minutes", "2", "--cars-per-minute", "100", "--xways", "1"),

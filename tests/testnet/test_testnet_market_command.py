@@ -60,6 +60,19 @@ def test_a_real_day_is_answered_exactly() -> None:
     assert min(rows.values()) > 10
 
 
+@pytest.mark.soak
+@pytest.mark.spark
+@pytest.mark.usefixtures("own_spark")
+@pytest.mark.parametrize("seed", [3, 4])
+def test_a_busy_day_is_answered_exactly(seed: int) -> None:
+    rows = exact_rows(
+        *("--minutes", "390", "--seed", str(seed)),
+        *("--trades-per-minute", "300", "--quotes-per-minute", "300"),
+    )
+    assert rows["quoted"] > 500_000
+    assert rows["bars"] == 5 * 390
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -30,18 +30,33 @@ QUERY: Final = (
 """The strings of 6.1 and 6.3 of the paper, line by line."""
 
 
+def exact_rows(*arguments: str) -> dict[str, int]:
+    """The rows of each answer of a run, all of whose answers are exact."""
+    ended = CliRunner().invoke(main, ["tracking", "--json", *arguments])
+    assert ended.exit_code == 0, ended.output
+    outcomes: list[dict[str, Any]] = json.decode(ended.stdout)["outcomes"]
+    assert all(each["exact"] for each in outcomes), outcomes
+    return {each["query"]: each["rows"] for each in outcomes}
+
+
 @pytest.mark.spark
 @pytest.mark.usefixtures("own_spark")
 def test_mr_x_and_all_alarms_are_found() -> None:
-    arguments = ("--persons", "30", "--hours", "1.2", "--seed", "2", "--json")
-    ended = CliRunner().invoke(main, ["tracking", *arguments])
-    assert ended.exit_code == 0, ended.output
-    outcomes: list[dict[str, Any]] = json.decode(ended.stdout)["outcomes"]
-    assert [each["query"] for each in outcomes] == ["locator/MrX", "strays", "alarms"]
-    assert all(each["exact"] for each in outcomes), outcomes
-    of_mr_x, strays, alarms = (each["rows"] for each in outcomes)
-    assert of_mr_x > 100
-    assert strays > alarms > 20
+    rows = exact_rows("--persons", "30", "--hours", "1.2", "--seed", "2")
+    assert tuple(rows) == ("locator/MrX", "strays", "alarms")
+    assert rows["locator/MrX"] > 100
+    assert rows["strays"] > rows["alarms"] > 20
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+@pytest.mark.usefixtures("own_spark")
+@pytest.mark.parametrize("seed", [3, 4])
+def test_a_whole_day_of_many_persons(seed: int) -> None:
+    rows = exact_rows(
+        *("--persons", "200", "--buildings", "5", "--hours", "16", "--seed", str(seed))
+    )
+    assert rows["strays"] > rows["alarms"] > 2_000
 
 
 def test_the_appendix_is_run_as_it_is_printed() -> None:
