@@ -7,6 +7,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from engine.objects.availability import Availability
+from engine.objects.functions import UserFunction
 from engine.objects.schema import BEGINNING, END
 
 
@@ -211,6 +212,8 @@ class Query(Struct, frozen=True, omit_defaults=True):
             its inputs allow: see `engine.language.labels`.
         panes: (aggregate, width in microseconds) of its windows that are folded from panes: see
             `engine.language.panes`. Its peer decides that when the query is created.
+        functions: those of users that its expressions may call, with the fingerprints of the peer
+            that made it: see `engine.functions`.
     """
 
     name: str
@@ -222,6 +225,7 @@ class Query(Struct, frozen=True, omit_defaults=True):
     version: int = 0
     readers: tuple[tuple[str, tuple[str, ...]], ...] = ()
     panes: tuple[tuple[str, int], ...] = ()
+    functions: tuple[UserFunction, ...] = ()
 
 
 class QueryStatus(StrEnum):
@@ -262,6 +266,21 @@ def characters_of(box: Box) -> int:
             return sum(len(each.argument or "") for each in box.functions) + sum(map(len, texts))
         case Join():
             return len(box.predicate) + sum(len(text) for _, text in box.expressions)
+
+
+def texts_of(box: Box) -> tuple[str, ...]:
+    """Its expressions."""
+    match box:
+        case Filter():
+            return box.predicates
+        case Map():
+            return tuple(text for _, text in box.expressions)
+        case Union() | Top():
+            return ()
+        case Aggregate() | Totals():
+            return tuple(each.argument for each in box.functions if each.argument is not None)
+        case Join():
+            return (box.predicate, *(text for _, text in box.expressions))
 
 
 def streams_read(query: Query) -> frozenset[str]:

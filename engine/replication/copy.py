@@ -14,6 +14,7 @@ from functools import partial
 
 import trio
 
+from engine.functions.allowed import Functions
 from engine.objects.readers import Readers
 from engine.objects.schema import BEGINNING, END
 from engine.replication.directory import Directory
@@ -47,13 +48,15 @@ class Workshop:
 
     Attributes:
         followers: follow the inputs. readers: decides which participants may read a stream.
-        executor: computes tasks. nursery: runs the copies.
+        executor: computes tasks. functions: those of users that they may call here.
+        nursery: runs the copies.
     """
 
     overlay: Overlay
     followers: Followers
     readers: Readers
     executor: Executor
+    functions: Functions
     config: EngineConfig
     nursery: trio.Nursery
 

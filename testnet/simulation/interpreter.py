@@ -24,6 +24,7 @@ from engine.language.check import ordered_boxes, type_box
 from engine.language.parse_expression import parse_expression
 from engine.language.steps import Expression, TypedAggregate
 from engine.language.totals import result_steps
+from engine.language.user_functions import declared
 from engine.objects.query import Aggregate, Filter, Join, Map, Query, Top, Totals, Union
 from engine.objects.schema import BEGINNING, END, STIME, FieldType, Schema
 from engine.streams.epochs import reading
@@ -40,7 +41,7 @@ from engine.tasks.plan import (
 )
 from engine.tasks.windows import Interval
 from overlay.events import Events
-from testnet.simulation.expressions import Row, evaluate
+from testnet.simulation.expressions import Functions, Row, evaluate
 from testnet.simulation.joins import joined
 from testnet.simulation.tables import top, totals
 from testnet.simulation.windows import FORMS, aggregate
@@ -59,10 +60,18 @@ def canonical(rows: Sequence[Row], schema: Schema, *, arrival: bool = False) -> 
 
 
 def run_query(
-    query: Query, sources: Mapping[str, list[Row]], schemas: Mapping[str, Schema]
+    query: Query,
+    sources: Mapping[str, list[Row]],
+    schemas: Mapping[str, Schema],
+    functions: Functions | None = None,
 ) -> dict[str, list[Row]]:
-    """Every stream of the network, box by box."""
+    """Every stream of the network, box by box.
+
+    Args:
+        functions: those of users that it calls.
+    """
     streams = dict(sources)
+    known = declared(query)
     for box in ordered_boxes(query):
         if isinstance(box, Union):
             rows = [row for name in box.inputs for row in streams[name]]
@@ -77,12 +86,16 @@ def run_query(
             fields = {field.name: field.type for field in schemas[box.input].fields}
             rows = streams[box.input]
             if isinstance(box, Filter):
-                made = _run_filter(box, rows, fields)
+                typed = [parse_expression(text, fields, None, known) for text in box.predicates]
+                made = _run_filter(box, typed, rows, functions)
             elif isinstance(box, (Totals, Top)):
                 made = {box.output: _run_table(box, rows, schemas)}
             elif isinstance(box, Map):
-                typed = [(name, parse_expression(text, fields)) for name, text in box.expressions]
-                made = {box.output: [_mapped(typed, row) for row in rows]}
+                outputs = [
+                    (name, parse_expression(text, fields, None, known))
+                    for name, text in box.expressions
+                ]
+                made = {box.output: [_mapped(outputs, row, functions) for row in rows]}
             else:
                 made = {box.output: _run_aggregate(box, rows, fields)}
         for name, rows in made.items():
@@ -102,20 +115,21 @@ def _run_table(box: Totals | Top, rows: list[Row], schemas: Mapping[str, Schema]
 
 
 def _run_filter(
-    box: Filter, rows: list[Row], fields: Mapping[str, FieldType]
+    box: Filter, predicates: Sequence[Expression], rows: list[Row], functions: Functions | None
 ) -> dict[str, list[Row]]:
-    predicates = [parse_expression(text, fields) for text in box.predicates]
     made: dict[str, list[Row]] = {name: [] for name in box.outputs}
     for row in rows:
-        hits = [n for n, each in enumerate(predicates) if evaluate(each, row) is True]
+        hits = [n for n, each in enumerate(predicates) if evaluate(each, row, functions) is True]
         port = hits[0] if hits else len(predicates)
         if port < len(box.outputs):
             made[box.outputs[port]].append(row)
     return made
 
 
-def _mapped(outputs: Sequence[tuple[str, Expression]], row: Row) -> Row:
-    return {STIME: row[STIME], **{name: evaluate(each, row) for name, each in outputs}}
+def _mapped(
+    outputs: Sequence[tuple[str, Expression]], row: Row, functions: Functions | None = None
+) -> Row:
+    return {STIME: row[STIME], **{name: evaluate(each, row, functions) for name, each in outputs}}
 
 
 def _run_aggregate(box: Aggregate, rows: list[Row], fields: Mapping[str, FieldType]) -> list[Row]:

@@ -8,7 +8,7 @@ import tomllib
 import types
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from contracts.config import ContractsConfig
     from dht.config import DhtConfig
+    from engine.functions.allowed import AllowedFunction
     from engine.spark.config import SparkConfig
     from engine.streams.config import EngineConfig
     from overlay.config import OverlayConfig
@@ -33,7 +34,17 @@ T = TypeVar("T")
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-SECTIONS: Final = ("overlay", "dht", "engine", "contracts", "spark", "client", "xmlrpc", "log")
+SECTIONS: Final = (
+    "overlay",
+    "dht",
+    "engine",
+    "contracts",
+    "spark",
+    "client",
+    "xmlrpc",
+    "log",
+    "functions",
+)
 
 MAX_CONFIG_BYTES: Final = 1024 * 1024
 """Bytes: settings take a page; a megabyte is a mistaken file."""
@@ -87,6 +98,17 @@ class XmlRpcConfig:
 
 
 @dataclass(frozen=True)
+class FunctionsConfig:
+    """The functions of users that queries may call at this peer.
+
+    Attributes:
+        allowed: by name.
+    """
+
+    allowed: Mapping[str, AllowedFunction] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Config:
     """All settings of one peer, a section per package."""
 
@@ -98,6 +120,7 @@ class Config:
     client: ClientConfig
     xmlrpc: XmlRpcConfig
     log: LogConfig
+    functions: FunctionsConfig = FunctionsConfig()
 
 
 def load_config(
@@ -145,7 +168,38 @@ def load_config(
         client=load_client(home),
         xmlrpc=section("xmlrpc", XmlRpcConfig),
         log=LogConfig(log_level or log.level, log_format or log.format),
+        functions=read_functions(document.get("functions", {}), str(home.config), home.functions),
     )
+
+
+def read_functions(table: object, where: str, folder: Path) -> FunctionsConfig:
+    """The functions of a section `[functions]`.
+
+    Args:
+        where: the file, for errors. folder: of the functions' files.
+
+    Raises:
+        InvalidInputError: names the function and the mistake.
+    """
+    assert isinstance(table, dict)
+    if not table:
+        return FunctionsConfig()
+    from engine.functions.allowed import FunctionSettings, allowed_function  # sqlglot behind it
+
+    allowed = {}
+    for name, value in table.items():
+        about = f"{where}: functions.{name}"
+        if not isinstance(value, (str, dict)):
+            raise InvalidInputError(f"{about}: say FILE.py:NAME, or a section [functions.{name}]")
+        settings = {"source": value} if isinstance(value, str) else value
+        if "source" not in settings:
+            raise InvalidInputError(f"{about}: source is missing: FILE.py:NAME or entry:NAME")
+        read = read_section(FunctionSettings, settings, about)
+        try:
+            allowed[name] = allowed_function(name, read, folder)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{about}: {error}") from None
+    return FunctionsConfig(allowed)
 
 
 def load_overlay(home: Home) -> OverlayConfig:
