@@ -348,7 +348,9 @@ class Selecting:
             )
 
     def _is_plain(self, node: exp.Select) -> bool:
-        """Whether a SELECT has neither groups nor aggregates."""
+        """Whether a SELECT has neither groups nor aggregates, nor calls a function of a user."""
+        if any(map(self._boxes.calls, node.expressions)):
+            return False
         return not node.args.get("having") and not aggregates_in(node.expressions)
 
     def _pairs(self, node: exp.Select, joining: Joining) -> Relation:
