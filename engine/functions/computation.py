@@ -26,6 +26,7 @@ from engine.objects.functions import UserFunction
 from engine.objects.schema import STIME
 from engine.streams.epochs import read_group, reading
 from engine.streams.ordering import between
+from engine.streams.retention import dated
 from engine.tasks.calls import NamedCall, Stage, Stages, is_projection, is_time, stages_of
 from engine.tasks.canonical import canonical
 from engine.tasks.execution import Computation, Executor, Result
@@ -151,13 +152,13 @@ def _named(
     if error.row < 0 or error.row >= batch.num_rows:
         last = table.column(STIME)[start + batch.num_rows - 1].as_py()
         return InternalError(
-            f"function {function.name} failed within the {batch.num_rows} tuples of stime {first} "
-            f"to {last}: {error}"
+            f"function {function.name} failed at one of {batch.num_rows:,} tuples, of stime {first}"
+            f"{dated(first)} to {last}{dated(last)}: {error}"
         )
     values = (printable(repr(column[error.row].as_py()))[:SHOWN] for column in batch.columns)
     stime = table.column(STIME)[start + error.row].as_py()
     return InternalError(
-        f"function {function.name} failed at the tuple of stime {stime}: "
+        f"function {function.name} failed at the tuple of stime {stime}{dated(stime)}, "
         f"{function.name}({', '.join(values)}): {error}"
     )
 

@@ -152,7 +152,7 @@ def _checked(text: str, raw: list[Token], index: int, functions: Collection[str]
         return _type_name(text, token, following)
     if following == "(" and (functions is None or token.text.lower() in functions):
         return _called(token)
-    return _word(text, token, called=following == "(")
+    return _word(text, token, functions or (), called=following == "(")
 
 
 def _called(token: Token) -> Token:
@@ -184,7 +184,7 @@ def _type_name(text: str, token: Token, following: str) -> Token:
     return _retyped(token, TYPE_TOKENS[FieldType(name)], token.text)
 
 
-def _word(text: str, token: Token, *, called: bool) -> Token:
+def _word(text: str, token: Token, functions: Collection[str], *, called: bool) -> Token:
     name = token.text.lower()
     if name in KEYWORDS and not (name == "like" and called):
         return _retyped(token, KEYWORDS[name], token.text)
@@ -193,7 +193,7 @@ def _word(text: str, token: Token, *, called: bool) -> Token:
     if name == CAST:
         return token
     if name not in FUNCTIONS:
-        alike = get_close_matches(name[:80], sorted(FUNCTIONS | {CAST}), 3, cutoff=0.5)
+        alike = get_close_matches(name[:80], sorted({*FUNCTIONS, *functions, CAST}), 3, cutoff=0.5)
         mend = (
             f"alike are {', '.join(alike)}"
             if alike

@@ -107,5 +107,5 @@ def refuse_calls(expression: Expression, where: str) -> None:
     """Refuse a call. Raises: InvalidInputError: there is one, in such a place."""
     for call in calls_in(expression):
         raise InvalidInputError(
-            f"{where} cannot call {call.function.name}: call it in a map before, and take the result"
+            f"{where} cannot call {call.function.name}: call it in a map before it"
         )

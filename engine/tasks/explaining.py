@@ -17,6 +17,7 @@ from engine.language.panes import (
     panes_name,
 )
 from engine.language.steps import AggregateStep, FilterStep, Form, JoinStep, MapStep, Step
+from engine.objects.functions import UserFunction
 from engine.objects.query import (
     Aggregate,
     Box,
@@ -32,6 +33,22 @@ from engine.objects.schema import BEGINNING
 from engine.tasks.network import Network
 from engine.tasks.plan import Task
 from engine.tasks.windows import horizon_us
+from overlay.names import ObjectName
+
+
+class ExplainedCall(Struct, frozen=True):
+    """A function of a user that a task calls.
+
+    Attributes:
+        function: name and types. source: the place of its code.
+        deterministic: whether it is declared so; else the task is of the class arbitrary.
+        runs: the peers that may run the task.
+    """
+
+    function: str
+    source: str
+    deterministic: bool
+    runs: str
 
 
 class ExplainedTask(Struct, frozen=True):
@@ -41,12 +58,14 @@ class ExplainedTask(Struct, frozen=True):
         stream: its output. reads: its inputs.
         steps: in order, each with its box; empty: it is a union and no more.
         keeps_s: how much of its inputs it keeps behind its boundary, seconds.
+        calls: the functions of users that it calls.
     """
 
     stream: str
     reads: tuple[str, ...]
     steps: tuple[str, ...]
     keeps_s: float
+    calls: tuple[ExplainedCall, ...] = ()
 
 
 class ExplainedWindow(Struct, frozen=True):
@@ -103,7 +122,19 @@ def _task(task: Task, query: Query) -> ExplainedTask:
         # of a union of one stream a task has a step that puts it into order, and no box
         made = [*_made_by(task, query), None][: len(task.steps)]
         steps = list(map(_in_words, reversed(made), task.steps))
-    return ExplainedTask(task.output, task.inputs, tuple(steps), horizon_us(task) / 1e6)
+    calls = tuple(_call(each, query) for each in task.functions)
+    return ExplainedTask(task.output, task.inputs, tuple(steps), horizon_us(task) / 1e6, calls)
+
+
+def _call(function: UserFunction, query: Query) -> ExplainedCall:
+    owner = ObjectName.parse(query.name).participant
+    code = f" {function.fingerprint[:12]}" if function.fingerprint else ""
+    return ExplainedCall(
+        function.signature,
+        function.source,
+        function.deterministic,
+        f"peers of {owner} that allow the same code{code}",
+    )
 
 
 def _made_by(task: Task, query: Query) -> list[tuple[Box, str]]:

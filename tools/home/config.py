@@ -108,6 +108,9 @@ class FunctionsConfig:
     allowed: Mapping[str, AllowedFunction] = field(default_factory=dict)
 
 
+NO_FUNCTIONS: Final = FunctionsConfig()
+
+
 @dataclass(frozen=True)
 class Config:
     """All settings of one peer, a section per package."""
@@ -120,7 +123,7 @@ class Config:
     client: ClientConfig
     xmlrpc: XmlRpcConfig
     log: LogConfig
-    functions: FunctionsConfig = FunctionsConfig()
+    functions: FunctionsConfig = NO_FUNCTIONS
 
 
 def load_config(
@@ -183,7 +186,7 @@ def read_functions(table: object, where: str, folder: Path) -> FunctionsConfig:
     """
     assert isinstance(table, dict)
     if not table:
-        return FunctionsConfig()
+        return NO_FUNCTIONS
     from engine.functions.allowed import FunctionSettings, allowed_function  # sqlglot behind it
 
     allowed = {}

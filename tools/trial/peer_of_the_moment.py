@@ -21,7 +21,7 @@ from overlay.errors import MedusaError, UnavailableError
 from overlay.gossip.config import Preset
 from tools.client.async_client import AsyncMedusaClient, open_medusa
 from tools.daemon.peer import open_peer
-from tools.home.config import Config, load_config
+from tools.home.config import NO_FUNCTIONS, Config, FunctionsConfig, load_config
 from tools.home.folder import Home
 from tools.home.founding import make_peer
 from tools.rows.formats import Reading
@@ -42,11 +42,17 @@ Take = Callable[[str, pa.Table], None]
 """Takes a stream's next tuples; first an empty table."""
 
 
-async def run_trial(trial: Trial, take: Take, speed: float | None = None) -> dict[str, int]:
+async def run_trial(
+    trial: Trial,
+    take: Take,
+    speed: float | None = None,
+    functions: FunctionsConfig = NO_FUNCTIONS,
+) -> dict[str, int]:
     """Create everything at a peer of its own, post the files, give each answer out as it comes.
 
     Args:
         speed: times the recorded speed; None: as fast as possible.
+        functions: those of users that its queries may call.
 
     Returns:
         by stream, the rows that came too late, behind the stream's slack.
@@ -54,7 +60,7 @@ async def run_trial(trial: Trial, take: Take, speed: float | None = None) -> dic
     Raises:
         MedusaError: it cannot be created or computed, or a row does not fit.
     """
-    async with open_peer_of_the_moment(trial.participant) as client:
+    async with open_peer_of_the_moment(trial.participant, functions) as client:
         return await run_at(client, trial, trial.outputs, take, speed)
 
 
@@ -107,14 +113,17 @@ def _as_in_the_document(trial: Trial) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def open_peer_of_the_moment(participant: str) -> AsyncIterator[AsyncMedusaClient]:
-    """A federation of one peer, in a folder that goes with it."""
+async def open_peer_of_the_moment(
+    participant: str, functions: FunctionsConfig = NO_FUNCTIONS
+) -> AsyncIterator[AsyncMedusaClient]:
+    """A federation of one peer, in a folder that goes with it. functions: that it allows."""
     # py4j logs a job that was under way as Spark ended; without a handler Python prints that
     logging.getLogger().addHandler(logging.NullHandler())
     with tempfile.TemporaryDirectory(prefix="medusa-try-") as folder:
         home = Home(Path(folder) / "peer")
         await trio.to_thread.run_sync(make_peer, home, participant, "trial")
         config = _settings(load_config(home, listen=("127.0.0.1", 0)))
+        config = replace(config, functions=functions)
         async with open_peer(home, config), open_medusa(str(home.folder)) as client:
             yield client
 

@@ -20,7 +20,7 @@ from engine.objects.definitions import (
 from engine.objects.query import Query, streams_read, streams_written
 from engine.objects.schema import BEGINNING
 from engine.streams.revisions.columns import revisions_entry
-from engine.tasks.explaining import ExplainedTask, Explanation, explain
+from engine.tasks.explaining import ExplainedCall, ExplainedTask, Explanation, explain
 from engine.tasks.network import Network
 from overlay.errors import InvalidInputError, NotFoundError
 from overlay.plain import plain
@@ -145,10 +145,16 @@ def explanation_table(explanation: Explanation) -> Table:
             ("computes", Text("\n".join(task.steps) or "their union")),
             ("keeps", f"{_kept(task)} of what it reads"),
         ]
+        rows += [("calls", _call(each)) for each in task.calls]
     if explanation.windows:
         rows.append(("", ""))
     rows += [("window", f"{each.box}: {each.why}") for each in explanation.windows]
     return details_table(rows)
+
+
+def _call(call: ExplainedCall) -> str:
+    sure = "deterministic" if call.deterministic else "arbitrary"
+    return f"{call.function} of {call.source}, {sure}; runs at {call.runs}"
 
 
 def _kept(task: ExplainedTask) -> str:
