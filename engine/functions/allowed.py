@@ -18,7 +18,6 @@ The code is read, never run, to find its types. It runs in processes of its own.
 from __future__ import annotations
 
 import ast
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -30,6 +29,7 @@ from typing import Final
 
 from msgspec import structs
 
+from engine.functions.code import digest, read_code
 from engine.language.user_functions import check_names, without_unused
 from engine.objects.functions import UserFunction, check_function
 from engine.objects.query import Query
@@ -52,9 +52,6 @@ MEMORY_BYTES: Final = 512 * 2**20
 """The default of `memory_bytes`: a page of tuples and a small model."""
 
 MIN_MEMORY_BYTES: Final = 2**24
-
-MAX_CODE_BYTES: Final = 2**22
-"""Bytes of a file of functions: it is read whole, and hashed."""
 
 _TYPES: Final = {
     "bool": FieldType.BOOL,
@@ -126,14 +123,14 @@ class AllowedFunction:
 
     Attributes:
         function: as queries name it, with its fingerprint.
-        nulls: it takes null arguments; else its result is null if one is.
+        nulls: by argument, whether it takes a null one; else its result is null then.
         time_s, memory_bytes: see `FunctionSettings`.
     """
 
     function: UserFunction
     code: Code
     form: Form
-    nulls: bool
+    nulls: tuple[bool, ...]
     time_s: float
     memory_bytes: int
 
@@ -170,23 +167,6 @@ def allowed_function(name: str, settings: FunctionSettings, folder: Path) -> All
     return AllowedFunction(
         function, code, parsed.form, parsed.nulls, settings.time_s, settings.memory_bytes
     )
-
-
-def read_code(path: Path) -> bytes:
-    """The bytes of a file of functions. Raises: InvalidInputError: it is not there, or no such."""
-    try:
-        with path.open("rb") as file:
-            text = file.read(MAX_CODE_BYTES + 1)
-    except OSError as error:
-        raise InvalidInputError(f"{path}: {error.strerror}") from None
-    if len(text) > MAX_CODE_BYTES:
-        raise InvalidInputError(f"{path}: it has more than {MAX_CODE_BYTES:,} bytes")
-    return text
-
-
-def digest(text: bytes, version: str) -> str:
-    """The fingerprint of code. version: of the package that it is installed with; else empty."""
-    return hashlib.sha256(version.encode() + b"\0" + text).hexdigest()
 
 
 def version_of(entry: EntryPoint) -> str:
@@ -235,7 +215,7 @@ class _Parsed:
     result: FieldType | None
     count: int
     form: Form
-    nulls: bool
+    nulls: tuple[bool, ...]
 
 
 def _parsed(text: bytes, code: Code) -> _Parsed:
@@ -263,7 +243,7 @@ def _parsed(text: bytes, code: Code) -> _Parsed:
         _TYPES.get(_plain(node.returns)[0]) if form is Form.VALUE else None,
         len(annotations),
         form,
-        form is not Form.VALUE or any(_plain(each)[1] for each in annotations),
+        tuple(form is not Form.VALUE or _plain(each)[1] for each in annotations),
     )
 
 

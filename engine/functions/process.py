@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -53,6 +54,7 @@ _OWN: Final = {
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONHASHSEED": "0",  # the order of a set is the same in each process
     "MALLOC_ARENA_MAX": "2",  # an arena reserves 64 MiB, which would count as taken
+    "ARROW_DEFAULT_MEMORY_POOL": "system",  # the others reserve much more than they use
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "ARROW_NUM_THREADS": "1",
@@ -106,9 +108,14 @@ class FunctionProcess:
             return results, cpu_s
 
     def close(self) -> None:
-        """End the process; calls under way fail."""
+        """End the process; calls under way fail, and later ones."""
         self._closed = True
-        self._kill()
+        if self._process is not None:
+            self._process.kill()
+        with self._calling:
+            self._kill()
+            self._progress.close()
+            self._progress_file.close()
 
     def _ensure_running(self) -> None:
         if self._closed:
@@ -117,14 +124,13 @@ class FunctionProcess:
             return
         self._kill()
         progress = self._progress_file.fileno()
-        passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
         try:
             self._process = process = subprocess.Popen(
                 [sys.executable, "-m", "engine.functions.worker", str(progress)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env={**passed, **_OWN},
+                env=_environment(),
                 cwd="/",
                 pass_fds=(progress,),
                 start_new_session=True,  # a Ctrl-C on the terminal is the peer's to handle
@@ -159,7 +165,7 @@ class FunctionProcess:
         assert process.stdin is not None
         assert process.stdout is not None
         self._progress[:] = (0).to_bytes(8, "little")
-        patience = _Patience(limit_s, self._at)
+        patience = _Patience(limit_s, self._at, lambda: self._closed)
         try:
             _write(process.stdin.fileno(), LENGTH.pack(len(request)) + request, patience)
             head = _take(process.stdout.fileno(), HEAD.size, patience)
@@ -198,16 +204,20 @@ class _Patience:
 
     Args:
         limit_s: seconds that one row may take. at: gives the number of the row at work.
+        over: gives whether the peer ends.
     """
 
-    def __init__(self, limit_s: float, at: Callable[[], int]) -> None:
+    def __init__(self, limit_s: float, at: Callable[[], int], over: Callable[[], bool]) -> None:
+        self._over = over
         self._limit_s = limit_s
         self._at = at
         self._row = at()
         self._since = time.monotonic()
 
     def look(self) -> None:
-        """Raises: _LostError: a row takes too long."""
+        """Raises: _LostError: a row takes too long, or the peer ends."""
+        if self._over():
+            raise _LostError("the peer ends")
         row, now = self._at(), time.monotonic()
         if row != self._row:
             self._row, self._since = row, now
@@ -256,6 +266,14 @@ def _ended(process: subprocess.Popen[bytes]) -> str:
     if code is None or code == -signal.SIGKILL:
         return ""
     return f" ({signal.Signals(-code).name})" if code < 0 else f" (with {code})"
+
+
+def _environment() -> dict[str, str]:
+    """The variables of a function: none of the peer's secrets."""
+    passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
+    here = str(Path(__file__).parents[2])  # the same release as this one
+    paths = [here, *filter(None, [passed.get("PYTHONPATH")])]
+    return {**passed, **_OWN, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _start(allowed: AllowedFunction) -> Start:

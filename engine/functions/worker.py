@@ -26,7 +26,7 @@ import msgspec
 import psutil
 import pyarrow as pa
 
-from engine.functions.allowed import digest, read_code
+from engine.functions.code import digest, read_code
 
 HEAD: Final = struct.Struct("<cQQ")
 """Of an answer: kind, CPU nanoseconds, bytes that follow."""
@@ -54,7 +54,7 @@ class Start(msgspec.Struct, frozen=True):
     Attributes:
         path, module, name: of the code; see `engine.functions.allowed.Code`.
         fingerprint, version: what the code must have; the package's name and version.
-        form: value, arrow or pandas. nulls: it takes null arguments.
+        form: value, arrow or pandas. nulls: by argument, whether it takes a null one.
         result: the type of results, as one field of Arrow's schema; serialised.
         memory_bytes: beyond what the process has at its start.
     """
@@ -65,7 +65,7 @@ class Start(msgspec.Struct, frozen=True):
     fingerprint: str
     version: str
     form: str
-    nulls: bool
+    nulls: tuple[bool, ...]
     result: bytes
     memory_bytes: int
 
@@ -94,6 +94,7 @@ def main() -> None:
     start = msgspec.json.decode(_request(source), type=Start)
     kind = pa.ipc.read_schema(pa.py_buffer(start.result)).field(0).type
     try:
+        _warm(kind, start.form)
         _limit_memory(start.memory_bytes)
         function = _load(start)
     except BaseException as error:  # noqa: BLE001 - whatever the file does as it is loaded
@@ -102,9 +103,7 @@ def main() -> None:
     call = _Caller(function, start, kind, progress)
     _answer(sink, READY, b"")
     while True:
-        body = _request(source)
-        with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
-            batch = reader.read_next_batch()
+        batch = _read(_request(source))
         try:
             results = _serialised(call.results(batch.columns, batch.num_rows))
         except _RowError as error:
@@ -134,7 +133,7 @@ class _Caller:
         self, function: Callable[..., Any], start: Start, kind: pa.DataType, progress: memoryview
     ) -> None:
         self._function = function
-        self._skips = not start.nulls
+        self._strict = [place for place, takes in enumerate(start.nulls) if not takes]
         self._form = start.form
         self._kind = kind
         self._progress = progress
@@ -150,14 +149,14 @@ class _Caller:
             raise self._first_failing(columns, rows, error) from None
 
     def _of_values(self, columns: Sequence[pa.Array]) -> pa.Array:
-        function, skips, progress = self._function, self._skips, self._progress
+        function, strict, progress = self._function, self._strict, self._progress
         number = 0
         made: list[Any] = []
         try:
             lists = [column.to_pylist() for column in columns]
             for number, values in enumerate(zip(*lists, strict=True)):
                 progress[0] = number
-                skipped = skips and any(value is None for value in values)
+                skipped = any(values[place] is None for place in strict)
                 made.append(None if skipped else function(*values))
         except BaseException as error:  # noqa: BLE001 - whatever the function raises
             raise _RowError(number, error) from None
@@ -236,6 +235,15 @@ def _load(start: Start) -> Callable[..., Any]:
     return function  # type: ignore[no-any-return]
 
 
+def _warm(kind: pa.DataType, form: str) -> None:
+    """Load what the first call needs besides the function: that is not the function's time."""
+    column = pa.array([None], kind)
+    column.to_pylist()
+    _read(_serialised(column))
+    if form == "pandas":
+        column.to_pandas()
+
+
 def _limit_memory(memory_bytes: int) -> None:
     """Let this process take so much more than it has."""
     most = _taken() + memory_bytes
@@ -260,6 +268,11 @@ def _told(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - an error of the function's own kind
         text = ""
     return f"{type(error).__name__}: {text}"[:SAID] if text else type(error).__name__
+
+
+def _read(body: bytes) -> pa.RecordBatch:
+    with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
+        return reader.read_next_batch()
 
 
 def _serialised(results: pa.Array) -> bytes:
