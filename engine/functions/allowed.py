@@ -117,7 +117,7 @@ class Code:
     name: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AllowedFunction:
     """A function that may run at this peer.
 
@@ -133,6 +133,10 @@ class AllowedFunction:
     nulls: tuple[bool, ...]
     time_s: float
     memory_bytes: int
+
+    def __repr__(self) -> str:
+        """As a peer's log shows it."""
+        return f"<{self.function.signature} of {self.function.source}>"
 
 
 def allowed_function(name: str, settings: FunctionSettings, folder: Path) -> AllowedFunction:
@@ -346,7 +350,8 @@ class Functions:
             raise InvalidInputError(
                 f"function {function.name}: {function.source} has the fingerprint "
                 f"{here.function.fingerprint[:12]} here, and the query was made with "
-                f"{function.fingerprint[:12]}: put that code back, or modify the query"
+                f"{function.fingerprint[:12]}: put that code back, or allow the new code under "
+                "another name and modify the query"
             )
         return here
 

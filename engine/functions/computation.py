@@ -8,6 +8,7 @@ Arrow does it.
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -99,7 +100,7 @@ class CallingExecutor:
     def _computed(
         self, allowed: AllowedFunction, call: NamedCall, table: pa.Table
     ) -> tuple[pa.ChunkedArray, float]:
-        process, cpu_s = self._process(allowed), 0.0
+        process, cpu_s, began_s = self._process(allowed), 0.0, time.thread_time()
         names = [f"argument {number}" for number in range(len(call.arguments))]
         columns = [
             table.column(name).cast(type_.arrow)
@@ -115,6 +116,7 @@ class CallingExecutor:
                 raise _named(error, call.function, table, start, batch) from None
             made.append(results)
             cpu_s += seconds
+        cpu_s += time.thread_time() - began_s
         return pa.chunked_array(made, call.function.result.arrow), cpu_s
 
     def _process(self, allowed: AllowedFunction) -> FunctionProcess:
@@ -188,7 +190,8 @@ class _Calling:
         """
         for function in self.task.functions:  # before anything is computed
             self.executor.functions.find(function)
-        rows, cpu_s = await self._rows(files, after, upto, interval)
+        given = await self._rows(files, after, upto, interval)
+        rows, cpu_s = given.table, given.cpu_s
         of_one = Interval(after, upto) if self.task.has_state else interval
         for number, stage in enumerate(self.stages.stages):
             if number:
@@ -200,20 +203,19 @@ class _Calling:
         last = self.stages.last
         if is_projection(last.steps):
             made = await trio.to_thread.run_sync(_projected, last, rows, self.schema)
-            return Result(made, cpu_s)
+            return Result(made.table, cpu_s + made.cpu_s)
         result = await self._computed(self.last, last, rows, of_one)
         return Result(result.table, cpu_s + result.cpu_s)
 
     async def _rows(
         self, files: Mapping[str, Sequence[Path]], after: int, upto: int, interval: Interval
-    ) -> tuple[pa.Table, float]:
+    ) -> Result:
         """The rows of the first stage."""
         first = self.stages.stages[0]
         if is_projection(first.task.steps):
             paths = [path for name in first.task.inputs for path in files.get(name, ())]
-            return await trio.to_thread.run_sync(_read, first, paths, interval), 0.0
-        result = await self.arguments[0].run(files, after, upto, interval)
-        return result.table, result.cpu_s
+            return await trio.to_thread.run_sync(_read, first, paths, interval)
+        return await self.arguments[0].run(files, after, upto, interval)
 
     async def _computed(
         self, computation: Computation, part: Task, rows: pa.Table, interval: Interval
@@ -230,14 +232,16 @@ class _Calling:
                 await trio.to_thread.run_sync(folder.cleanup)
 
 
-def _read(stage: Stage, paths: Sequence[Path], interval: Interval) -> pa.Table:
+def _read(stage: Stage, paths: Sequence[Path], interval: Interval) -> Result:
     """The rows of a stage that only chooses fields, without a job."""
+    began_s = time.thread_time()
     schema = stage.task.output_schema.derived
     (step,) = stage.task.steps
     assert isinstance(step, MapStep), "a projection"
     parts = [schema.empty_table()]
     parts += [_chosen(step, rows, schema) for path in paths for rows in _groups(path, interval)]
-    return canonical(pa.concat_tables(parts), schema)
+    rows = canonical(pa.concat_tables(parts), schema)
+    return Result(rows, time.thread_time() - began_s)
 
 
 def _groups(path: Path, interval: Interval) -> Iterator[pa.Table]:
@@ -248,10 +252,12 @@ def _groups(path: Path, interval: Interval) -> Iterator[pa.Table]:
                 yield between(read_group(parquet, group), interval.lo, interval.hi)
 
 
-def _projected(part: Task, rows: pa.Table, schema: pa.Schema) -> pa.Table:
+def _projected(part: Task, rows: pa.Table, schema: pa.Schema) -> Result:
+    began_s = time.thread_time()
     (step,) = part.steps
     assert isinstance(step, MapStep), "a projection"
-    return canonical(_chosen(step, rows, schema), schema)
+    made = canonical(_chosen(step, rows, schema), schema)
+    return Result(made, time.thread_time() - began_s)
 
 
 def _chosen(step: MapStep, rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -149,7 +149,10 @@ class Task:
 
     @property
     def functions(self) -> tuple[UserFunction, ...]:
-        """The functions of users that it calls, in any edition; each once."""
+        """The functions of users that it calls, in any edition; each once. One that makes revisions
+        calls those of the task whose output it revises."""
+        if self.of is not None:
+            return self.of.functions
         steps = (*self.steps, *(step for each in self.editions for step in each.steps))
         return tuple(dict.fromkeys(call.function for step in steps for call in calls_of(step)))
 

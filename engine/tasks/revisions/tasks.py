@@ -61,8 +61,20 @@ def with_revisions(tasks: Sequence[Task], revised: Mapping[str, int]) -> tuple[T
                 "that a table"
             )
         if task.output in revised:
+            _check_repeats(task)
             found.append(_revisions_of(task, revised))
     return tuple(found)
+
+
+def _check_repeats(task: Task) -> None:
+    """Refuse a task that may not make of a tuple, as it is revised, what it has made of it."""
+    for function in task.functions:
+        if not function.deterministic:
+            raise InvalidInputError(
+                f"{task.name} calls {function.name} of tuples that may be revised: what it has "
+                "made of them could not be taken back, unless the function is declared "
+                "deterministic"
+            )
 
 
 def _revisions_of(task: Task, revised: Mapping[str, int]) -> Task:
