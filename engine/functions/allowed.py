@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib.machinery import ModuleSpec
 from importlib.metadata import EntryPoint, entry_points
@@ -137,6 +137,20 @@ class AllowedFunction:
     def __repr__(self) -> str:
         """As a peer's log shows it."""
         return f"<{self.function.signature} of {self.function.source}>"
+
+
+@dataclass(frozen=True)
+class FunctionsConfig:
+    """The functions of users that queries may call at this peer.
+
+    Attributes:
+        allowed: by name.
+    """
+
+    allowed: Mapping[str, AllowedFunction] = field(default_factory=dict)
+
+
+NO_FUNCTIONS: Final = FunctionsConfig()
 
 
 def allowed_function(name: str, settings: FunctionSettings, folder: Path) -> AllowedFunction:

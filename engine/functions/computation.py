@@ -238,18 +238,24 @@ def _read(stage: Stage, paths: Sequence[Path], interval: Interval) -> Result:
     schema = stage.task.output_schema.derived
     (step,) = stage.task.steps
     assert isinstance(step, MapStep), "a projection"
+    wanted = {each.name for _, each in step.outputs if isinstance(each, FieldRef)} - {STIME}
+    columns = [STIME, *sorted(wanted)]
     parts = [schema.empty_table()]
-    parts += [_chosen(step, rows, schema) for path in paths for rows in _groups(path, interval)]
+    parts += [
+        _chosen(step, rows, schema) for path in paths for rows in _groups(path, columns, interval)
+    ]
     rows = canonical(pa.concat_tables(parts), schema)
     return Result(rows, time.thread_time() - began_s)
 
 
-def _groups(path: Path, interval: Interval) -> Iterator[pa.Table]:
+def _groups(path: Path, columns: Sequence[str], interval: Interval) -> Iterator[pa.Table]:
+    """The rows of a file that are within the interval."""
     with reading(path) as parquet:
         for group in range(parquet.num_row_groups):
             ends = parquet.metadata.row_group(group).column(0).statistics
             if ends.max > interval.lo and ends.min <= interval.hi:
-                yield between(read_group(parquet, group), interval.lo, interval.hi)
+                rows = read_group(parquet, group, columns)
+                yield between(rows, interval.lo, interval.hi)
 
 
 def _projected(part: Task, rows: pa.Table, schema: pa.Schema) -> Result:

@@ -8,7 +8,7 @@ import tomllib
 import types
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from contracts.config import ContractsConfig
     from dht.config import DhtConfig
-    from engine.functions.allowed import AllowedFunction
+    from engine.functions.allowed import FunctionsConfig
     from engine.spark.config import SparkConfig
     from engine.streams.config import EngineConfig
     from overlay.config import OverlayConfig
@@ -98,20 +98,6 @@ class XmlRpcConfig:
 
 
 @dataclass(frozen=True)
-class FunctionsConfig:
-    """The functions of users that queries may call at this peer.
-
-    Attributes:
-        allowed: by name.
-    """
-
-    allowed: Mapping[str, AllowedFunction] = field(default_factory=dict)
-
-
-NO_FUNCTIONS: Final = FunctionsConfig()
-
-
-@dataclass(frozen=True)
 class Config:
     """All settings of one peer, a section per package."""
 
@@ -123,7 +109,7 @@ class Config:
     client: ClientConfig
     xmlrpc: XmlRpcConfig
     log: LogConfig
-    functions: FunctionsConfig = NO_FUNCTIONS
+    functions: FunctionsConfig
 
 
 def load_config(
@@ -184,11 +170,9 @@ def read_functions(table: object, where: str, folder: Path) -> FunctionsConfig:
     Raises:
         InvalidInputError: names the function and the mistake.
     """
-    assert isinstance(table, dict)
-    if not table:
-        return NO_FUNCTIONS
-    from engine.functions.allowed import FunctionSettings, allowed_function  # sqlglot behind it
+    from engine.functions.allowed import FunctionsConfig, FunctionSettings, allowed_function
 
+    assert isinstance(table, dict)
     allowed = {}
     for name, value in table.items():
         about = f"{where}: functions.{name}"

@@ -6,7 +6,7 @@ import logging
 import re
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -15,13 +15,14 @@ from typing import Final
 import pyarrow as pa
 import trio
 
+from engine.functions.allowed import NO_FUNCTIONS, FunctionsConfig
 from engine.objects.query import QueryStatus
 from overlay.concurrency import one_error
-from overlay.errors import MedusaError, UnavailableError
+from overlay.errors import MedusaError, NotFoundError, UnavailableError
 from overlay.gossip.config import Preset
 from tools.client.async_client import AsyncMedusaClient, open_medusa
 from tools.daemon.peer import open_peer
-from tools.home.config import NO_FUNCTIONS, Config, FunctionsConfig, load_config
+from tools.home.config import Config, load_config
 from tools.home.folder import Home
 from tools.home.founding import make_peer
 from tools.rows.formats import Reading
@@ -99,7 +100,8 @@ async def run_at(
 async def forget(client: AsyncMedusaClient, trial: Trial) -> None:
     """Stop the trial's queries, so that the peer computes nothing more for them."""
     for query in trial.document.queries:
-        await client.stop_query(query.name)
+        with suppress(NotFoundError):  # it could not be created
+            await client.stop_query(query.name)
 
 
 @contextmanager

@@ -60,9 +60,10 @@ def try_query(  # noqa: PLR0917 - click passes by keyword
     """
     from tools.commands.command_line import read_text
     from tools.commands.medusa import trying
+    from tools.commands.medusa.functions_file import functions_of
 
     files = trying.files_of(streams)
-    allowed = trying.functions_of(functions)
+    allowed = functions_of(functions)
     text = read_text(query)
     tried = trying.trial(query, text, files, time, home)
     if explain:

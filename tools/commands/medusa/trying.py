@@ -11,20 +11,20 @@ from pathlib import Path
 import click
 import pyarrow as pa
 
+from engine.functions.allowed import NO_FUNCTIONS, FunctionsConfig
 from engine.language.check import MAX_BOXES
 from engine.language.panes import with_panes
 from engine.objects.definitions import StreamDefinition, StreamEntry
 from engine.objects.query import streams_read, streams_written
 from engine.tasks.explaining import Explanation, explain
 from engine.tasks.network import Network
-from overlay.errors import InvalidInputError, MedusaError, NotFoundError, printable
+from overlay.errors import InvalidInputError, MedusaError, printable
 from overlay.identity import Identity
 from tools.client.interrupt import run_interruptible
 from tools.commands.command_line import say_json, warn
 from tools.commands.in_text import in_file
 from tools.commands.medusa.explain_query import explanation_table
 from tools.commands.plain_tables import screen
-from tools.home.config import NO_FUNCTIONS, FunctionsConfig, read_document, read_functions
 from tools.home.folder import Home
 from tools.trial.answers import Answers, Files
 from tools.trial.peer_of_the_moment import run_trial
@@ -115,23 +115,6 @@ def show_plans(tried: Trial, as_json: bool) -> None:
     console = screen()
     for each in found:
         console.print(explanation_table(each))
-
-
-def functions_of(file: str | None) -> FunctionsConfig:
-    """The functions in a file that is written like medusa.toml, whose [functions] counts.
-
-    Raises:
-        InvalidInputError: names the file and the mistake.
-    """
-    if file is None:
-        return NO_FUNCTIONS
-    path = Path(file).absolute()
-    if not path.is_file():
-        raise NotFoundError(f"--functions {file[:200]}: there is no such file")
-    table = read_document(path).get("functions")
-    if not isinstance(table, dict):
-        raise InvalidInputError(f"{path}: it has no section [functions]")
-    return read_functions(table, file, path.parent)
 
 
 def run(
