@@ -7,6 +7,7 @@ Arrow does it.
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -38,6 +39,9 @@ from overlay.files import storing
 
 SHOWN: Final = 40
 """Characters of an argument in an error."""
+
+BATCH_BYTES: Final = 2**24
+"""Bytes of the arguments of one request, about: its process has them in its memory several times."""
 
 AT_ONCE: Final = 4
 """Functions that compute at once: each is a process."""
@@ -71,7 +75,10 @@ class CallingExecutor:
         parts: list[Task] = []
         for task in tasks:
             stages = stages_of(task)
-            parts += [task] if stages is None else stages.tasks
+            if stages is None:
+                parts.append(task)
+            else:
+                parts += (part for part in stages.tasks if not is_projection(part.steps))
         await self._executor.prepare(parts)
 
     def compile(self, task: Task) -> Computation:
@@ -93,47 +100,26 @@ class CallingExecutor:
             InvalidInputError: the function is not allowed here.
             InternalError: it failed; names the tuple.
         """
-        allowed = self.functions.find(call.function)
-        compute = partial(self._computed, allowed, call, table)
+        process = await self._process(self.functions.find(call.function))
+        compute = partial(_computed, process, call, table)
         return await trio.to_thread.run_sync(compute, limiter=self._threads, abandon_on_cancel=True)
 
-    def _computed(
-        self, allowed: AllowedFunction, call: NamedCall, table: pa.Table
-    ) -> tuple[pa.ChunkedArray, float]:
-        process, cpu_s, began_s = self._process(allowed), 0.0, time.thread_time()
-        names = [f"argument {number}" for number in range(len(call.arguments))]
-        columns = [
-            table.column(name).cast(type_.arrow)
-            for name, type_ in zip(call.arguments, call.function.arguments, strict=True)
-        ]
-        arguments = pa.table(columns, names=names)
-        made: list[pa.Array] = []
-        for start in range(0, table.num_rows, ROWS):
-            (batch,) = arguments.slice(start, ROWS).combine_chunks().to_batches()
-            try:
-                results, seconds = process.call(batch)
-            except CallError as error:
-                raise _named(error, call.function, table, start, batch) from None
-            made.append(results)
-            cpu_s += seconds
-        cpu_s += time.thread_time() - began_s
-        return pa.chunked_array(made, call.function.result.arrow), cpu_s
-
-    def _process(self, allowed: AllowedFunction) -> FunctionProcess:
+    async def _process(self, allowed: AllowedFunction) -> FunctionProcess:
         """The function's process; one of former code under that name has ended."""
         found = self._processes.get(allowed)
         if found is None:
-            for known in list(self._processes):
-                if known.function.name == allowed.function.name:
-                    self._processes.pop(known).close()
-            found = self._processes.setdefault(allowed, FunctionProcess(allowed))
+            named = [k for k in self._processes if k.function.name == allowed.function.name]
+            former = [self._processes.pop(known) for known in named]
+            found = self._processes[allowed] = FunctionProcess(allowed)
+            for process in former:
+                await trio.to_thread.run_sync(process.close)
         return found
 
     def rows_between(self, rows: pa.Table) -> tempfile.TemporaryDirectory[str]:
         """A folder with a file of these rows, called ROWS_FILE. Blocking."""
         with storing(self._folder):
             self._folder.mkdir(exist_ok=True)
-            folder = tempfile.TemporaryDirectory(dir=self._folder)
+            folder = tempfile.TemporaryDirectory(prefix=BETWEEN, dir=self._folder)
             pq.write_table(rows, Path(folder.name, ROWS_FILE))
             return folder
 
@@ -144,6 +130,34 @@ class CallingExecutor:
 
 
 ROWS_FILE: Final = "rows.parquet"
+
+BETWEEN: Final = "between-"
+"""Begins the names of the folders with such a file."""
+
+
+def _computed(
+    process: FunctionProcess, call: NamedCall, table: pa.Table
+) -> tuple[pa.ChunkedArray, float]:
+    """As `CallingExecutor.results`; blocking."""
+    cpu_s, began_s = 0.0, time.thread_time()
+    names = [f"argument {number}" for number in range(len(call.arguments))]
+    columns = [
+        table.column(name).cast(type_.arrow)
+        for name, type_ in zip(call.arguments, call.function.arguments, strict=True)
+    ]
+    arguments = pa.table(columns, names=names)
+    made: list[pa.Array] = []
+    size = min(ROWS, max(1, BATCH_BYTES * table.num_rows // max(1, arguments.nbytes)))
+    for start in range(0, table.num_rows, size):
+        (batch,) = arguments.slice(start, size).combine_chunks().to_batches()
+        try:
+            results, seconds = process.call(batch)
+        except CallError as error:
+            raise _named(error, call.function, table, start, batch) from None
+        made.append(results)
+        cpu_s += seconds
+    cpu_s += time.thread_time() - began_s
+    return pa.chunked_array(made, call.function.result.arrow), cpu_s
 
 
 def _named(
@@ -276,12 +290,22 @@ def _chosen(step: MapStep, rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, names=[STIME, *(name for name, _ in step.outputs)]).cast(schema)
 
 
+def _remove_left(folder: Path) -> None:
+    for left in folder.glob(f"{BETWEEN}*"):
+        shutil.rmtree(left, ignore_errors=True)
+
+
 @asynccontextmanager
 async def calling(
     executor: Executor, functions: Functions, folder: Path
 ) -> AsyncIterator[CallingExecutor]:
-    """Open a `CallingExecutor`; when the block ends, the functions' processes have ended."""
+    """Open a `CallingExecutor`; when the block ends, the functions' processes have ended.
+
+    Args:
+        folder: see there; what a killed process has left in it is removed.
+    """
     made = CallingExecutor(executor, functions, folder)
+    await trio.to_thread.run_sync(_remove_left, folder)
     try:
         yield made
     finally:

@@ -7,7 +7,7 @@ boundary, and a peer that dies takes only work with it, never data.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -34,7 +34,7 @@ from engine.tasks.revisions.runner import runner_of
 from engine.tasks.status import TaskStatus
 from engine.tasks.windows import needed_after
 from overlay.concurrency import Watched, until_one_ends
-from overlay.errors import ClosedError, NotRetainedError
+from overlay.errors import ClosedError, InvalidInputError, NotRetainedError
 from overlay.names import PeerId
 from overlay.node import Overlay
 
@@ -59,6 +59,18 @@ class Workshop:
     functions: Functions
     config: EngineConfig
     nursery: trio.Nursery
+
+    def check_functions(self, tasks: Iterable[Task]) -> None:
+        """Check that this peer may run the functions that tasks call.
+
+        Raises:
+            InvalidInputError: one is not allowed here, or its code is another one.
+        """
+        for function in {each for task in tasks for each in task.functions}:
+            try:
+                self.functions.find(function)
+            except InvalidInputError as error:
+                raise InvalidInputError(f"peer {self.here.hex()[:8]}: {error}") from None
 
     @property
     def store(self) -> StreamStore:

@@ -6,6 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from engine.functions.allowed import AllowedFunction, FunctionSettings, allowed_function
+from engine.objects.schema import FieldType
+
+OF_LONGS: dict[str, Any] = {"arguments": (FieldType.LONG,), "result": FieldType.LONG}
+"""The types of a function over columns of longs."""
 
 CODE = '''
 """Functions of the tests."""

@@ -17,7 +17,7 @@ import psutil
 import pyarrow as pa
 import pytest
 from deadline import DEADLINE_S
-from own_functions import own, write_code
+from own_functions import OF_LONGS, own, write_code
 
 from engine.functions.allowed import (
     AllowedFunction,
@@ -32,7 +32,6 @@ from engine.objects.schema import FieldType
 from overlay.errors import InvalidInputError
 
 LONG = (FieldType.LONG,)
-OF_LONGS: dict[str, Any] = {"arguments": LONG, "result": FieldType.LONG}
 
 
 def called(allowed: AllowedFunction, *columns: list[Any]) -> list[Any]:

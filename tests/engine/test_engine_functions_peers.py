@@ -8,11 +8,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from engine_peers import Place, Town, begin, make_stream, passing, until
+from engine_peers import Place, Town, begin, make_stream, passing, rows, until
 from modified_queries import modify
 from moving_tasks import Reader, post
-from own_functions import CODE, own, write_code
+from own_functions import CODE, OF_LONGS, own, write_code
 from replicated_queries import asked, secondary_of, stands_by
+from revised_streams import changes_of, deletions, keyed_stream, logged, replacements
 
 from engine.functions.allowed import AllowedFunction
 from engine.language.classes import BoxClass, weakest_class
@@ -23,7 +24,7 @@ from engine.objects.schema import END
 from engine.replication.moves.messages import Deal
 from engine.replication.replicas.standbys import Standbys
 from engine.streams.config import Timing
-from overlay.errors import InvalidInputError, NotAuthorisedError
+from overlay.errors import InvalidInputError, NotAuthorisedError, NotRetainedError
 from tools.client.async_client import AsyncMedusaClient
 from tools.daemon.reloading import Reloading, live_settings
 from tools.home.config import load_config
@@ -245,3 +246,42 @@ async def test_a_secondary_has_the_same_code(
     assert secondary_of(one, "q/out") == ""
     allow(two, even=own(tmp_path / "same", "even"))
     await stands_by(one, two, "q/out")
+
+
+# -- revised inputs --------------------------------------------------------------------------------
+
+
+async def test_revisions_go_through_a_deterministic_function(town: Town, tmp_path: Path) -> None:
+    """What it made of a tuple is taken back, and it is called of the tuple that comes instead."""
+    one, client = await town.founder()
+    allow(one, twice=own(tmp_path, "twice", **OF_LONGS, deterministic=True))
+    source = await keyed_stream(client, one)
+    boxes = (Map("call", source, one.name("out"), (("t", "t"), ("value", "twice(value)"))),)
+    await begin(client, Query(one.name("q/out"), boxes))
+    await client.post_event(source, rows([(10, 1), (20, 2), (30, 3)]), boundary=40)
+    await client.flush()
+    assert await client.post_revisions(source, replacements([(20, 7)])) == []
+    assert await client.post_revisions(source, deletions([30])) == []
+    await client.post_event(source, None, end=True)
+    await client.flush()
+    for path in ("out", "out/revisions"):
+        await until(lambda p=path: one.state(p).log.boundary == END, path)
+    assert [change[1:] for change in changes_of(logged(one, "out/revisions"))] == [
+        ("DELETION", 20, 4),
+        ("INSERTION", 20, 14),
+        ("DELETION", 30, 6),
+    ]
+
+
+async def test_a_damaged_log_of_arbitrary_results_is_not_made_again(
+    town: Town, tmp_path: Path
+) -> None:
+    one, client = await town.founder()
+    allow(one, even=own(tmp_path, "even"))
+    source = await make_stream(client, one, "s")
+    await begin(client, called(one, source, "even(value)"))
+    found = Reader(client, one.name("out"), "value")
+    await found.feed(client, source, range(10))
+    (placed,) = one.up.engine.queries.get(one.name("q/out")).tasks
+    with pytest.raises(NotRetainedError, match="even, which is not declared deterministic"):
+        await anext(placed.runner.recompute(0, 5))

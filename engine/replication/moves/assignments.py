@@ -134,8 +134,7 @@ class Assignments:
         self.expect(owner, participant, request)
         check_form(request, self._overlay.clock())
         task = await permitted_task(request, participant, self._shop)
-        for function in task.functions:
-            self._shop.functions.find(function)
+        self._shop.check_functions([task])
         if len(self._tasks) - len(earlier) >= MAX_ASSIGNMENTS:
             raise BusyError(f"this peer runs {MAX_ASSIGNMENTS} tasks for others already")
         executor = self._shop.executor

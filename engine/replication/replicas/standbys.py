@@ -300,8 +300,7 @@ class Standbys:
     async def _open(self, stored: StoredQuery, *, again: bool = False) -> Standby:
         """Open a standby. again: it is of the last run; if it cannot be opened now, then later."""
         plan = await self._overlay.threads.run(self._participant, stored.network.tasks)
-        for function in {each for task in plan for each in task.functions}:
-            self._queries.shop.functions.find(function)
+        self._queries.shop.check_functions(plan)
         standby = Standby(self._queries, stored, plan, resumed=again)
         try:
             await standby.open()
