@@ -41,7 +41,7 @@ SHOWN: Final = 40
 """Characters of an argument in an error."""
 
 BATCH_BYTES: Final = 2**24
-"""Bytes of the arguments of one request, about: its process has them in its memory several times."""
+"""Bytes of the arguments of one request, about: its process has them several times."""
 
 AT_ONCE: Final = 4
 """Functions that compute at once: each is a process."""

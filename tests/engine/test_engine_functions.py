@@ -26,10 +26,13 @@ from engine.functions.allowed import (
     FunctionSettings,
     allowed_function,
 )
+from engine.functions.computation import CallingExecutor
 from engine.functions.process import CallError, FunctionProcess
 from engine.objects.functions import UserFunction
 from engine.objects.schema import FieldType
+from engine.tasks.calls import NamedCall
 from overlay.errors import InvalidInputError
+from testnet.simulation.interpreter import InterpreterConfig, InterpretingExecutor
 
 LONG = (FieldType.LONG,)
 
@@ -202,6 +205,22 @@ def test_a_process_ends_with_a_peer_that_is_killed(tmp_path: Path) -> None:
     while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < deadline, "it goes on without its peer"
         time.sleep(0.05)
+
+
+async def test_long_texts_come_in_smaller_requests(tmp_path: Path) -> None:
+    """Else a page of them would be more than the function's memory."""
+    (tmp_path / "own.py").write_text("def size(text: str) -> int:\n    return len(text)\n")
+    functions = Functions({"size": own(tmp_path, "size", memory_bytes=2**27)})
+    call = NamedCall(functions._allowed["size"].function, ("text",), "call 0")
+    texts = ["x" * 2**20] * 200
+    table = pa.table({"stime": pa.array(range(200)), "text": pa.array(texts)})
+    executor = CallingExecutor(InterpretingExecutor(InterpreterConfig()), functions, tmp_path)
+    try:
+        results, _ = await executor.results(call, table)
+    finally:
+        executor.close()
+    assert results.to_pylist() == [2**20] * 200
+    assert results.num_chunks > 10
 
 
 # -- what an operator writes -------------------------------------------------------------------
