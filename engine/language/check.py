@@ -35,6 +35,13 @@ from engine.language.steps import (
     TupleWindowsStep,
     TypedAggregate,
 )
+from engine.language.user_functions import (
+    Declared,
+    calls_in,
+    check_declared,
+    declared,
+    refuse_calls,
+)
 from engine.objects.query import (
     WINDOW_END,
     WINDOW_START,
@@ -106,6 +113,7 @@ def check_query(query: Query, known: Mapping[str, Schema]) -> dict[str, Schema]:
             availability than its boxes allow...
     """
     boxes = ordered_boxes(query)
+    check_declared(query)
     check_availability(query, query.availability)
     check_history_range(query)
     check_panes(query)
@@ -122,7 +130,7 @@ def check_query(query: Query, known: Mapping[str, Schema]) -> dict[str, Schema]:
         schemas[name] = known[name]
     with _about(f"query {query.name}"):
         for box in boxes:
-            schemas.update(type_box(box, schemas).schemas)
+            schemas.update(type_box(box, schemas, functions=declared(query)).schemas)
     return schemas
 
 
@@ -211,13 +219,17 @@ def _check_state(
 
 
 def type_box(
-    box: Box, inputs: Mapping[str, Schema], nodes: Mapping[str, int] | None = None
+    box: Box,
+    inputs: Mapping[str, Schema],
+    nodes: Mapping[str, int] | None = None,
+    functions: Declared | None = None,
 ) -> TypedBox:
     """The box with typed expressions.
 
     Args:
         inputs: schemas of its input streams at least.
         nodes: `FieldRef.nodes` of the input fields that an earlier step of the task makes.
+        functions: those of users that its expressions may call.
 
     Raises:
         InvalidInputError: it does not type-check; names the box, the field and the reason.
@@ -229,19 +241,21 @@ def type_box(
                 raise InvalidInputError(f"there is no stream {stream}")
         match box:
             case Filter():
-                return _type_filter(box, _Input(inputs[box.input], nodes))
+                return _type_filter(box, _Input(inputs[box.input], nodes, functions))
             case Map():
-                return _type_map(box, _Input(inputs[box.input], nodes))
+                return _type_map(box, _Input(inputs[box.input], nodes, functions))
             case Union():
                 return _type_union(box, [inputs[stream] for stream in box.inputs])
             case Join():
-                return _type_join(box, inputs[box.left], inputs[box.right])
+                return _type_join(box, inputs[box.left], inputs[box.right], functions)
             case _:
-                return _type_state(box, _Input(inputs[box.input], nodes))
+                return _type_state(box, _Input(inputs[box.input], nodes, functions), functions)
 
 
 def _type_state(
-    box: Aggregate | Sessions | Cumulate | TupleWindows | Rank | Match | Totals | Top, given: _Input
+    box: Aggregate | Sessions | Cumulate | TupleWindows | Rank | Match | Totals | Top,
+    given: _Input,
+    functions: Declared | None,
 ) -> TypedBox:
     """A box whose results depend on more than one tuple of its input."""
     match box:
@@ -258,7 +272,7 @@ def _type_state(
         case Top():
             return _type_top(box, given.schema)
         case Match():
-            return _type_match(box, given.schema)
+            return _type_match(box, given.schema, functions)
 
 
 class _Input:
@@ -267,21 +281,27 @@ class _Input:
     The parser is imported with the first expression: clients and idle peers start without sqlglot.
     """
 
-    def __init__(self, schema: Schema, nodes: Mapping[str, int] | None) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        nodes: Mapping[str, int] | None = None,
+        functions: Declared | None = None,
+    ) -> None:
         self.schema = schema
         self.fields = {field.name: field for field in schema.fields}
         self._types = {field.name: field.type for field in schema.fields}
         self._nodes = nodes
+        self._functions = functions
 
     def expression(self, text: str) -> Expression:
         from engine.language.parse_expression import parse_expression  # see above
 
-        return parse_expression(text, self._types, self._nodes)
+        return parse_expression(text, self._types, self._nodes, self._functions)
 
     def predicate(self, text: str) -> Expression:
         from engine.language.parse_expression import parse_predicate  # see above
 
-        return parse_predicate(text, self._types, self._nodes)
+        return parse_predicate(text, self._types, self._nodes, self._functions)
 
     def may_be_null(self, name: str) -> bool:
         """Whether the field is nullable; `stime` is not."""
@@ -396,6 +416,12 @@ def _type_filter(box: Filter, given: _Input) -> TypedBox:
     for number, text in enumerate(box.predicates):
         with _about(f"expression {number}"):
             predicates.append(given.predicate(text))
+    for call in (call for each in predicates for call in calls_in(each)):
+        if len(box.outputs) > 1 and not call.function.deterministic:
+            raise InvalidInputError(
+                f"a filter with several outputs cannot call {call.function.name}, which may give "
+                "another result for each of them: call it in a map, and filter by its result"
+            )
     steps = {
         stream: FilterStep(tuple(predicates[: port + 1]), port)
         for port, stream in enumerate(box.outputs)
@@ -540,20 +566,22 @@ def _type_rank(box: Rank, schema: Schema) -> TypedBox:
     return TypedBox(box, {box.output: made}, {box.output: step})
 
 
-def _type_join(box: Join, left: Schema, right: Schema) -> TypedBox:
+def _type_join(box: Join, left: Schema, right: Schema, functions: Declared | None) -> TypedBox:
     paired = joins.paired(box, left, right)
-    pairs = _Input(paired, None)
+    pairs = _Input(paired, None, functions)
     with _about("predicate"):
         predicate = pairs.predicate(box.predicate)
         joins.check_sides(predicate)
+        refuse_calls(predicate, "the predicate of a join")
     results = pairs
     if box.kind in joins.ONE_SIDED:
-        results = _Input(joins.left_alone(paired), None)
+        results = _Input(joins.left_alone(paired), None, functions)
     outputs: list[tuple[str, Expression]] = []
     for name, text in box.expressions:
         with _about(f"output field {name[:64]!a}"):
             expression = results.expression(text)
             joins.check_sides(expression)
+            refuse_calls(expression, "a join")
             outputs.append((name, expression))
     made = Schema(box.output, tuple(results.named(*each) for each in outputs))
     check_schema(made)
@@ -568,9 +596,11 @@ def _type_join(box: Join, left: Schema, right: Schema) -> TypedBox:
     return TypedBox(box, {box.output: made}, {box.output: step})
 
 
-def _type_match(box: Match, schema: Schema) -> TypedBox:
+def _type_match(box: Match, schema: Schema, functions: Declared | None) -> TypedBox:
     def predicate(text: str, seen: Schema) -> Expression:
-        return _Input(seen, None).predicate(text)
+        found = _Input(seen, None, functions).predicate(text)
+        refuse_calls(found, "a pattern")
+        return found
 
     made, step = matches.type_match(box, schema, predicate)
     return TypedBox(box, {box.output: made}, {box.output: step})
@@ -601,6 +631,8 @@ def _group_field(given: _Input, name: str) -> Field:
 def _typed_function(each: AggregateFunction, given: _Input) -> TypedAggregate:
     with _about(f"output field {each.output[:64]!a}"):
         argument = None if each.argument is None else given.expression(each.argument)
+        if argument is not None:
+            refuse_calls(argument, f"{each.function}")
         type_ = aggregate_type(each.function, None if argument is None else argument.type)
         if type_ is None:
             what = "nothing" if argument is None else argument.type

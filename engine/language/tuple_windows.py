@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.language.steps import (
+    Call,
     Constant,
     Expression,
     FieldRef,
@@ -100,7 +101,7 @@ def _names_in(expression: Expression) -> Iterator[str]:
     match expression:
         case FieldRef(name):
             yield name
-        case Operation(operands=operands):
+        case Operation(operands=operands) | Call(operands=operands):
             for each in operands:
                 yield from _names_in(each)
         case Constant():

@@ -90,6 +90,18 @@ class Definition(exp.Expression):
     }
 
 
+class FunctionDefinition(exp.Expression):
+    """`CREATE FUNCTION f(a type, ...) RETURNS type [DETERMINISTIC] LANGUAGE PYTHON AS 'code'`."""
+
+    arg_types: ClassVar = {
+        "this": True,  # the name: an Identifier
+        "arguments": True,  # Identifiers, the names of types
+        "result": True,
+        "deterministic": False,
+        "source": True,  # a string: the place of its code
+    }
+
+
 class FieldDefinition(exp.Expression):
     """`name type [(size)] [NOT NULL] [PRIMARY KEY]` in a list of fields."""
 
@@ -131,7 +143,8 @@ class MedusaParser(MatchParser):
             self._refuse("EXPLAIN is the first word of a script, and for all of it", self._prev)
         if not self._is_query():
             self._refuse(
-                "a statement begins with CREATE SCHEMA, STREAM, TABLE or QUERY, with SELECT or WITH"
+                "a statement begins with CREATE SCHEMA, STREAM, TABLE, QUERY or FUNCTION, with "
+                "SELECT or WITH"
             )
         return super()._parse_statement()
 
@@ -142,10 +155,12 @@ class MedusaParser(MatchParser):
         self._refuse(f"{start.text} is not a statement here")
 
     def _definition(self) -> exp.Expr:
+        if self._match_text_seq("FUNCTION"):
+            return self._function()
         temporary = self._match_text_seq("TEMPORARY") or self._match_text_seq("TEMP")
         kind = self._curr.text.upper()
         if kind not in {"SCHEMA", "STREAM", "TABLE", "QUERY"}:
-            self._refuse("after CREATE comes SCHEMA, STREAM, TABLE or QUERY")
+            self._refuse("after CREATE comes SCHEMA, STREAM, TABLE, QUERY or FUNCTION")
         self._advance()
         self._match_text_seq("IF", "NOT", "EXISTS")
         made = Definition(this=self._made_name(), kind=kind, temporary=bool(temporary))
@@ -164,6 +179,53 @@ class MedusaParser(MatchParser):
         if self._match(TokenType.ALIAS) and (self._curr or kind != "QUERY"):
             made.set("query", self._made_of())
         return self.expression(made)
+
+    def _function(self) -> exp.Expr:
+        """What follows CREATE FUNCTION."""
+        start = self._curr
+        self._match_text_seq("IF", "NOT", "EXISTS")
+        name = self._parse_id_var(any_token=True)
+        if name is None or not self._curr or self._curr.token_type is not TokenType.L_PAREN:
+            self._refuse("a function is CREATE FUNCTION f(a INT, ...) RETURNS type ...", start)
+        arguments = self._parse_wrapped_csv(self._argument_type)
+        made = FunctionDefinition(this=name, arguments=arguments)
+        while self._curr and not self._match(TokenType.ALIAS):
+            word = self._curr
+            if self._match_text_seq("RETURNS"):
+                made.set("result", self._type_name())
+            elif self._match_text_seq("LANGUAGE"):
+                if not self._match_text_seq("PYTHON"):
+                    self._refuse("a function is LANGUAGE PYTHON: there is no other")
+            elif self._match_text_seq("NOT", "DETERMINISTIC"):
+                made.set("deterministic", False)
+            elif self._match_text_seq("DETERMINISTIC"):
+                made.set("deterministic", True)
+            else:
+                self._refuse(
+                    "after a function's arguments come RETURNS type, DETERMINISTIC, LANGUAGE "
+                    "PYTHON, and AS 'FILE.py:NAME'",
+                    word,
+                )
+        source = self._parse_string()
+        if source is None or made.args.get("result") is None:
+            self._refuse(
+                "a function RETURNS a type, and is the code that an operator allows: AS "
+                "'FILE.py:NAME'",
+                start,
+            )
+        made.set("source", source)
+        return self.expression(made, start)
+
+    def _argument_type(self) -> exp.Identifier:
+        if self._parse_id_var(any_token=True) is None:
+            self._refuse("a function takes arguments, each a name and a type: f(a INT)")
+        return self._type_name()
+
+    def _type_name(self) -> exp.Identifier:
+        type_ = self._curr
+        if not type_ or not self._match_texts(TYPES):
+            self._refuse(f"here comes a type; there are {_KNOWN_TYPES}")
+        return exp.to_identifier(type_.text.upper())
 
     def _made_name(self) -> exp.Table:
         """`[TEMPORARY] name`, of a statement that may make several streams."""

@@ -325,7 +325,8 @@ class Grouping:
         for function, key, _ in functions:
             if key:
                 arguments[key] = self._argument(nodes[key], function)
-        if all(text == name_text(name) for _, name, text in self._groups):
+        plain = all(text == name_text(name) for _, name, text in self._groups)
+        if plain and not any(self._boxes.calls(node) for node in nodes.values()):
             return self._relation.stream, arguments
         return self._mapped(select, arguments)
 

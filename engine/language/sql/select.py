@@ -451,7 +451,10 @@ class Selecting:
             )
 
     def _is_plain(self, node: exp.Select) -> bool:
-        """Whether a SELECT has neither groups nor aggregates nor places."""
+        """Whether a SELECT has neither groups, aggregates nor places, nor calls a function of a
+        user."""
+        if any(map(self._boxes.calls, node.expressions)):
+            return False
         if any(each.find(exp.Window) is not None for each in node.expressions):
             return False
         return not node.args.get("having") and not aggregates_in(node.expressions)

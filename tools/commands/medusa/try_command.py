@@ -33,6 +33,12 @@ from tools.commands.command_line import home_option, json_option, say_json, warn
     help="Post the rows at N times the speed at which they were recorded (default: at once).",
 )
 @click.option("--out", metavar="DIR", help="Write the answers to DIR, as Parquet files.")
+@click.option(
+    "--functions",
+    metavar="FILE",
+    help="A file of TOML, whose section [functions] names the functions of your own that the query "
+    "may call, as medusa.toml does; their files are looked for beside it.",
+)
 @click.option("--explain", is_flag=True, help="Show the plan, too.")
 @home_option
 @json_option
@@ -42,6 +48,7 @@ def try_query(  # noqa: PLR0917 - click passes by keyword
     time: str | None,
     speed: float | None,
     out: str | None,
+    functions: str | None,
     explain: bool,
     home: str | None,
     as_json: bool,
@@ -54,8 +61,10 @@ def try_query(  # noqa: PLR0917 - click passes by keyword
     """
     from tools.commands.command_line import read_text
     from tools.commands.medusa import trying
+    from tools.commands.medusa.functions_file import functions_of
 
     files = trying.files_of(streams)
+    allowed = functions_of(functions)
     text = read_text(query)
     tried = trying.trial(query, text, files, time, home)
     if explain or tried.document.explain:
@@ -63,6 +72,8 @@ def try_query(  # noqa: PLR0917 - click passes by keyword
     if tried.document.explain:
         return
     found = trying.run(tried, speed, None if out is None else Path(out), quiet=as_json)
+    folder = None if out is None else Path(out)
+    found = trying.run(tried, speed, folder, quiet=as_json, functions=allowed)
     if as_json:
         say_json(found.as_json())
     for stream, rows in found.late.items():

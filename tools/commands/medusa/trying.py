@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import pyarrow as pa
 
+from engine.functions.allowed import NO_FUNCTIONS, FunctionsConfig
 from engine.language.check import MAX_BOXES
 from engine.language.panes import with_panes
 from engine.objects.definitions import StreamDefinition, StreamEntry
@@ -116,8 +117,18 @@ def show_plans(tried: Trial, as_json: bool) -> None:
         console.print(explanation_table(each))
 
 
-def run(tried: Trial, speed: float | None, out: Path | None, *, quiet: bool) -> Tried:
+def run(
+    tried: Trial,
+    speed: float | None,
+    out: Path | None,
+    *,
+    quiet: bool,
+    functions: FunctionsConfig = NO_FUNCTIONS,
+) -> Tried:
     """Run the trial, and show or write its answers.
+
+    Args:
+        functions: those of users that its queries may call.
 
     Raises:
         MedusaError: it cannot be computed, or a row does not fit.
@@ -135,7 +146,7 @@ def run(tried: Trial, speed: float | None, out: Path | None, *, quiet: bool) -> 
             for remark in tried.document.remarks:
                 warn(remark)
             warn("starts a peer and Spark")
-        late = run_interruptible(partial(run_trial, tried, take, speed))
+        late = run_interruptible(partial(run_trial, tried, take, speed, functions))
     shown = {stream: tried.shown.get(stream, stream) for stream in tried.outputs}
     rows = {shown[stream]: answers.rows.get(stream, 0) for stream in tried.outputs}
     written = {} if files is None else {shown[s]: str(path) for s, path in files.paths.items()}
