@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from engine.language.check import check_query, type_box
+from engine.language.box_types import type_box
+from engine.language.check import check_query
 from engine.language.steps import Step
 from engine.language.user_functions import declared
 from engine.objects.functions import unpinned

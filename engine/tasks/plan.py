@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from engine.language import totals, tuple_windows
-from engine.language.check import TypedBox, ordered_boxes, type_box
+from engine.language.box_types import TypedBox, type_box
+from engine.language.check import ordered_boxes
 from engine.language.panes import panes_name, panes_schema, split, widths
 from engine.language.steps import (
     AggregateStep,

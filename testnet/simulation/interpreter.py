@@ -20,7 +20,8 @@ import pyarrow as pa
 import trio
 
 from engine.language.aggregate_types import aggregate_type
-from engine.language.check import ordered_boxes, type_box
+from engine.language.box_types import type_box
+from engine.language.check import ordered_boxes
 from engine.language.parse_expression import parse_expression
 from engine.language.steps import CumulateStep, Expression, SessionsStep, TypedAggregate
 from engine.language.totals import result_steps

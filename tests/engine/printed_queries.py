@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 import medusa
-from engine.language.check import check_query, type_box
+from engine.language.box_types import type_box
+from engine.language.check import check_query
 from engine.language.python.printing import query_as_python
 from engine.language.sql.printing import query_as_sql
 from engine.language.sql.script import Script

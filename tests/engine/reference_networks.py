@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 from msgspec import structs
 
-from engine.language.check import type_box
+from engine.language.box_types import type_box
 from engine.language.joins import AS_OF, OF_TABLES, ONE_SIDED
 from engine.objects.query import (
     Aggregate,

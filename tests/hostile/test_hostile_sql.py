@@ -12,7 +12,8 @@ from hostile_scripts import BOUND, FAMILIES, WINDOW, Script
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.language.check import MAX_BOXES, MAX_OVERLAP, MAX_WINDOW_US
+from engine.language.box_shapes import MAX_OVERLAP, MAX_WINDOW_US
+from engine.language.check import MAX_BOXES
 from engine.language.document import Document
 from engine.language.panes import with_panes
 from engine.language.sql import script

@@ -8,7 +8,9 @@ from typing import Final
 import msgspec
 from sqlglot import exp
 
-from engine.language.check import MAX_BOX_NAME, MAX_BOXES, type_box
+from engine.language.box_shapes import MAX_BOX_NAME
+from engine.language.box_types import type_box
+from engine.language.check import MAX_BOXES
 from engine.language.sql.errors import Source
 from engine.language.sql.expressions import name_text
 from engine.language.user_functions import Declared
