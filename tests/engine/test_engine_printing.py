@@ -238,6 +238,16 @@ def test_a_joins_predicate_is_no_bound_and_a_bound_no_predicate(
         everywhere(Query(f"{MIT}q", (whole,)), INPUTS)
 
 
+def test_a_comparison_of_time_fields_is_no_bound_whatever_their_types() -> None:
+    inputs = {
+        S: Schema(S, (Field("at", F.DOUBLE), Field("a", F.INT)), "at"),
+        T: Schema(T, (Field("on", F.INT), Field("a", F.INT)), "on"),
+    }
+    for predicate in ("left.at < right.on", "left.at = right.on and left.a = right.a"):
+        box = msgspec.structs.replace(JOIN, predicate=predicate)
+        everywhere(Query(f"{MIT}q", (box,)), inputs)
+
+
 def test_a_join_of_a_stream_with_itself_and_as_of() -> None:
     one = {S: INPUTS[S]}
     everywhere(Query(f"{MIT}q", (msgspec.structs.replace(JOIN, right=S),)), one)

@@ -267,7 +267,8 @@ def _parentheses(inner: Sequence[Token], times: set[str]) -> int:
 
 
 def _times(schema: Schema) -> set[str]:
-    return {STIME, *(each.name for each in schema.fields if each.type is FieldType.TIMESTAMP)}
+    moments = {each.name for each in schema.fields if each.type is FieldType.TIMESTAMP}
+    return {STIME, *moments} | ({schema.time} if schema.time else set())
 
 
 def _moved(microseconds: int) -> str:
