@@ -10,8 +10,9 @@ import pytest
 
 from engine.language.check import check_query
 from engine.language.classes import BoxClass, class_of, strongest_recovery, weakest_class
-from engine.language.document import Document, read_draft
+from engine.language.document import Document
 from engine.language.python.printing import query_as_python
+from engine.language.reading import read_draft
 from engine.language.same_query import is_same
 from engine.language.sql.printing import document_as_sql
 from engine.language.user_functions import called_by

@@ -9,8 +9,9 @@ from typing import Final
 
 from msgspec import structs
 
-from engine.language.document import Document, read_draft
+from engine.language.document import Document
 from engine.language.history_range import renamed
+from engine.language.reading import read_draft
 from engine.objects.availability import Availability
 from engine.objects.definitions import MAX_SPAN_US, StreamDefinition
 from engine.objects.query import Query, inputs_of, outputs_of, streams_read, streams_written
