@@ -124,6 +124,12 @@ NO_TIMES = "windows of rows have no {}: say firstval(stime) or lastval(stime)"
         (f"TUMBLE(TABLE s, {SECOND})", "TUMBLE", f"TUMBLE takes {TAKES}"),
         (f"TUMBLE(TABLE s, DESCRIPTOR(ts) {SECOND})", "TUMBLE", f"TUMBLE takes {TAKES}"),
         ("HOP(TABLE s, 10 ROWS)", "HOP", "HOP takes TABLE name"),
+        ("HOP(TABLE s, 3 ROWS, ten)", "HOP", "HOP takes TABLE name"),
+        (
+            "TUMBLE(TABLE s PARTITION BY ), 10 ROWS)",
+            "),",
+            "PARTITION BY takes fields, with a comma",
+        ),
         ("HOP(TABLE s, PARTIAL)", "HOP", "HOP takes TABLE name"),
         ("CUMULATE(TABLE s, 5 ROWS, 10 ROWS)", "CUMULATE", "CUMULATE takes TABLE name, DESC"),
         ("SESSION(TABLE s PARTITION BY k, 10 ROWS)", "SESSION", "SESSION takes TABLE name PART"),

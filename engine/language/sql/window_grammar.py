@@ -99,7 +99,7 @@ class WindowParser(MatchParser):
             form = "HOP(TABLE name, advance ROWS, size ROWS, PARTIAL)"
             self._refuse(f"PARTIAL is for {form}", self._prev)
         whole = of_rows or (len(time) == 1 and isinstance(lengths[0], exp.Interval))
-        if not whole or len(lengths) != WINDOWS[kind]:
+        if not whole or len(lengths) != WINDOWS[kind] or None in lengths:
             self._refuse(f"{kind} takes {_TAKES[kind]}", start)
         self._match_r_paren()
         if of_rows:
@@ -119,7 +119,8 @@ class WindowParser(MatchParser):
                 break
             start = self._curr
             length = self._parse_interval() or self._rows()
-            if found and type(length) is not type(found[0]):
+            kinds = {type(each) for each in (*found, length) if each is not None}
+            if len(kinds) > 1:
                 self._refuse("the lengths of a window are all INTERVALs, or all ROWS", start)
             found.append(length)
         return found
@@ -135,16 +136,19 @@ class WindowParser(MatchParser):
             self._refuse("a window has a whole number of rows, like 10 ROWS", start)
         return self.expression(exp.Literal.number(text), start)
 
-    def _partition(self) -> list[exp.Expr | None]:
+    def _partition(self) -> list[exp.Expr]:
         """The fields of `PARTITION BY a, b`, up to the comma before the next argument."""
-        fields: list[exp.Expr | None] = []
+        fields: list[exp.Expr] = []
         if not self._match(TokenType.PARTITION_BY):
             return fields
         while not fields or self._match(TokenType.COMMA):
             named = self._next is not None and self._next.token_type is TokenType.FARROW
             if named or self._is_text("DESCRIPTOR") or self._curr.token_type is TokenType.NUMBER:
                 break
-            fields.append(self._parse_column())
+            field = self._parse_column()
+            if field is None:
+                self._refuse("PARTITION BY takes fields, with a comma behind the last one")
+            fields.append(field)
         return fields
 
     def _argument(self, *names: str) -> None:
