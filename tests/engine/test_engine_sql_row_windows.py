@@ -148,9 +148,9 @@ NO_TIMES = "windows of rows have no {}: say firstval(stime) or lastval(stime)"
             "k,",
             "group rows by the fields of their PARTITION BY: x",
         ),
-        ("TUMBLE(TABLE s, 0 ROWS)", "k,", "its windows have 0 tuples; 1 to 1,000"),
-        ("TUMBLE(TABLE s, 1001 ROWS)", "k,", "its windows have 1,001 tuples; 1 to 1,000"),
-        ("HOP(TABLE s, 1 ROWS, 101 ROWS)", "k,", "a tuple is in 101 of its windows; at most 100"),
+        ("TUMBLE(TABLE s, 0 ROWS)", "0", "its windows have 0 tuples; 1 to 1,000"),
+        ("TUMBLE(TABLE s, 1001 ROWS)", "1001", "its windows have 1,001 tuples; 1 to 1,000"),
+        ("HOP(TABLE s, 1 ROWS, 101 ROWS)", "101", "a tuple is in 101 of its windows; at most 100"),
         (
             "TUMBLE(TABLE s, 10 ROWS) WHERE window_start < ts",
             "window_start",

@@ -469,7 +469,7 @@ class Selecting:
                         "window, for its totals",
                         node,
                     )
-                return in_row_windows(relation, node)
+                return in_row_windows(relation, node, self._source)
             case exp.Table():
                 return self._stream(node)
             case exp.Subquery():

@@ -18,6 +18,7 @@ from engine.language.sql.relation import (
     Window,
 )
 from engine.language.sql.window_grammar import RowsTable, WindowTable
+from engine.language.tuple_windows import check_sizes
 from engine.objects.query import WINDOW_END, WINDOW_START, longest_session
 
 
@@ -63,10 +64,17 @@ def in_windows(
     return replace(relation, columns=(*own, *virtual), window=window)
 
 
-def in_row_windows(relation: Relation, node: RowsTable) -> Relation:
-    """The rows of a stream in windows of so many rows."""
-    rows = [int(each.name) for each in node.args["rows"]]
-    window = RowWindow(rows[-1], rows[0], bool(node.args.get("partial")), _partition(node))
+def in_row_windows(relation: Relation, node: RowsTable, source: Source) -> Relation:
+    """The rows of a stream in windows of so many rows.
+
+    Raises:
+        PointedError: there are too few or too many in one, or too many windows.
+    """
+    numbers = node.args["rows"]
+    size, advance = int(numbers[-1].name), int(numbers[0].name)
+    with source.pointing(numbers[-1]):
+        check_sizes(size, advance)
+    window = RowWindow(size, advance, bool(node.args.get("partial")), _partition(node))
     return replace(_aliased(relation, node), window=window)
 
 
