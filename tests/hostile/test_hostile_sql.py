@@ -199,7 +199,8 @@ CREATE STREAM SCHEMA TABLE QUERY BEGIN END SPLIT ELSE CASE WHEN THEN NULL TRUE N
 LIKE RLIKE BETWEEN INTERVAL '1' MINUTE DAY DISTINCT OVER PARTITION ORDER TUMBLE HOP DESCRIPTOR
 WATERMARK FOR PRIMARY KEY CAST EXTRACT INT STRING TIMESTAMP VALUES EXPLAIN FILTER WITHIN LATERAL
 VIEW EXISTS ANY RECURSIVE PIVOT LIMIT ROWS PARTIAL s t k n v ts stime window_start count sum
-first_value s.n t.k 0 1 2.5 1e9 'a' 'it''s' "a-b" `c` ( ) , ; . * + - / % = <> < >= || => -> :: [ ] { } ? : @ ! ~ ^ & |
+first_value s.n t.k
+0 1 2.5 1e9 'a' 'it''s' "a-b" `c` ( ) , ; . * + - / % = <> < >= || => -> :: [ ] { } ? : @ ! ~ ^ & |
 # \ -- /* */ ' " `
 """
 WORDS = _WORDS.split()
