@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import sqlglot
 from sqlglot import Token, TokenType, exp
@@ -18,8 +18,9 @@ from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.parsers.spark import SparkParser
 
 from engine.language.sql.errors import position_of, refusal
-from engine.language.sql.match_grammar import OURS, MatchParser
+from engine.language.sql.match_grammar import OURS
 from engine.language.sql.parts import check_parts
+from engine.language.sql.window_grammar import WindowParser
 from engine.objects.schema import FieldType
 
 MAX_TEXT: Final = 65_536
@@ -35,10 +36,6 @@ of the 1,000 there are by default."""
 MAX_DEPTH: Final = 160
 """Levels of a statement's tree: code that walks it recurses, some 5 Python frames a level. A chain
 of `and`, `or` or `||`, or of UNION ALL, is one."""
-
-WINDOWS: Final = {"TUMBLE": 1, "HOP": 2, "CUMULATE": 2, "SESSION": 1}
-"""The windowing table functions, and how many intervals each takes."""
-
 
 EXPLAIN: Final = "EXPLAIN"
 """The first word of a script that asks for the plan of its queries."""
@@ -59,19 +56,6 @@ TYPES: Final = {
 """The types of fields by their names, upper case."""
 
 _KNOWN_TYPES: Final = ", ".join(TYPES)
-
-
-class WindowTable(exp.Expression):
-    """`TUMBLE(TABLE s [PARTITION BY k], DESCRIPTOR(ts), INTERVAL ...)` and its like."""
-
-    arg_types: ClassVar = {
-        "this": True,  # the kind, upper case
-        "table": True,
-        "time": True,
-        "intervals": True,
-        "partition": False,
-        "alias": False,
-    }
 
 
 class Definition(exp.Expression):
@@ -126,7 +110,7 @@ class Split(exp.Expression):
     arg_types: ClassVar = {"this": True, "expressions": True, "rest": False}
 
 
-class MedusaParser(MatchParser):
+class MedusaParser(WindowParser):
     """Parses scripts of Medusa's dialect."""
 
     FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = {}
@@ -284,19 +268,6 @@ class MedusaParser(MatchParser):
         self._match_r_paren()
         return size
 
-    def _name(self) -> exp.Table:
-        """`participant.path`, or `path`; the participant's name may have dots."""
-        start, parts = self._curr, []
-        while True:
-            part = self._parse_id_var(any_token=True)
-            if part is None:
-                self._refuse("here comes a name", start)
-            parts.append(part.name)
-            if not self._match(TokenType.DOT):
-                break
-        table = exp.Table(this=exp.to_identifier(parts[-1]), db=".".join(parts[:-1]) or None)
-        return self.expression(table, start)
-
     def _option(self) -> exp.Expr:
         token = self._curr
         name = self._parse_id_var(any_token=True)
@@ -306,74 +277,6 @@ class MedusaParser(MatchParser):
             self._refuse("an option is name = value")
         value = self._parse_interval() or self._parse_unary()
         return self.expression(exp.EQ(this=name, expression=value))
-
-    def _parse_table(self, *args: Any, **named: Any) -> exp.Expr | None:  # noqa: ANN401 - as sqlglot's
-        wrapped = self._is_text("TABLE") and self._next.token_type is TokenType.L_PAREN
-        if wrapped:
-            self._advance(2)
-        if self._curr.text.upper() in WINDOWS and self._next.token_type is TokenType.L_PAREN:
-            table = self._window_table()
-            if wrapped:
-                self._match_r_paren()
-            table.set("alias", self._parse_table_alias(alias_tokens=self.TABLE_ALIAS_TOKENS))
-            return table
-        if wrapped:
-            known = ", ".join(WINDOWS)
-            self._refuse(f"TABLE(...) takes one of {known}")
-        return super()._parse_table(*args, **named)
-
-    def _window_table(self) -> WindowTable:
-        start = self._curr
-        kind = start.text.upper()
-        self._advance(2)
-        self._argument("DATA")
-        self._match_text_seq("TABLE")
-        table = self._name()
-        if self._curr.token_type is TokenType.L_PAREN:
-            self._refuse("TABLE is followed by a stream's name: give a subquery one by WITH")
-        partition = self._partition()
-        self._match(TokenType.COMMA)
-        self._argument("TIMECOL")
-        if not self._match_text_seq("DESCRIPTOR"):
-            self._refuse(f"{kind} takes TABLE name, DESCRIPTOR(time field), INTERVAL ...")
-        time = self._parse_wrapped_csv(self._parse_id_var)
-        intervals = []
-        while self._match(TokenType.COMMA):
-            self._argument("SIZE", "SLIDE", "STEP", "GAP", "MAXSIZE")
-            intervals.append(self._parse_interval())
-        self._match_r_paren()
-        if len(time) != 1 or len(intervals) != WINDOWS[kind] or None in intervals:
-            self._refuse(f"{kind} takes {_TAKES[kind]}", start)
-        made = WindowTable(this=kind, table=table, time=time[0], intervals=intervals)
-        made.set("partition", partition)
-        return self.expression(made, start)
-
-    def _partition(self) -> list[exp.Expr | None]:
-        """The fields of `PARTITION BY a, b`, up to the comma before DESCRIPTOR."""
-        fields: list[exp.Expr | None] = []
-        if not self._match(TokenType.PARTITION_BY):
-            return fields
-        while not fields or self._match(TokenType.COMMA):
-            if self._is_text("DESCRIPTOR") or self._is_text("TIMECOL"):
-                break
-            fields.append(self._parse_column())
-        return fields
-
-    def _argument(self, *names: str) -> None:
-        """Skip `NAME =>`."""
-        if self._curr.text.upper() in names and self._next.token_type is TokenType.FARROW:
-            self._advance(2)
-
-    def _is_text(self, text: str) -> bool:
-        return self._curr.text.upper() == text
-
-
-_TAKES: Final = {
-    "TUMBLE": "TABLE name, DESCRIPTOR(time field), INTERVAL size",
-    "HOP": "TABLE name, DESCRIPTOR(time field), INTERVAL advance, INTERVAL size",
-    "CUMULATE": "TABLE name, DESCRIPTOR(time field), INTERVAL step, INTERVAL size",
-    "SESSION": "TABLE name PARTITION BY fields, DESCRIPTOR(time field), INTERVAL gap",
-}
 
 
 class Medusa(Spark):
