@@ -131,6 +131,16 @@ NO_TIMES = "windows of rows have no {}: say firstval(stime) or lastval(stime)"
             "PARTITION BY takes fields, with a comma",
         ),
         ("HOP(TABLE s, PARTIAL)", "HOP", "HOP takes TABLE name"),
+        (
+            "HOP(TABLE s, SIZE => 10 ROWS, SLIDE => 3 ROWS)",
+            "SIZE",
+            "the lengths of HOP are, in this order, SLIDE => ..., SIZE => ...",
+        ),
+        (
+            f"HOP(TABLE s, DESCRIPTOR(ts), SLIDE => {SECOND}, GAP => {SECOND})",
+            "GAP",
+            "the lengths of HOP are, in this order",
+        ),
         ("CUMULATE(TABLE s, 5 ROWS, 10 ROWS)", "CUMULATE", "CUMULATE takes TABLE name, DESC"),
         ("SESSION(TABLE s PARTITION BY k, 10 ROWS)", "SESSION", "SESSION takes TABLE name PART"),
         (f"HOP(TABLE s, {SECOND}, 10 ROWS)", "10", ALL_ALIKE),

@@ -9,8 +9,13 @@ from sqlglot import TokenType, exp
 
 from engine.language.sql.match_grammar import MatchParser
 
-WINDOWS: Final = {"TUMBLE": 1, "HOP": 2, "CUMULATE": 2, "SESSION": 1}
-"""The windowing table functions, and how many lengths each takes."""
+WINDOWS: Final = {
+    "TUMBLE": ("SIZE",),
+    "HOP": ("SLIDE", "SIZE"),
+    "CUMULATE": ("STEP", "SIZE"),
+    "SESSION": ("GAP",),
+}
+"""The windowing table functions, and the names of the lengths that each takes, in order."""
 
 MAX_DIGITS: Final = 9
 """Of a number of rows: more than any window may have."""
@@ -90,7 +95,7 @@ class WindowParser(MatchParser):
         if self._match_text_seq("DESCRIPTOR"):
             time = self._parse_wrapped_csv(self._parse_id_var)
             self._match(TokenType.COMMA)
-        lengths = self._lengths() if self._prev.token_type is TokenType.COMMA else [None]
+        lengths = self._lengths(kind) if self._prev.token_type is TokenType.COMMA else [None]
         of_rows = kind in _OF_ROWS and isinstance(lengths[0], exp.Literal)
         if of_rows and time:
             self._refuse("rows are counted in the stream's order: say no DESCRIPTOR", descriptor)
@@ -99,7 +104,7 @@ class WindowParser(MatchParser):
             form = "HOP(TABLE name, advance ROWS, size ROWS, PARTIAL)"
             self._refuse(f"PARTIAL is for {form}", self._prev)
         whole = of_rows or (len(time) == 1 and isinstance(lengths[0], exp.Interval))
-        if not whole or len(lengths) != WINDOWS[kind] or None in lengths:
+        if not whole or len(lengths) != len(WINDOWS[kind]) or None in lengths:
             self._refuse(f"{kind} takes {_TAKES[kind]}", start)
         self._match_r_paren()
         if of_rows:
@@ -110,11 +115,14 @@ class WindowParser(MatchParser):
         made.set("partition", partition)
         return self.expression(made, start)
 
-    def _lengths(self) -> list[exp.Expr | None]:
+    def _lengths(self, kind: str) -> list[exp.Expr | None]:
         """The lengths of a window: all intervals, or all numbers of rows; up to PARTIAL."""
         found: list[exp.Expr | None] = []
         while not found or self._match(TokenType.COMMA):
-            self._argument("SIZE", "SLIDE", "STEP", "GAP", "MAXSIZE")
+            self._argument(*WINDOWS[kind][len(found) : len(found) + 1])
+            if self._next is not None and self._next.token_type is TokenType.FARROW:
+                order = ", ".join(f"{each} => ..." for each in WINDOWS[kind])
+                self._refuse(f"the lengths of {kind} are, in this order, {order}")
             if found and self._is_text("PARTIAL"):
                 break
             start = self._curr
