@@ -8,6 +8,7 @@ from testnet.bpm.command import bpm
 from testnet.detection.command import detect
 from testnet.ha.command import ha
 from testnet.intrusion.command import intrusion
+from testnet.linear_road.command import linear_road
 from testnet.load.command import load
 from testnet.nexmark.command import nexmark
 from testnet.partition.command import partition
@@ -20,5 +21,5 @@ def main() -> None:
     """Start a federation on this machine, watch what it does, check it, and stop it."""
 
 
-for command in (bpm, detect, ha, intrusion, load, nexmark, partition, simulate):
+for command in (bpm, detect, ha, intrusion, linear_road, load, nexmark, partition, simulate):
     main.add_command(command)

@@ -97,9 +97,17 @@ def equalities(predicate: Expression) -> tuple[tuple[Expression, Expression], ..
     return tuple(found)
 
 
+def necessary_equalities(predicate: Expression) -> Iterator[tuple[Expression, Expression]]:
+    """The (left, right) values that a predicate asks to be equal, whatever else it asks for."""
+    for each in _conjuncts(predicate):
+        pair = _equality(each)
+        if pair is not None:
+            yield pair
+
+
 def has_equality(predicate: Expression) -> bool:
     """Whether equal values of both sides are a condition: then few tuples are compared."""
-    return any(_equality(each) is not None for each in _conjuncts(predicate))
+    return any(True for _ in necessary_equalities(predicate))
 
 
 def _conjuncts(predicate: Expression) -> Iterator[Expression]:

@@ -12,7 +12,15 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from engine.language.joins import AS_OF, LEFT, RIGHT, equalities, has_equality
+from engine.language.joins import (
+    AS_OF,
+    LEFT,
+    RIGHT,
+    equalities,
+    fields_in,
+    has_equality,
+    necessary_equalities,
+)
 from engine.language.operators import FLOATS
 from engine.language.steps import JoinStep
 from engine.objects.query import JoinKind
@@ -34,6 +42,10 @@ _SPARK_KINDS: Final = {
 MAX_PAIRS: Final = 2**24
 """Pairs that one partition of a job may give: some GB. More fill the disk of a peer by a join whose
 condition many tuples meet."""
+
+HASHED_BYTES: Final = 2**20
+"""Parquet bytes of a side, up to which it is kept in a hash map. Rows that are alike take a hundred
+times as much there, and a map is not spilled; sorted rows are."""
 
 _ROWS_OF_PARTITION: Final = 2**33 - 1
 """The bits of `monotonically_increasing_id` that count the rows of a partition."""
@@ -74,6 +86,12 @@ class Joins:
         self._pairs = self._condition()
         self._equalities = equalities(step.predicate) or ()
         self._by_value = has_equality(step.predicate)
+        key = {f"{RIGHT}{name}" for name in step.key}
+        self._meeting = [
+            (column(one), column(two))
+            for one, two in necessary_equalities(step.predicate)
+            if step.kind in AS_OF or (step.table and key.issuperset(fields_in(two)))
+        ]
 
     def frame(
         self,
@@ -91,17 +109,36 @@ class Joins:
         """
         left = self._left.frame(files, self._part(interval, after, of_left=True), large=large)
         right = self._right.frame(files, self._part(interval, after, of_left=False), large=large)
+        long = self._is_long(files, self._step.right)
+        if self._meeting and long and not self._is_long(files, self._step.left):
+            right = self._met(left, right, large=large)
         if self._step.table:
             right = self._valid(right)
         if self._step.kind in AS_OF:
             made = self._newest(left, right)
         else:
-            if not large and self._by_value:
+            if self._by_value and long:
+                right = right.hint("merge")
+            elif self._by_value and not large:
                 right = right.hint("shuffle_hash")  # in one partition: neither shuffle nor sort
             made = left.join(right, self._pairs, _SPARK_KINDS[self._step.kind])
         made = made.select(*self._outputs)
         made = made.where(F.expr(within(STIME, after + 1, upto, constant=large)))
         return made.withColumn(STIME, self._limited) if self._step.kind in _MULTIPLYING else made
+
+    @staticmethod
+    def _is_long(files: Mapping[str, Sequence[Path]], stream: str) -> bool:
+        return sum(path.stat().st_size for path in files.get(stream, ())) > HASHED_BYTES
+
+    def _met(self, left: DataFrame, right: DataFrame, *, large: bool) -> DataFrame:
+        """The right tuples that a left one can meet. There are few left ones in an epoch, and a
+        long past or a large table need not be ordered for them. A table keeps all tuples of a key,
+        or none."""
+        names = [f"meets {n}" for n in range(len(self._meeting))]
+        values = [one.alias(name) for name, (one, _) in zip(names, self._meeting, strict=True)]
+        asked = left.select(*values).hint("broadcast" if large else "shuffle_hash")
+        equal = [two == F.col(name) for name, (_, two) in zip(names, self._meeting, strict=True)]
+        return right.join(asked, reduce(and_, equal), "left_semi")
 
     def _part(self, interval: Interval, after: int, *, of_left: bool) -> Interval:
         """The part of the interval that one side is read in: often the new tuples of one side are

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from testnet.kit.command import json_option, number, run_scenario
+from testnet.kit.command import json_option, number
 
 MOST_EVENTS: Final = 5_000_000
 """The events and an answer are in memory: some 200 bytes an event each."""
@@ -55,24 +55,13 @@ def nexmark(events: int, rate: int, seed: int, queries: tuple[str, ...], as_json
     with 1 when an answer is not right, with 2 when a query failed.
     """
     # late: --help and a mistyped option do not need it
-    from rich.console import Console
-
-    from testnet.kit.stages import Stages, open_screen
-    from testnet.nexmark.run import STAGES, Options, run_nexmark
-    from testnet.nexmark.screen import render_result
     from testnet.nexmark.scripts import WITHIN_S
+    from testnet.nexmark.workload import Options, nexmark_workload
+    from testnet.workload.command import run_command
 
     if events > rate * WITHIN_S:
         raise click.UsageError(
             f"--events at --rate are longer than the {WITHIN_S} s that joins keep"
         )
-    console = Console(stderr=as_json)
-    stages = Stages(STAGES)
-    run_scenario(
-        partial(run_nexmark, Options(events, seed, rate, queries), stages),
-        open_screen(stages, console, partial(stages.render, "nexmark")),
-        console,
-        as_json=as_json,
-        render=render_result,
-        failed=lambda result: result.failed,
-    )
+    options = Options(events, seed, rate, queries)
+    run_command("nexmark", partial(nexmark_workload, options), as_json=as_json)

@@ -57,7 +57,7 @@ CHANGES: Final[dict[str, tuple[Change, ...]]] = {
         ),
     ),
 }
-"""By query. Besides these, types are compared loosely: see `testnet.nexmark.comparison`."""
+"""By query. Besides these, types are compared loosely: see `testnet.workload.comparison`."""
 
 
 def script(query: str) -> str:

@@ -11,6 +11,7 @@ from engine.language.check import check_query
 from engine.language.joins import AS_OF
 from engine.objects.query import Join, JoinKind, Query
 from engine.objects.schema import BEGINNING, Field, FieldType, Schema
+from engine.spark.executor import kind_of
 from engine.tasks.plan import Task, plan
 from engine.tasks.windows import needs, read_from
 
@@ -87,3 +88,14 @@ def test_the_first_epoch_reads_everything() -> None:
     interval = needs(task, BEGINNING, 60)
     assert interval is not None
     assert {read_from(task, name, BEGINNING, interval) for name in (LEFT, RIGHT)} == {BEGINNING}
+
+
+def test_a_join_of_streams_of_other_fields_has_a_job_of_its_own() -> None:
+    box = Join(
+        "join", LEFT, RIGHT, OUT, JoinKind.INNER, 1, 0, "left.x = right.x", (("x", "left.x"),)
+    )
+    more = (*SIDE, Field("y", FieldType.INT))
+    given = {LEFT: Schema(LEFT, SIDE), RIGHT: Schema(RIGHT, more)}
+    query = Query("medusa://a/query", (box,))
+    (task,) = plan(query, {**given, **check_query(query, given)})
+    assert kind_of(task) is None

@@ -19,6 +19,7 @@ import trio
 from engine.functions.allowed import NO_FUNCTIONS, FunctionsConfig
 from engine.language.document import Document
 from engine.objects.query import Query, QueryStatus
+from engine.spark.config import Profile
 from engine.streams.revisions.columns import folded, revisions_name
 from overlay.concurrency import one_error
 from overlay.errors import MedusaError, NotFoundError, UnavailableError
@@ -109,27 +110,29 @@ def _as_in_the_document(trial: Trial) -> Iterator[None]:
 
 @asynccontextmanager
 async def open_peer_of_the_moment(
-    participant: str, functions: FunctionsConfig = NO_FUNCTIONS
+    participant: str, functions: FunctionsConfig = NO_FUNCTIONS, profile: Profile = "edge"
 ) -> AsyncIterator[AsyncMedusaClient]:
     """Start a peer of a federation of its own; nothing of it stays. Yields a client of it.
 
     Args:
         functions: those that it allows.
+        profile: of Spark: see `engine.spark.config.SparkConfig`.
     """
     # py4j logs a job that was under way as Spark ended; without a handler Python prints that
     logging.getLogger().addHandler(logging.NullHandler())
     with tempfile.TemporaryDirectory(prefix="medusa-try-") as folder:
         home = Home(Path(folder) / "peer")
         await trio.to_thread.run_sync(make_peer, home, participant, "trial")
-        config = _settings(load_config(home, listen=("127.0.0.1", 0)))
+        config = _settings(load_config(home, listen=("127.0.0.1", 0)), profile)
         config = replace(config, functions=functions)
         async with open_peer(home, config), open_medusa(str(home.folder)) as client:
             yield client
 
 
-def _settings(config: Config) -> Config:
+def _settings(config: Config, profile: Profile) -> Config:
     return replace(
         config,
+        spark=replace(config.spark, profile=profile),
         engine=replace(config.engine, epoch_s=EPOCH_S),
         overlay=replace(config.overlay, preset=Preset.LOCAL),
     )
@@ -172,7 +175,7 @@ async def follow(
         UnavailableError: a task of the queries has failed: its answers would never come.
     """
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_watch, client, tuple(queries))
+        nursery.start_soon(watch, client, tuple(queries))
         async with trio.open_nursery() as answers:
             for stream in outputs:
                 following = _follow_corrected if corrected else _follow
@@ -273,7 +276,8 @@ async def _post(
     return poster.late
 
 
-async def _watch(client: AsyncMedusaClient, queries: Sequence[Query]) -> None:
+async def watch(client: AsyncMedusaClient, queries: Sequence[Query]) -> None:
+    """Run for ever. Raises: UnavailableError: a task of the queries has failed."""
     while True:
         for query in queries:
             for task in (await client.lookup_object(query.name, "query")).tasks:

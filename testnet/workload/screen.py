@@ -1,4 +1,4 @@
-"""Nexmark's outcomes for people: a row for each query."""
+"""A workload's outcomes for people: a row for each query."""
 
 from __future__ import annotations
 
@@ -7,19 +7,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from testnet.nexmark.run import Outcome, Result
+from testnet.workload.workload import Outcome, Result
 
 
 def render_result(result: Result) -> RenderableType:
     """The table of the queries that ran, and the reasons of those that did not."""
-    table = Table(
-        title=f"Nexmark, {result.events:,} events of seed {result.seed}, "
-        f"posted in {result.posting_s:.1f} s",
-        title_style="bold",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-    )
+    title = Text(f"{result.title}, posted in {result.posting_s:.1f} s", "bold")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("query", "rows", "", "seconds", "input rows/s"):
         table.add_column(heading, justify="left" if heading in {"query", ""} else "right")
     for each in result.outcomes:
@@ -40,7 +34,7 @@ def render_result(result: Result) -> RenderableType:
         )
         if reason
     ]
-    return Group(table, *reasons)
+    return Group(title, table, *reasons)
 
 
 def _verdict(outcome: Outcome) -> Text:

@@ -1,0 +1,46 @@
+"""Nexmark as a workload: its events, its queries, and what they must answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+
+from testnet.nexmark.generate import EVENTS_PER_S, START_US, generate
+from testnet.nexmark.oracle import QUERIES, expected, side_input
+from testnet.nexmark.scripts import SIDE_INPUT, script
+from testnet.workload.workload import Script, Workload
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is run. rate: events in a second of event time. queries: in order; empty: all."""
+
+    events: int
+    seed: int
+    rate: int = EVENTS_PER_S
+    queries: tuple[str, ...] = ()
+
+
+def nexmark_workload(options: Options) -> Workload:
+    """Generate the events, for the queries of the options."""
+    events = generate(options.seed, options.events, options.rate)
+    side = side_input()
+    before = pa.array([START_US - 1] * side.num_rows, pa.timestamp("us", "UTC"))
+    tables = {
+        "person": events.person,
+        "auction": events.auction,
+        "bid": events.bid,
+        "side_input": side.append_column("dateTime", before),
+    }
+    scripts = [
+        Script(
+            text := script(query),
+            {query: partial(expected, query, events)},
+            frozenset({"side_input"} if SIDE_INPUT in text else ()),
+        )
+        for query in options.queries or QUERIES
+    ]
+    title = f"Nexmark, {options.events:,} events of seed {options.seed}"
+    return Workload(title, tables, scripts)

@@ -1,0 +1,58 @@
+"""The bound of a workload's waiting: queries that stand still are named, and so is what each of
+their tasks waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import trio
+
+from engine.objects.query import Query
+from engine.tasks.status import TaskStatus
+from overlay.errors import UnavailableError
+from tools.client.async_client import AsyncMedusaClient
+
+PATIENCE_S: Final = 600.0
+"""Seconds in which some task must get on. One epoch may have all rows of a workload: the slowest
+known takes a minute."""
+
+LOOK_S: Final = 1.0
+"""Seconds between two looks."""
+
+
+class StandstillError(UnavailableError, code=None):
+    """The queries stand still, and so would all that come after them."""
+
+
+async def lose_patience(
+    client: AsyncMedusaClient, queries: Sequence[Query], patience_s: float
+) -> None:
+    """Run for ever.
+
+    Args:
+        patience_s: seconds that all tasks of the queries may stand still.
+
+    Raises:
+        StandstillError: they stood still for longer; names the tasks and what each waits for.
+    """
+    reached: dict[str, int] = {}
+    deadline = trio.current_time() + patience_s
+    while True:
+        tasks = [
+            task
+            for query in queries
+            for task in (await client.lookup_object(query.name, "query")).tasks
+        ]
+        now = {task.name: task.boundary for task in tasks}
+        if now != reached:
+            reached, deadline = now, trio.current_time() + patience_s
+        elif trio.current_time() >= deadline:
+            held_up = "; ".join(map(_standing, tasks)) or "no task is placed"
+            raise StandstillError(f"nothing got on for {patience_s:.0f} s: {held_up}")
+        await trio.sleep(LOOK_S)
+
+
+def _standing(task: TaskStatus) -> str:
+    waits = f" for {task.waits_for}" if task.waits_for else ""
+    return f"{task.name} is {task.state}{waits}, {task.epochs} epochs done"
