@@ -71,7 +71,6 @@ def try_query(  # noqa: PLR0917 - click passes by keyword
         trying.show_plans(tried, as_json)
     if tried.document.explain:
         return
-    found = trying.run(tried, speed, None if out is None else Path(out), quiet=as_json)
     folder = None if out is None else Path(out)
     found = trying.run(tried, speed, folder, quiet=as_json, functions=allowed)
     if as_json:
