@@ -12,7 +12,7 @@ import pyarrow.csv as pv
 import pyarrow.json as pj
 import pyarrow.parquet as pq
 
-from engine.objects.schema import Field, FieldType, Schema, check_schema
+from engine.objects.schema import SEQ, STIME, Field, FieldType, Schema, check_schema
 from overlay.errors import InvalidInputError, NotFoundError
 from tools.rows.formats import Format, format_of
 
@@ -47,8 +47,9 @@ def schema_of_file(file: Path, name: str, time: str | None) -> Schema:
         NotFoundError: there is no such file.
         RecordingError: it is of another format, or has no column with a time; names the file.
     """
-    arrow = arrow_schema_of(file)
-    if not len(arrow):
+    # files of answers have the columns that every stream has: `medusa try --out` writes them
+    arrow = [each for each in arrow_schema_of(file) if each.name not in {STIME, SEQ}]
+    if not arrow:
         raise RecordingError(f"{file} has no columns")
     fields = [Field(each.name, field_type_of(file, each), nullable=True) for each in arrow]
     chosen = _time_of(file, fields, time)
@@ -62,6 +63,27 @@ def schema_of_file(file: Path, name: str, time: str | None) -> Schema:
     except InvalidInputError as error:
         raise RecordingError(f"{file}: {error}") from None
     return schema
+
+
+def with_key(schema: Schema, key: Sequence[str], file: Path) -> Schema:
+    """The schema with a key: that of a table.
+
+    Args:
+        file: it is the schema of its rows.
+
+    Raises:
+        RecordingError: a column of the key is not there, or cannot be one; names the file.
+    """
+    fields = tuple(
+        msgspec.structs.replace(each, nullable=each.nullable and each.name not in key)
+        for each in schema.fields
+    )
+    keyed = Schema(schema.name, fields, schema.time, tuple(key))
+    try:
+        check_schema(keyed)
+    except InvalidInputError as error:
+        raise RecordingError(f"{file}: {error}") from None
+    return keyed
 
 
 def _time_of(file: Path, fields: Sequence[Field], time: str | None) -> str:
