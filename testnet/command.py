@@ -11,6 +11,7 @@ from testnet.intrusion.command import intrusion
 from testnet.load.command import load
 from testnet.nexmark.command import nexmark
 from testnet.partition.command import partition
+from testnet.shared_intrusion.command import intrusion_shared
 from testnet.simulation.command import simulate
 
 
@@ -20,5 +21,5 @@ def main() -> None:
     """Start a federation on this machine, watch what it does, check it, and stop it."""
 
 
-for command in (bpm, detect, ha, intrusion, load, nexmark, partition, simulate):
+for command in (bpm, detect, ha, intrusion, intrusion_shared, load, nexmark, partition, simulate):
     main.add_command(command)
