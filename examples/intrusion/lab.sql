@@ -19,7 +19,8 @@ END;
 -- the first of the five by a tenth at most.
 CREATE QUERY beat AS BEGIN
   CREATE TEMPORARY STREAM regular AS
-  SELECT src_ip, dst_ip, (unix_micros(until) - unix_micros(since)) / 4000000 AS period_s
+  SELECT src_ip, dst_ip,
+         CAST((unix_micros(until) - unix_micros(since)) / 4000000 + 0.5 AS LONG) AS period_s
   FROM conns MATCH_RECOGNIZE (
     PARTITION BY src_ip, dst_ip
     ORDER BY ts
@@ -29,13 +30,14 @@ CREATE QUERY beat AS BEGIN
     PATTERN (A B C{3}) WITHIN INTERVAL '10' MINUTE
     DEFINE
       B AS unix_micros(stime) - unix_micros(A.stime) >= 1000000,
-      C AS 10 * abs((unix_micros(stime) - unix_micros(PREV(stime)))
-                    - (unix_micros(B.stime) - unix_micros(A.stime)))
-           <= unix_micros(B.stime) - unix_micros(A.stime)
+      C AS 10 * (unix_micros(stime) - unix_micros(PREV(stime)))
+           BETWEEN 9 * (unix_micros(B.stime) - unix_micros(A.stime))
+               AND 11 * (unix_micros(B.stime) - unix_micros(A.stime))
   );
 
   CREATE STREAM beacons WITH (readers = 'cert.example lab-a.example lab-b.example') AS
-  SELECT window_start, dst_ip AS address, CAST(round(median(period_s)) AS LONG) AS period_s,
+  SELECT window_start, dst_ip AS address,
+         percentile_disc(0.5) WITHIN GROUP (ORDER BY period_s) AS period_s,
          count(DISTINCT src_ip) AS hosts, count(*) AS beats
   FROM TUMBLE(TABLE regular, DESCRIPTOR(stime), INTERVAL '10' MINUTE)
   GROUP BY window_start, dst_ip;

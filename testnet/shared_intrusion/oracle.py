@@ -81,12 +81,12 @@ def _listed(rows: Sequence[Connection], threats: Sequence[Threat]) -> list[Liste
 
 
 def _beacons(rows: Sequence[Connection]) -> list[Beats]:
-    found: dict[tuple[int, str], list[tuple[str, float]]] = defaultdict(list)
+    found: dict[tuple[int, str], list[tuple[str, int]]] = defaultdict(list)
     for source, address, since, until in _in_rows(rows):
-        period_s = (until - since) / (IN_ROW - 1) / 1e6
+        period_s = math.floor((until - since) / (IN_ROW - 1) / 1e6 + 0.5)
         found[_window(until), address].append((source, period_s))
     return sorted(
-        (*key, _half_up(statistics.median(p for _, p in each)), len({s for s, _ in each}), len(each))
+        (*key, statistics.median_low(p for _, p in each), len({s for s, _ in each}), len(each))
         for key, each in found.items()
     )
 
@@ -117,7 +117,3 @@ def _campaigns(sightings: Sequence[Sighting]) -> list[Campaign]:
 
 def _window(ts: int) -> int:
     return ts // WINDOW_US * WINDOW_US
-
-
-def _half_up(value: float) -> int:
-    return math.floor(value + 0.5)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Final
 
 import trio
@@ -20,6 +21,7 @@ from msgspec import Struct
 from engine.objects.schema import BEGINNING, END
 from overlay.errors import InternalError
 from testnet.kit.answers import tuples_in
+from testnet.kit.cast import all_at_once, home
 from testnet.kit.patience import while_moving
 from testnet.kit.peers import CONFIG, Federation, Launcher, Peer, open_federation, run_command
 from testnet.kit.stages import Stages
@@ -36,14 +38,15 @@ from testnet.shared_intrusion.generate import (
     threat_table,
 )
 from testnet.shared_intrusion.oracle import WINDOW_US, found_beacons, right_answers
-from testnet.shared_intrusion.refusals import READ, Attempt, attempts
+from testnet.shared_intrusion.refusals import Attempt, attempts
 from testnet.shared_intrusion.scripts import (
     CAMPAIGNS,
     CERT,
     PARTICIPANTS,
+    ROUNDS,
     SIGHTINGS,
-    STEPS,
     THREATS,
+    Step,
     lab_participant,
     script_of,
     stream_of,
@@ -186,7 +189,7 @@ async def run_shared_intrusion(
         records = await trio.to_thread.run_sync(generate, options.seed, options.connections)
         posted = sum(map(len, records.connections.values()))
         stages.say("records", f"{posted:,} connections of seed {options.seed}")
-    for step in STEPS:
+    for step in chain(*ROUNDS):
         script_of(step)
     async with (
         open_federation(keep=options.keep, links=links) as federation,
@@ -200,7 +203,8 @@ async def run_shared_intrusion(
             for name, peer in peers.items()
         }
         with stages.stage("define"):
-            await _define(peers, stages)
+            await _define(peers, clients)
+            stages.say("define", f"{sum(map(len, ROUNDS))} scripts")
         began = stages.now
         received = _Received(clients)
         async with while_moving("the traffic", received.stands), trio.open_nursery() as nursery:
@@ -241,17 +245,20 @@ async def _start(federation: Federation) -> dict[str, Peer]:
     return {peer.participant: peer for peer in federation.peers}
 
 
-async def _define(peers: Mapping[str, Peer], stages: Stages) -> None:
+async def _define(
+    peers: Mapping[str, Peer], clients: Mapping[str, AsyncMedusaClient]
+) -> None:
     """Create every script, and start its queries."""
-    for step in STEPS:
-        peer = peers[step.participant]
-        stages.say("define", f"{step.participant}: {step.script}")
-        home = ("--home", str(peer.home.folder))
-        file = str(script_of(step))
-        await run_command("query", "create", file, *home, program="medusa", log=peer.log)
+
+    async def take(step: Step) -> None:
+        peer, file = peers[step.participant], str(script_of(step))
+        arguments = ("query", "create", file, *home(peer))
+        await run_command(*arguments, program="medusa", log=peer.log)
         for query in step.queries:
-            name = stream_of(step.participant, query)
-            await run_command("query", "start", name, *home, program="medusa", log=peer.log)
+            await clients[step.participant].start_query(stream_of(step.participant, query))
+
+    for steps in ROUNDS:
+        await all_at_once(partial(take, step) for step in steps)
 
 
 class _Received:

@@ -37,13 +37,12 @@ def stream_of(participant: str, path: str) -> str:
 
 PARTICIPANTS: Final = (CERT, *(lab_participant(lab) for lab in LABS))
 
-STEPS: Final = (
-    Step(CERT, "threats.sql"),
-    *(Step(lab_participant(lab), f"{lab}.sql") for lab in LABS),
-    *(Step(lab_participant(lab), "lab.sql", ("watch", "beat")) for lab in LABS),
-    Step(CERT, "shared.sql", ("shared",)),
+ROUNDS: Final = (
+    (Step(CERT, "threats.sql"), *(Step(lab_participant(lab), f"{lab}.sql") for lab in LABS)),
+    tuple(Step(lab_participant(lab), "lab.sql", ("watch", "beat")) for lab in LABS),
+    (Step(CERT, "shared.sql", ("shared",)),),
 )
-"""In the order in which they are created."""
+"""In the order in which they are created; those of one round all at once."""
 
 SOURCES: Final = ("/threats", "/conns")
 """The ends of the names of the streams that take posts."""

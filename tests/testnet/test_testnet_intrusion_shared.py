@@ -1,0 +1,247 @@
+"""Intrusion detection among three participants: the scripts of `examples/intrusion` at real peers,
+against the oracle; who may read what; and the oracle itself, by hand and by DuckDB."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import interpreting_peer
+import msgspec
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from engine.language.document import read_draft
+from engine.language.panes import with_panes
+from engine.objects.definitions import StreamEntry
+from engine.objects.query import streams_read, streams_written
+from engine.objects.readers import Readers
+from engine.tasks.network import Network
+from testnet.command import main
+from testnet.kit.peers import Launch
+from testnet.kit.stages import Stages
+from testnet.shared_intrusion.generate import (
+    ADDED,
+    LABS,
+    REMOVED,
+    START_US,
+    UPDATE_US,
+    Connection,
+    Records,
+    Threat,
+    connection_table,
+    generate,
+    threat_table,
+    write,
+)
+from testnet.shared_intrusion.oracle import WINDOW_US, found_beacons, listed_at, right_answers
+from testnet.shared_intrusion.refusals import READ
+from testnet.shared_intrusion.run import STAGES, Options, Result, run_shared_intrusion
+from testnet.shared_intrusion.scripts import (
+    PARTICIPANTS,
+    ROUNDS,
+    SCRIPTS,
+    expected_readers,
+    readers,
+    script_of,
+    stream_of,
+)
+from testnet.shared_intrusion.screen import render_result
+
+STRANGER = "stranger.example"
+
+# -- the scripts -----------------------------------------------------------------------------------
+
+
+def entries() -> dict[str, StreamEntry]:
+    """Every stream that the scripts make, those between their boxes included."""
+    known: dict[str, StreamEntry] = {}
+    for step in (step for steps in ROUNDS for step in steps):
+        draft = read_draft(script_of(step).read_text(), f"medusa://{step.participant}/")
+        read = {name: known[name] for name in draft.reads}
+        tables = [name for name, entry in read.items() if entry.stream.table]
+        document = draft.complete({name: each.schema for name, each in read.items()}, {}, tables)
+        schemas = {each.name: each for each in document.schemas}
+        known |= {s.name: StreamEntry(s, schemas[s.schema]) for s in document.streams}
+        assert tuple(q.name.rpartition("/")[2] for q in document.queries) == step.queries
+        for query in document.queries:
+            inputs = {name: known[name] for name in streams_read(query) - streams_written(query)}
+            network = Network(with_panes(query, 256), inputs, readers=dict(query.readers))
+            made = network.schemas().items()
+            known |= {name: network.entry_of(name, schema, "") for name, schema in made}
+    return known
+
+
+def test_each_stream_is_for_those_whom_the_scripts_mean() -> None:
+    known, rights = entries(), Readers()
+    assert {name for name in readers() if not name.endswith("/late")} <= known.keys()
+    for name, entry in known.items():
+        may = {who for who in (*PARTICIPANTS, STRANGER) if rights.may_read(entry.stream, who)}
+        assert may == expected_readers(name), name
+
+
+def test_what_others_may_read_of_a_laboratory_names_no_host_of_it() -> None:
+    for name, entry in entries().items():
+        if name.startswith("medusa://lab-") and len(expected_readers(name)) > 1:
+            fields = {field.name for field in entry.schema.fields}
+            assert fields.isdisjoint({"src_ip", "ts", "dst_port", "bytes_out"}), name
+
+
+def test_the_examples_data_is_the_generators(tmp_path: Path) -> None:
+    write(tmp_path)
+    made = sorted(each.name for each in tmp_path.iterdir())
+    assert made == ["lab-a.csv", "lab-b.csv", "threats.csv"]
+    for name in made:
+        assert (tmp_path / name).read_bytes() == (SCRIPTS / name).read_bytes()
+
+
+# -- at peers --------------------------------------------------------------------------------------
+
+
+class Interpreting:
+    """Starts peers without a JVM."""
+
+    async def launch(self, peer: str) -> Launch:
+        return Launch(program=(sys.executable, str(Path(interpreting_peer.__file__))))
+
+
+def check(result: Result) -> None:
+    assert result.good, result
+    assert len(result.answers) == 4 + 2 * len(PARTICIPANTS)
+    assert all(each.rows == each.expected > 0 for each in result.answers)
+    update = result.update
+    assert update.address == ADDED
+    assert update.early == 0 < update.before
+    assert update.counted == update.after > 0
+    for each in result.found:
+        assert each.planted == 6 <= each.beacons
+        assert each.listed > 0
+        assert each.beats > 0
+    reads = [each for each in result.attempts if each.way == READ]
+    assert {(e.who, e.stream) for e in reads} >= {(w, s) for w in PARTICIPANTS for s in readers()}
+    for one, other in (LABS, LABS[::-1]):
+        who, stream = f"{one}.example", f"medusa://{other}.example/conns"
+        mine = [each for each in result.attempts if (each.who, each.stream) == (who, stream)]
+        assert {each.way for each in mine} == {READ, "query", "view", "post", "alter"}
+        assert not any(each.allowed for each in mine)
+        assert all(who in each.said or stream in each.said for each in mine)
+        late = [e for e in reads if (e.who, e.stream) == (who, f"{stream}/late")]
+        assert [each.allowed for each in late] == [False]
+
+
+@pytest.mark.process
+async def test_three_peers_give_the_oracles_answers_and_nobody_sees_the_others_rows() -> None:
+    options = Options(connections=400, seed=3)
+    result = await run_shared_intrusion(options, Stages(STAGES), Interpreting())
+    check(result)
+    shown = text_of(result)
+    for words in ("exact", "refused", "198.51.100.200", "lab-b", "planted"):
+        assert words in shown
+
+
+@pytest.mark.soak
+@pytest.mark.process
+@pytest.mark.spark
+def test_the_command_with_spark() -> None:
+    ended = CliRunner().invoke(main, ["intrusion-shared", "--json", "--seed", "1"])
+    assert ended.exit_code == 0, ended.output
+    found: dict[str, Any] = msgspec.json.decode(ended.stdout)
+    check(msgspec.convert(found, Result))
+
+
+def text_of(result: Result) -> str:
+    console = Console(width=110, record=True, file=io.StringIO())
+    console.print(render_result(result))
+    return console.export_text()
+
+
+# -- the oracle ------------------------------------------------------------------------------------
+
+SECOND = 1_000_000
+
+
+def calls(at: list[float], host: str = "h", to: str = "x") -> tuple[Connection, ...]:
+    return tuple(Connection(START_US + int(each * SECOND), host, to, 443, 1) for each in at)
+
+
+def beacons_of(*at: float) -> bool:
+    return bool(found_beacons(Records((), {"lab-a": calls(list(at))}, ())))
+
+
+def test_a_beacon_is_five_calls_with_gaps_within_a_tenth_of_the_first() -> None:
+    assert beacons_of(0, 10, 20, 30, 40)
+    assert beacons_of(0, 10, 21, 30, 40)  # gaps of 11, 9 and 10
+    assert not beacons_of(0, 10, 21.1, 30, 40)
+    assert not beacons_of(0, 10, 20, 30)
+    assert beacons_of(0, 1, 2, 3, 4)
+    assert not beacons_of(0, 0.9, 1.8, 2.7, 3.6)
+    assert beacons_of(0, 150, 300, 450, 600)
+    assert not beacons_of(0, 151, 302, 453, 604)
+    assert not beacons_of(0, 5, 10, 20, 30, 40)  # the call between breaks the row
+
+
+def test_an_address_is_on_the_list_from_its_time_to_its_end() -> None:
+    threats = (Threat("x", "a", 10), Threat("x", "b", 20), Threat("x", "b", 30, deleted=True))
+    found = [listed_at(threats, "x", at) for at in (9, 10, 19, 20, 29, 30)]
+    assert [each and each.kind for each in found] == [None, "a", "a", "b", "b", None]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_listed_connections_are_duckdbs(seed: int) -> None:
+    records = generate(seed, 500)
+    right = right_answers(records)
+    for lab, rows in records.connections.items():
+        with duckdb.connect() as database:
+            database.register("conns", connection_table(rows))
+            database.register("threats", threat_table(records.threats))
+            found = database.execute(
+                f"""SELECT epoch_us(c.ts) // {WINDOW_US} * {WINDOW_US}, c.dst_ip, t.kind,
+                           count(DISTINCT c.src_ip), count(*)
+                    FROM conns AS c ASOF JOIN threats AS t
+                      ON t.address = c.dst_ip AND t.since <= c.ts
+                    WHERE NOT t.deleted GROUP BY ALL"""
+            ).fetchall()
+        assert sorted(found) == right.listed[lab]
+        addresses = {row[1] for row in found if row[0] < UPDATE_US // WINDOW_US * WINDOW_US}
+        assert REMOVED in addresses
+        assert ADDED not in addresses
+
+
+def test_planted_beacons_are_found_and_slow_calls_are_none() -> None:
+    for seed in range(5):
+        records = generate(seed, 500)
+        found = found_beacons(records)
+        assert set(records.beacons) <= found
+        assert len(records.beacons) == 6 * len(LABS)
+        assert all(each.dst_ip != "203.0.113.201" for each in found)
+    assert stream_of("a", "b") == "medusa://a/b"
+
+
+# -- the figures -----------------------------------------------------------------------------------
+
+
+def test_a_wrong_answer_or_a_row_that_leaks_is_not_good() -> None:
+    from testnet.shared_intrusion.refusals import Attempt
+    from testnet.shared_intrusion.run import Answer, Update
+
+    exact = Answer("medusa://c/s", "c", 2, 2, 0, 0)
+    fine = Update("x", 2, 3, 0, 3)
+    right = Attempt("a", "medusa://b/conns", READ, allowed=False, right=False, said="no")
+    good = Result(("a", "b"), 0, (), (exact,), fine, (right,), 1.0)
+    assert good.good
+    replace = msgspec.structs.replace
+    for worse in (
+        replace(good, answers=(Answer("medusa://c/s", "c", 2, 2, 1, 1),)),
+        replace(good, update=Update("x", 2, 3, 1, 3)),
+        replace(good, update=Update("x", 2, 3, 0, 5)),
+        replace(good, attempts=(replace(right, allowed=True),)),
+        replace(good, attempts=(replace(right, right=True),)),
+    ):
+        assert not worse.good
+    leaked = replace(right, who="a", allowed=True)
+    other = Attempt("b", "medusa://b/conns", READ, allowed=True, right=True)
+    assert "a got medusa://b/conns by read" in text_of(replace(good, attempts=(leaked, other)))
