@@ -8,6 +8,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from testnet.shared_intrusion.generate import Beacon, Connection, Records, Threat
@@ -99,7 +100,7 @@ def _in_rows(rows: Sequence[Connection]) -> Iterator[tuple[str, str, int, int]]:
     for pair, ascending in times.items():
         for begin in range(len(ascending) - IN_ROW + 1):
             five = ascending[begin : begin + IN_ROW]
-            first, *others = [later - earlier for earlier, later in zip(five, five[1:], strict=False)]
+            first, *others = [later - earlier for earlier, later in pairwise(five)]
             regular = all(abs(gap - first) * 10 <= first for gap in others)
             if first >= LEAST_GAP_US and regular and five[-1] - five[0] <= PATTERN_US:
                 yield *pair, five[0], five[-1]
@@ -110,7 +111,8 @@ def _campaigns(sightings: Sequence[Sighting]) -> list[Campaign]:
     for lab, _, at, address, _, connections in sightings:
         found[at, address].append((lab, connections))
     counted = (
-        (*key, len({lab for lab, _ in each}), sum(n for _, n in each)) for key, each in found.items()
+        (*key, len({lab for lab, _ in each}), sum(n for _, n in each))
+        for key, each in found.items()
     )
     return sorted(each for each in counted if each[2] > 1)
 

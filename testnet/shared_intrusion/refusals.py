@@ -70,8 +70,10 @@ async def _all(clients: Mapping[str, AsyncMedusaClient]) -> list[Attempt]:
         for stream in sorted(named | readers().keys()):
             reads = who in expected_readers(stream)
             found.append(await _attempt(who, stream, READ, client, right=reads))
-            for way in _other_ways(who, stream, reads=reads):
-                found.append(await _attempt(who, stream, way, client, right=False))
+            found += [
+                await _attempt(who, stream, way, client, right=False)
+                for way in _other_ways(who, stream, reads=reads)
+            ]
     return found
 
 

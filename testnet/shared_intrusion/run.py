@@ -15,6 +15,7 @@ from functools import partial
 from itertools import chain
 from typing import Final
 
+import pyarrow as pa
 import trio
 from msgspec import Struct
 
@@ -245,9 +246,7 @@ async def _start(federation: Federation) -> dict[str, Peer]:
     return {peer.participant: peer for peer in federation.peers}
 
 
-async def _define(
-    peers: Mapping[str, Peer], clients: Mapping[str, AsyncMedusaClient]
-) -> None:
+async def _define(peers: Mapping[str, Peer], clients: Mapping[str, AsyncMedusaClient]) -> None:
     """Create every script, and start its queries."""
 
     async def take(step: Step) -> None:
@@ -334,7 +333,7 @@ async def _post(
         await client.flush()
 
 
-def _parts(rows: Sequence[Connection]) -> list[object]:
+def _parts(rows: Sequence[Connection]) -> list[pa.Table]:
     table = connection_table(rows)
     return [table.slice(start, POST_ROWS) for start in range(0, len(rows), POST_ROWS)]
 
@@ -377,9 +376,7 @@ def _found(records: Records, received: _Received) -> tuple[Found, ...]:
 
 
 def _update(records: Records, early: int, sightings: Sequence[Row]) -> Update:
-    times = [
-        row.ts for rows in records.connections.values() for row in rows if row.dst_ip == ADDED
-    ]
+    times = [row.ts for rows in records.connections.values() for row in rows if row.dst_ip == ADDED]
     before = sum(ts < UPDATE_US for ts in times)
     return Update(ADDED, before, len(times) - before, early, _counted(sightings))
 

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from overlay.names import SCHEME
 from testnet.kit.checks import add_places, render_checks
 from testnet.shared_intrusion.refusals import READ
 from testnet.shared_intrusion.run import Answer, Result
@@ -31,15 +32,16 @@ def _table(title: str, *headings: str) -> Table:
     made = Table(
         title=title, title_style="bold", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
     )
-    for number, heading in enumerate(headings):
-        made.add_column(heading, justify="right" if number else "left")
+    made.add_column(headings[0], overflow="fold")
+    for heading in headings[1:]:
+        made.add_column(heading, justify="right", no_wrap=True)
     return made
 
 
 def _found(result: Result) -> Table:
     table = _table(
         f"Found in {result.seconds:.1f} s (seed {result.seed})",
-        *("laboratory", "connections", "to listed addresses", "beacons", "planted", "their beats"),
+        *("laboratory", "connections", "to listed ones", "beacons", "planted", "beats"),
     )
     for each in result.found:
         numbers = (each.connections, each.listed, each.beacons, each.planted, each.beats)
@@ -50,7 +52,7 @@ def _found(result: Result) -> Table:
 def _answers(result: Result) -> Table:
     table = _table("Answers against plain Python over all rows", "stream", "reader", "rows", "")
     for each in result.answers:
-        table.add_row(each.stream, each.reader, f"{each.rows:,}", _verdict(each))
+        table.add_row(_short(each.stream), each.reader, f"{each.rows:,}", _verdict(each))
     return table
 
 
@@ -68,14 +70,14 @@ def _rights(result: Result) -> Table:
         cells = []
         for who in result.participants:
             each = reads[stream, who]
-            style = "" if each.allowed == each.right else "bold red"
-            cells.append(Text("reads" if each.allowed else "refused", style or _style(each.allowed)))
-        table.add_row(stream, *cells)
+            word, style = ("reads", "green") if each.allowed else ("refused", "yellow")
+            cells.append(Text(word, style if each.allowed == each.right else "bold red"))
+        table.add_row(_short(stream), *cells)
     return table
 
 
-def _style(allowed: bool) -> str:
-    return "green" if allowed else "yellow"
+def _short(stream: str) -> str:
+    return stream.removeprefix(SCHEME)
 
 
 def _checks(result: Result) -> list[tuple[str, bool, bool, str]]:
@@ -103,7 +105,7 @@ def _checks(result: Result) -> list[tuple[str, bool, bool, str]]:
             "An address counts from the time on at which it is listed",
             update.good,
             True,
-            f"{update.address}: {update.before} connections before, {update.early} of them counted; "
+            f"{update.address}: {update.before} connections before, {update.early} counted; "
             f"{update.after} after, {update.counted} counted",
         ),
     ]

@@ -4,15 +4,21 @@ against the oracle; who may read what; and the oracle itself, by hand and by Duc
 from __future__ import annotations
 
 import io
+import re
 import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import interpreting_peer
 import msgspec
+import pyarrow.parquet as pq
 import pytest
+import trio
 from click.testing import CliRunner
+from deadline import DEADLINE_S
 from rich.console import Console
 
 from engine.language.document import read_draft
@@ -22,10 +28,12 @@ from engine.objects.query import streams_read, streams_written
 from engine.objects.readers import Readers
 from engine.tasks.network import Network
 from testnet.command import main
+from testnet.kit.answers import tuples_in
 from testnet.kit.peers import Launch
 from testnet.kit.stages import Stages
 from testnet.shared_intrusion.generate import (
     ADDED,
+    EXAMPLE_CONNECTIONS,
     LABS,
     REMOVED,
     START_US,
@@ -40,17 +48,22 @@ from testnet.shared_intrusion.generate import (
 )
 from testnet.shared_intrusion.oracle import WINDOW_US, found_beacons, listed_at, right_answers
 from testnet.shared_intrusion.refusals import READ
-from testnet.shared_intrusion.run import STAGES, Options, Result, run_shared_intrusion
+from testnet.shared_intrusion.run import COLUMNS, STAGES, Options, Result, run_shared_intrusion
+from testnet.shared_intrusion.screen import render_result
 from testnet.shared_intrusion.scripts import (
     PARTICIPANTS,
     ROUNDS,
     SCRIPTS,
+    THREATS,
     expected_readers,
     readers,
     script_of,
     stream_of,
 )
-from testnet.shared_intrusion.screen import render_result
+from tools.client.async_client import AsyncMedusaClient
+from tools.trial.answers import Files
+from tools.trial.peer_of_the_moment import open_peer_of_the_moment, run_at
+from tools.trial.rehearsal import trial_of
 
 STRANGER = "stranger.example"
 
@@ -97,6 +110,67 @@ def test_the_examples_data_is_the_generators(tmp_path: Path) -> None:
     assert made == ["lab-a.csv", "lab-b.csv", "threats.csv"]
     for name in made:
         assert (tmp_path / name).read_bytes() == (SCRIPTS / name).read_bytes()
+
+
+PAGE = Path(__file__).parents[2] / "docs/intrusion.md"
+
+
+def test_what_the_page_shows_is_in_the_scripts() -> None:
+    blocks = re.findall(r"^```sql\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    scripts = [each.read_text() for each in SCRIPTS.glob("*.sql")]
+    assert len(blocks) >= 4
+    for block in blocks:
+        assert any(block in script for script in scripts), block
+
+
+@pytest.mark.process
+@pytest.mark.spark
+async def test_tried_over_the_examples_files_they_give_the_oracles_answers(tmp_path: Path) -> None:
+    """As `medusa try` does for the page, with real Spark: the files of two trials are the inputs of
+    the third."""
+    found: dict[str, list[object]] = {}
+    async with open_peer_of_the_moment("you") as client:
+        for lab in LABS:
+            records = {"conns": SCRIPTS / f"{lab}.csv", THREATS: SCRIPTS / "threats.csv"}
+            found |= await tried(client, "lab", lab, records, tmp_path, {THREATS: ("address",)})
+        made = {
+            stream_of(f"{lab}.example", name): tmp_path / lab / f"{name}.parquet"
+            for lab in LABS
+            for name in ("listed", "beacons")
+        }
+        found |= await tried(client, "shared", "shared", made, tmp_path)
+    right = right_answers(generate(0, EXAMPLE_CONNECTIONS))
+    wanted: dict[str, Sequence[object]] = {
+        "shared/sightings": right.sightings,
+        "shared/campaigns": right.campaigns,
+    }
+    for lab in LABS:
+        wanted |= {f"{lab}/listed": right.listed[lab], f"{lab}/beacons": right.beacons[lab]}
+    assert found == wanted
+    printed = re.findall(r"^# (\S+)\.parquet: (\d+) rows$", PAGE.read_text(), re.MULTILINE)
+    assert len(printed) == 3
+    assert [len(found[name]) for name, _ in printed] == [int(rows) for _, rows in printed]
+
+
+async def tried(
+    client: AsyncMedusaClient,
+    script: str,
+    name: str,
+    given: Mapping[str, Path],
+    folder: Path,
+    keys: Mapping[str, tuple[str, ...]] | None = None,
+) -> dict[str, list[object]]:
+    """Run a trial, and write its answers into FOLDER/NAME; returns their rows, sorted."""
+    text = (SCRIPTS / f"{script}.sql").read_text()
+    trial = trial_of(text, given, None, case=name, keys=keys)
+    with ExitStack() as stack:
+        files = Files(folder / name, trial.outputs, stack)
+        with trio.fail_after(DEADLINE_S):
+            await run_at(client, trial, trial.outputs, files.take)
+    return {
+        f"{name}/{path.stem}": sorted(tuples_in(pq.read_table(path), COLUMNS[path.stem]))
+        for path in files.paths.values()
+    }
 
 
 # -- at peers --------------------------------------------------------------------------------------

@@ -52,6 +52,7 @@ def trial_of(
     files: Mapping[str, Path],
     time: str | None,
     own: str = SELF,
+    *,
     case: str | None = None,
     keys: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Trial:
@@ -84,7 +85,7 @@ def trial_of(
         return with_key(schema, tables[name], file) if name in tables else schema
 
     read = {name: schema_read(name) for name in sorted(draft.reads)}
-    document = draft.complete(read, {}, tables)
+    document = draft.complete(read, {}, tables.keys() & read.keys())
     made = {
         stream for query in document.queries for box in query.boxes for stream in outputs_of(box)
     }
@@ -98,21 +99,32 @@ def trial_of(
     for stream in document.streams:
         if stream.name not in made:
             _file_of(stream.name, given)
-    unknown = sorted(set(given) - read.keys() - {each.name for each in document.streams})
-    if unknown:
-        raise RecordingError(f"--stream {unknown[0]}: the query reads no such stream")
-    strange = sorted(tables.keys() - read.keys())
-    if strange:
-        raise RecordingError(
-            f"--table {strange[0]}: the query declares it, or does not read it: --table is for "
-            "the tables of others"
-        )
+    _check_all_read(document, read, given, tables)
     return _ours(document, read, tables, given, None if case is None else (own, case))
 
 
 def qualified(name: str, own: str) -> str:
     """The whole name of one that may be without a participant."""
     return str(ObjectName.parse(name if name.startswith(SCHEME) else f"{SCHEME}{own}/{name}"))
+
+
+def _check_all_read(
+    document: Document, read: Collection[str], given: Collection[str], tables: Collection[str]
+) -> None:
+    """Refuse a file or a key for a stream that the document does not read.
+
+    Args:
+        read: the streams that it reads and does not declare.
+    """
+    unknown = sorted({*given} - {*read} - {each.name for each in document.streams})
+    if unknown:
+        raise RecordingError(f"--stream {unknown[0]}: the query reads no such stream")
+    strange = sorted({*tables} - {*read})
+    if strange:
+        raise RecordingError(
+            f"--table {strange[0]}: the query declares it, or does not read it: --table is for "
+            "the tables of others"
+        )
 
 
 def _file_of(stream: str, given: Mapping[str, Path]) -> Path:

@@ -75,7 +75,7 @@ def try_query(  # noqa: PLR0917 - click passes by keyword
     files = trying.files_of(streams)
     allowed = functions_of(functions)
     text = read_text(query)
-    tried = trying.trial(query, text, files, time, home, trying.keys_of(tables))
+    tried = trying.trial(query, text, files, time, home, keys=trying.keys_of(tables))
     if explain or tried.document.explain:
         trying.show_plans(tried, as_json)
     if tried.document.explain:

@@ -73,7 +73,9 @@ def keys_of(tables: Sequence[str]) -> dict[str, tuple[str, ...]]:
         name, _, columns = each.rpartition("=")
         key = tuple(columns.split(","))
         if not name or not all(key):
-            raise InvalidInputError(f"--table {each[:80]!a}: say NAME=COLUMN, or NAME=COLUMN,COLUMN")
+            raise InvalidInputError(
+                f"--table {each[:80]!a}: say NAME=COLUMN, or NAME=COLUMN,COLUMN"
+            )
         if name in found:
             raise InvalidInputError(f"--table {name[:80]!a} occurs twice")
         found[name] = key
@@ -86,6 +88,7 @@ def trial(
     files: Mapping[str, Path],
     time: str | None,
     home: str | None,
+    *,
     keys: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Trial:
     """The trial of a document.
