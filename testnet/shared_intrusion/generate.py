@@ -54,9 +54,11 @@ _PORTS: Final = (443, 443, 443, 53, 53, 80, 22, 123)
 _PERIODS_S: Final = (15, 30, 45, 60, 90, 120)
 _JITTER: Final = 0.02
 """Of a beacon's gaps, either way: two of them differ by less than a tenth."""
-_KINDS: Final = ("botnet", "phishing", "scanner")
+KINDS: Final = ("botnet", "phishing", "scanner")
+"""Of threats."""
 
 LISTED: Final = tuple(f"198.51.100.{host}" for host in range(1, 9))
+"""The addresses that are on the list all the time."""
 ADDED: Final = "198.51.100.200"
 """The address that is put on the list at `UPDATE_US`."""
 REMOVED: Final = "198.51.100.201"
@@ -71,8 +73,8 @@ class Connection(NamedTuple):
     ts: int
     src_ip: str
     dst_ip: str
-    dst_port: int
-    bytes_out: int
+    dst_port: int | None
+    bytes_out: int | None
 
 
 class Threat(NamedTuple):
@@ -97,13 +99,16 @@ class Records:
     """All records.
 
     Attributes:
-        threats: ascending by since. connections: by laboratory, ascending by ts, no two alike.
+        threats: ascending by since. connections: by laboratory, ascending by ts.
         beacons: those that are planted.
+        update_us: when the list changes. added: the address that is put on it then.
     """
 
     threats: tuple[Threat, ...]
     connections: dict[str, tuple[Connection, ...]]
     beacons: tuple[Beacon, ...]
+    update_us: int = UPDATE_US
+    added: str = ADDED
 
 
 def generate(seed: int, connections: int = CONNECTIONS) -> Records:
@@ -128,7 +133,7 @@ def generate(seed: int, connections: int = CONNECTIONS) -> Records:
 def _threats(rng: random.Random) -> tuple[Threat, ...]:
     before = sorted(START_US - rng.randrange(1, SPAN_US) for _ in range(len(LISTED) + 1))
     entries = [
-        Threat(address, rng.choice(_KINDS), since)
+        Threat(address, rng.choice(KINDS), since)
         for address, since in zip((*LISTED, REMOVED), before, strict=True)
     ]
     removed = entries[-1]._replace(since=UPDATE_US, deleted=True)

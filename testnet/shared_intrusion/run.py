@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -28,10 +29,8 @@ from testnet.kit.peers import CONFIG, Federation, Launcher, Peer, open_federatio
 from testnet.kit.stages import Stages
 from testnet.kit.traffic import POST_ROWS
 from testnet.shared_intrusion.generate import (
-    ADDED,
     CONNECTIONS,
     LABS,
-    UPDATE_US,
     Connection,
     Records,
     connection_table,
@@ -39,6 +38,7 @@ from testnet.shared_intrusion.generate import (
     threat_table,
 )
 from testnet.shared_intrusion.oracle import WINDOW_US, found_beacons, right_answers
+from testnet.shared_intrusion.recorded import recorded
 from testnet.shared_intrusion.refusals import Attempt, attempts
 from testnet.shared_intrusion.scripts import (
     CAMPAIGNS,
@@ -55,7 +55,7 @@ from testnet.shared_intrusion.scripts import (
 from tools.client.async_client import AsyncMedusaClient, open_medusa
 
 STAGES: Final = {
-    "records": "connections and a list are generated",
+    "records": "connections and a list are made or read",
     "start": "three peers start and find each other",
     "define": "each participant creates its script",
     "before": "the first part is posted",
@@ -75,18 +75,22 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """By the last part of a stream's name, the columns that are compared."""
 
-SEEN_BEFORE_US: Final = UPDATE_US // WINDOW_US * WINDOW_US - 1
-"""The last moment whose windows are complete before the list changes."""
-
 Row = tuple[object, ...]
 
 
 @dataclass(frozen=True)
 class Options:
-    """connections: ordinary ones of each laboratory. keep: leave the homes and logs."""
+    """What is run.
+
+    Attributes:
+        connections: ordinary ones of each laboratory, if they are generated.
+        traces: of each laboratory; empty: they are generated.
+        keep: leave the homes and logs.
+    """
 
     connections: int = CONNECTIONS
     seed: int = 0
+    traces: tuple[Path, ...] = ()
     keep: bool = False
 
 
@@ -187,9 +191,11 @@ async def run_shared_intrusion(
         MedusaError: a peer or a call failed; a note has the ends of the peers' logs.
     """
     with stages.stage("records"):
-        records = await trio.to_thread.run_sync(generate, options.seed, options.connections)
+        records = await trio.to_thread.run_sync(_records, options)
         posted = sum(map(len, records.connections.values()))
         stages.say("records", f"{posted:,} connections of seed {options.seed}")
+    # the last moment whose windows are complete before the list changes
+    seen_before_us = records.update_us // WINDOW_US * WINDOW_US - 1
     for step in chain(*ROUNDS):
         script_of(step)
     async with (
@@ -213,8 +219,8 @@ async def run_shared_intrusion(
                 nursery.start_soon(received.follow, stream, reader)
             with stages.stage("before"):
                 await _post(clients, records, before=True)
-                await received.until(SIGHTINGS, CERT, SEEN_BEFORE_US)
-                early = _counted(received.rows[SIGHTINGS, CERT])
+                await received.until(SIGHTINGS, CERT, seen_before_us)
+                early = _counted(records, received.rows[SIGHTINGS, CERT])
             with stages.stage("refusals"):
                 asked = await attempts({who: peer.home.folder for who, peer in peers.items()})
                 stages.say("refusals", f"{sum(not each.allowed for each in asked)} refused")
@@ -234,6 +240,12 @@ async def run_shared_intrusion(
             round(stages.now - began, 3),
             str(federation.folder) if options.keep else None,
         )
+
+
+def _records(options: Options) -> Records:
+    if options.traces:
+        return recorded(options.traces, options.seed)
+    return generate(options.seed, options.connections)
 
 
 async def _start(federation: Federation) -> dict[str, Peer]:
@@ -313,7 +325,7 @@ async def _post(
     the end."""
 
     def now(at: int) -> bool:
-        return (at < UPDATE_US) is before
+        return (at < records.update_us) is before
 
     threats = threat_table([each for each in records.threats if now(each.since)])
     tables = [(CERT, THREATS, [threats])]
@@ -326,7 +338,7 @@ async def _post(
         for part in parts:
             await client.post_event(stream, part)
         if before:
-            await client.post_event(stream, None, boundary=UPDATE_US - 1)
+            await client.post_event(stream, None, boundary=records.update_us - 1)
         else:
             await client.post_event(stream, None, end=True)
     for client in clients.values():
@@ -376,11 +388,18 @@ def _found(records: Records, received: _Received) -> tuple[Found, ...]:
 
 
 def _update(records: Records, early: int, sightings: Sequence[Row]) -> Update:
-    times = [row.ts for rows in records.connections.values() for row in rows if row.dst_ip == ADDED]
-    before = sum(ts < UPDATE_US for ts in times)
-    return Update(ADDED, before, len(times) - before, early, _counted(sightings))
+    times = [
+        row.ts
+        for rows in records.connections.values()
+        for row in rows
+        if row.dst_ip == records.added
+    ]
+    before = sum(ts < records.update_us for ts in times)
+    return Update(records.added, before, len(times) - before, early, _counted(records, sightings))
 
 
-def _counted(sightings: Sequence[Row]) -> int:
+def _counted(records: Records, sightings: Sequence[Row]) -> int:
     """Connections to the added address that the shared stream counts as listed."""
-    return sum(int(str(row[5])) for row in sightings if row[1] == "listed" and row[3] == ADDED)
+    return sum(
+        int(str(row[5])) for row in sightings if row[1] == "listed" and row[3] == records.added
+    )

@@ -1,5 +1,5 @@
 """Intrusion detection among three participants: the scripts of `examples/intrusion` at real peers,
-against the oracle; who may read what; and the oracle itself, by hand and by DuckDB."""
+against the oracle; and who may read what."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import interpreting_peer
 import msgspec
 import pyarrow.parquet as pq
@@ -20,6 +19,7 @@ import trio
 from click.testing import CliRunner
 from deadline import DEADLINE_S
 from rich.console import Console
+from shared_intrusion_traces import TRACED, traces_in
 
 from engine.language.document import read_draft
 from engine.language.panes import with_panes
@@ -35,20 +35,20 @@ from testnet.shared_intrusion.generate import (
     ADDED,
     EXAMPLE_CONNECTIONS,
     LABS,
-    REMOVED,
-    START_US,
-    UPDATE_US,
-    Connection,
-    Records,
-    Threat,
-    connection_table,
     generate,
-    threat_table,
     write,
 )
-from testnet.shared_intrusion.oracle import WINDOW_US, found_beacons, listed_at, right_answers
-from testnet.shared_intrusion.refusals import READ
-from testnet.shared_intrusion.run import COLUMNS, STAGES, Options, Result, run_shared_intrusion
+from testnet.shared_intrusion.oracle import right_answers
+from testnet.shared_intrusion.refusals import READ, Attempt
+from testnet.shared_intrusion.run import (
+    COLUMNS,
+    STAGES,
+    Answer,
+    Options,
+    Result,
+    Update,
+    run_shared_intrusion,
+)
 from testnet.shared_intrusion.screen import render_result
 from testnet.shared_intrusion.scripts import (
     PARTICIPANTS,
@@ -132,13 +132,15 @@ async def test_tried_over_the_examples_files_they_give_the_oracles_answers(tmp_p
     async with open_peer_of_the_moment("you") as client:
         for lab in LABS:
             records = {"conns": SCRIPTS / f"{lab}.csv", THREATS: SCRIPTS / "threats.csv"}
-            found |= await tried(client, "lab", lab, records, tmp_path, {THREATS: ("address",)})
+            found |= await tried(
+                client, "lab", records, tmp_path / lab, keys={THREATS: ("address",)}
+            )
         made = {
             stream_of(f"{lab}.example", name): tmp_path / lab / f"{name}.parquet"
             for lab in LABS
             for name in ("listed", "beacons")
         }
-        found |= await tried(client, "shared", "shared", made, tmp_path)
+        found |= await tried(client, "shared", made, tmp_path / "shared")
     right = right_answers(generate(0, EXAMPLE_CONNECTIONS))
     wanted: dict[str, Sequence[object]] = {
         "shared/sightings": right.sightings,
@@ -155,20 +157,20 @@ async def test_tried_over_the_examples_files_they_give_the_oracles_answers(tmp_p
 async def tried(
     client: AsyncMedusaClient,
     script: str,
-    name: str,
     given: Mapping[str, Path],
     folder: Path,
+    *,
     keys: Mapping[str, tuple[str, ...]] | None = None,
 ) -> dict[str, list[object]]:
-    """Run a trial, and write its answers into FOLDER/NAME; returns their rows, sorted."""
+    """Run a trial, and write its answers into a folder; returns their rows, sorted."""
     text = (SCRIPTS / f"{script}.sql").read_text()
-    trial = trial_of(text, given, None, case=name, keys=keys)
+    trial = trial_of(text, given, None, case=folder.name, keys=keys)
     with ExitStack() as stack:
-        files = Files(folder / name, trial.outputs, stack)
+        files = Files(folder, trial.outputs, stack)
         with trio.fail_after(DEADLINE_S):
             await run_at(client, trial, trial.outputs, files.take)
     return {
-        f"{name}/{path.stem}": sorted(tuples_in(pq.read_table(path), COLUMNS[path.stem]))
+        f"{folder.name}/{path.stem}": sorted(tuples_in(pq.read_table(path), COLUMNS[path.stem]))
         for path in files.paths.values()
     }
 
@@ -217,14 +219,56 @@ async def test_three_peers_give_the_oracles_answers_and_nobody_sees_the_others_r
         assert words in shown
 
 
+@pytest.mark.process
+async def test_recorded_connections_of_the_laboratories(tmp_path: Path) -> None:
+    result = await run_shared_intrusion(
+        Options(seed=2, traces=traces_in(tmp_path)), Stages(STAGES), Interpreting()
+    )
+    assert result.good, result
+    assert sum(each.connections for each in result.found) == sum(TRACED)
+    assert result.update.before > 0 < result.update.after
+    assert all(each.listed > 0 for each in result.found)
+
+
 @pytest.mark.soak
 @pytest.mark.process
 @pytest.mark.spark
 def test_the_command_with_spark() -> None:
-    ended = CliRunner().invoke(main, ["intrusion-shared", "--json", "--seed", "1"])
+    check(msgspec.convert(run("--seed", "1"), Result))
+
+
+@pytest.mark.soak
+@pytest.mark.process
+@pytest.mark.spark
+def test_real_traces_with_spark() -> None:
+    data = Path(__file__).parents[2].parent / "shared" / "data"
+    files = [data / f"{name}.parquet" for name in ("wrccdc_a", "wrccdc_b")]
+    if not all(file.exists() for file in files):
+        pytest.skip("the traces are not here")
+    found = msgspec.convert(run(*(f"--conns={file}" for file in files)), Result)
+    assert found.good
+    assert [each.connections for each in found.found] == [24_993, 45_982]
+
+
+def run(*arguments: str) -> dict[str, Any]:
+    ended = CliRunner().invoke(main, ["intrusion-shared", "--json", *arguments])
     assert ended.exit_code == 0, ended.output
     found: dict[str, Any] = msgspec.json.decode(ended.stdout)
-    check(msgspec.convert(found, Result))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--conns", "a.csv"), "give 2 files, one for each laboratory"),
+        (("--connections", "0"), "--connections"),
+        (("--conns", "no.csv", "--conns", "no.csv"), "no.csv: after row 0: No such file"),
+    ],
+)
+def test_bad_options(arguments: tuple[str, ...], said: str) -> None:
+    ended = CliRunner().invoke(main, ["intrusion-shared", *arguments])
+    assert ended.exit_code == 2
+    assert said in ended.output
 
 
 def text_of(result: Result) -> str:
@@ -233,75 +277,10 @@ def text_of(result: Result) -> str:
     return console.export_text()
 
 
-# -- the oracle ------------------------------------------------------------------------------------
-
-SECOND = 1_000_000
-
-
-def calls(at: list[float], host: str = "h", to: str = "x") -> tuple[Connection, ...]:
-    return tuple(Connection(START_US + int(each * SECOND), host, to, 443, 1) for each in at)
-
-
-def beacons_of(*at: float) -> bool:
-    return bool(found_beacons(Records((), {"lab-a": calls(list(at))}, ())))
-
-
-def test_a_beacon_is_five_calls_with_gaps_within_a_tenth_of_the_first() -> None:
-    assert beacons_of(0, 10, 20, 30, 40)
-    assert beacons_of(0, 10, 21, 30, 40)  # gaps of 11, 9 and 10
-    assert not beacons_of(0, 10, 21.1, 30, 40)
-    assert not beacons_of(0, 10, 20, 30)
-    assert beacons_of(0, 1, 2, 3, 4)
-    assert not beacons_of(0, 0.9, 1.8, 2.7, 3.6)
-    assert beacons_of(0, 150, 300, 450, 600)
-    assert not beacons_of(0, 151, 302, 453, 604)
-    assert not beacons_of(0, 5, 10, 20, 30, 40)  # the call between breaks the row
-
-
-def test_an_address_is_on_the_list_from_its_time_to_its_end() -> None:
-    threats = (Threat("x", "a", 10), Threat("x", "b", 20), Threat("x", "b", 30, deleted=True))
-    found = [listed_at(threats, "x", at) for at in (9, 10, 19, 20, 29, 30)]
-    assert [each and each.kind for each in found] == [None, "a", "a", "b", "b", None]
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_listed_connections_are_duckdbs(seed: int) -> None:
-    records = generate(seed, 500)
-    right = right_answers(records)
-    for lab, rows in records.connections.items():
-        with duckdb.connect() as database:
-            database.register("conns", connection_table(rows))
-            database.register("threats", threat_table(records.threats))
-            found = database.execute(
-                f"""SELECT epoch_us(c.ts) // {WINDOW_US} * {WINDOW_US}, c.dst_ip, t.kind,
-                           count(DISTINCT c.src_ip), count(*)
-                    FROM conns AS c ASOF JOIN threats AS t
-                      ON t.address = c.dst_ip AND t.since <= c.ts
-                    WHERE NOT t.deleted GROUP BY ALL"""
-            ).fetchall()
-        assert sorted(found) == right.listed[lab]
-        addresses = {row[1] for row in found if row[0] < UPDATE_US // WINDOW_US * WINDOW_US}
-        assert REMOVED in addresses
-        assert ADDED not in addresses
-
-
-def test_planted_beacons_are_found_and_slow_calls_are_none() -> None:
-    for seed in range(5):
-        records = generate(seed, 500)
-        found = found_beacons(records)
-        assert set(records.beacons) <= found
-        assert len(records.beacons) == 6 * len(LABS)
-        assert all(each.dst_ip != "203.0.113.201" for each in found)
-    assert stream_of("a", "b") == "medusa://a/b"
-
-
 # -- the figures -----------------------------------------------------------------------------------
 
 
 def test_a_wrong_answer_or_a_row_that_leaks_is_not_good() -> None:
-    from testnet.shared_intrusion.refusals import Attempt
-    from testnet.shared_intrusion.run import Answer, Update
-
     exact = Answer("medusa://c/s", "c", 2, 2, 0, 0)
     fine = Update("x", 2, 3, 0, 3)
     right = Attempt("a", "medusa://b/conns", READ, allowed=False, right=False, said="no")
