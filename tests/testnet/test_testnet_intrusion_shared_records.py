@@ -1,5 +1,4 @@
-"""The records of `medusa-testnet intrusion-shared`, generated and recorded, and its oracle: by hand,
-and by DuckDB."""
+"""The records of `medusa-testnet intrusion-shared`, and its oracle by hand and by DuckDB."""
 
 from __future__ import annotations
 
