@@ -12,6 +12,7 @@ from testnet.linear_road.command import linear_road
 from testnet.load.command import load
 from testnet.nexmark.command import nexmark
 from testnet.partition.command import partition
+from testnet.shared_intrusion.command import intrusion_shared
 from testnet.simulation.command import simulate
 
 
@@ -21,5 +22,16 @@ def main() -> None:
     """Start a federation on this machine, watch what it does, check it, and stop it."""
 
 
-for command in (bpm, detect, ha, intrusion, linear_road, load, nexmark, partition, simulate):
+for command in (
+    bpm,
+    detect,
+    ha,
+    intrusion,
+    intrusion_shared,
+    linear_road,
+    load,
+    nexmark,
+    partition,
+    simulate,
+):
     main.add_command(command)

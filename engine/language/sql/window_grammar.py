@@ -17,7 +17,7 @@ WINDOWS: Final = {
 }
 """The windowing table functions, and the names of the lengths that each takes, in order."""
 
-MAX_DIGITS: Final = 9
+_MOST_DIGITS: Final = 9
 """Of a number of rows: more than any window may have."""
 
 _OF_ROWS: Final = frozenset({"TUMBLE", "HOP"})
@@ -140,7 +140,7 @@ class WindowParser(MatchParser):
         if not self._match_text_seq("ROWS"):
             return None
         text = start.text if isinstance(number, exp.Literal) and number.is_number else ""
-        if not (text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS):
+        if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS):
             self._refuse("a window has a whole number of rows, like 10 ROWS", start)
         return self.expression(exp.Literal.number(text), start)
 

@@ -20,6 +20,14 @@ from tools.commands.command_line import home_option, json_option, say_json, warn
     "be repeated.",
 )
 @click.option(
+    "--table",
+    "tables",
+    metavar="NAME=COLUMN[,COLUMN...]",
+    multiple=True,
+    help="A stream that the query reads as a table and does not declare, and the columns of its "
+    "key. May be repeated.",
+)
+@click.option(
     "--time",
     metavar="COLUMN",
     help="The column with the rows' time, in files of streams that the query does not declare "
@@ -45,6 +53,7 @@ from tools.commands.command_line import home_option, json_option, say_json, warn
 def try_query(  # noqa: PLR0917 - click passes by keyword
     query: str,
     streams: tuple[str, ...],
+    tables: tuple[str, ...],
     time: str | None,
     speed: float | None,
     out: str | None,
@@ -66,7 +75,7 @@ def try_query(  # noqa: PLR0917 - click passes by keyword
     files = trying.files_of(streams)
     allowed = functions_of(functions)
     text = read_text(query)
-    tried = trying.trial(query, text, files, time, home)
+    tried = trying.trial(query, text, files, time, home, keys=trying.keys_of(tables))
     if explain or tried.document.explain:
         trying.show_plans(tried, as_json)
     if tried.document.explain:

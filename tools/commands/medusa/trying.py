@@ -62,16 +62,45 @@ def files_of(streams: Sequence[str]) -> dict[str, Path]:
     return found
 
 
+def keys_of(tables: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The columns of the keys by table.
+
+    Raises:
+        InvalidInputError: one is not NAME=COLUMN[,COLUMN...], or occurs twice.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for each in tables:
+        name, _, columns = each.rpartition("=")
+        key = tuple(columns.split(","))
+        if not name or not all(key):
+            raise InvalidInputError(
+                f"--table {each[:80]!a}: say NAME=COLUMN, or NAME=COLUMN,COLUMN"
+            )
+        if name in found:
+            raise InvalidInputError(f"--table {name[:80]!a} occurs twice")
+        found[name] = key
+    return found
+
+
 def trial(
-    file: str, text: str, files: Mapping[str, Path], time: str | None, home: str | None
+    file: str,
+    text: str,
+    files: Mapping[str, Path],
+    time: str | None,
+    home: str | None,
+    *,
+    keys: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Trial:
     """The trial of a document.
+
+    Args:
+        keys: see `tools.trial.rehearsal.trial_of`.
 
     Raises:
         InvalidInputError: the document is wrong: shows the line and the place; or a file is.
     """
     try:
-        return trial_of(text, files, time, _own(home))
+        return trial_of(text, files, time, _own(home), keys=keys)
     except RecordingError:
         raise
     except InvalidInputError as error:
