@@ -34,6 +34,7 @@ import psutil
 import pytest
 import trio
 from hypothesis import settings
+from spark_of_tests import stop_shared
 from trio.abc import Clock, Instrument
 from trio.testing import MockClock
 from xdist.remote import Producer
@@ -207,6 +208,13 @@ def one_of(files: list[Path]) -> Iterator[None]:
                 continue
             yield
             return
+
+
+@pytest.fixture
+def own_spark() -> None:
+    """For a test whose peer has a Spark in this process, which may have run those of the shared
+    Spark before: see `spark_of_tests`."""
+    stop_shared()
 
 
 @pytest.fixture

@@ -186,7 +186,13 @@ def _open_session(gateway: JavaGateway, settings: Mapping[str, str]) -> SparkSes
     conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm)
     conf.setAll(list(settings.items()))
     context = SparkContext(conf=conf, gateway=gateway)
+    # a JVM that is killed breaks its connection to this server, which would print that
+    context._accumulatorServer.handle_error = _say_nothing  # type: ignore[method-assign]
     return SparkSession(context)
+
+
+def _say_nothing(request: object, client_address: object) -> None:
+    """In place of `socketserver.BaseServer.handle_error`."""
 
 
 def _executors(session: SparkSession) -> int:

@@ -36,7 +36,7 @@ from testnet.linear_road.tables import START_S
 from testnet.linear_road.validate import ANSWER_WITHIN_S
 from testnet.linear_road.workload import ANSWERS, right_answers, rows_of, text_of
 from testnet.workload.comparison import difference
-from testnet.workload.patience import PATIENCE_S, lose_patience
+from testnet.workload.patience import lose_patience, patience_with
 from testnet.workload.run import plan_script, write_rows
 from testnet.workload.workload import Script
 from tools.client.async_client import AsyncMedusaClient
@@ -177,7 +177,7 @@ async def _drive(traffic: Traffic, live_s: int) -> Drive:
         heard = {name: Heard(0) for name in ANSWERS}
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watch, client, document.queries)
-            nursery.start_soon(lose_patience, client, document.queries, PATIENCE_S)
+            nursery.start_soon(lose_patience, client, document.queries, patience_with(rows))
             warm = trio.current_time()
             async with trio.open_nursery() as listeners:
                 for name, each in heard.items():

@@ -13,7 +13,7 @@ from typing import Final
 import duckdb
 import pyarrow as pa
 
-from testnet.market.tables import EXCHANGES
+from testnet.market.tables import EXCHANGES, TRADE
 
 _EXACT: Final = """
     CREATE VIEW trade AS SELECT place, time, time_bucket(INTERVAL 1 MINUTE, time) AS minute,
@@ -41,6 +41,32 @@ _QUOTED: Final = """
     ASOF LEFT JOIN newyork AS n ON t.symbol = n.symbol AND t.time >= n.time
     ASOF LEFT JOIN chicago AS c ON t.symbol = c.symbol AND t.time >= c.time
     ORDER BY t.time, t.place"""
+
+_BEST: Final = """
+    SELECT t.time, t.symbol, t.price, t.size,
+        greatest(n.bid, c.bid) AS bid, least(n.ask, c.ask) AS ask
+    FROM trade AS t
+    ASOF LEFT JOIN newyork AS n ON t.symbol = n.symbol AND t.time >= n.time
+    ASOF LEFT JOIN chicago AS c ON t.symbol = c.symbol AND t.time >= c.time
+    ORDER BY t.time, t.place"""
+
+_CROSSED: Final = """
+    SELECT n.time, n.symbol, 'newyork' AS buys, n.bid, c.ask
+    FROM newyork AS n ASOF JOIN chicago AS c ON c.symbol = n.symbol AND n.time >= c.time
+    WHERE n.bid > c.ask
+    UNION ALL
+    SELECT n.time, n.symbol, 'chicago' AS buys, c.bid, n.ask
+    FROM newyork AS n ASOF JOIN chicago AS c ON c.symbol = n.symbol AND n.time >= c.time
+    WHERE c.bid > n.ask
+    UNION ALL
+    SELECT c.time, c.symbol, 'newyork' AS buys, n.bid, c.ask
+    FROM chicago AS c ASOF JOIN newyork AS n ON n.symbol = c.symbol AND c.time >= n.time
+    WHERE n.bid > c.ask
+    UNION ALL
+    SELECT c.time, c.symbol, 'chicago' AS buys, c.bid, n.ask
+    FROM chicago AS c ASOF JOIN newyork AS n ON n.symbol = c.symbol AND c.time >= n.time
+    WHERE c.bid > n.ask
+    ORDER BY ALL"""
 
 # a change above so many hundredths of a percent, without a division
 _TOGETHER: Final = """
@@ -72,6 +98,27 @@ def quoted(trades: pa.Table, quotes: Mapping[str, pa.Table]) -> pa.Table:
         quotes: by exchange, no two of a symbol at one time.
     """
     return _answer(_QUOTED, {"given": trades, **{name: quotes[name] for name in EXCHANGES}})
+
+
+def best(trades: pa.Table, quotes: Mapping[str, pa.Table]) -> pa.Table:
+    """Each trade with the best bid and offer of the exchanges' latest quotes; null before any.
+
+    Args:
+        trades: by time.
+        quotes: by exchange, no two of a symbol at one time.
+    """
+    return _answer(_BEST, {"given": trades, **{name: quotes[name] for name in EXCHANGES}})
+
+
+def crossed(quotes: Mapping[str, pa.Table]) -> pa.Table:
+    """The quotes with which the market is crossed: one exchange buys for more than the other sells
+    for, as of its latest quote.
+
+    Args:
+        quotes: by exchange, no two of a symbol at one time.
+    """
+    given = {name: quotes[name] for name in EXCHANGES}
+    return _answer(_CROSSED, {"given": TRADE.empty_table(), **given})
 
 
 def together(trades: pa.Table, basis_points: int) -> pa.Table:

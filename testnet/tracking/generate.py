@@ -4,7 +4,8 @@ The schema `person` (person_name, person_id) and the query FindMrX are those of 
 Medusa Distributed Stream-Processing System" (Balazinska, Balakrishnan, Salz, Stonebraker), one of
 whose applications was the tracking of objects indoors with RFID readers. A sighting adds where: the
 building, which is a participant's own, the room, and the reader. Readers miss tags, and two of a
-room may see one at once. Who may be where, and at what time of day, is a table.
+room may see one at once. Who may be where, and at what time of day, is a table; some permissions
+are taken back meanwhile, and the persons go on as before.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ STAY_S: Final = 240.0
 """A stay in a room, on average, seconds."""
 STRAY_SHARE: Final = 0.04
 """The share of stays for which a person takes any room, allowed or not."""
+REVOKED_SHARE: Final = 0.1
+"""The share of permissions that are taken back at some moment."""
 GUARD_SHARE: Final = 0.05
 VISITOR_SHARE: Final = 0.25
 
@@ -60,6 +63,7 @@ SIGHTING: Final = pa.schema(
 )
 PERMISSION: Final = pa.schema(
     [
+        ("time", _TIME),
         ("person_id", pa.int32()),
         ("room", pa.string()),
         ("from_min", pa.int32()),
@@ -67,7 +71,8 @@ PERMISSION: Final = pa.schema(
     ]
 )
 """A person may be in a room from one minute of the day (UTC) until before another. A pair may have
-several rows, or none."""
+several rows, or none. A row holds from its time on, until the next one of the same person, room and
+first minute; one whose minutes are the same takes the permission back."""
 
 
 @dataclass(frozen=True)
@@ -111,15 +116,8 @@ def track(seed: int, persons: int = 100, buildings: int = 2, hours: float = 2.0)
         for stay in _stays(rng, person, allowed[person], buildings * ROOMS, hours * 3_600)
     ]
     rooms = _rooms(buildings)
-    columns = [pa.array(column) for column in zip(*permissions, strict=True)]
-    columns[1] = rooms.take(columns[1])
-    return Tracked(
-        sightings=_sightings(rng, stays, rooms),
-        permissions=pa.table(
-            [column.cast(field.type) for column, field in zip(columns, PERMISSION, strict=True)],
-            schema=PERMISSION,
-        ),
-    )
+    sightings = _sightings(rng, stays, rooms)
+    return Tracked(sightings, _table_of(rng, permissions, rooms, hours * 3_600))
 
 
 def _rooms(buildings: int) -> pa.Array:
@@ -147,6 +145,29 @@ def _permissions(
                 yield person, room, *WORK_MIN
 
 
+def _table_of(
+    rng: np.random.Generator,
+    permissions: list[tuple[int, int, int, int]],
+    rooms: pa.Array,
+    seconds: float,
+) -> pa.Table:
+    """The permissions, of which all hold before the start, and what becomes of them, by time."""
+    given = np.array(permissions)
+    revoked = given[rng.random(len(given)) < REVOKED_SHARE]
+    revoked[:, 3] = revoked[:, 2]
+    since = np.sort(rng.uniform(0, seconds, len(revoked)))
+    times = [START_US - np.arange(len(given), 0, -1), START_US + (since * 1e6).astype(np.int64)]
+    person, room, first, last = np.concatenate([given, rng.permutation(revoked)]).T
+    columns = [np.concatenate(times), person, rooms.take(pa.array(room)), first, last]
+    return pa.table(
+        [
+            pa.array(column).cast(field.type)
+            for column, field in zip(columns, PERMISSION, strict=True)
+        ],
+        schema=PERMISSION,
+    )
+
+
 def _stays(
     rng: np.random.Generator, person: int, allowed: list[int], rooms: int, seconds: float
 ) -> Iterator[Stay]:
@@ -161,6 +182,8 @@ def _stays(
 
 
 def _sightings(rng: np.random.Generator, stays: list[Stay], rooms: pa.Array) -> pa.Table:
+    if not stays:
+        return SIGHTING.empty_table()
     person, room, begin, end = (np.array(column) for column in zip(*stays, strict=True))
     tries = (np.ceil((end - begin) / READ_EVERY_S).astype(np.int64)) * READERS
     which = np.repeat(np.arange(len(stays)), tries)

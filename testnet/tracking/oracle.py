@@ -14,9 +14,13 @@ QUIET_S: Final = 60
 """After so many seconds without a stray sighting of a person in a room, the next is a new alarm."""
 
 _STRAYS: Final = """
+    CREATE VIEW held AS
+        SELECT *, lead(time) OVER (PARTITION BY person_id, room, from_min ORDER BY time) AS upto
+        FROM permission;
     CREATE VIEW stray AS
-        SELECT s.* FROM sighting AS s ANTI JOIN permission AS p
+        SELECT s.* FROM sighting AS s ANTI JOIN held AS p
             ON s.person_id = p.person_id AND s.room = p.room
+            AND s.time >= p.time AND (p.upto IS NULL OR s.time < p.upto)
             AND hour(s.time) * 60 + minute(s.time) >= p.from_min
             AND hour(s.time) * 60 + minute(s.time) < p.until_min"""
 
@@ -58,7 +62,7 @@ def alarms(tracked: Tracked, quiet_s: int = QUIET_S) -> pa.Table:
 def _answer(tracked: Tracked, sql: str, parameters: Mapping[str, int]) -> pa.Table:
     with duckdb.connect() as database:
         database.register("sighting", _in_zone(tracked.sightings, None))
-        database.register("permission", tracked.permissions)
+        database.register("permission", _in_zone(tracked.permissions, None))
         database.execute(_STRAYS)
         answer = database.sql(sql, params=dict(parameters)).to_arrow_table()
     by_columns = [(name, "ascending") for name in answer.column_names]

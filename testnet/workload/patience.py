@@ -3,9 +3,10 @@ their tasks waits for."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+import pyarrow as pa
 import trio
 
 from engine.objects.query import Query
@@ -13,9 +14,11 @@ from engine.tasks.status import TaskStatus
 from overlay.errors import UnavailableError
 from tools.client.async_client import AsyncMedusaClient
 
-PATIENCE_S: Final = 600.0
-"""Seconds in which some task must get on. One epoch may have all rows of a workload: the slowest
-known takes a minute."""
+PATIENCE_S: Final = 300.0
+"""Seconds in which some task must get on, beside what the rows of an epoch take."""
+
+SLOWEST_ROWS_PER_S: Final = 1_000.0
+"""One epoch may have all rows of a workload: the slowest query of Nexmark takes 8,000 a second."""
 
 LOOK_S: Final = 1.0
 """Seconds between two looks."""
@@ -23,6 +26,11 @@ LOOK_S: Final = 1.0
 
 class StandstillError(UnavailableError, code=None):
     """The queries stand still, and so would all that come after them."""
+
+
+def patience_with(tables: Mapping[str, pa.Table], patience_s: float = PATIENCE_S) -> float:
+    """The seconds that tasks may stand still over these rows."""
+    return patience_s + sum(map(len, tables.values())) / SLOWEST_ROWS_PER_S
 
 
 async def lose_patience(

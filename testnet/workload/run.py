@@ -22,7 +22,7 @@ from overlay.errors import MedusaError
 from overlay.names import SCHEME
 from testnet.kit.stages import Stages
 from testnet.workload.comparison import difference, final_state
-from testnet.workload.patience import PATIENCE_S, StandstillError, lose_patience
+from testnet.workload.patience import PATIENCE_S, StandstillError, lose_patience, patience_with
 from testnet.workload.workload import Outcome, Result, Right, Script, Workload
 from tools.client.async_client import AsyncMedusaClient
 from tools.trial.peer_of_the_moment import create, follow, open_peer_of_the_moment, post_files
@@ -40,7 +40,7 @@ async def run_workload(
     Args:
         make: generates the rows; it runs in a thread of its own.
         stages: those of `testnet.workload.workload.STAGES`.
-        patience_s: seconds that a script's tasks may all stand still.
+        patience_s: seconds that a script's tasks may all stand still, beside what the rows take.
 
     Raises:
         StandstillError: they stood still for longer.
@@ -50,6 +50,7 @@ async def run_workload(
         with stages.stage("rows"):
             workload = await trio.to_thread.run_sync(make)
             files = await trio.to_thread.run_sync(write_rows, workload.tables, Path(name))
+        patience_s = patience_with(workload.tables, patience_s)
         planned = [
             (each, plan_script(each, files, workload.participant)) for each in workload.scripts
         ]

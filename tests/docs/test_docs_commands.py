@@ -34,6 +34,7 @@ PAGES: Final = (
     "docs/contracts.md",
     "docs/federation.md",
     "docs/cluster.md",
+    "docs/workloads.md",
     "CONTRIBUTING.md",
 )
 """In the order in which a reader takes them: each goes on where the one before ended."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import spark_of_tests
 from engine_interpreted import interpret
 from engine_peers import Place, Town
 from replicated_queries import Made, detectors
@@ -20,6 +21,7 @@ from engine.spark.session import Spark
 def shared_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
     """Started when first used. Tests may kill it; take `spark` to have it alive."""
     spark = Spark(SparkConfig(), tmp_path_factory.mktemp("spark"))
+    spark_of_tests.SHARED.append(spark)
     yield spark
     spark.stop()
 

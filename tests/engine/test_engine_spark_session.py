@@ -190,6 +190,17 @@ def test_the_jvm_dies_with_a_killed_python_and_prints_nothing(tmp_path: Path) ->
         stream.close()
 
 
+def test_a_connection_that_the_jvm_breaks_prints_nothing(
+    spark: Spark, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = spark.run(lambda session: session.sparkContext._accumulatorServer)
+    try:
+        raise EOFError
+    except EOFError:
+        server.handle_error(None, ("127.0.0.1", 9))
+    assert capsys.readouterr() == ("", "")
+
+
 @pytest.mark.usefixtures("spark_stopped")
 def test_a_jvm_that_cannot_start_is_an_error_that_names_its_output(tmp_path: Path) -> None:
     broken = Spark(SparkConfig(options={"spark.driver.memory": "1m"}), tmp_path)

@@ -32,6 +32,7 @@ def run(*arguments: str) -> dict[str, Any]:
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("own_spark")
 def test_cars_are_told_what_the_validator_says() -> None:
     found = run(*SMALL)
     outcomes = {each["query"]: each for each in found["outcomes"]}
@@ -45,6 +46,7 @@ def test_cars_are_told_what_the_validator_says() -> None:
 
 @pytest.mark.soak
 @pytest.mark.spark
+@pytest.mark.usefixtures("own_spark")
 def test_accidents_are_told_on_several_expressways() -> None:
     found = run("--minutes", "40", "--cars-per-minute", "800", "--xways", "2", "--seed", "3")
     assert all(each["exact"] for each in found["outcomes"]), found
@@ -52,6 +54,7 @@ def test_accidents_are_told_on_several_expressways() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("own_spark")
 def test_the_rating_is_of_exact_answers() -> None:
     found = run(
         *("--rating", "--live-seconds", "3"),

@@ -7,7 +7,9 @@ import bisect
 import datetime
 import itertools
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -56,8 +58,34 @@ def by_minute(given: pa.Table) -> dict[tuple[datetime.datetime, str], list[Row]]
     return dict(sorted(groups.items()))
 
 
+def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in table.to_pylist()]
+
+
+def known(chosen: Callable[[list[float]], float], values: Sequence[float | None]) -> float | None:
+    there = [value for value in values if value is not None]
+    return chosen(there) if there else None
+
+
+def crossed_by_hand(quoted_by: dict[str, pa.Table]) -> list[tuple[Any, ...]]:
+    """All quotes are gone through by time; of one moment each sees the other exchange's."""
+    moments = defaultdict(list)
+    for exchange, table in quoted_by.items():
+        for row in table.to_pylist():
+            moments[row["time"], row["symbol"]].append((exchange, row))
+    newest: dict[tuple[str, str], Row] = {}
+    found = []
+    for (time, symbol), quoted in sorted(moments.items(), key=itemgetter(0)):
+        newest.update({(exchange, symbol): row for exchange, row in quoted})
+        books = [newest.get((exchange, symbol)) for exchange in EXCHANGES]
+        for buys, one, other in zip(EXCHANGES, books, reversed(books), strict=True):
+            if one and other and one["bid"] > other["ask"]:
+                found += [(time, symbol, buys, one["bid"], other["ask"])] * len(quoted)
+    return found
+
+
 def check_by_hand(given: pa.Table, quoted_by: dict[str, pa.Table], basis_points: int) -> None:
-    """All four answers, computed row by row."""
+    """All answers, computed row by row."""
     groups = by_minute(given)
     vwap = oracle.vwap(given).to_pylist()
     assert [(row["minute"], row["symbol"]) for row in vwap] == list(groups)
@@ -96,6 +124,10 @@ def check_by_hand(given: pa.Table, quoted_by: dict[str, pa.Table], basis_points:
         right_quotes.append((*row.values(), *found))
     answer = oracle.quoted(given, quoted_by).to_pylist()
     assert [tuple(row.values()) for row in answer] == right_quotes
+    assert rows_of(oracle.best(given, quoted_by)) == [
+        (*row[:4], known(max, row[4::2]), known(min, row[5::2])) for row in right_quotes
+    ]
+    assert sorted(rows_of(oracle.crossed(quoted_by))) == sorted(crossed_by_hand(quoted_by))
 
     rises = defaultdict(list)
     for (minute, symbol), group in groups.items():
@@ -138,6 +170,20 @@ def test_a_trade_before_any_quote_has_none() -> None:
     answer = oracle.quoted(given, {"newyork": book, "chicago": QUOTE.empty_table()})
     assert answer.column("newyork_bid").to_pylist() == [None, 9.0, 9.0]
     assert answer.column("chicago_ask").to_pylist() == [None] * 3
+
+
+def test_a_market_is_crossed_by_another_exchange_s_latest_quote() -> None:
+    def book(*rows: tuple[int, float, float]) -> pa.Table:
+        time, bid, ask = zip(*rows, strict=True)
+        at = pa.array([START_US + each for each in time]).cast(TIME)
+        one = [1] * len(rows)
+        return pa.table([at, ["X"] * len(rows), bid, ask, one, one], schema=QUOTE)
+
+    newyork = book((0, 1.0, 2.0), (5, 4.0, 5.0), (9, 1.0, 2.0))
+    chicago = book((5, 2.0, 3.0), (8, 1.0, 2.0), (9, 2.0, 4.0))
+    found = oracle.crossed({"newyork": newyork, "chicago": chicago}).to_pylist()
+    bids = [(row["time"].microsecond, row["buys"], row["bid"], row["ask"]) for row in found]
+    assert bids == [(5, "newyork", 4.0, 3.0)] * 2 + [(8, "newyork", 4.0, 2.0)]
 
 
 def test_a_rise_must_be_more_than_the_threshold() -> None:

@@ -27,6 +27,7 @@ def run(*arguments: str) -> dict[str, Any]:
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("own_spark")
 def test_a_few_queries_are_exact_and_one_is_refused_with_its_reason() -> None:
     found = run("--events", "1500", "--rate", "60", "--queries", "q1,q3,q6")
     outcomes = {each["query"]: each for each in found["outcomes"]}
@@ -43,6 +44,7 @@ def test_a_few_queries_are_exact_and_one_is_refused_with_its_reason() -> None:
 
 @pytest.mark.soak
 @pytest.mark.spark
+@pytest.mark.usefixtures("own_spark")
 @pytest.mark.parametrize(("events", "rate"), [(300_000, 10_000), (60_000, 600)])
 def test_all_queries_are_exact(events: int, rate: int) -> None:
     found = run("--events", str(events), "--rate", str(rate), "--seed", "2")

@@ -25,6 +25,7 @@ def doubling() -> Workload:
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("own_spark")
 async def test_a_peer_that_ends_by_a_defect_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """The deletion of a query once waited for such a peer for ever."""
 
@@ -44,6 +45,7 @@ async def test_a_peer_that_ends_by_a_defect_ends_the_run(monkeypatch: pytest.Mon
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("own_spark")
 async def test_tasks_that_stand_still_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     async def never(*_: object) -> None:
         await trio.sleep_forever()
@@ -55,6 +57,7 @@ async def test_tasks_that_stand_still_are_named(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("own_spark")
 async def test_a_peer_in_order_answers() -> None:
     with trio.fail_after(DEADLINE_S):
         result = await run_workload(doubling, Stages(STAGES), patience_s=DEADLINE_S)

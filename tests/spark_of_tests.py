@@ -1,0 +1,18 @@
+"""The Spark that the tests of a process share (`shared_spark`), for those that cannot have it run:
+PySpark takes one in a process at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from engine.spark.session import Spark
+
+SHARED: Final[list[Spark]] = []
+"""It, once a test has taken it."""
+
+
+def stop_shared() -> None:
+    """Stop it, if it runs; the next test that takes it starts it again."""
+    for spark in SHARED:
+        spark.stop()

@@ -1,0 +1,71 @@
+"""`medusa-testnet tracking`: the appendix' query and the alarms at a real peer."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+from click.testing import CliRunner
+from msgspec import json
+
+from testnet.command import main
+from testnet.tracking.workload import QUERIES, Options, appendix, tracking_workload
+
+SCHEMA: Final = (
+    '<schema name="medusa://nms.lcs.mit.edu/locator/person">\n'
+    ' <field name="person_name" type="string" size="32"/>\n'
+    ' <field name="person_id" type="int"/>\n'
+    "</schema>\n"
+)
+QUERY: Final = (
+    '<query name="medusa://nms.lcs.mit.edu/locator/FindMrX">\n'
+    ' <box name="foo" type="filter">\n'
+    ' <input port="1" stream="medusa://nms.lcs.mit.edu/locator/people"/>\n'
+    ' <output port="1" stream="medusa://nms.lcs.mit.edu/locator/MrX"/>\n'
+    ' <param name="nexpression.0" value="person_id = 2"/>\n'
+    ' <param name="pass-on-false-port" value="0"/>\n'
+    " </box>\n"
+    "</query>\n"
+)
+"""The strings of 6.1 and 6.3 of the paper, line by line."""
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("own_spark")
+def test_mr_x_and_all_alarms_are_found() -> None:
+    arguments = ("--persons", "30", "--hours", "1.2", "--seed", "2", "--json")
+    ended = CliRunner().invoke(main, ["tracking", *arguments])
+    assert ended.exit_code == 0, ended.output
+    outcomes: list[dict[str, Any]] = json.decode(ended.stdout)["outcomes"]
+    assert [each["query"] for each in outcomes] == ["locator/MrX", "strays", "alarms"]
+    assert all(each["exact"] for each in outcomes), outcomes
+    of_mr_x, strays, alarms = (each["rows"] for each in outcomes)
+    assert of_mr_x > 100
+    assert strays > alarms > 20
+
+
+def test_the_appendix_is_run_as_it_is_printed() -> None:
+    assert (QUERIES / "person.xml").read_bytes() == SCHEMA.encode()
+    assert (QUERIES / "find_mr_x.xml").read_bytes() == QUERY.encode()
+    assert SCHEMA in appendix()
+    assert QUERY in appendix()
+
+
+def test_streams_of_the_appendix_have_its_fields() -> None:
+    tables = tracking_workload(Options(1, persons=5, hours=0.1)).tables
+    assert tables["locator/people"].column_names == ["person_name", "person_id"]
+    assert tables["locator/people"].num_rows == tables["sightings"].num_rows > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--hours", "0"), "--hours"),
+        (("--persons", "1"), "--persons"),
+        (("--persons", "10000", "--hours", "1"), "about 10,000,000 times, more than 5,000,000"),
+    ],
+)
+def test_bad_options(arguments: tuple[str, ...], said: str) -> None:
+    ended = CliRunner().invoke(main, ["tracking", *arguments])
+    assert ended.exit_code == 2
+    assert said in ended.output
