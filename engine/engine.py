@@ -8,6 +8,8 @@ from pathlib import Path
 import trio
 
 from dht.catalog import Catalog
+from engine.functions.allowed import Functions
+from engine.functions.computation import calling
 from engine.objects.catalog_records import SCHEMA, STREAM
 from engine.objects.files import SchemaFiles
 from engine.objects.readers import Readers, guard
@@ -65,7 +67,8 @@ class Engine:
         locator: finds parts of streams' history. views: the views that this peer keeps.
         versions: chooses the producers that followed streams are read from.
         mending: fetches lost parts of logs again.
-        executor: computes tasks, on Spark unless another one was given.
+        executor: computes tasks, on Spark unless another one was given. functions: those of users
+            that they may call here.
         schemas: those that were created here. started_at: on trio's clock, seconds.
     """
 
@@ -75,6 +78,7 @@ class Engine:
         overlay: Overlay,
         catalog: Catalog,
         executor: Executor,
+        functions: Functions,
         home: Path,
         config: EngineConfig,
         nursery: trio.Nursery,
@@ -83,6 +87,7 @@ class Engine:
         self.overlay = overlay
         self.catalog = catalog
         self.executor = executor
+        self.functions = functions
         self.config = config
         self.started_at = trio.current_time()
         self._keep_streams(home)
@@ -122,7 +127,15 @@ class Engine:
     def _run_queries(self, home: Path) -> None:
         """Make the parts for queries: as primary, as secondary, and as worker for other peers."""
         overlay, config = self.overlay, self.config
-        shop = Workshop(overlay, self.followers, self.readers, self.executor, config, self._nursery)
+        shop = Workshop(
+            overlay,
+            self.followers,
+            self.readers,
+            self.executor,
+            self.functions,
+            config,
+            self._nursery,
+        )
         self.queries = QueryHost(home / "queries", shop, self.catalog, self.announcements)
         self.resuming = Resuming(self.queries)
         self.standbys = Standbys(self.queries)
@@ -278,6 +291,7 @@ async def open_engine(
     *,
     logs: Path,
     execution: OpenExecutor | None = None,
+    functions: Functions | None = None,
 ) -> AsyncIterator[Engine]:
     """Open an engine, see `Engine.tend`; when the block ends, its tasks have stopped and the JVM is
     gone.
@@ -285,6 +299,7 @@ async def open_engine(
     Args:
         home: the folder of its data; made if it is not there. logs: of its JVM's output.
         execution: opens the executor of its tasks; Spark's unless given.
+        functions: those of users that they may call here; none unless given.
     """
     for folder in ("schemas", "streams", "queries", "assignments"):
         with storing(home / folder):
@@ -295,8 +310,10 @@ async def open_engine(
         from engine.spark.executor import open_executor
 
         opened = partial(open_executor, spark, home / REHEARSAL)
+    allowed = Functions({}) if functions is None else functions
     async with (
-        opened(logs, overlay.events) as executor,
+        opened(logs, overlay.events) as computing,
+        calling(computing, allowed, home / REHEARSAL) as executor,
         AsyncExitStack() as closing,
         trio.open_nursery() as nursery,
     ):
@@ -304,6 +321,7 @@ async def open_engine(
             overlay=overlay,
             catalog=catalog,
             executor=executor,
+            functions=allowed,
             home=home,
             config=config,
             nursery=nursery,

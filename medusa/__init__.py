@@ -15,7 +15,7 @@ from importlib import metadata
 
 from engine.api.messages import ObjectDescription, Objects
 from engine.language.modification import BoxChange, Modified
-from engine.language.python.building import Groups, Stream, Windows, stream
+from engine.language.python.building import Groups, Stream, Windows, WindowsOfTuples, stream
 from engine.language.python.network import query
 from engine.objects.alteration import Alteration
 from engine.objects.availability import Availability, AvailabilityRequest, Mode, Recovery
@@ -39,6 +39,7 @@ from engine.objects.query import (
     Sessions,
     Top,
     Totals,
+    TupleWindows,
     Union,
 )
 from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
@@ -163,11 +164,13 @@ __all__ = [
     "TaskStatus",
     "Top",
     "Totals",
+    "TupleWindows",
     "UnavailableError",
     "Union",
     "UntrustedError",
     "View",
     "Windows",
+    "WindowsOfTuples",
     "WithdrawnError",
     "__version__",
     "open_medusa",

@@ -13,6 +13,7 @@ from testnet.load.command import load
 from testnet.market.command import market
 from testnet.nexmark.command import nexmark
 from testnet.partition.command import partition
+from testnet.shared_intrusion.command import intrusion_shared
 from testnet.simulation.command import simulate
 from testnet.tracking.command import tracking
 
@@ -28,6 +29,7 @@ for command in (
     detect,
     ha,
     intrusion,
+    intrusion_shared,
     linear_road,
     load,
     market,

@@ -24,8 +24,9 @@ from engine.api.messages import (
     SetQueryStatus,
 )
 from engine.language.classes import applied, check_secondary
-from engine.language.document import Document, read_draft
+from engine.language.document import Document
 from engine.language.modification import Modified, ModifyQuery
+from engine.language.reading import read_draft
 from engine.objects.alteration import Alteration, queries_differ
 from engine.objects.catalog_records import QUERY, SCHEMA, STREAM, VIEW, find, lookup
 from engine.objects.definitions import StreamEntry

@@ -1,98 +1,33 @@
-"""Type-checking of boxes and query networks."""
+"""Type-checking of query networks."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import Final
 
-import msgspec
-
-from engine.language import joins, matches, totals, tuple_windows
-from engine.language.aggregate_types import aggregate_type
-from engine.language.aggregates import CHOSEN, COUNTS, check_parameter
+from engine.language.box_shapes import about, check_shape, refuse_repeated
+from engine.language.box_types import type_box
 from engine.language.classes import check_availability
 from engine.language.history_range import check_history_range
-from engine.language.operators import nullable
 from engine.language.panes import check_panes
-from engine.language.steps import (
-    AggregateStep,
-    CumulateStep,
-    Expression,
-    FieldRef,
-    FilterStep,
-    JoinStep,
-    MapStep,
-    RankStep,
-    SessionsStep,
-    SpanStep,
-    Step,
-    TopStep,
-    TotalsStep,
-    TupleWindowsStep,
-    TypedAggregate,
+from engine.language.user_functions import (
+    check_declared,
+    declared,
 )
 from engine.objects.query import (
-    WINDOW_END,
-    WINDOW_START,
-    Aggregate,
-    AggregateFunction,
     Box,
-    Cumulate,
-    Filter,
-    Function,
-    Join,
-    Map,
-    Match,
     Query,
-    Rank,
-    Sessions,
-    Top,
-    Totals,
-    TupleWindows,
-    Union,
     inputs_of,
     outputs_of,
     streams_read,
     streams_written,
 )
-from engine.objects.schema import DELETED, STIME, Field, FieldType, Schema, check_schema
+from engine.objects.schema import Schema
 from overlay.errors import InvalidInputError
 
 MAX_BOXES: Final = 256
 """Boxes in one query: each costs a peer a task at worst."""
-
-MAX_PORTS: Final = 256
-"""Inputs of a union or outputs of a filter: each may be a log to wait for or to write."""
-
-MAX_BOX_NAME: Final = 64
-"""Characters: error messages and screens show it."""
-
-MAX_WINDOW_US: Final = 366 * 86_400 * 1_000_000
-"""A year: the input of a window is kept for as long as the window lasts."""
-
-MAX_RANKS: Final = 1_000
-"""Tuples of a window and partition that a rank gives: a list that somebody reads."""
-
-MAX_OVERLAP: Final = 1_440
-"""Windows that one tuple may be in, as many as a day has minutes: each reads it, or its pane."""
-
-
-@dataclass(frozen=True, slots=True)
-class TypedBox:
-    """A box that type-checks.
-
-    Attributes:
-        schemas: by output stream.
-        steps: by output stream; a union has none.
-    """
-
-    box: Box
-    schemas: Mapping[str, Schema]
-    steps: Mapping[str, Step]
 
 
 def check_query(query: Query, known: Mapping[str, Schema]) -> dict[str, Schema]:
@@ -106,6 +41,7 @@ def check_query(query: Query, known: Mapping[str, Schema]) -> dict[str, Schema]:
             availability than its boxes allow...
     """
     boxes = ordered_boxes(query)
+    check_declared(query)
     check_availability(query, query.availability)
     check_history_range(query)
     check_panes(query)
@@ -120,9 +56,9 @@ def check_query(query: Query, known: Mapping[str, Schema]) -> dict[str, Schema]:
         if name not in known:
             raise InvalidInputError(f"query {query.name}: there is no stream {name}")
         schemas[name] = known[name]
-    with _about(f"query {query.name}"):
+    with about(f"query {query.name}"):
         for box in boxes:
-            schemas.update(type_box(box, schemas).schemas)
+            schemas.update(type_box(box, schemas, functions=declared(query)).schemas)
     return schemas
 
 
@@ -132,7 +68,7 @@ def ordered_boxes(query: Query) -> list[Box]:
     Raises:
         InvalidInputError: the network's shape is wrong, whatever the schemas.
     """
-    with _about(f"query {query.name}"):
+    with about(f"query {query.name}"):
         _check_network(query)
         makers = {
             stream: number for number, box in enumerate(query.boxes) for stream in outputs_of(box)
@@ -156,150 +92,12 @@ def ordered_boxes(query: Query) -> list[Box]:
         return ordered
 
 
-def check_shape(box: Box) -> None:
-    """Check names, ports and windows, which need no schema.
-
-    Raises:
-        InvalidInputError: names the box and the reason.
-    """
-    with _about(f"box {box.name[:MAX_BOX_NAME]!a}"):
-        if not 0 < len(box.name) <= MAX_BOX_NAME or not box.name.isprintable():
-            raise InvalidInputError(f"its name must have 1 to {MAX_BOX_NAME} printable characters")
-        streams = (*inputs_of(box), *outputs_of(box))
-        for stream in streams:
-            if not stream or not stream.isprintable():
-                raise InvalidInputError(f"{stream[:80]!a} is not the name of a stream")
-        _refuse_repeated("stream", streams)
-        _check_parameters(box)
-
-
-def _check_parameters(box: Box) -> None:
-    match box:
-        case Filter():
-            _check_ports(box)
-        case Map():
-            if not box.expressions:
-                raise InvalidInputError("a map needs at least one output field")
-        case Union():
-            if not 0 < len(box.inputs) <= MAX_PORTS:
-                raise InvalidInputError(f"a union takes 1 to {MAX_PORTS} inputs")
-        case _:
-            _check_state(box)
-
-
-def _check_state(
-    box: Aggregate | Sessions | Cumulate | TupleWindows | Rank | Join | Match | Totals | Top,
-) -> None:
-    """Check the parameters of a box whose results depend on more than one tuple."""
-    match box:
-        case Aggregate() | Sessions() | Cumulate():
-            _check_aggregate(box)
-        case Rank():
-            _check_rank(box)
-        case Join():
-            _check_bounds(box)
-        case Totals():
-            totals.check_totals(box)
-        case TupleWindows():
-            tuple_windows.check_tuple_windows(box)
-        case Top():
-            totals.check_top(box)
-        case Match():
-            if not 0 < box.within_us <= MAX_WINDOW_US:
-                raise InvalidInputError("within must be more than 0 and at most 366 days")
-            matches.check_pattern(box)
-
-
-def type_box(
-    box: Box, inputs: Mapping[str, Schema], nodes: Mapping[str, int] | None = None
-) -> TypedBox:
-    """The box with typed expressions.
-
-    Args:
-        inputs: schemas of its input streams at least.
-        nodes: `FieldRef.nodes` of the input fields that an earlier step of the task makes.
-
-    Raises:
-        InvalidInputError: it does not type-check; names the box, the field and the reason.
-    """
-    check_shape(box)
-    with _about(f"box {box.name!a}"):
-        for stream in inputs_of(box):
-            if stream not in inputs:
-                raise InvalidInputError(f"there is no stream {stream}")
-        match box:
-            case Filter():
-                return _type_filter(box, _Input(inputs[box.input], nodes))
-            case Map():
-                return _type_map(box, _Input(inputs[box.input], nodes))
-            case Union():
-                return _type_union(box, [inputs[stream] for stream in box.inputs])
-            case Join():
-                return _type_join(box, inputs[box.left], inputs[box.right])
-            case _:
-                return _type_state(box, _Input(inputs[box.input], nodes))
-
-
-def _type_state(
-    box: Aggregate | Sessions | Cumulate | TupleWindows | Rank | Match | Totals | Top, given: _Input
-) -> TypedBox:
-    """A box whose results depend on more than one tuple of its input."""
-    match box:
-        case Aggregate():
-            return _type_aggregate(box, given)
-        case Sessions() | Cumulate():
-            return _type_spans(box, given)
-        case Rank():
-            return _type_rank(box, given.schema)
-        case Totals():
-            return _type_totals(box, given)
-        case TupleWindows():
-            return _type_tuple_windows(box, given)
-        case Top():
-            return _type_top(box, given.schema)
-        case Match():
-            return _type_match(box, given.schema)
-
-
-class _Input:
-    """The input stream of a box, for its expressions.
-
-    The parser is imported with the first expression: clients and idle peers start without sqlglot.
-    """
-
-    def __init__(self, schema: Schema, nodes: Mapping[str, int] | None) -> None:
-        self.schema = schema
-        self.fields = {field.name: field for field in schema.fields}
-        self._types = {field.name: field.type for field in schema.fields}
-        self._nodes = nodes
-
-    def expression(self, text: str) -> Expression:
-        from engine.language.parse_expression import parse_expression  # see above
-
-        return parse_expression(text, self._types, self._nodes)
-
-    def predicate(self, text: str) -> Expression:
-        from engine.language.parse_expression import parse_predicate  # see above
-
-        return parse_predicate(text, self._types, self._nodes)
-
-    def may_be_null(self, name: str) -> bool:
-        """Whether the field is nullable; `stime` is not."""
-        return name in self.fields and self.fields[name].nullable
-
-    def named(self, name: str, expression: Expression) -> Field:
-        """The output field of an expression over this input."""
-        if isinstance(expression, FieldRef) and expression.name in self.fields:
-            return msgspec.structs.replace(self.fields[expression.name], name=name)
-        return Field(name, expression.type, None, nullable(expression, self.may_be_null))
-
-
 def _check_network(query: Query) -> None:
     if not 0 < len(query.boxes) <= MAX_BOXES:
         raise InvalidInputError(f"it has {len(query.boxes)} boxes; 1 to {MAX_BOXES} are allowed")
     for box in query.boxes:
         check_shape(box)
-    _refuse_repeated("box name", [box.name for box in query.boxes])
+    refuse_repeated("box name", [box.name for box in query.boxes])
     producers: dict[str, str] = {}
     for box in query.boxes:
         for stream in outputs_of(box):
@@ -311,340 +109,4 @@ def _check_network(query: Query) -> None:
     for stream in query.outputs:
         if stream not in producers:
             raise InvalidInputError(f"output stream {stream[:80]!a} is made by no box of it")
-    _refuse_repeated("output stream", query.outputs)
-
-
-def _check_ports(box: Filter) -> None:
-    wanted = len(box.predicates) + box.pass_on_false
-    if not box.predicates:
-        raise InvalidInputError("a filter needs at least one expression")
-    if wanted > MAX_PORTS:
-        raise InvalidInputError(f"a filter has at most {MAX_PORTS} outputs, not {wanted}")
-    if len(box.outputs) != wanted:
-        raise InvalidInputError(
-            f"it has {len(box.outputs)} outputs for {len(box.predicates)} expressions"
-            f"{' and the false port' if box.pass_on_false else ''}; {wanted} are needed"
-        )
-
-
-def _check_aggregate(box: Aggregate | Sessions | Cumulate) -> None:
-    match box:
-        case Aggregate():
-            _check_window(box)
-        case Sessions():
-            _check_sessions(box)
-        case Cumulate():
-            _check_cumulate(box)
-    if not box.functions:
-        raise InvalidInputError("an aggregate needs at least one function")
-    for each in box.functions:
-        if each.argument is None and each.function is not Function.COUNT:
-            raise InvalidInputError(f"{each.function} needs an argument, like {each.function}(x)")
-        check_parameter(each)
-
-
-def _check_window(box: Aggregate) -> None:
-    size, advance = box.size_us, box.advance_us
-    if not 0 < size <= MAX_WINDOW_US:
-        raise InvalidInputError(f"its window of {size / 1e6:g} s is not between 0 and 366 days")
-    if not 0 < advance <= MAX_WINDOW_US:
-        raise InvalidInputError(
-            f"it advances by {advance / 1e6:g} s; it must be more than 0 and up to 366 days"
-        )
-    if size > advance * MAX_OVERLAP:
-        raise InvalidInputError(f"more than {MAX_OVERLAP} of its windows overlap: advance by more")
-
-
-def _check_sessions(box: Sessions) -> None:
-    gap, longest = box.gap_us, box.longest_us
-    if not 0 < longest <= MAX_WINDOW_US:
-        raise InvalidInputError(
-            f"its longest session of {longest / 1e6:g} s is not between 0 and 366 days"
-        )
-    if not 0 < gap <= longest:
-        raise InvalidInputError(
-            f"its gap of {gap / 1e6:g} s must be more than 0 and at most its longest session, "
-            f"{longest / 1e6:g} s"
-        )
-
-
-def _check_cumulate(box: Cumulate) -> None:
-    step, size = box.step_us, box.size_us
-    if not 0 < size <= MAX_WINDOW_US:
-        raise InvalidInputError(f"its window of {size / 1e6:g} s is not between 0 and 366 days")
-    if step <= 0 or size % step:
-        raise InvalidInputError(
-            f"its step of {step / 1e6:g} s does not divide its size of {size / 1e6:g} s"
-        )
-    if size > step * MAX_OVERLAP:
-        raise InvalidInputError(f"a window grows in {MAX_OVERLAP} steps at most: take longer ones")
-
-
-def _check_rank(box: Rank) -> None:
-    if not 0 < box.size_us <= MAX_WINDOW_US:
-        raise InvalidInputError(f"its window of {box.size_us / 1e6:g} s is not up to 366 days")
-    if not 0 < box.most <= MAX_RANKS:
-        raise InvalidInputError(
-            f"it gives the first {box.most:,} tuples; 1 to {MAX_RANKS:,} can be"
-        )
-    _refuse_repeated("field of its order", [name for name, _ in box.order_by])
-    _refuse_repeated("field of its partitions", box.partition_by)
-
-
-def _type_filter(box: Filter, given: _Input) -> TypedBox:
-    predicates = []
-    for number, text in enumerate(box.predicates):
-        with _about(f"expression {number}"):
-            predicates.append(given.predicate(text))
-    steps = {
-        stream: FilterStep(tuple(predicates[: port + 1]), port)
-        for port, stream in enumerate(box.outputs)
-    }
-    return TypedBox(box, {stream: _renamed(given.schema, stream) for stream in box.outputs}, steps)
-
-
-def _type_map(box: Map, given: _Input) -> TypedBox:
-    outputs: list[tuple[str, Expression]] = []
-    for name, text in box.expressions:
-        with _about(f"output field {name[:64]!a}"):
-            outputs.append((name, given.expression(text)))
-    time = next((name for name, each in outputs if _is_time(each, given.schema)), None)
-    made = Schema(box.output, tuple(given.named(*each) for each in outputs), time)
-    check_schema(made)
-    made = msgspec.structs.replace(made, key=_mapped_key(given.schema, outputs))
-    return TypedBox(box, {box.output: made}, {box.output: MapStep(tuple(outputs))})
-
-
-def _is_time(expression: Expression, schema: Schema) -> bool:
-    return isinstance(expression, FieldRef) and expression.name == schema.time
-
-
-def _mapped_key(schema: Schema, outputs: Sequence[tuple[str, Expression]]) -> tuple[str, ...]:
-    """The key under its new names, if all of it passes unchanged."""
-    names = {each.name: name for name, each in reversed(outputs) if isinstance(each, FieldRef)}
-    key = tuple(names[field] for field in schema.key if field in names)
-    return key if len(key) == len(schema.key) else ()
-
-
-def _type_union(box: Union, schemas: Sequence[Schema]) -> TypedBox:
-    first = schemas[0]
-    shape = [(field.name, field.type) for field in first.fields]
-    for stream, schema in zip(box.inputs, schemas, strict=True):
-        other = [(field.name, field.type) for field in schema.fields]
-        if other != shape:
-            raise InvalidInputError(
-                f"its inputs must have the same fields: {stream} has {_listed(other)}, "
-                f"{box.inputs[0]} has {_listed(shape)}"
-            )
-    fields = tuple(_widest(each) for each in zip(*(s.fields for s in schemas), strict=True))
-    time = first.time if all(schema.time == first.time for schema in schemas) else None
-    return TypedBox(box, {box.output: Schema(box.output, fields, time)}, {})
-
-
-def _type_aggregate(box: Aggregate, given: _Input) -> TypedBox:
-    schema = given.schema
-    if box.order_on not in {"", STIME, schema.time}:
-        time = "arrival" if schema.time is None else schema.time
-        raise InvalidInputError(
-            f"its windows are ordered on {box.order_on[:64]!a}, but {box.input} is ordered by "
-            f'{time}: order on {STIME}, or declare time="..." in the schema; of another field no '
-            "boundary says which values may still come, so for ranges of it group totals"
-        )
-    groups = tuple(_group_field(given, name) for name in box.group_by)
-    functions = tuple(_typed_function(each, given) for each in box.functions)
-    fields = (
-        Field(WINDOW_START, FieldType.TIMESTAMP),
-        *groups,
-        *(_aggregate_field(each, given) for each in functions),
-    )
-    made = Schema(box.output, fields)
-    check_schema(made)
-    made = msgspec.structs.replace(made, key=(WINDOW_START, *box.group_by))
-    step = AggregateStep(box.size_us, box.advance_us, groups, functions)
-    return TypedBox(box, {box.output: made}, {box.output: step})
-
-
-def _type_totals(box: Totals, given: _Input) -> TypedBox:
-    schema = given.schema
-    if box.changes and not schema.key:
-        raise InvalidInputError(f"{box.input} is no table: its schema has no key")
-    groups = tuple(_group_field(given, name) for name in box.group_by)
-    functions = tuple(_typed_function(each, given) for each in box.functions)
-    made = totals.results_schema(box.output, groups, functions, changes=box.changes)
-    check_schema(made)
-    key = schema.key if box.changes else ()
-    step = TotalsStep(groups, functions, key, DELETED if key and schema.deletes else "")
-    check_schema(totals.totals_schema(box.output, step))
-    return TypedBox(box, {box.output: made}, {box.output: step})
-
-
-def _type_tuple_windows(box: TupleWindows, given: _Input) -> TypedBox:
-    groups = tuple(_group_field(given, name) for name in box.group_by)
-    functions = tuple(_typed_function(each, given) for each in box.functions)
-    made = Schema(box.output, (*groups, *(_aggregate_field(each, given) for each in functions)))
-    check_schema(made)
-    fields = tuple_windows.fields_taken(functions, given.schema)
-    step = TupleWindowsStep(box.size, box.advance, box.partial, groups, functions, fields)
-    check_schema(tuple_windows.tuples_schema(box.output, step))
-    return TypedBox(box, {box.output: made}, {box.output: step})
-
-
-def _type_top(box: Top, schema: Schema) -> TypedBox:
-    known = {field.name: field for field in schema.fields}
-    for name in (*box.partition_by, *(name for name, _ in box.order_by)):
-        if name not in known:
-            raise InvalidInputError(
-                f"{name[:64]!a} is no field; there are {', '.join(known)[:200]}"
-            )
-    fields = (*schema.fields, *([Field(box.place, FieldType.INT)] if box.place else []))
-    made = Schema(box.output, fields)
-    check_schema(made)
-    made = msgspec.structs.replace(made, key=totals.top_key(box.partition_by, box.place))
-    step = TopStep(schema.fields, box.partition_by, box.order_by, box.most, box.place)
-    return TypedBox(box, {box.output: made}, {box.output: step})
-
-
-def _type_spans(box: Sessions | Cumulate, given: _Input) -> TypedBox:
-    groups = tuple(_group_field(given, name) for name in box.group_by)
-    functions = tuple(_typed_function(each, given) for each in box.functions)
-    fields = (
-        Field(WINDOW_START, FieldType.TIMESTAMP),
-        Field(WINDOW_END, FieldType.TIMESTAMP),
-        *groups,
-        *(_aggregate_field(each, given) for each in functions),
-    )
-    made = Schema(box.output, fields)
-    check_schema(made)
-    made = msgspec.structs.replace(made, key=(WINDOW_START, WINDOW_END, *box.group_by))
-    step: SpanStep
-    if isinstance(box, Sessions):
-        step = SessionsStep(box.gap_us, box.longest_us, groups, functions)
-    else:
-        step = CumulateStep(box.step_us, box.size_us, groups, functions)
-    return TypedBox(box, {box.output: made}, {box.output: step})
-
-
-def _type_rank(box: Rank, schema: Schema) -> TypedBox:
-    known = {field.name for field in schema.fields}
-    for name in (*box.partition_by, *(name for name, _ in box.order_by)):
-        if name not in known:
-            listed = _listed([(each.name, each.type) for each in schema.fields])
-            raise InvalidInputError(
-                f"it goes by {name[:64]!a}, which is no field; there are {listed}"
-            )
-    place = (Field(box.place, FieldType.LONG),) if box.place else ()
-    made = Schema(box.output, (*schema.fields, *place), schema.time if box.size_us == 1 else None)
-    check_schema(made)
-    made = msgspec.structs.replace(made, key=schema.key)
-    step = RankStep(box.size_us, schema.fields, box.partition_by, box.order_by, box.most, box.place)
-    return TypedBox(box, {box.output: made}, {box.output: step})
-
-
-def _type_join(box: Join, left: Schema, right: Schema) -> TypedBox:
-    paired = joins.paired(box, left, right)
-    pairs = _Input(paired, None)
-    with _about("predicate"):
-        predicate = pairs.predicate(box.predicate)
-        joins.check_sides(predicate)
-    results = pairs
-    if box.kind in joins.ONE_SIDED:
-        results = _Input(joins.left_alone(paired), None)
-    outputs: list[tuple[str, Expression]] = []
-    for name, text in box.expressions:
-        with _about(f"output field {name[:64]!a}"):
-            expression = results.expression(text)
-            joins.check_sides(expression)
-            outputs.append((name, expression))
-    made = Schema(box.output, tuple(results.named(*each) for each in outputs))
-    check_schema(made)
-    if box.kind in joins.AS_OF and joins.equalities(predicate) is None:
-        raise InvalidInputError(
-            f"predicate: an {box.kind} join takes equalities of a left and a right value, joined "
-            "by and"
-        )
-    key, deleted = joins.table_of(box, right)
-    bounds = (box.before_us, box.after_us)
-    step = JoinStep(box.kind, box.left, box.right, *bounds, predicate, tuple(outputs), key, deleted)
-    return TypedBox(box, {box.output: made}, {box.output: step})
-
-
-def _type_match(box: Match, schema: Schema) -> TypedBox:
-    def predicate(text: str, seen: Schema) -> Expression:
-        return _Input(seen, None).predicate(text)
-
-    made, step = matches.type_match(box, schema, predicate)
-    return TypedBox(box, {box.output: made}, {box.output: step})
-
-
-def _check_bounds(box: Join) -> None:
-    before, after = box.before_us, box.after_us
-    if before + after < 0:
-        raise InvalidInputError(
-            f"no pair is within its bounds of time: {before / 1e6:g} s before, {after / 1e6:g} s "
-            "after"
-        )
-    if max(abs(before), abs(after)) > MAX_WINDOW_US:
-        raise InvalidInputError("its bounds of time are more than 366 days")
-    if box.kind in joins.AS_OF and after > 0:
-        raise InvalidInputError(f"an {box.kind} join pairs with earlier tuples: after must be 0")
-    if not box.expressions:
-        raise InvalidInputError("a join needs at least one output field")
-
-
-def _group_field(given: _Input, name: str) -> Field:
-    if name not in given.fields:
-        known = _listed([(each.name, each.type) for each in given.schema.fields])
-        raise InvalidInputError(f"it groups by {name[:64]!a}, which is no field; there are {known}")
-    return given.fields[name]
-
-
-def _typed_function(each: AggregateFunction, given: _Input) -> TypedAggregate:
-    with _about(f"output field {each.output[:64]!a}"):
-        argument = None if each.argument is None else given.expression(each.argument)
-        type_ = aggregate_type(each.function, None if argument is None else argument.type)
-        if type_ is None:
-            what = "nothing" if argument is None else argument.type
-            raise InvalidInputError(f"{each.function} does not take {what}")
-        return TypedAggregate(each.function, argument, each.output, type_, each.parameter)
-
-
-def _aggregate_field(each: TypedAggregate, given: _Input) -> Field:
-    size = None
-    if isinstance(each.argument, FieldRef) and each.function in CHOSEN:
-        size = given.named(each.output, each.argument).size
-    return Field(each.output, each.type, size, nullable=each.function not in COUNTS)
-
-
-def _widest(fields: Sequence[Field]) -> Field:
-    """One field that takes the values of all of these."""
-    sizes = [field.size for field in fields if field.size is not None]
-    return Field(
-        fields[0].name,
-        fields[0].type,
-        max(sizes) if len(sizes) == len(fields) else None,
-        any(field.nullable for field in fields),
-    )
-
-
-def _renamed(schema: Schema, name: str) -> Schema:
-    return Schema(name, schema.fields, schema.time, schema.key)
-
-
-def _listed(fields: Sequence[tuple[str, FieldType]]) -> str:
-    text = ", ".join(f"{name} {type_}" for name, type_ in fields)
-    return text if len(text) <= 200 else text[:197] + "..."
-
-
-def _refuse_repeated(what: str, names: Sequence[str]) -> None:
-    for name, times in Counter(names).items():
-        if times > 1:
-            raise InvalidInputError(f"{what} {name[:80]!a} occurs {times} times")
-
-
-@contextmanager
-def _about(what: str) -> Iterator[None]:
-    """Put `what` before the text of an InvalidInputError of the block."""
-    try:
-        yield
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{what}: {error}") from None
+    refuse_repeated("output stream", query.outputs)

@@ -20,11 +20,13 @@ nested; a network has the class of its weakest operator.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
+from engine.language.user_functions import called_by
 from engine.objects.availability import (
     DEFAULT_CHECKPOINT_S,
     Availability,
@@ -32,6 +34,7 @@ from engine.objects.availability import (
     Mode,
     Recovery,
 )
+from engine.objects.functions import UserFunction
 from engine.objects.query import (
     Aggregate,
     Box,
@@ -74,7 +77,8 @@ class BoxClass(StrEnum):
     DETERMINISTIC = "deterministic"
     """From the same state and the same sequence of input tuples, it gives the same tuples."""
     ARBITRARY = "arbitrary"
-    """Its tuples depend on the order or the time in which tuples of several streams arrive."""
+    """Its tuples depend on the order or the time in which tuples of several streams arrive, or on
+    what else a user's function looks at."""
 
 
 _CLASSES: Final = tuple(BoxClass)
@@ -82,11 +86,12 @@ _KEPT: Final = (Totals, Top, TupleWindows)
 _RECOVERIES: Final = tuple(Recovery)
 
 
-def class_of(box: Box) -> BoxClass:
-    """The class of a box; no box is arbitrary.
+def class_of(box: Box, functions: Sequence[UserFunction] = ()) -> BoxClass:
+    """The class of a box.
 
     * Filters and maps make a tuple of one tuple. Their expressions have neither clock nor chance
-      (`engine/language/operators.py`).
+      (`engine/language/operators.py`), unless they call a user's function that is not declared
+      deterministic: such a box is arbitrary, and no other is.
     * An aggregate's windows are aligned to the epoch, not to its first tuple. Restarted empty, it
       agrees from the first window that begins after its start (as Borealis' aggregate with
       `independent-window-alignment`; Balazinska et al., Fault-Tolerance in the Borealis Distributed
@@ -103,19 +108,29 @@ def class_of(box: Box) -> BoxClass:
     * Windows of tuples, totals and the first tuples of a table depend on all tuples before them.
     * A join is as a union: in ICDE 2005 its results depend on the order in which its inputs
       interleave; here on the stimes of their tuples.
+
+    Args:
+        functions: those of the box's query.
     """
     match box:
         case Filter() | Map():
-            return BoxClass.REPEATABLE
+            called = called_by(box, {each.name: each for each in functions})
+            sure = all(each.deterministic for each in called)
+            return BoxClass.REPEATABLE if sure else BoxClass.ARBITRARY
         case Aggregate() | Sessions() | Cumulate() | Rank() | Match():
             return BoxClass.CONVERGENT
         case Union() | Join() | TupleWindows() | Totals() | Top():
             return BoxClass.DETERMINISTIC
 
 
+def weakest_class(query: Query) -> BoxClass:
+    """The query's class: that of its weakest box. The query has boxes."""
+    return class_of(weakest_box(query), query.functions)
+
+
 def weakest_box(query: Query) -> Box:
     """The first box of the query's weakest class. The query has boxes."""
-    return max(query.boxes, key=lambda box: _CLASSES.index(class_of(box)))
+    return max(query.boxes, key=lambda box: _CLASSES.index(class_of(box, query.functions)))
 
 
 def strongest_recovery(mode: Mode, weakest: BoxClass) -> Recovery:
@@ -137,7 +152,7 @@ def check_availability(query: Query, availability: Availability) -> None:
             the number that is out of range.
     """
     try:
-        _check_recovery(weakest_box(query), availability)
+        _check_recovery(query, availability)
         _check_tables(query, availability)
         if availability.mode is Mode.NONE:
             _check_nothing_asked(availability)
@@ -173,7 +188,7 @@ def applied(query: Query, request: AvailabilityRequest) -> Query:
     if request.mode is not None:
         base = Availability(
             request.mode,
-            strongest_recovery(request.mode, class_of(weakest_box(query))),
+            strongest_recovery(request.mode, weakest_class(query)),
             bound_s=base.bound_s,
             secondary="" if request.mode is Mode.NONE else base.secondary,
         )
@@ -187,15 +202,15 @@ def applied(query: Query, request: AvailabilityRequest) -> Query:
     return msgspec.structs.replace(query, availability=made)
 
 
-def _check_recovery(weakest: Box, availability: Availability) -> None:
-    class_, asked = class_of(weakest), availability.recovery
+def _check_recovery(query: Query, availability: Availability) -> None:
+    class_, asked = weakest_class(query), availability.recovery
     reach = strongest_recovery(availability.mode, class_)
     if _reaches(reach, asked):
         return
     modes = [mode for mode in Mode if _reaches(strongest_recovery(mode, class_), asked)]
     raise InvalidInputError(
         f"recovery {asked} is more than ha {availability.mode} gives a query whose weakest box, "
-        f"{weakest.name!a}, is {class_}: ask for {reach}, or for ha {_either(modes)}"
+        f"{weakest_box(query).name!a}, is {class_}: ask for {reach}, or for ha {_either(modes)}"
     )
 
 

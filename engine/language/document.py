@@ -64,21 +64,3 @@ class Draft(Protocol):
         Raises:
             InvalidInputError: it does not type-check; names the place and the reason.
         """
-
-
-def read_draft(text: str, base: str | None = None) -> Draft:
-    """Read XML, in either dialect, or SQL.
-
-    Args:
-        base: `medusa://participant/`, the start of names without a participant; None: all have one.
-
-    Raises:
-        InvalidInputError: it is neither; names the place and the reason.
-    """
-    if text.lstrip().startswith("<"):
-        from engine.language.xml.documents import XmlDraft
-
-        return XmlDraft(text, base)
-    from engine.language.sql.script import Script  # sqlglot is imported with the first script
-
-    return Script(text, base)

@@ -8,6 +8,7 @@ that no SQL function has; every other word is refused.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from difflib import get_close_matches
 from typing import Final
 
@@ -86,10 +87,13 @@ def refusal(text: str, reason: str, position: int) -> InvalidInputError:
     return InvalidInputError(f"expression {shown!a}: {reason}, at character {place}")
 
 
-def tokens_of(text: str) -> list[Token]:
+def tokens_of(text: str, functions: Collection[str] | None = ()) -> list[Token]:
     """The checked tokens of `(text)`: positions in them are one more than in `text`.
 
     The parentheses keep sqlglot's tokenizer from taking a first word for a command.
+
+    Args:
+        functions: names of users' functions that it may call; None: any.
 
     Raises:
         InvalidInputError: a limit is passed, or a comment, word or sign is not allowed.
@@ -105,7 +109,7 @@ def tokens_of(text: str) -> list[Token]:
     raw = as_calls(raw)
     if len(raw) > MAX_TOKENS:
         raise refusal(text, f"more than {MAX_TOKENS} words and signs", raw[MAX_TOKENS].start - 1)
-    tokens = [_checked(text, raw, index) for index in range(len(raw))]
+    tokens = [_checked(text, raw, index, functions) for index in range(len(raw))]
     _check_nesting(text, tokens)
     return tokens
 
@@ -127,7 +131,7 @@ def _storable(character: str) -> bool:
     )
 
 
-def _checked(text: str, raw: list[Token], index: int) -> Token:
+def _checked(text: str, raw: list[Token], index: int, functions: Collection[str] | None) -> Token:
     """Token `index`, checked, for the parser."""
     token = raw[index]
     here = token.start - 1
@@ -146,7 +150,17 @@ def _checked(text: str, raw: list[Token], index: int) -> Token:
         return _retyped(token, TokenType.VAR, token.text)
     if raw[index - 1].text.lower() == "as" and raw[index - 1].token_type is TokenType.ALIAS:
         return _type_name(text, token, following)
-    return _word(text, token, called=following == "(")
+    if following == "(" and (functions is None or token.text.lower() in functions):
+        return _called(token)
+    return _word(text, token, functions or (), called=following == "(")
+
+
+def _called(token: Token) -> Token:
+    """A function's name, unless it is a keyword's or a cast."""
+    name = token.text.lower()
+    if name in KEYWORDS and name != "like":
+        return _retyped(token, KEYWORDS[name], token.text)
+    return token if name == CAST else _retyped(token, TokenType.IDENTIFIER, FUNCTION + name)
 
 
 def _in_distinct_from(raw: list[Token], index: int) -> bool:
@@ -170,7 +184,7 @@ def _type_name(text: str, token: Token, following: str) -> Token:
     return _retyped(token, TYPE_TOKENS[FieldType(name)], token.text)
 
 
-def _word(text: str, token: Token, *, called: bool) -> Token:
+def _word(text: str, token: Token, functions: Collection[str], *, called: bool) -> Token:
     name = token.text.lower()
     if name in KEYWORDS and not (name == "like" and called):
         return _retyped(token, KEYWORDS[name], token.text)
@@ -179,8 +193,12 @@ def _word(text: str, token: Token, *, called: bool) -> Token:
     if name == CAST:
         return token
     if name not in FUNCTIONS:
-        alike = get_close_matches(name[:80], sorted(FUNCTIONS | {CAST}), 3, cutoff=0.5)
-        mend = f"alike are {', '.join(alike)}" if alike else "docs/queries.md names all"
+        alike = get_close_matches(name[:80], sorted({*FUNCTIONS, *functions, CAST}), 3, cutoff=0.5)
+        mend = (
+            f"alike are {', '.join(alike)}"
+            if alike
+            else "docs/queries.md names all; CREATE FUNCTION names one of your own"
+        )
         raise refusal(text, f"there is no function {token.text[:80]!a}; {mend}", token.start - 1)
     return _retyped(token, TokenType.IDENTIFIER, FUNCTION + name)
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from engine.language.steps import Constant, Expression, FieldRef, Operation
+from engine.language.steps import Call, Constant, Expression, FieldRef, Operation
 from engine.objects.query import Join, JoinKind
 from engine.objects.schema import DELETED, STIME, Field, FieldType, Schema
 from overlay.errors import InvalidInputError
@@ -72,7 +72,7 @@ def fields_in(expression: Expression) -> Iterator[str]:
     match expression:
         case FieldRef(name=name):
             yield name
-        case Operation(operands=operands):
+        case Operation(operands=operands) | Call(operands=operands):
             for each in operands:
                 yield from fields_in(each)
         case Constant():

@@ -45,7 +45,7 @@ from typing import Final
 
 from engine.language.operators_text import TEXT_OPERATORS
 from engine.language.operators_time import TIME_OPERATORS
-from engine.language.steps import Constant, Expression, FieldRef
+from engine.language.steps import Call, Constant, Expression, FieldRef
 from engine.language.type_rules import (
     ANY,
     FLOATS,
@@ -104,6 +104,8 @@ def nullable(expression: Expression, fields: Callable[[str], bool]) -> bool:
         return fields(expression.name)
     if isinstance(expression, Constant):
         return expression.value is None
+    if isinstance(expression, Call):
+        return True
     rule = Nulls.POSSIBLE if expression.operator == CAST else OPERATORS[expression.operator].nulls
     operands = expression.operands
     if expression.operator == "case":

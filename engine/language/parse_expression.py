@@ -22,8 +22,11 @@ from engine.language.operators import (
 )
 from engine.language.operators_time import PLUS_INTERVAL
 from engine.language.rewriting import OTHER_NAMES, SHORT_FORMS, Typed, completed, interval_us
-from engine.language.steps import Constant, Expression, FieldRef, Operation
+from engine.language.steps import Call, Constant, Expression, FieldRef, Operation
+from engine.language.type_rules import fixed
+from engine.language.user_functions import Declared
 from engine.language.written_forms import INTERVAL
+from engine.objects.functions import UserFunction
 from engine.objects.schema import STIME, FieldType
 from overlay.errors import InvalidInputError
 
@@ -91,33 +94,40 @@ _ARGUMENTS: Final[dict[type[exp.Expression], frozenset[str]]] = {
 
 
 def parse_expression(
-    text: str, fields: Mapping[str, FieldType], nodes: Mapping[str, int] | None = None
+    text: str,
+    fields: Mapping[str, FieldType],
+    nodes: Mapping[str, int] | None = None,
+    functions: Declared | None = None,
 ) -> Expression:
     """Parse an expression over tuples of `fields` (and `stime`, a timestamp).
 
     Args:
         nodes: `FieldRef.nodes` of the fields that an earlier step of the task makes.
+        functions: those of users that it may call.
 
     Raises:
         InvalidInputError: it is not of the language, or does not type-check; names the part, the
             reason and the position in `text`.
     """
-    tree = _parse(text, tokens_of(text))
-    typed = _Typer(text, fields, nodes or {}).of(tree, 0)
+    tree = _parse(text, tokens_of(text, functions or {}))
+    typed = _Typer(text, fields, nodes or {}, functions or {}).of(tree, 0)
     if typed is None:
         raise refusal(text, "null has no type: write cast(null as int), or another type", 0)
     return typed
 
 
 def parse_predicate(
-    text: str, fields: Mapping[str, FieldType], nodes: Mapping[str, int] | None = None
+    text: str,
+    fields: Mapping[str, FieldType],
+    nodes: Mapping[str, int] | None = None,
+    functions: Declared | None = None,
 ) -> Expression:
     """Parse a condition: an expression that is boolean.
 
     Raises:
         InvalidInputError: as `parse_expression`, or it is not boolean.
     """
-    predicate = parse_expression(text, fields, nodes)
+    predicate = parse_expression(text, fields, nodes, functions)
     if predicate.type is not FieldType.BOOL:
         raise refusal(text, f"it gives {predicate.type}; a condition must be true or false", 0)
     return predicate
@@ -155,11 +165,16 @@ class _Typer:
     """Walks the tree once: checks the node types and widens the operands."""
 
     def __init__(
-        self, text: str, fields: Mapping[str, FieldType], nodes: Mapping[str, int]
+        self,
+        text: str,
+        fields: Mapping[str, FieldType],
+        nodes: Mapping[str, int],
+        functions: Declared,
     ) -> None:
         self._text = text
         self._fields = fields
         self._nodes = nodes
+        self._functions = functions
 
     def of(self, node: exp.Expression, depth: int) -> Typed:
         typed = self._made(node, depth)
@@ -296,14 +311,30 @@ class _Typer:
         if not name.startswith(FUNCTION):
             raise self._refusal(f"there is no function {name[:80]!a}", node)
         name = name.removeprefix(FUNCTION)
-        name = OTHER_NAMES.get(name, name)
         operands = [self.of(each, depth) for each in node.expressions]
+        if name in self._functions:
+            return self._call(self._functions[name], operands, node)
+        name = OTHER_NAMES.get(name, name)
         if name in SHORT_FORMS:
             return self._short(name, operands, node)
         operands = completed(name, operands)
         if name == "round":
             self._check_digits(operands, node)
         return self._operation(name, operands, node)
+
+    def _call(
+        self, function: UserFunction, operands: Sequence[Typed], node: exp.Expression
+    ) -> Call:
+        wanted = function.arguments
+        pairs = zip(operands, wanted, strict=False)
+        filled = [Constant(None, type_) if each is None else each for each, type_ in pairs]
+        resolution = fixed(wanted, function.result)([each.type for each in filled])
+        if resolution is None or len(operands) != len(wanted):
+            given = ", ".join("null" if each is None else each.type for each in operands[:8])
+            raise self._refusal(
+                f"`{function.name}` is {function.signature}, not of ({given})", node
+            )
+        return Call(function, tuple(map(widened, filled, wanted)))
 
     def _short(self, name: str, operands: Sequence[Typed], node: exp.Expression) -> Typed:
         form = SHORT_FORMS[name]

@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from engine.language.check import check_query, type_box
+from engine.language.box_types import type_box
+from engine.language.check import check_query
 from engine.language.steps import Step
+from engine.language.user_functions import declared
+from engine.objects.functions import unpinned
 from engine.objects.query import (
     Aggregate,
     AggregateFunction,
@@ -31,11 +34,11 @@ from engine.objects.schema import Schema
 
 def is_same(one: Query, other: Query, inputs: Mapping[str, Schema]) -> bool:
     """Whether both are the same query: names, boxes, what a task computes, outputs, readers,
-    availability, part of the past.
+    availability, part of the past, functions of users.
 
     These do not count: the words of an expression that mean the same (`a+1` and `a + 1`), the order
     of the boxes, outputs that no box reads (they are outputs anyway), the author's order of a
-    window, panes.
+    window, panes, fingerprints of functions.
 
     Args:
         inputs: the schemas of the streams that they read from elsewhere.
@@ -43,6 +46,9 @@ def is_same(one: Query, other: Query, inputs: Mapping[str, Schema]) -> bool:
     Raises:
         InvalidInputError: one of them does not type-check.
     """
+    one, other = (
+        msgspec.structs.replace(each, functions=unpinned(each.functions)) for each in (one, other)
+    )
     return _plain(one) == _plain(other) and _steps(one, inputs) == _steps(other, inputs)
 
 
@@ -87,5 +93,7 @@ def _steps(query: Query, inputs: Mapping[str, Schema]) -> dict[str, Step]:
     """What makes each stream, but for unions, which have no step."""
     schemas = check_query(query, inputs)
     return {
-        stream: step for box in query.boxes for stream, step in type_box(box, schemas).steps.items()
+        stream: step
+        for box in query.boxes
+        for stream, step in type_box(box, schemas, functions=declared(query)).steps.items()
     }

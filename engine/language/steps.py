@@ -13,6 +13,7 @@ from enum import Enum
 from typing import ClassVar, Final
 
 from engine.language.aggregates import VARIANCES
+from engine.objects.functions import UserFunction
 from engine.objects.query import Contiguity, Function, JoinKind
 from engine.objects.schema import END, Field, FieldType
 
@@ -85,7 +86,27 @@ class Operation:
         object.__setattr__(self, "nodes", _OWN.get(self.operator, 1) + below)
 
 
-Expression = FieldRef | Constant | Operation
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The result of a user's function over typed operands, widened to its arguments' types.
+
+    Attributes:
+        nodes: as of an `Operation`.
+    """
+
+    function: UserFunction
+    operands: tuple[Expression, ...]
+    nodes: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nodes", 1 + sum(each.nodes for each in self.operands))
+
+    @property
+    def type(self) -> FieldType:
+        return self.function.result
+
+
+Expression = FieldRef | Constant | Operation | Call
 
 
 AVERAGE_REPEATS: Final = 5

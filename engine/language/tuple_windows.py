@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.language.steps import (
+    Call,
     Constant,
     Expression,
     FieldRef,
@@ -100,7 +101,7 @@ def _names_in(expression: Expression) -> Iterator[str]:
     match expression:
         case FieldRef(name):
             yield name
-        case Operation(operands=operands):
+        case Operation(operands=operands) | Call(operands=operands):
             for each in operands:
                 yield from _names_in(each)
         case Constant():
@@ -111,16 +112,21 @@ def check_tuple_windows(box: TupleWindows) -> None:
     """Check size, advance and functions. Raises: InvalidInputError: names the mistake."""
     if not box.functions:
         raise InvalidInputError("windows of tuples need at least one function")
-    if not 1 <= box.size <= MOST_TUPLES:
+    check_sizes(box.size, box.advance)
+
+
+def check_sizes(size: int, advance: int) -> None:
+    """Check the numbers of tuples of windows. Raises: InvalidInputError: names the mistake."""
+    if not 1 <= size <= MOST_TUPLES:
         raise InvalidInputError(
-            f"its windows have {box.size:,} tuples; 1 to {MOST_TUPLES:,} are allowed"
+            f"its windows have {size:,} tuples; 1 to {MOST_TUPLES:,} are allowed"
         )
-    if not 1 <= box.advance <= MOST_TUPLES:
+    if not 1 <= advance <= MOST_TUPLES:
         raise InvalidInputError(
-            f"its windows advance by {box.advance:,} tuples; 1 to {MOST_TUPLES:,} are allowed"
+            f"its windows advance by {advance:,} tuples; 1 to {MOST_TUPLES:,} are allowed"
         )
-    if box.size > MOST_WINDOWS * box.advance:
+    if size > MOST_WINDOWS * advance:
         raise InvalidInputError(
-            f"a tuple is in {-(-box.size // box.advance)} of its windows; at most {MOST_WINDOWS} "
+            f"a tuple is in {-(-size // advance)} of its windows; at most {MOST_WINDOWS} "
             f"are allowed: let them have fewer tuples, or advance by more"
         )

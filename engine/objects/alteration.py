@@ -7,6 +7,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from engine.objects.definitions import Idle, StreamDefinition, check_stream
+from engine.objects.functions import unpinned
 from engine.objects.query import Box, Query
 from engine.objects.schema import Field, Schema
 from overlay.errors import InvalidInputError
@@ -117,15 +118,22 @@ _DECIDED: Final = {"name", "boxes", "panes"}
 
 
 def queries_differ(existing: Query, asked: Query) -> str:
-    """The differing boxes and attributes; "": none. Panes are decided by the query's peer."""
+    """The differing boxes and attributes; "": none. Panes are decided by the query's peer,
+    and so are the functions that a document does not declare."""
     boxes = _parts_differ("box", "boxes", existing.boxes, asked.boxes)
     others = [
         f"{name} is another"
         for name in Query.__struct_fields__
-        if name not in {"name", "boxes", "panes"}
+        if name not in {"name", "boxes", "panes", "functions"}
         and getattr(existing, name) != getattr(asked, name)
     ]
-    return listed([*boxes, *others], "; ")
+    there = {each.name: each for each in unpinned(existing.functions)}
+    functions = [
+        f"function {each.name} is another"
+        for each in unpinned(asked.functions)
+        if there.get(each.name, each) != each
+    ]
+    return listed([*boxes, *others, *functions], "; ")
 
 
 def _parts_differ(

@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from engine.objects.availability import Availability
+from engine.objects.functions import UserFunction
 from engine.objects.schema import BEGINNING, END
 
 
@@ -388,6 +389,8 @@ class Query(Struct, frozen=True, omit_defaults=True):
             its inputs allow: see `engine.language.labels`.
         panes: (aggregate, width in microseconds) of its windows that are folded from panes: see
             `engine.language.panes`. Its peer decides that when the query is created.
+        functions: those of users that its expressions may call, with the fingerprints of the peer
+            that made it: see `engine.functions`.
     """
 
     name: str
@@ -399,6 +402,7 @@ class Query(Struct, frozen=True, omit_defaults=True):
     version: int = 0
     readers: tuple[tuple[str, tuple[str, ...]], ...] = ()
     panes: tuple[tuple[str, int], ...] = ()
+    functions: tuple[UserFunction, ...] = ()
 
 
 class QueryStatus(StrEnum):
@@ -439,6 +443,23 @@ def characters_of(box: Box) -> int:
             return len(box.predicate) + sum(len(text) for _, text in box.expressions)
         case Match():
             return sum(len(step.condition) for step in box.steps)
+
+
+def texts_of(box: Box) -> tuple[str, ...]:
+    """Its expressions."""
+    match box:
+        case Filter():
+            return box.predicates
+        case Map():
+            return tuple(text for _, text in box.expressions)
+        case Union() | Rank() | Top():
+            return ()
+        case Match():
+            return tuple(step.condition for step in box.steps)
+        case Aggregate() | Sessions() | Cumulate() | TupleWindows() | Totals():
+            return tuple(each.argument for each in box.functions if each.argument is not None)
+        case Join():
+            return (box.predicate, *(text for _, text in box.expressions))
 
 
 def streams_read(query: Query) -> frozenset[str]:

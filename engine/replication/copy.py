@@ -7,13 +7,14 @@ boundary, and a peer that dies takes only work with it, never data.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
 import trio
 
+from engine.functions.allowed import Functions
 from engine.objects.readers import Readers
 from engine.objects.schema import BEGINNING, END
 from engine.replication.directory import Directory
@@ -33,7 +34,7 @@ from engine.tasks.revisions.runner import runner_of
 from engine.tasks.status import TaskStatus
 from engine.tasks.windows import needed_after
 from overlay.concurrency import Watched, until_one_ends
-from overlay.errors import ClosedError, NotRetainedError
+from overlay.errors import ClosedError, InvalidInputError, NotRetainedError
 from overlay.names import PeerId
 from overlay.node import Overlay
 
@@ -47,15 +48,29 @@ class Workshop:
 
     Attributes:
         followers: follow the inputs. readers: decides which participants may read a stream.
-        executor: computes tasks. nursery: runs the copies.
+        executor: computes tasks. functions: those of users that they may call here.
+        nursery: runs the copies.
     """
 
     overlay: Overlay
     followers: Followers
     readers: Readers
     executor: Executor
+    functions: Functions
     config: EngineConfig
     nursery: trio.Nursery
+
+    def check_functions(self, tasks: Iterable[Task]) -> None:
+        """Check that this peer may run the functions that tasks call.
+
+        Raises:
+            InvalidInputError: one is not allowed here, or its code is another one.
+        """
+        for function in {each for task in tasks for each in task.functions}:
+            try:
+                self.functions.find(function)
+            except InvalidInputError as error:
+                raise InvalidInputError(f"peer {self.here.hex()[:8]}: {error}") from None
 
     @property
     def store(self) -> StreamStore:

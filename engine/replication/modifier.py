@@ -28,6 +28,7 @@ from typing import Final
 import msgspec
 import trio
 
+from engine.functions.allowed import Functions
 from engine.language.modification import Modified, ModifyQuery, modified_query, told
 from engine.objects.alteration import Alteration, altered
 from engine.objects.availability import Mode
@@ -185,7 +186,7 @@ class Modifier:
 
     async def _plan(self, running: QueryCopy, wish: ModifyQuery) -> _Plan | None:
         """None: the query has these parameters already."""
-        reading = partial(_read, running.stored, wish)
+        reading = partial(_read, running.stored, wish, self._queries.shop.functions)
         query, tasks = await self._threads.run(self._participant, reading)
         before = running.plan
         if any(task.of is not None for task in before):
@@ -350,9 +351,11 @@ class Modifier:
         return upkeep.computed(running, self._primaries.secondary_state(running.name))
 
 
-def _read(stored: StoredQuery, wish: ModifyQuery) -> tuple[Query, tuple[Task, ...]]:
+def _read(
+    stored: StoredQuery, wish: ModifyQuery, functions: Functions
+) -> tuple[Query, tuple[Task, ...]]:
     """The requested query, and its tasks. Raises: InvalidInputError: it is invalid."""
-    query = modified_query(stored.entry.query, wish.changes)
+    query = functions.modified(modified_query(stored.entry.query, wish.changes))
     return query, Network(query, stored.inputs, stored.kept).tasks()
 
 

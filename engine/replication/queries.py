@@ -68,7 +68,7 @@ class QueryHost:
         self._peer = shop.here
         self._clock = shop.overlay.clock
         self._store = shop.store
-        self.creation = Creation(shop.overlay, catalog, shop.store, shop.readers)
+        self.creation = Creation(shop.overlay, catalog, shop.store, shop.readers, shop.functions)
         self._directory = shop.directory
         self._followers = shop.followers
         self._executor = shop.executor

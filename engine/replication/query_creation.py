@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from dht.catalog import Catalog
+from engine.functions.allowed import Functions
 from engine.language.check import MAX_BOXES
 from engine.language.panes import with_panes
 from engine.language.tables import tables_read
@@ -25,7 +26,12 @@ class Creation:
     """Checks a new query: its inputs, its outputs, and their definitions."""
 
     def __init__(
-        self, overlay: Overlay, catalog: Catalog, store: StreamStore, readers: Readers
+        self,
+        overlay: Overlay,
+        catalog: Catalog,
+        store: StreamStore,
+        readers: Readers,
+        functions: Functions,
     ) -> None:
         self._participant = overlay.identity.participant
         self._peer = overlay.identity.peer_id.hex()
@@ -33,17 +39,19 @@ class Creation:
         self._catalog = catalog
         self._store = store
         self._readers = readers
+        self._functions = functions
 
     async def plan(self, query: Query) -> StoredQuery:
         """Check the query; gives its stored form.
 
         Raises:
-            InvalidInputError: it does not type-check, or names an unknown stream.
+            InvalidInputError: it does not type-check, names an unknown stream, or a function that
+                is not allowed here.
             NotAuthorisedError: an input is not for us, or an output is not ours.
             ConflictError: an output exists already.
         """
         _check_readers(query)
-        query = with_panes(query, MAX_BOXES)
+        query = with_panes(self._functions.completed(query), MAX_BOXES)
         inputs = await self.inputs(query)
         schemas = await self._threads.run(self._participant, Network(query, inputs).schemas)
         declared = await self.declared(query, schemas)

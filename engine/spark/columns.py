@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from engine.language.operators import FLOATS, INTEGERS, IS_SAME
-from engine.language.steps import Constant, Expression, FieldRef, Operation
+from engine.language.steps import Call, Constant, Expression, FieldRef, Operation
 from engine.language.type_rules import Literal, Literals
 from engine.objects.schema import BEGINNING, END, STIME, FieldType
 from engine.spark.columns_text import TEXT_COLUMNS
@@ -75,6 +75,8 @@ def column(expression: Expression, read: Callable[[FieldRef], Column] = field_co
             if operator in _BY_CONSTANTS:
                 return _BY_CONSTANTS[operator](operands, _literals(expression.operands))
             return _SIMPLE[operator](operands)
+        case Call(function=function):
+            raise AssertionError(f"{function.name} is called between Spark's jobs")
 
 
 def output(name: str, expression: Expression) -> Column:

@@ -27,15 +27,16 @@ MAX_BODY_BYTES: Final = 16 * 2**20
 """Above anything a post may carry; a longer claim is damage."""
 
 _PLAUSIBLE: Final = re.compile(
-    rb"[\x90-\x9f]"  # an array of up to 15 elements
+    rb"[\x90-\x9f\xdc]"  # an array of up to 15 elements, or of more
     rb"(?<=[\x00-\x80]\x00"  # before it the end of a length of at most MAX_META_BYTES, about
     rb"...[\x00\x01].)"  # and one of at most MAX_BODY_BYTES
+    rb"(?:\x00[\x10-\x1f])?"  # the number of more elements: up to 31
     rb"[\xa0-\xbf\xd9]",  # that begins with a text
     re.DOTALL,
 )
 """The beginning of a meta: at one of some ten million places in random bytes. (This order is eight
 times as fast to search as the order of the bytes.)"""
-_PLAUSIBLE_BYTES: Final = HEAD.size + 2
+_PLAUSIBLE_BYTES: Final = HEAD.size + 4
 
 _BLOCK_BYTES: Final = 4096
 """A disk fails to read in blocks of about this size."""

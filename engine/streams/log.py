@@ -261,6 +261,11 @@ class StreamLog:
         self._move_to(boundary)
 
     @property
+    def has_begun(self) -> bool:
+        """Whether it has an epoch, be it one without tuples that goes no further than BEGINNING."""
+        return bool(self._files)
+
+    @property
     def before_end(self) -> int:
         """The boundary that the log of an ended stream had before its end, if the files tell it;
         else its last tuple's. Up to it the stream stays the same if it goes on."""

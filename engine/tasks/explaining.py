@@ -27,6 +27,7 @@ from engine.language.steps import (
     TotalsStep,
     TupleWindowsStep,
 )
+from engine.objects.functions import UserFunction
 from engine.objects.query import (
     Aggregate,
     Box,
@@ -49,6 +50,22 @@ from engine.objects.schema import BEGINNING
 from engine.tasks.network import Network
 from engine.tasks.plan import Task
 from engine.tasks.windows import horizon_us
+from overlay.names import ObjectName
+
+
+class ExplainedCall(Struct, frozen=True):
+    """A function of a user that a task calls.
+
+    Attributes:
+        function: name and types. source: the place of its code.
+        deterministic: whether it is declared so; else the task is of the class arbitrary.
+        runs: the peers that may run the task.
+    """
+
+    function: str
+    source: str
+    deterministic: bool
+    runs: str
 
 
 class ExplainedTask(Struct, frozen=True):
@@ -64,6 +81,7 @@ class ExplainedTask(Struct, frozen=True):
         recalls: its state is the table that its own output is.
         place: id (hex) of the peer that computes it; "": not known, or none does.
         state: see `engine.tasks.status.TaskStatus`; "": not known.
+        calls: the functions of users that it calls.
     """
 
     stream: str
@@ -76,6 +94,7 @@ class ExplainedTask(Struct, frozen=True):
     recalls: bool = False
     place: str = ""
     state: str = ""
+    calls: tuple[ExplainedCall, ...] = ()
 
 
 class ExplainedWindow(Struct, frozen=True):
@@ -140,19 +159,31 @@ def _task(task: Task, query: Query) -> ExplainedTask:
         tuple(steps),
         horizon_us(task) / 1e6,
         task.output_schema.key,
-        str(_weakest([box for box, _ in made], of)),
+        str(_weakest([box for box, _ in made], of, query.functions)),
         tuple(sorted(task.tables)),
         task.recalls,
+        calls=tuple(_call(each, query) for each in task.functions),
     )
 
 
-def _weakest(boxes: Sequence[Box], task: Task) -> BoxClass:
+def _weakest(boxes: Sequence[Box], task: Task, functions: Sequence[UserFunction]) -> BoxClass:
     """The weakest class of a task's boxes; a union, which has no step, is deterministic."""
-    classes = [class_of(box) for box in boxes]
+    classes = [class_of(box, functions) for box in boxes]
     if not task.steps or len(task.inputs) > 1:
         classes.append(BoxClass.DETERMINISTIC)
     order = list(BoxClass)
     return max(classes, key=order.index, default=BoxClass.DETERMINISTIC)
+
+
+def _call(function: UserFunction, query: Query) -> ExplainedCall:
+    owner = ObjectName.parse(query.name).participant
+    code = f" {function.fingerprint[:12]}" if function.fingerprint else ""
+    return ExplainedCall(
+        function.signature,
+        function.source,
+        function.deterministic,
+        f"peers of {owner} that allow the same code{code}",
+    )
 
 
 def _made_by(task: Task, query: Query) -> list[tuple[Box, str]]:

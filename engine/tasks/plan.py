@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from engine.language import totals, tuple_windows
-from engine.language.check import TypedBox, ordered_boxes, type_box
+from engine.language.box_types import TypedBox, type_box
+from engine.language.check import ordered_boxes
 from engine.language.panes import panes_name, panes_schema, split, widths
 from engine.language.steps import (
     AggregateStep,
@@ -33,6 +34,8 @@ from engine.language.steps import (
     TypedAggregate,
     WindowStep,
 )
+from engine.language.user_functions import calls_of, declared
+from engine.objects.functions import UserFunction
 from engine.objects.query import (
     Aggregate,
     Box,
@@ -175,6 +178,15 @@ class Task:
         return any(isinstance(step, RecallingStep) for step in self.steps)
 
     @property
+    def functions(self) -> tuple[UserFunction, ...]:
+        """The functions of users that it calls, in any edition; each once. One that makes revisions
+        calls those of the task whose output it revises."""
+        if self.of is not None:
+            return self.of.functions
+        steps = (*self.steps, *(step for each in self.editions for step in each.steps))
+        return tuple(dict.fromkeys(call.function for step in steps for call in calls_of(step)))
+
+    @property
     def span_us(self) -> int:
         """How long after the stime of a tuple it still makes results of it, microseconds."""
         if self.near is not None:
@@ -203,9 +215,9 @@ def plan(
 
     A stream becomes a task's output, which others can read, if not exactly one box reads it, if it
     is in `keep` or in the query's `outputs`, if a union, a join or a filter with several ports
-    reads it, and between one aggregate, rank, pattern or join and the next. All others are fused
-    away. The results do not depend on the cut. The panes of a window (`engine.language.panes`) are
-    a task, too.
+    reads it, if the box that makes it calls a function of a user, and between one aggregate, rank,
+    pattern or join and the next. All others are fused away. The results do not depend on the cut.
+    The panes of a window (`engine.language.panes`) are a task, too.
 
     Args:
         schemas: of all streams, as `check_query` gives them.
@@ -278,15 +290,18 @@ class _Network:
         for box in boxes:
             fresh = isinstance(box, (Union, Join))
             before = {} if fresh else self._nodes.get(inputs_of(box)[0], {})
-            typed = type_box(box, schemas, before)
+            typed = type_box(box, schemas, before, declared(query))
             for stream in typed.schemas:
                 self._make(stream, typed, folded.get(stream))
                 if isinstance(box, _STATEFUL) or self._carries(box, stateful):
                     stateful.add(stream)
-                if stream in keep or self._is_cut(stream, after_aggregate=stream in stateful):
+                step = typed.steps.get(stream)
+                calls = step is not None and bool(calls_of(step))
+                cut = calls or self._is_cut(stream, after_aggregate=stream in stateful)
+                if cut or stream in keep:
                     self.kept.add(stream)
                 else:
-                    self._nodes[stream] = _nodes_after(typed.steps.get(stream), before)
+                    self._nodes[stream] = _nodes_after(step, before)
 
     def _make(self, stream: str, typed: TypedBox, width_us: int | None) -> None:
         """Note how a stream is made. width_us: of the panes that it is folded from, if it is."""

@@ -138,8 +138,15 @@ class TaskRunner:
         """Compute the output over (after, upto] again, for a log that has lost it.
 
         Raises:
-            NotRetainedError: its inputs are not kept so long.
+            NotRetainedError: its inputs are not kept so long, or it calls a function that may give
+                other results now.
         """
+        for function in self.task.functions:
+            if not function.deterministic:
+                raise NotRetainedError(
+                    f"{self.task.name} calls {function.name}, which is not declared deterministic: "
+                    "its results cannot be made again"
+                )
         gone = any(
             log.start > needed_after(self.task, after, name) for name, log in self._inputs.items()
         )

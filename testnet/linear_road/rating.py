@@ -173,7 +173,7 @@ async def _drive(traffic: Traffic, live_s: int) -> Drive:
     right = await trio.to_thread.run_sync(right_answers, road, run)
     trial = await trio.to_thread.run_sync(_plan, rows)
     start_s = START_S + traffic.minutes * 60 - live_s
-    async with open_peer_of_the_moment(SELF, PROFILE) as client:
+    async with open_peer_of_the_moment(SELF, profile=PROFILE) as client:
         document = trial.document
         await create(client, Document(document.schemas, document.streams))
         posters = {name: await client.poster(f"{SCHEME}{SELF}/{name}") for name in rows}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from engine.language.operators import INTEGER_RANGE, INTEGERS, IS_SAME
-from engine.language.steps import Constant, Expression, FieldRef
+from engine.language.steps import Call, Constant, Expression, FieldRef, Operation
 from engine.objects.schema import FieldType
 from testnet.simulation.moments import MOMENTS
 from testnet.simulation.texts import TEXTS
@@ -20,18 +20,35 @@ Row: TypeAlias = dict[str, Any]
 """A tuple: stime (int) and the fields; of a source stream also `seq`."""
 
 
-def evaluate(expression: Expression, row: Row) -> Value:
-    if isinstance(expression, FieldRef):
-        return row[expression.name]
-    if isinstance(expression, Constant):
-        return expression.value
+Functions: TypeAlias = Mapping[str, Callable[..., Any]]
+"""Functions of users, by name."""
+
+
+def evaluate(expression: Expression, row: Row, functions: Functions | None = None) -> Value:
+    match expression:
+        case FieldRef(name=name):
+            return row[name]
+        case Constant(value=value):
+            return value
+        case Call():
+            return _called(expression, row, functions or {})
+        case Operation():
+            return _operated(expression, row, functions)
+
+
+def _called(call: Call, row: Row, functions: Functions) -> Value:
+    arguments = [evaluate(operand, row, functions) for operand in call.operands]
+    return _fitted(functions[call.function.name](*arguments), call.type)
+
+
+def _operated(expression: Operation, row: Row, functions: Functions | None) -> Value:
     name, operands = expression.operator, expression.operands
     if name == "case":
         for condition, value in zip(operands[:-1:2], operands[1::2], strict=True):
-            if evaluate(condition, row) is True:
-                return evaluate(value, row)
-        return evaluate(operands[-1], row)
-    values = [evaluate(operand, row) for operand in operands]
+            if evaluate(condition, row, functions) is True:
+                return evaluate(value, row, functions)
+        return evaluate(operands[-1], row, functions)
+    values = [evaluate(operand, row, functions) for operand in operands]
     if name in _LENIENT:
         return _LENIENT[name](values)
     if any(value is None for value in values):

@@ -15,19 +15,7 @@ from typing import Final
 import msgspec
 
 from engine.objects.availability import Availability, Mode, Recovery
-from engine.objects.query import (
-    Aggregate,
-    AggregateFunction,
-    Box,
-    Filter,
-    Function,
-    Join,
-    JoinKind,
-    Map,
-    Totals,
-    Union,
-    outputs_of,
-)
+from engine.objects.query import Filter, outputs_of
 from engine.streams.corrections import Corrections
 from testnet.simulation.faults import Cheat, draw_rates, schedule
 from testnet.simulation.manifest import (
@@ -41,6 +29,7 @@ from testnet.simulation.manifest import (
     SubscriberTable,
     Weather,
 )
+from testnet.simulation.networks import draw_boxes, stays
 
 PARTICIPANTS: Final = ("mit.edu", "utah.edu", "brown.edu", "rice.edu")
 
@@ -219,82 +208,12 @@ def _queries(
         # filtered tuples are unchanged tuples
         lasts = [table.boxes[-1] for table in made]
         inputs += [last.outputs[0] for last in lasts if isinstance(last, Filter)]
-        boxes, outputs = _boxes(rng, base, inputs)
+        boxes = draw_boxes(rng, base, inputs)
         availability = _availability(rng, participants[owner] - 1)
-        keeps_tables = any(isinstance(box, Totals) for box in boxes)
-        if keeps_tables and availability.mode is not Mode.PASSIVE_STANDBY:
+        if stays(boxes) and availability.mode is not Mode.PASSIVE_STANDBY:
             availability = Availability()
-        made.append(QueryTable(at, f"{base}/query", boxes, outputs, availability))
+        made.append(QueryTable(at, f"{base}/query", boxes, availability=availability))
     return tuple(made)
-
-
-def _boxes(
-    rng: random.Random, base: str, inputs: Sequence[str]
-) -> tuple[tuple[Box, ...], tuple[str, ...]]:
-    """A chain of boxes over one stream or the union of two."""
-    boxes: list[Box] = []
-    at = rng.choice(inputs)
-    if len(inputs) > 1 and rng.random() < 0.4:
-        boxes.append(Union("both", tuple(rng.sample(list(inputs), 2)), f"{base}/both"))
-        at = f"{base}/both"
-    if rng.random() < 0.5:
-        boxes.append(Filter("some", at, (f"{base}/some",), (f"value > {rng.randrange(500)}",)))
-        at = f"{base}/some"
-    if rng.random() < 0.25:
-        boxes.append(_join(rng, at, rng.choice(inputs), f"{base}/pairs"))
-        return tuple(boxes), ()
-    if rng.random() < 0.2:
-        boxes.append(_totals(at, f"{base}/totals"))
-        return tuple(boxes), ()
-    if rng.random() < 0.5:
-        state = tuple((name, name) for name in ("poster", "number", "key"))
-        boxes.append(Map("shape", at, f"{base}/shape", (*state, ("value", "value * 2"))))
-        at = f"{base}/shape"
-    if rng.random() < 0.7 or not boxes:
-        advance = rng.choice((200_000, 500_000, 1_000_000))
-        boxes.append(
-            Aggregate(
-                "windows",
-                at,
-                f"{base}/windows",
-                advance * rng.choice((1, 1, 3)),
-                advance,
-                rng.choice(((), ("key",))),
-                (
-                    AggregateFunction(Function.COUNT, None, "rows"),
-                    AggregateFunction(Function.SUM, "value", "total"),
-                ),
-            )
-        )
-    return tuple(boxes), ()
-
-
-def _join(rng: random.Random, left: str, right: str, output: str) -> Join:
-    kind = rng.choice((JoinKind.INNER, JoinKind.LEFT, JoinKind.FULL, JoinKind.ANTI, JoinKind.ASOF))
-    before, after = rng.choice(((500_000, 0), (200_000, 200_000), (1_000_000, 0)))
-    fields = [("poster", "left.poster"), ("number", "left.number"), ("key", "left.key")]
-    if kind is not JoinKind.ANTI:
-        fields.append(("other", "right.number"))
-    return Join(
-        "pairs",
-        left,
-        right,
-        output,
-        kind,
-        before,
-        0 if kind is JoinKind.ASOF else after,
-        "left.key = right.key",
-        tuple(fields),
-    )
-
-
-def _totals(source: str, output: str) -> Totals:
-    functions = (
-        AggregateFunction(Function.COUNT, None, "rows"),
-        AggregateFunction(Function.SUM, "value", "total"),
-        AggregateFunction(Function.COUNT_DISTINCT, "value", "values"),
-    )
-    return Totals("totals", source, output, ("key",), functions)
 
 
 def _outputs(queries: Sequence[QueryTable]) -> list[str]:
@@ -352,8 +271,7 @@ def _moves(
     for table in queries:
         owner = table.at.partition("/")[0]
         siblings = [peer for peer in peers if peer.partition("/")[0] == owner]
-        stays = any(isinstance(box, Totals) for box in table.boxes)
-        if len(siblings) > 1 and not stays and rng.random() < 0.4:
+        if len(siblings) > 1 and not stays(table.boxes) and rng.random() < 0.4:
             for _ in range(rng.randint(1, 3)):
                 stream = outputs_of(table.boxes[-1])[-1]
                 at_s = round(rng.uniform(1.0, workload_s * 0.8), 2)

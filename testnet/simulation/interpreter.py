@@ -20,11 +20,13 @@ import pyarrow as pa
 import trio
 
 from engine.language.aggregate_types import aggregate_type
-from engine.language.check import ordered_boxes, type_box
+from engine.language.box_types import type_box
+from engine.language.check import ordered_boxes
 from engine.language.parse_expression import parse_expression
 from engine.language.steps import CumulateStep, Expression, SessionsStep, TypedAggregate
 from engine.language.totals import result_steps
 from engine.language.tuple_windows import result_steps as results_of_tuples
+from engine.language.user_functions import Declared, declared
 from engine.objects.query import (
     Aggregate,
     Box,
@@ -61,7 +63,7 @@ from engine.tasks.plan import (
 )
 from engine.tasks.windows import Interval
 from overlay.events import Events
-from testnet.simulation.expressions import Row, evaluate
+from testnet.simulation.expressions import Functions, Row, evaluate
 from testnet.simulation.joins import joined
 from testnet.simulation.matches import matched
 from testnet.simulation.ranks import ranked
@@ -84,12 +86,20 @@ def canonical(rows: Sequence[Row], schema: Schema, *, arrival: bool = False) -> 
 
 
 def run_query(
-    query: Query, sources: Mapping[str, list[Row]], schemas: Mapping[str, Schema]
+    query: Query,
+    sources: Mapping[str, list[Row]],
+    schemas: Mapping[str, Schema],
+    functions: Functions | None = None,
 ) -> dict[str, list[Row]]:
-    """Every stream of the network, box by box."""
+    """Every stream of the network, box by box.
+
+    Args:
+        functions: those of users that it calls.
+    """
     streams = dict(sources)
+    known = declared(query)
     for box in ordered_boxes(query):
-        made = _run_box(box, streams, schemas)
+        made = _run_box(box, streams, schemas, functions, known)
         for name, rows in made.items():
             plain = [{k: v for k, v in row.items() if k != "seq"} for row in rows]
             streams[name] = canonical(plain, schemas[name])
@@ -97,7 +107,11 @@ def run_query(
 
 
 def _run_box(
-    box: Box, streams: Mapping[str, list[Row]], schemas: Mapping[str, Schema]
+    box: Box,
+    streams: Mapping[str, list[Row]],
+    schemas: Mapping[str, Schema],
+    functions: Functions | None,
+    known: Declared,
 ) -> dict[str, list[Row]]:
     """What a box makes of the whole streams, by output."""
     match box:
@@ -110,11 +124,16 @@ def _run_box(
             fields_of = (_fields(schemas[box.left]), _fields(schemas[box.right]))
             return {box.output: joined(step, sides, fields_of)}
         case Filter():
-            return _run_filter(box, streams[box.input], _types(schemas[box.input]))
+            fields = _types(schemas[box.input])
+            conditions = [parse_expression(text, fields, None, known) for text in box.predicates]
+            return _run_filter(box, conditions, streams[box.input], functions)
         case Map():
             fields = _types(schemas[box.input])
-            typed = [(name, parse_expression(text, fields)) for name, text in box.expressions]
-            return {box.output: [_mapped(typed, row) for row in streams[box.input]]}
+            typed = [
+                (name, parse_expression(text, fields, None, known))
+                for name, text in box.expressions
+            ]
+            return {box.output: [_mapped(typed, row, functions) for row in streams[box.input]]}
         case _:
             return {box.output: _run_state(box, streams[box.input], schemas)}
 
@@ -161,20 +180,21 @@ def _run_table(
 
 
 def _run_filter(
-    box: Filter, rows: list[Row], fields: Mapping[str, FieldType]
+    box: Filter, predicates: Sequence[Expression], rows: list[Row], functions: Functions | None
 ) -> dict[str, list[Row]]:
-    predicates = [parse_expression(text, fields) for text in box.predicates]
     made: dict[str, list[Row]] = {name: [] for name in box.outputs}
     for row in rows:
-        hits = [n for n, each in enumerate(predicates) if evaluate(each, row) is True]
+        hits = [n for n, each in enumerate(predicates) if evaluate(each, row, functions) is True]
         port = hits[0] if hits else len(predicates)
         if port < len(box.outputs):
             made[box.outputs[port]].append(row)
     return made
 
 
-def _mapped(outputs: Sequence[tuple[str, Expression]], row: Row) -> Row:
-    return {STIME: row[STIME], **{name: evaluate(each, row) for name, each in outputs}}
+def _mapped(
+    outputs: Sequence[tuple[str, Expression]], row: Row, functions: Functions | None = None
+) -> Row:
+    return {STIME: row[STIME], **{name: evaluate(each, row, functions) for name, each in outputs}}
 
 
 def _run_aggregate(box: Aggregate, rows: list[Row], fields: Mapping[str, FieldType]) -> list[Row]:

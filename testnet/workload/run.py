@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import trio
 
-from engine.language.document import Document, read_draft
+from engine.language.document import Document
+from engine.language.reading import read_draft
 from overlay.concurrency import one_error
 from overlay.errors import MedusaError
 from overlay.names import SCHEME

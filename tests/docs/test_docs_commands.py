@@ -29,6 +29,7 @@ PAGES: Final = (
     "docs/posting.md",
     "docs/queries.md",
     "docs/sql.md",
+    "docs/intrusion.md",
     "docs/python.md",
     "docs/contracts.md",
     "docs/federation.md",

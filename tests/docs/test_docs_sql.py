@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.language.document import Document, read_draft
+from engine.language.document import Document
 from engine.language.panes import with_panes
+from engine.language.reading import read_draft
 from engine.objects.definitions import StreamDefinition, StreamEntry
 from engine.objects.query import streams_read, streams_written
 from engine.objects.schema import Schema

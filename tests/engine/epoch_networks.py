@@ -16,7 +16,7 @@ from epoch_matches import Computed, matches
 from hypothesis import strategies as st
 from reference_aggregates import later_sql
 
-from engine.language.check import type_box
+from engine.language.box_types import type_box
 from engine.language.joins import AS_OF, ONE_SIDED
 from engine.objects.query import (
     Aggregate,

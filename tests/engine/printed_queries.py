@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from enum import StrEnum
 from typing import Any
 
 import msgspec
 
 import medusa
-from engine.language.check import check_query, type_box
+from engine.language.box_types import type_box
+from engine.language.check import check_query
+from engine.language.python.printing import query_as_python
+from engine.language.sql.printing import query_as_sql
 from engine.language.sql.script import Script
+from engine.language.xml.documents import read_document
+from engine.language.xml.writing import query_as_xml
 from engine.objects.query import (
     Aggregate,
     Box,
@@ -27,28 +33,65 @@ from engine.objects.schema import Schema
 MIT = "medusa://mit.edu/"
 
 
-def named(query: Query, prefix: str = MIT) -> Query:
-    """The query with object names."""
+class Language(StrEnum):
+    XML = "xml"
+    SQL = "sql"
+    PYTHON = "python"
 
-    def renamed(box: Box) -> Box:
+
+def renamed(query: Query, change: Callable[[str], str]) -> Query:
+    """The query with other names of its streams and of itself, without panes."""
+
+    def of_box(box: Box) -> Box:
         changes: dict[str, Any] = {}
         match box:
             case Filter():
-                changes = {"input": prefix + box.input}
-                changes["outputs"] = tuple(prefix + each for each in box.outputs)
+                changes = {"input": change(box.input)}
+                changes["outputs"] = tuple(map(change, box.outputs))
             case Union():
-                changes["inputs"] = tuple(prefix + each for each in box.inputs)
+                changes["inputs"] = tuple(map(change, box.inputs))
             case Join():
-                changes = {"left": prefix + box.left, "right": prefix + box.right}
+                changes = {"left": change(box.left), "right": change(box.right)}
             case _:
-                changes = {"input": prefix + box.input}
+                changes = {"input": change(box.input)}
         if not isinstance(box, Filter):
-            changes["output"] = prefix + box.output
+            changes["output"] = change(box.output)
         return msgspec.structs.replace(box, **changes)
 
     return msgspec.structs.replace(
-        query, name=prefix + query.name, boxes=tuple(map(renamed, query.boxes)), panes=()
+        query,
+        name=change(query.name),
+        boxes=tuple(map(of_box, query.boxes)),
+        outputs=tuple(map(change, query.outputs)),
+        panes=(),
     )
+
+
+def named(query: Query, prefix: str = MIT) -> Query:
+    """The query with object names."""
+    return renamed(query, lambda name: prefix + name)
+
+
+def reread(
+    query: Query, known: Mapping[str, Schema], language: Language, tables: Collection[str] = ()
+) -> Query:
+    """The query as it comes back from a language, under the names that it has.
+
+    Args:
+        known: the schemas of its inputs. tables: those of them that are tables.
+    """
+    whole = named(query)
+    inputs = inputs_for(whole, known)
+    match language:
+        case Language.XML:
+            (made,) = read_document(query_as_xml(whole)).queries
+        case Language.SQL:
+            of_tables = {MIT + name for name in tables}
+            made = read_sql(query_as_sql(whole, inputs, of_tables), inputs, of_tables)
+        case Language.PYTHON:
+            made = run(query_as_python(whole))
+    back = renamed(made, lambda name: name.removeprefix(MIT))
+    return msgspec.structs.replace(back, panes=query.panes)
 
 
 def inputs_for(query: Query, known: Mapping[str, Schema], prefix: str = MIT) -> dict[str, Schema]:

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 from msgspec import structs
 
-from engine.language.check import type_box
+from engine.language.box_types import type_box
 from engine.language.joins import AS_OF, OF_TABLES, ONE_SIDED
 from engine.objects.query import (
     Aggregate,
@@ -28,6 +28,7 @@ from engine.objects.query import (
     Sessions,
     Top,
     Totals,
+    TupleWindows,
     Union,
     inputs_of,
 )
@@ -285,6 +286,19 @@ def tops(draw: st.DrawFn, number: int, source: str, schema: Schema) -> Top:
     return Top(f"box{number}", source, f"t{number}", partition, order, most, place)
 
 
+def tuple_windows(draw: st.DrawFn, number: int, source: str, schema: Schema) -> TupleWindows:
+    fields = st.lists(st.sampled_from(schema.fields), max_size=2, unique=True)
+    groups = tuple(field.name for field in draw(fields))
+    functions = tuple(
+        structs.replace(aggregates(draw, schema, n), output=f"tuples_{number}_{n}")
+        for n in range(draw(st.integers(1, 3)))
+    )
+    size = draw(st.sampled_from([1, 2, 10, 1_000]))
+    advance = draw(st.sampled_from([size, max(1, size // 7), min(size + 1, 1_000)]))
+    parts = (size, advance, groups, functions, draw(st.booleans()))
+    return TupleWindows(f"box{number}", source, f"t{number}", *parts)
+
+
 def table_joins(draw: st.DrawFn, number: int, left: str, right: str, both: Any) -> Join:
     join = joins(draw, number, {left: both[left]})
     kind = draw(st.sampled_from(sorted(OF_TABLES)))
@@ -325,16 +339,21 @@ def maps_of_tables(draw: st.DrawFn, number: int, source: str, schema: Schema) ->
 
 @st.composite
 def queries_of_tables(draw: st.DrawFn) -> Query:
-    """A query over `SOURCES` and `TABLES` that keeps tables, and reads them as such."""
+    """A query over `SOURCES` and `TABLES` that keeps tables, and reads them as such; with windows
+    of tuples, which are made of a table."""
     streams, tables = dict(SOURCES), dict(TABLES)
     made: list[Box] = []
     for number in range(draw(st.integers(1, 6))):
         stream, table = (draw(st.sampled_from(sorted(each))) for each in (streams, tables))
-        kind = draw(st.sampled_from(["stream", "totals", "top", "changes", "map", "join"]))
+        kind = draw(
+            st.sampled_from(["stream", "tuples", "totals", "top", "changes", "map", "join"])
+        )
         box: Box
         match kind:
             case "stream":
                 box = boxes(draw, number, streams)
+            case "tuples":
+                box = tuple_windows(draw, number, stream, streams[stream])
             case "totals":
                 box = totals(draw, number, stream, streams[stream], changes=False)
             case "top":
@@ -348,7 +367,7 @@ def queries_of_tables(draw: st.DrawFn) -> Query:
         made.append(box)
         both = streams | tables
         typed = type_box(box, {name: both[name] for name in inputs_of(box)})
-        (streams if kind in {"stream", "join"} else tables).update(typed.schemas)
+        (streams if kind in {"stream", "tuples", "join"} else tables).update(typed.schemas)
     return Query("q", tuple(draw(st.permutations(made))))
 
 

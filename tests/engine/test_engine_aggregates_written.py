@@ -15,7 +15,8 @@ from engine.language.aggregates import (
     check_parameter,
     millionths,
 )
-from engine.language.check import check_query, type_box
+from engine.language.box_types import type_box
+from engine.language.check import check_query
 from engine.language.panes import has_room, panes_fields
 from engine.language.xml.documents import read_document
 from engine.language.xml.writing import query_as_xml

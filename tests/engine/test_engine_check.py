@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.language.check import MAX_BOXES, check_query, type_box
+from engine.language.box_types import type_box
+from engine.language.check import MAX_BOXES, check_query
 from engine.objects.query import (
     Aggregate,
     AggregateFunction,

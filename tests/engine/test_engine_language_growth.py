@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from engine.language.check import MAX_PORTS, check_query
+from engine.language.box_shapes import MAX_PORTS
+from engine.language.check import check_query
 from engine.language.expression_tokens import FUNCTIONS
 from engine.language.operators import CAST, OPERATORS, nullable
 from engine.language.parse_expression import MAX_NODES, parse_expression

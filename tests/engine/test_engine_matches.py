@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reference_networks import SOURCES, cuts, rows
 
-from engine.language.check import check_query, type_box
+from engine.language.box_types import type_box
+from engine.language.check import check_query
 from engine.language.matches import (
     MAX_TUPLES,
     conditioned,

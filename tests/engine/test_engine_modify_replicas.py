@@ -79,7 +79,7 @@ class Brake:
 
     def __init__(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
         self._off = trio.Event()
-        executor, run = place.up.engine.executor, InterpretedTask.run
+        executor, run = place.up.engine.executor._executor, InterpretedTask.run  # type: ignore[attr-defined]
 
         async def held(task: InterpretedTask, *arguments: Any) -> Any:
             if task._executor is executor:

@@ -252,7 +252,7 @@ async def test_a_peer_that_cannot_compute_takes_no_task(
     await begin(client, windows(one, source))
     sums = Sums(client, one.name("out"))
     mover, deal = one.up.engine.mover, Deal(giver=one.id)
-    executor: Any = two.up.engine.executor
+    executor: Any = two.up.engine.executor._executor  # type: ignore[attr-defined]
     monkeypatch.setattr(executor, "trouble", "Spark does not start: no Java")
 
     async def mended(*_: object) -> None:

@@ -47,6 +47,7 @@ from engine.objects.query import (
     Sessions,
     Top,
     Totals,
+    TupleWindows,
     Union,
     outputs_of,
     streams_read,
@@ -238,6 +239,16 @@ def test_a_joins_predicate_is_no_bound_and_a_bound_no_predicate(
         everywhere(Query(f"{MIT}q", (whole,)), INPUTS)
 
 
+def test_a_comparison_of_time_fields_is_no_bound_whatever_their_types() -> None:
+    inputs = {
+        S: Schema(S, (Field("at", F.DOUBLE), Field("a", F.INT)), "at"),
+        T: Schema(T, (Field("on", F.INT), Field("a", F.INT)), "on"),
+    }
+    for predicate in ("left.at < right.on", "left.at = right.on and left.a = right.a"):
+        box = msgspec.structs.replace(JOIN, predicate=predicate)
+        everywhere(Query(f"{MIT}q", (box,)), inputs)
+
+
 def test_a_join_of_a_stream_with_itself_and_as_of() -> None:
     one = {S: INPUTS[S]}
     everywhere(Query(f"{MIT}q", (msgspec.structs.replace(JOIN, right=S),)), one)
@@ -290,6 +301,35 @@ def test_a_time_that_is_grouped_by_is_no_window() -> None:
         Cumulate("on", f"{MIT}z", f"{MIT}u", 5, 10, ("window_time",), (COUNT,)),
     ]
     everywhere(Query(f"{MIT}q", tuple(boxes)), {S: INPUTS[S]})
+
+
+def test_windows_of_tuples_have_no_times_but_those_of_their_groups() -> None:
+    newest = AggregateFunction(Function.LASTVAL, "stime", "window_time")
+    most = AggregateFunction(Function.MAX, "window_start", "window_start")
+    of_time = ("window_end", "window_start", "ts")
+    boxes: list[Box] = [
+        Sessions("visits", S, f"{MIT}v", 5, 9, ("ts", "a"), (COUNT,)),
+        TupleWindows("all", S, f"{MIT}b", 10, 10, (), (COUNT,)),
+        TupleWindows("so_far", S, f"{MIT}c", 10, 10, ("ts",), (newest,), True),
+        TupleWindows("apart", f"{MIT}v", f"{MIT}d", 2, 7, of_time, (newest, COUNT)),
+        TupleWindows("again", f"{MIT}d", f"{MIT}e", 100, 1, ("window_time",), (most,), True),
+        Aggregate("of_them", f"{MIT}e", f"{MIT}f", 60, 60, ("window_time",), (COUNT,)),
+    ]
+    everywhere(Query(f"{MIT}q", tuple(boxes)), {S: INPUTS[S]})
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        "avg(b) OVER (PARTITION BY c ORDER BY ts ROWS BETWEEN 9 PRECEDING AND CURRENT ROW) AS x",
+        "b - min(b) FILTER (WHERE p) OVER (PARTITION BY a % 2 ORDER BY ts ROWS 2 PRECEDING) AS x",
+    ],
+)
+def test_aggregates_of_the_last_rows_are_windows_of_rows(select: str) -> None:
+    inputs = {S: INPUTS[S]}
+    query = read_sql(f"CREATE QUERY mit.edu.q AS SELECT ts, a, {select} FROM mit.edu.s", inputs)
+    assert "ROWS, PARTIAL)" in query_as_sql(query, inputs)
+    everywhere(query, inputs)
 
 
 def test_a_place_that_is_no_output_has_a_name_of_its_own() -> None:
@@ -403,7 +443,7 @@ def test_odd_names_are_kept(
 @given(
     st.lists(NAMES, min_size=3, max_size=3, unique_by=str.lower),
     st.lists(NAMES, min_size=2, max_size=2, unique_by=str.lower),
-    st.lists(PARTS, min_size=8, max_size=8, unique_by=str.lower),
+    st.lists(PARTS, min_size=9, max_size=9, unique_by=str.lower),
     st.sampled_from(Contiguity),
 )
 def test_odd_names_are_kept_by_all_boxes(
@@ -432,6 +472,7 @@ def test_odd_names_are_kept_by_all_boxes(
             Totals("e", read, streams[4], (three, two), count),
             Top("f", read, streams[5], (one,), order, 2, "n"),
             Match("g", read, streams[6], (one,), steps, 10, measures, contiguity),
+            TupleWindows("h", read, streams[7], 9, 2, (two, one), count, True),
         ),
     )
     try:
@@ -590,6 +631,34 @@ def test_what_is_printed_is_what_a_person_would_write() -> None:
         'counts = conns.window("1 minute", "10 seconds").group_by("c").aggregate('
         'conns="count()").named("medusa://mit.edu/web/counts")\n'
         'query = medusa.query("medusa://mit.edu/web", counts)\n'
+    )
+
+
+def test_so_are_windows_of_tuples() -> None:
+    functions = (AggregateFunction(Function.AVG, "b", "mean"),)
+    tens = TupleWindows("tens", S, f"{MIT}tens", 10, 10, ("c",), functions)
+    last = TupleWindows("last", S, f"{MIT}last", 10, 1, ("c",), functions, True)
+    query = Query(f"{MIT}q", (tens, last))
+    assert query_as_sql(query, {S: INPUTS[S]}) == (
+        "CREATE QUERY mit.edu.q AS BEGIN\n"
+        "  CREATE STREAM mit.edu.tens AS\n"
+        "    SELECT c, avg(b) AS mean\n"
+        "    FROM TUMBLE(TABLE mit.edu.s, 10 ROWS)\n"
+        "    GROUP BY c;\n"
+        "  CREATE STREAM mit.edu.last AS\n"
+        "    SELECT c, avg(b) AS mean\n"
+        "    FROM HOP(TABLE mit.edu.s, 1 ROWS, 10 ROWS, PARTIAL)\n"
+        "    GROUP BY c;\n"
+        "END;\n"
+    )
+    assert query_as_python(query) == (
+        "import medusa\n\n"
+        's = medusa.stream("medusa://mit.edu/s")\n'
+        'tens = s.tuple_windows(10).group_by("c").aggregate(mean="avg(b)")'
+        '.named("medusa://mit.edu/tens")\n'
+        'last = s.tuple_windows(10, 1, partial=True).group_by("c").aggregate(mean="avg(b)")'
+        '.named("medusa://mit.edu/last")\n'
+        'query = medusa.query("medusa://mit.edu/q", tens, last)\n'
     )
 
 

@@ -34,7 +34,7 @@ def settings(cluster: Cluster) -> str:
 
 
 def spark_of(run: Run) -> Spark:
-    spark = run.place.up.engine.executor._spark  # type: ignore[attr-defined]
+    spark = run.place.up.engine.executor._executor._spark  # type: ignore[attr-defined]
     assert isinstance(spark, Spark)
     return spark
 

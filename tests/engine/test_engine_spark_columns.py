@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from engine.language.check import MAX_OVERLAP, check_query
+from engine.language.box_shapes import MAX_OVERLAP
+from engine.language.check import check_query
 from engine.language.parse_expression import parse_expression
 from engine.objects.query import Aggregate, AggregateFunction, Function, Map, Query
 from engine.objects.schema import BEGINNING, END, MAX_FIELDS, Field, FieldType, Schema

@@ -23,6 +23,7 @@ from epoch_matches import Computed
 from epoch_networks import SOURCES, Network, cuts, every_function, networks, order_sql, sources
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from printed_queries import Language, reread
 from reference_aggregates import define_aggregates
 from reference_sketch import define
 
@@ -143,15 +144,21 @@ def run_task(
 
 
 def check(
-    spark: Spark, network: Network, data: Mapping[str, pa.Table], chosen: Sequence[Sequence[int]]
+    spark: Spark,
+    network: Network,
+    data: Mapping[str, pa.Table],
+    chosen: Sequence[Sequence[int]],
+    language: Language = Language.XML,
 ) -> None:
+    """Compare a network, as a language gives it back, with DuckDB's answers."""
     expected = batch(network, data)
+    query = reread(network.query, SOURCES, language)
     cycle = itertools.cycle(chosen)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         files = {key: write(table, folder, key, next(cycle)) for key, table in data.items()}
         jobs = Jobs(spark)
-        for task in plan(network.query, network.schemas, frozenset()):
+        for task in plan(query, network.schemas, frozenset()):
             table = pa.concat_tables(run_task(spark, task, files, next(cycle), jobs))
             if task.output in expected:  # panes are nobody's result
                 assert printed(table) == expected[task.output], task
@@ -168,11 +175,18 @@ def check(
     first=sources(),
     second=sources(),
     chosen=st.lists(cuts, min_size=1, max_size=5),
+    language=st.sampled_from(Language),
 )
 def test_any_cut_gives_what_one_batch_run_gives(
-    spark: Spark, network: Network, first: pa.Table, second: pa.Table, chosen: list[list[int]]
+    spark: Spark,
+    network: Network,
+    first: pa.Table,
+    second: pa.Table,
+    chosen: list[list[int]],
+    *,
+    language: Language,
 ) -> None:
-    check(spark, network, {"s0": first, "s1": second}, chosen)
+    check(spark, network, {"s0": first, "s1": second}, chosen, language)
 
 
 @pytest.mark.parametrize(("size", "advance", "width"), [(20, 20, None), (20, 10, 5)])
@@ -214,11 +228,18 @@ SPECIAL = (math.nan, math.inf, -math.inf, -0.0, 1e300, -1e300, 0.1)
     first=sources(80),
     second=sources(80),
     chosen=st.lists(cuts, min_size=1, max_size=8),
+    language=st.sampled_from(Language),
 )
 def test_any_cut_gives_what_one_batch_run_gives_at_length(
-    spark: Spark, network: Network, first: pa.Table, second: pa.Table, chosen: list[list[int]]
+    spark: Spark,
+    network: Network,
+    first: pa.Table,
+    second: pa.Table,
+    chosen: list[list[int]],
+    *,
+    language: Language,
 ) -> None:
-    check(spark, network, {"s0": first, "s1": second}, chosen)
+    check(spark, network, {"s0": first, "s1": second}, chosen, language)
 
 
 @settings(

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engine.language.check import type_box
+from engine.language.box_types import type_box
 from engine.language.steps import JoinStep
 from engine.objects.query import Join, JoinKind
 from engine.objects.schema import Field, FieldType, Schema

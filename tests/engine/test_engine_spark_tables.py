@@ -17,6 +17,7 @@ import pytest
 from epoch_networks import cuts, paned_sum_sql
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from printed_queries import Language, reread
 
 from engine.language.check import check_query
 from engine.objects.query import (
@@ -136,12 +137,22 @@ def tasks_of(query: Query) -> tuple[Task, ...]:
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
-@given(query=queries(), data=inputs(), chosen=st.lists(cuts, min_size=1, max_size=3))
+@given(
+    query=queries(),
+    data=inputs(),
+    chosen=st.lists(cuts, min_size=1, max_size=3),
+    language=st.sampled_from(Language),
+)
 @pytest.mark.spark
 def test_a_table_is_joined_as_of_each_tuple_whatever_is_cut_and_folded(
-    spark: Spark, query: Query, data: dict[str, pa.Table], chosen: list[list[int]]
+    spark: Spark,
+    query: Query,
+    data: dict[str, pa.Table],
+    chosen: list[list[int]],
+    *,
+    language: Language,
 ) -> None:
-    (task,) = tasks_of(query)
+    (task,) = tasks_of(reread(query, SCHEMAS, language, {"t"}))
     program, made = Program(task), []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -342,6 +353,7 @@ def ran(
     data=inputs(),
     chosen=st.lists(cuts, min_size=1, max_size=3),
     fold=st.booleans(),
+    language=st.sampled_from(Language),
 )
 @pytest.mark.spark
 def test_a_table_is_kept_up_to_date_whatever_the_cut(
@@ -349,9 +361,13 @@ def test_a_table_is_kept_up_to_date_whatever_the_cut(
     kept: tuple[Query, str],
     data: dict[str, pa.Table],
     chosen: list[list[int]],
+    *,
     fold: bool,
+    language: Language,
 ) -> None:
-    on_spark(spark, kept, data, chosen, fold=fold)
+    query, statement = kept
+    again = reread(query, SCHEMAS, language, {"t"})
+    on_spark(spark, (again, statement), data, chosen, fold=fold)
 
 
 @settings(

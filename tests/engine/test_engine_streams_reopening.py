@@ -10,7 +10,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 import trio
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from revised_epochs import HISTORY_US, KEYED, Act
 from revised_replicas import act, drawn_acts, gone, lived_through
@@ -38,6 +38,7 @@ def drawn_steps(rng: Random) -> list[tuple[int, int]]:
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
 )
+@example(64442, 44)  # an end of no tuples is taken off, and the leader's log begins later
 @given(st.integers(0, 2**64), st.just(HISTORY_US) | st.integers(5, 60))
 def test_any_ends_and_reopenings(seed: int, history_us: int) -> None:
     rng = Random(seed)

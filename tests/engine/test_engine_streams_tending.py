@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 import trio
 from engine_peers import until
-from engine_streams_data import logged
+from engine_streams_data import SCHEMA, logged
 from filled_logs import filled, opened
 
-from engine.objects.definitions import StreamEntry
+from engine.objects.definitions import StreamDefinition, StreamEntry
 from engine.streams.config import EngineConfig, Timing
 from engine.streams.load import Rate
 from engine.streams.retention import Hold
@@ -22,11 +22,14 @@ from engine.streams.tending import Tending
 from overlay.events import Events
 
 
+def entry_of(folder: Path) -> StreamEntry:
+    return StreamEntry(StreamDefinition(f"medusa://mit.edu/{folder.name}", SCHEMA.name), SCHEMA)
+
+
 def stream(folder: Path) -> StreamState:
     """A stream without history, in twenty files."""
     log, _ = filled(folder, 20, history_us=0)
-    entry = SimpleNamespace(stream=SimpleNamespace(name=f"medusa://mit.edu/{folder.name}"))
-    return StreamState(cast("StreamEntry", entry), Role.SOURCE, log)
+    return StreamState(entry_of(folder), Role.SOURCE, log)
 
 
 async def saved() -> None:
@@ -117,7 +120,7 @@ async def test_the_rate_of_a_stream_that_was_idle_begins_as_if_it_had_been_watch
     tmp_path: Path,
 ) -> None:
     log = opened(tmp_path)
-    state = StreamState(cast("StreamEntry", None), Role.SOURCE, log)
+    state = StreamState(entry_of(tmp_path), Role.SOURCE, log)
     watched = Rate()
     for second in range(100):
         rows = 5 if second in {3, 4, 90} else 0

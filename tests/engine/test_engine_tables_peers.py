@@ -152,7 +152,7 @@ async def test_tuples_that_may_be_revised_are_not_numbered(town: Town, made: Mad
     source = await make_stream(client, one, "s", lateness_us=10)
     with pytest.raises(InvalidInputError, match="which may be revised, and then each later one"):
         await client.create_query(recent(one, source))
-    with pytest.raises(InvalidInputError, match=r"keeps totals of .*/s, whose tuples"):
+    with pytest.raises(InvalidInputError, match=r"table of what .*/s has so far, whose tuples"):
         await client.create_query(counted(one, source))
 
 

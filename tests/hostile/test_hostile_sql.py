@@ -12,7 +12,8 @@ from hostile_scripts import BOUND, FAMILIES, WINDOW, Script
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.language.check import MAX_BOXES, MAX_OVERLAP, MAX_WINDOW_US
+from engine.language.box_shapes import MAX_OVERLAP, MAX_WINDOW_US
+from engine.language.check import MAX_BOXES
 from engine.language.document import Document
 from engine.language.panes import with_panes
 from engine.language.sql import script
@@ -198,7 +199,8 @@ SELECT FROM WHERE GROUP BY HAVING JOIN LEFT RIGHT FULL SEMI ANTI ASOF ON USING A
 CREATE STREAM SCHEMA TABLE QUERY BEGIN END SPLIT ELSE CASE WHEN THEN NULL TRUE NOT AND OR IN IS
 LIKE RLIKE BETWEEN INTERVAL '1' MINUTE DAY DISTINCT OVER PARTITION ORDER TUMBLE HOP DESCRIPTOR
 WATERMARK FOR PRIMARY KEY CAST EXTRACT INT STRING TIMESTAMP VALUES EXPLAIN FILTER WITHIN LATERAL
-VIEW EXISTS ANY RECURSIVE PIVOT LIMIT s t k n v ts stime window_start count sum first_value s.n t.k
+VIEW EXISTS ANY RECURSIVE PIVOT LIMIT ROWS PARTIAL s t k n v ts stime window_start count sum
+first_value s.n t.k
 0 1 2.5 1e9 'a' 'it''s' "a-b" `c` ( ) , ; . * + - / % = <> < >= || => -> :: [ ] { } ? : @ ! ~ ^ & |
 # \ -- /* */ ' " `
 """
@@ -218,6 +220,7 @@ VALID = (
     "ELSE; CREATE STREAM c AS SELECT k FROM a; END",
     "SELECT window_start, percentile(v, 0.5) AS p, count(*) FILTER (WHERE n > 1) AS f FROM "
     "HOP(TABLE s, DESCRIPTOR(ts), INTERVAL '10' SECOND, INTERVAL '1' MINUTE) GROUP BY window_start",
+    "SELECT k, max(n) AS m FROM HOP(TABLE s PARTITION BY k, 3 ROWS, 10 ROWS, PARTIAL) GROUP BY k",
 )
 
 

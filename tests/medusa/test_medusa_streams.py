@@ -28,6 +28,7 @@ from medusa import (
     Sessions,
     Top,
     Totals,
+    TupleWindows,
     Union,
 )
 
@@ -157,6 +158,23 @@ def test_windows_of_other_kinds_and_the_first_of_each() -> None:
     }
 
 
+def test_windows_of_tuples_need_no_advance_and_no_group() -> None:
+    last = CONNS.tuple_windows(10, 1, partial=True).group_by("src_ip").group_by("dst_ip")
+    made = medusa.query(
+        f"{MIT}q",
+        CONNS.tuple_windows(10).aggregate(n="count()"),
+        last.aggregate(total="sum(bytes)").named(f"{MIT}last"),
+    )
+    count = (AggregateFunction(Function.COUNT, None, "n"),)
+    total = (AggregateFunction(Function.SUM, "bytes", "total"),)
+    conns, groups = f"{MIT}conns", ("src_ip", "dst_ip")
+    name = "tuple_windows_1"
+    assert {box.name: box for box in made.boxes} == {
+        name: TupleWindows(name, conns, f"{MIT}q/{name}", 10, 10, (), count),
+        "last": TupleWindows("last", conns, f"{MIT}last", 10, 1, groups, total, True),
+    }
+
+
 def test_tables_are_kept_and_joined() -> None:
     owners = medusa.stream(f"{MIT}owners")
     sums = CONNS.group_by("src_ip").totals(n="count()", **{"class": "max(bytes)"})
@@ -259,6 +277,13 @@ def _query(*streams: medusa.Stream, **options: str) -> Query:
             "the first tuples are those of windows that follow each other",
         ),
         (lambda: CONNS.sessions("1 day").first(1), "of windows that follow each other"),
+        (lambda: CONNS.tuple_windows(2.5), "'2.5' is no whole number of tuples"),  # type: ignore[arg-type]
+        (lambda: CONNS.tuple_windows(5, True), "'True' is no whole number of tuples"),
+        (
+            lambda: _query(CONNS.tuple_windows(0).aggregate(n="count()")),
+            "its windows have 0 tuples; 1 to 1,000 are allowed",
+        ),
+        (lambda: _query(CONNS.tuple_windows(5).aggregate()), "need at least one function"),
         (lambda: CONNS.instants().first(1, order=["a down"]), "'a down' is not a field"),
         (lambda: CONNS.group_by("a", table=True).first(1, order=["a"]), "of a stream, not of a"),
         (lambda: CONNS.group_by("a").totals(n="count"), "is not an aggregate like count"),

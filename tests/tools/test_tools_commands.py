@@ -172,6 +172,7 @@ def test_post_and_subscribe(peer: FakePeer, tmp_path: Path, run: Run) -> None:
         "stream": STREAM,
         "rows": 2,
         "late": 0,
+        "inserted": 0,
         "before": 0,
         "boundary": BEGINNING,
         "dropped": [],

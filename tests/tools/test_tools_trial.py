@@ -20,7 +20,7 @@ from engine.objects.query import inputs_of, outputs_of, streams_read
 from engine.objects.schema import FieldType, Schema
 from overlay.errors import InvalidInputError, NotFoundError
 from tools.commands.in_text import InTextError, in_file
-from tools.commands.medusa.trying import files_of
+from tools.commands.medusa.trying import files_of, keys_of
 from tools.trial.answers import SHOWN_ROWS, Answers, Files, with_moments
 from tools.trial.recordings import RecordingError, schema_of_file
 from tools.trial.rehearsal import trial_of
@@ -210,6 +210,55 @@ def test_what_is_missing_or_too_much(rows: Path) -> None:
         trial_of("CREATE STREAM z USING zz; SELECT n FROM z", {"z": rows}, None)
     with pytest.raises(InvalidInputError, match="object name"):
         trial_of(ask, {"../s": rows}, None)
+
+
+JOINED = """
+CREATE STREAM s (at TIMESTAMP, n INT, WATERMARK FOR at AS at);
+SELECT s.n, t.kind FROM s JOIN mit.edu.t FOR SYSTEM_TIME AS OF s.at AS t ON t.n = s.n
+"""
+
+
+def test_a_table_of_others_has_the_key_that_is_said(rows: Path, tmp_path: Path) -> None:
+    kinds = tmp_path / "kinds.csv"
+    kinds.write_text("at,n,kind\n2026-01-01T00:00:00Z,1,a\n")
+    table = "medusa://mit.edu/t"
+    given = {"s": rows, table: kinds}
+    made = trial_of(JOINED, given, None, keys={table: ("n",)})
+    tables = [each for each in made.document.streams if each.table]
+    assert [made.shown[each.name] for each in tables] == [table]
+    (schema,) = (each for each in made.document.schemas if each.name == tables[0].schema)
+    assert schema.key == ("n",)
+    assert [each.name for each in schema.fields if each.nullable] == ["kind"]
+    with pytest.raises(InvalidInputError, match="reads a table, and this is a stream"):
+        trial_of(JOINED, given, None)
+    with pytest.raises(RecordingError, match=r"kinds\.csv: .*\bm\b"):
+        trial_of(JOINED, given, None, keys={table: ("m",)})
+    for name in ("s", "medusa://mit.edu/u"):
+        with pytest.raises(
+            RecordingError, match=f"--table .*{name[-1]}: the query declares it, or"
+        ):
+            trial_of(JOINED, given, None, keys={table: ("n",), name: ("n",)})
+
+
+def test_the_keys_of_options() -> None:
+    said = ["t=a", "medusa://b/c=d,e"]
+    assert keys_of(said) == {"t": ("a",), "medusa://b/c": ("d", "e")}
+    for wrong in ("t", "=a", "t=", "t=a,", "t=,a"):
+        with pytest.raises(InvalidInputError, match="say NAME=COLUMN"):
+            keys_of([wrong])
+    with pytest.raises(InvalidInputError, match="occurs twice"):
+        keys_of(["t=a", "t=b"])
+
+
+def test_files_of_answers_are_recordings(tmp_path: Path) -> None:
+    file = tmp_path / "answers.parquet"
+    at = pa.array([MOMENT], pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"stime": [1], "window_start": at, "n": [3]}), file)
+    schema = schema_of_file(file, "medusa://you/s", None)
+    assert (types(schema), schema.time) == (
+        {"window_start": "timestamp", "n": "long"},
+        "window_start",
+    )
 
 
 def test_remarks_of_a_document_are_those_of_its_trial(rows: Path) -> None:

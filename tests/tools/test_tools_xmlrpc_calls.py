@@ -101,6 +101,7 @@ async def test_table_1(stock: OpenStock, town: Town, monkeypatch: pytest.MonkeyP
         "sequence": 1,
         "rows": 3,
         "late": 0,
+        "inserted": 0,
         "boundary": NOON + 10_000_000,
         "duplicate": False,
     }

@@ -20,6 +20,7 @@ from dht.catalog import open_catalog
 from engine.api import calls
 from engine.api.serving import PeerService
 from engine.engine import Engine, open_engine
+from engine.functions.allowed import Functions
 from engine.replication.restored import begin_again, is_restored
 from engine.streams.config import Timing
 from engine.streams.freezing import freeze
@@ -219,6 +220,7 @@ async def _open(
             config.spark,
             logs=home.logs,
             execution=execution,
+            functions=Functions(config.functions.allowed),
         ) as engine,
     ):
         clients = Clients(LiveTokens(home, overlay.events), overlay.clock)

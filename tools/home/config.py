@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from contracts.config import ContractsConfig
     from dht.config import DhtConfig
+    from engine.functions.allowed import FunctionsConfig
     from engine.spark.config import SparkConfig
     from engine.streams.config import EngineConfig
     from overlay.config import OverlayConfig
@@ -33,7 +34,17 @@ T = TypeVar("T")
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-SECTIONS: Final = ("overlay", "dht", "engine", "contracts", "spark", "client", "xmlrpc", "log")
+SECTIONS: Final = (
+    "overlay",
+    "dht",
+    "engine",
+    "contracts",
+    "spark",
+    "client",
+    "xmlrpc",
+    "log",
+    "functions",
+)
 
 MAX_CONFIG_BYTES: Final = 1024 * 1024
 """Bytes: settings take a page; a megabyte is a mistaken file."""
@@ -98,6 +109,7 @@ class Config:
     client: ClientConfig
     xmlrpc: XmlRpcConfig
     log: LogConfig
+    functions: FunctionsConfig
 
 
 def load_config(
@@ -145,7 +157,36 @@ def load_config(
         client=load_client(home),
         xmlrpc=section("xmlrpc", XmlRpcConfig),
         log=LogConfig(log_level or log.level, log_format or log.format),
+        functions=read_functions(document.get("functions", {}), str(home.config), home.functions),
     )
+
+
+def read_functions(table: object, where: str, folder: Path) -> FunctionsConfig:
+    """The functions of a section `[functions]`.
+
+    Args:
+        where: the file, for errors. folder: of the functions' files.
+
+    Raises:
+        InvalidInputError: names the function and the mistake.
+    """
+    from engine.functions.allowed import FunctionsConfig, FunctionSettings, allowed_function
+
+    assert isinstance(table, dict)
+    allowed = {}
+    for name, value in table.items():
+        about = f"{where}: functions.{name}"
+        if not isinstance(value, (str, dict)):
+            raise InvalidInputError(f"{about}: say FILE.py:NAME, or a section [functions.{name}]")
+        settings = {"source": value} if isinstance(value, str) else value
+        if "source" not in settings:
+            raise InvalidInputError(f"{about}: source is missing: FILE.py:NAME or entry:NAME")
+        read = read_section(FunctionSettings, settings, about)
+        try:
+            allowed[name] = allowed_function(name, read, folder)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{about}: {error}") from None
+    return FunctionsConfig(allowed)
 
 
 def load_overlay(home: Home) -> OverlayConfig:

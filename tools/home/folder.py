@@ -118,6 +118,11 @@ class Home:
         return self.folder / f"{FROZEN}{name}"
 
     @property
+    def functions(self) -> Path:
+        """The files of the functions that medusa.toml names."""
+        return self.folder / "functions"
+
+    @property
     def logs(self) -> Path:
         return self.folder / "logs"
 

@@ -6,7 +6,7 @@ import logging
 import re
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -16,12 +16,13 @@ from typing import Final
 import pyarrow as pa
 import trio
 
+from engine.functions.allowed import NO_FUNCTIONS, FunctionsConfig
 from engine.language.document import Document
 from engine.objects.query import Query, QueryStatus
 from engine.spark.config import Profile
 from engine.streams.revisions.columns import folded, revisions_name
 from overlay.concurrency import one_error
-from overlay.errors import MedusaError, UnavailableError
+from overlay.errors import MedusaError, NotFoundError, UnavailableError
 from overlay.gossip.config import Preset
 from tools.client.async_client import AsyncMedusaClient, open_medusa
 from tools.daemon.peer import open_peer
@@ -46,11 +47,17 @@ Take = Callable[[str, pa.Table], None]
 """Takes a stream's next tuples; first an empty table."""
 
 
-async def run_trial(trial: Trial, take: Take, speed: float | None = None) -> dict[str, int]:
+async def run_trial(
+    trial: Trial,
+    take: Take,
+    speed: float | None = None,
+    functions: FunctionsConfig = NO_FUNCTIONS,
+) -> dict[str, int]:
     """Create everything at a peer of its own, post the files, give each answer out as it comes.
 
     Args:
         speed: times the recorded speed; None: as fast as possible.
+        functions: those of users that its queries may call.
 
     Returns:
         by stream, the rows that came too late, behind the stream's slack.
@@ -58,7 +65,7 @@ async def run_trial(trial: Trial, take: Take, speed: float | None = None) -> dic
     Raises:
         MedusaError: it cannot be created or computed, or a row does not fit.
     """
-    async with open_peer_of_the_moment(trial.participant) as client:
+    async with open_peer_of_the_moment(trial.participant, functions) as client:
         return await run_at(client, trial, trial.outputs, take, speed)
 
 
@@ -87,7 +94,8 @@ async def run_at(
 async def forget(client: AsyncMedusaClient, trial: Trial) -> None:
     """Stop the trial's queries, so that the peer computes nothing more for them."""
     for query in trial.document.queries:
-        await client.stop_query(query.name)
+        with suppress(NotFoundError):  # it could not be created
+            await client.stop_query(query.name)
 
 
 @contextmanager
@@ -102,11 +110,12 @@ def _as_in_the_document(trial: Trial) -> Iterator[None]:
 
 @asynccontextmanager
 async def open_peer_of_the_moment(
-    participant: str, profile: Profile = "edge"
+    participant: str, functions: FunctionsConfig = NO_FUNCTIONS, profile: Profile = "edge"
 ) -> AsyncIterator[AsyncMedusaClient]:
     """Start a peer of a federation of its own; nothing of it stays. Yields a client of it.
 
     Args:
+        functions: those that it allows.
         profile: of Spark: see `engine.spark.config.SparkConfig`.
     """
     # py4j logs a job that was under way as Spark ended; without a handler Python prints that
@@ -115,6 +124,7 @@ async def open_peer_of_the_moment(
         home = Home(Path(folder) / "peer")
         await trio.to_thread.run_sync(make_peer, home, participant, "trial")
         config = _settings(load_config(home, listen=("127.0.0.1", 0)), profile)
+        config = replace(config, functions=functions)
         async with open_peer(home, config), open_medusa(str(home.folder)) as client:
             yield client
 

@@ -12,7 +12,7 @@ import pyarrow.csv as pv
 import pyarrow.json as pj
 import pyarrow.parquet as pq
 
-from engine.objects.schema import Field, FieldType, Schema, check_schema
+from engine.objects.schema import STIME, Field, FieldType, Schema, check_schema
 from overlay.errors import InvalidInputError, NotFoundError
 from tools.rows.formats import Format, format_of
 
@@ -48,6 +48,8 @@ def schema_of_file(file: Path, name: str, time: str | None) -> Schema:
         RecordingError: it is of another format, or has no column with a time; names the file.
     """
     arrow = arrow_schema_of(file)
+    if _is_answer(file, arrow):
+        arrow = arrow.remove(0)
     if not len(arrow):
         raise RecordingError(f"{file} has no columns")
     fields = [Field(each.name, field_type_of(file, each), nullable=True) for each in arrow]
@@ -62,6 +64,34 @@ def schema_of_file(file: Path, name: str, time: str | None) -> Schema:
     except InvalidInputError as error:
         raise RecordingError(f"{file}: {error}") from None
     return schema
+
+
+def _is_answer(file: Path, arrow: pa.Schema) -> bool:
+    """Whether `medusa try --out` has written the file: its first column is the rows' stime, which
+    is no field."""
+    of_answers = format_of(file) is Format.PARQUET and arrow.names[:1] == [STIME]
+    return of_answers and arrow.types[0] == pa.int64()
+
+
+def with_key(schema: Schema, key: Sequence[str], file: Path) -> Schema:
+    """The schema with a key: that of a table.
+
+    Args:
+        file: it is the schema of its rows.
+
+    Raises:
+        RecordingError: a column of the key is not there, or cannot be one; names the file.
+    """
+    fields = tuple(
+        msgspec.structs.replace(each, nullable=each.nullable and each.name not in key)
+        for each in schema.fields
+    )
+    keyed = Schema(schema.name, fields, schema.time, tuple(key))
+    try:
+        check_schema(keyed)
+    except InvalidInputError as error:
+        raise RecordingError(f"{file}: {error}") from None
+    return keyed
 
 
 def _time_of(file: Path, fields: Sequence[Field], time: str | None) -> str:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from msgspec import structs
 
-from engine.language.document import Document, read_draft
+from engine.language.document import Document
 from engine.language.history_range import renamed
+from engine.language.reading import read_draft
 from engine.objects.availability import Availability
 from engine.objects.definitions import MAX_SPAN_US, StreamDefinition
 from engine.objects.query import Query, inputs_of, outputs_of, streams_read, streams_written
 from engine.objects.schema import Schema
 from overlay.errors import InvalidInputError, NotFoundError
 from overlay.names import SCHEME, ObjectName
-from tools.trial.recordings import RecordingError, schema_of_file
+from tools.trial.recordings import RecordingError, schema_of_file, with_key
 
 SELF: Final = "you"
 """The participant of names without one, where there is no home that says another."""
@@ -52,7 +53,9 @@ def trial_of(
     files: Mapping[str, Path],
     time: str | None,
     own: str = SELF,
+    *,
     case: str | None = None,
+    keys: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Trial:
     """The trial of a document.
 
@@ -62,10 +65,12 @@ def trial_of(
         own: the participant of names without one.
         case: a path for all its names, under `own`; None: they stay, if they are the document's
             participant's.
+        keys: by the names of streams that the document does not declare and reads as tables, the
+            columns of their keys.
 
     Raises:
         InvalidInputError: the document is wrong; names the place and the reason.
-        RecordingError: a file is.
+        RecordingError: a file is, or a key.
         NotFoundError: no file is given for a stream, or there is no such file.
     """
     base = f"{SCHEME}{own}/"
@@ -73,17 +78,21 @@ def trial_of(
     given = {qualified(name, own): file for name, file in files.items()}
     if draft.uses:
         raise NotFoundError(f"schema {min(draft.uses)} is not defined in the query")
-    read = {
-        name: schema_of_file(_file_of(name, given), f"{name}/schema", time)
-        for name in sorted(draft.reads)
-    }
-    document = draft.complete(read, {})
+    tables = {qualified(name, own): key for name, key in (keys or {}).items()}
+
+    def schema_read(name: str) -> Schema:
+        file = _file_of(name, given)
+        schema = schema_of_file(file, f"{name}/schema", time)
+        return with_key(schema, tables[name], file) if name in tables else schema
+
+    read = {name: schema_read(name) for name in sorted(draft.reads)}
+    document = draft.complete(read, {}, tables.keys() & read.keys())
     made = {
         stream for query in document.queries for box in query.boxes for stream in outputs_of(box)
     }
     for name in sorted({s for q in document.queries for s in streams_read(q)} - made):
         if name not in read and all(stream.name != name for stream in document.streams):
-            read[name] = schema_of_file(_file_of(name, given), f"{name}/schema", time)
+            read[name] = schema_read(name)
     if not document.queries:
         raise InvalidInputError("it has no query to try")
     if time is not None and all(schema.time != time for schema in read.values()):
@@ -91,15 +100,32 @@ def trial_of(
     for stream in document.streams:
         if stream.name not in made:
             _file_of(stream.name, given)
-    unknown = sorted(set(given) - read.keys() - {each.name for each in document.streams})
-    if unknown:
-        raise RecordingError(f"--stream {unknown[0]}: the query reads no such stream")
-    return _ours(document, read, given, None if case is None else (own, case))
+    _check_all_read(document, read, given, tables)
+    return _ours(document, read, tables, given, None if case is None else (own, case))
 
 
 def qualified(name: str, own: str) -> str:
     """The whole name of one that may be without a participant."""
     return str(ObjectName.parse(name if name.startswith(SCHEME) else f"{SCHEME}{own}/{name}"))
+
+
+def _check_all_read(
+    document: Document, read: Collection[str], given: Collection[str], tables: Collection[str]
+) -> None:
+    """Refuse a file or a key for a stream that the document does not read.
+
+    Args:
+        read: the streams that it reads and does not declare.
+    """
+    unknown = sorted({*given} - {*read} - {each.name for each in document.streams})
+    if unknown:
+        raise RecordingError(f"--stream {unknown[0]}: the query reads no such stream")
+    strange = sorted({*tables} - {*read})
+    if strange:
+        raise RecordingError(
+            f"--table {strange[0]}: the query declares it, or does not read it: --table is for "
+            "the tables of others"
+        )
 
 
 def _file_of(stream: str, given: Mapping[str, Path]) -> Path:
@@ -113,12 +139,14 @@ def _file_of(stream: str, given: Mapping[str, Path]) -> Path:
 def _ours(
     document: Document,
     read: Mapping[str, Schema],
+    tables: Collection[str],
     given: Mapping[str, Path],
     under: tuple[str, str] | None,
 ) -> Trial:
     """The document with all objects as ours: a peer can create no others.
 
     Args:
+        tables: the streams among `read` that are tables.
         under: the participant and the path for all names.
     """
     participant, case = under or (ObjectName.parse(document.queries[0].name).participant, "")
@@ -136,7 +164,10 @@ def _ours(
     schemas = [*document.schemas, *read.values()]
     streams = [
         *document.streams,
-        *(StreamDefinition(name, schema.name) for name, schema in read.items()),
+        *(
+            StreamDefinition(name, schema.name, table=name in tables)
+            for name, schema in read.items()
+        ),
     ]
     queries = [_alone(query, own_name) for query in document.queries]
     outputs = [stream for query in document.queries for stream in _answers(query)]

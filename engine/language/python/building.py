@@ -34,6 +34,7 @@ from engine.objects.query import (
     Sessions,
     Top,
     Totals,
+    TupleWindows,
     Union,
     longest_session,
 )
@@ -169,6 +170,22 @@ class Stream:
             InvalidInputError: one is no length of time.
         """
         return Windows(self, Cumulate, (span_us(step), span_us(size)))
+
+    def tuple_windows(
+        self, size: int, advance: int | None = None, *, partial: bool = False
+    ) -> WindowsOfTuples:
+        """Windows of so many tuples that follow each other: `tuple_windows(10, 3)`.
+
+        Args:
+            size, advance: tuples. advance: from the beginning of one window to that of the next;
+                None: a size.
+            partial: those that begin before the first tuple come out as well, with what they have.
+
+        Raises:
+            InvalidInputError: one is no whole number.
+        """
+        sizes = (_whole(size), _whole(size if advance is None else advance))
+        return WindowsOfTuples(self, sizes, partial)
 
     def group_by(self, *fields: str, table: bool = False) -> Groups:
         """The tuples apart by the values of these fields, for tables of what has come so far.
@@ -355,6 +372,40 @@ class Windows:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowsOfTuples:
+    """Windows of so many tuples of a stream, before their functions are known.
+
+    Attributes:
+        _sizes: the box's size and its advance, tuples.
+    """
+
+    _of: Stream
+    _sizes: tuple[int, int]
+    _partial: bool
+    _groups: tuple[str, ...] = ()
+
+    def group_by(self, *fields: str) -> WindowsOfTuples:
+        """The tuples apart by the values of these fields: each group has windows of its own."""
+        return replace(self, _groups=(*self._groups, *fields))
+
+    def aggregate(self, functions: Mapping[str, str] | None = None, /, **more: str) -> Stream:
+        """A tuple for each window, with the stime of its last one: `aggregate(most="max(bytes)")`.
+
+        Its fields are those grouped by, and these.
+
+        Raises:
+            InvalidInputError: one is no call of an aggregate function.
+        """
+        made = _functions(functions, more)
+
+        def make(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Box:
+            parts = (*self._sizes, self._groups, made, self._partial)
+            return TupleWindows(name, inputs[0], outputs[0], *parts)
+
+        return _made("tuple_windows", (self._of,), make)
+
+
+@dataclass(frozen=True, slots=True)
 class Groups:
     """The groups of a stream, before it is known what is kept of each, as a table."""
 
@@ -417,6 +468,12 @@ def stream(name: str) -> Stream:
 def step_of(made: Stream) -> tuple[Step | None, int]:
     """The box that makes a stream, and which of its outputs it is; None: it is there already."""
     return made._step, made._port
+
+
+def _whole(number: object) -> int:
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise InvalidInputError(f"{str(number)[:40]!a} is no whole number of tuples")
+    return number
 
 
 def _timed(span: Span) -> timedelta:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from engine.language.check import check_shape, ordered_boxes
+from engine.language.box_shapes import check_shape
+from engine.language.check import ordered_boxes
 from engine.language.classes import applied
 from engine.language.history_range import check_history_range
 from engine.language.python.building import Step, Stream, step_of

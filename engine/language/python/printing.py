@@ -41,7 +41,6 @@ from engine.objects.query import (
     streams_written,
 )
 from engine.objects.schema import BEGINNING, END
-from overlay.errors import InvalidInputError
 from overlay.names import ObjectName
 
 LINE: Final = 100
@@ -208,19 +207,17 @@ def _made(box: Box, given: Sequence[str]) -> str:
             return _call(f"{first}.map", _named_arguments(dict(box.expressions)))
         case Union():
             return _call(f"{first}.union", given[1:])
-        case Aggregate() | Sessions() | Cumulate() | Totals():
+        case Aggregate() | Sessions() | Cumulate() | TupleWindows() | Totals():
             return _aggregated(box, first)
         case Rank() | Top():
             return _first(box, first)
         case Match():
             return _matched(box, first)
-        case TupleWindows():
-            raise InvalidInputError(f"box {box.name!a}: windows of tuples have no form in Python")
         case Join():
             return _joined(box, first, given[-1])
 
 
-def _aggregated(box: Aggregate | Sessions | Cumulate | Totals, stream: str) -> str:
+def _aggregated(box: Aggregate | Sessions | Cumulate | TupleWindows | Totals, stream: str) -> str:
     functions = _named_arguments({each.output: call_of(each) for each in box.functions})
     fields = [*map(_text, box.group_by)]
     if isinstance(box, Totals):
@@ -230,8 +227,12 @@ def _aggregated(box: Aggregate | Sessions | Cumulate | Totals, stream: str) -> s
     return _call(f"{_grouped(_windows(box, stream), fields)}.aggregate", functions)
 
 
-def _windows(box: Aggregate | Sessions | Cumulate, stream: str) -> str:
+def _windows(box: Aggregate | Sessions | Cumulate | TupleWindows, stream: str) -> str:
     match box:
+        case TupleWindows():
+            sizes = [str(box.size), *([str(box.advance)] if box.size != box.advance else [])]
+            partial = ["partial=True"] if box.partial else []
+            return _call(f"{stream}.tuple_windows", [*sizes, *partial])
         case Aggregate(size_us=size, advance_us=advance):
             word, spans = "window", (size,) if size == advance else (size, advance)
         case Sessions(gap_us=gap, longest_us=longest):

@@ -7,9 +7,16 @@ from typing import Final
 
 from sqlglot import exp
 
-from engine.language.sql.dialect import TYPES, Definition, FieldDefinition, Watermark
+from engine.language.sql.dialect import (
+    TYPES,
+    Definition,
+    FieldDefinition,
+    FunctionDefinition,
+    Watermark,
+)
 from engine.language.sql.errors import Source
 from engine.language.sql.expressions import interval_us
+from engine.language.user_functions import check_names
 from engine.objects.definitions import (
     DEFAULT_HISTORY_US,
     DEFAULT_MAX_AHEAD_US,
@@ -18,6 +25,7 @@ from engine.objects.definitions import (
     StreamDefinition,
     check_stream,
 )
+from engine.objects.functions import UserFunction, check_function
 from engine.objects.schema import DELETED, Field, FieldType, Schema, check_schema
 
 SCHEMA_OF: Final = "schema"
@@ -161,6 +169,21 @@ def stream_of(
         check_stream(stream)
     options.finish()
     return stream
+
+
+def function_of(node: FunctionDefinition, source: Source) -> UserFunction:
+    """The function of a CREATE FUNCTION."""
+    with source.pointing(node):
+        function = UserFunction(
+            node.this.name.lower(),
+            tuple(TYPES[each.name] for each in node.args["arguments"]),
+            TYPES[node.args["result"].name],
+            node.args["source"].name,
+            bool(node.args.get("deterministic")),
+        )
+        check_function(function)
+        check_names([function])
+        return function
 
 
 def _ahead(node: exp.Expr | None, source: Source) -> int | None:

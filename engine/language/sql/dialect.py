@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import sqlglot
 from sqlglot import Token, TokenType, exp
@@ -18,8 +18,9 @@ from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.parsers.spark import SparkParser
 
 from engine.language.sql.errors import position_of, refusal
-from engine.language.sql.match_grammar import OURS, MatchParser
+from engine.language.sql.match_grammar import OURS
 from engine.language.sql.parts import check_parts
+from engine.language.sql.window_grammar import WindowParser
 from engine.objects.schema import FieldType
 
 MAX_TEXT: Final = 65_536
@@ -35,10 +36,6 @@ of the 1,000 there are by default."""
 MAX_DEPTH: Final = 160
 """Levels of a statement's tree: code that walks it recurses, some 5 Python frames a level. A chain
 of `and`, `or` or `||`, or of UNION ALL, is one."""
-
-WINDOWS: Final = {"TUMBLE": 1, "HOP": 2, "CUMULATE": 2, "SESSION": 1}
-"""The windowing table functions, and how many intervals each takes."""
-
 
 EXPLAIN: Final = "EXPLAIN"
 """The first word of a script that asks for the plan of its queries."""
@@ -61,19 +58,6 @@ TYPES: Final = {
 _KNOWN_TYPES: Final = ", ".join(TYPES)
 
 
-class WindowTable(exp.Expression):
-    """`TUMBLE(TABLE s [PARTITION BY k], DESCRIPTOR(ts), INTERVAL ...)` and its like."""
-
-    arg_types: ClassVar = {
-        "this": True,  # the kind, upper case
-        "table": True,
-        "time": True,
-        "intervals": True,
-        "partition": False,
-        "alias": False,
-    }
-
-
 class Definition(exp.Expression):
     """`CREATE SCHEMA | STREAM | TABLE | QUERY name ...`."""
 
@@ -87,6 +71,18 @@ class Definition(exp.Expression):
         "query": False,  # what follows AS
         "body": False,  # the definitions between BEGIN and END, added by `parse`
         "more": False,  # further names, of a SPLIT's streams
+    }
+
+
+class FunctionDefinition(exp.Expression):
+    """`CREATE FUNCTION f(a type, ...) RETURNS type [DETERMINISTIC] LANGUAGE PYTHON AS 'code'`."""
+
+    arg_types: ClassVar = {
+        "this": True,  # the name: an Identifier
+        "arguments": True,  # Identifiers, the names of types
+        "result": True,
+        "deterministic": False,
+        "source": True,  # a string: the place of its code
     }
 
 
@@ -114,7 +110,7 @@ class Split(exp.Expression):
     arg_types: ClassVar = {"this": True, "expressions": True, "rest": False}
 
 
-class MedusaParser(MatchParser):
+class MedusaParser(WindowParser):
     """Parses scripts of Medusa's dialect."""
 
     FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = {}
@@ -131,7 +127,8 @@ class MedusaParser(MatchParser):
             self._refuse("EXPLAIN is the first word of a script, and for all of it", self._prev)
         if not self._is_query():
             self._refuse(
-                "a statement begins with CREATE SCHEMA, STREAM, TABLE or QUERY, with SELECT or WITH"
+                "a statement begins with CREATE SCHEMA, STREAM, TABLE, QUERY or FUNCTION, with "
+                "SELECT or WITH"
             )
         return super()._parse_statement()
 
@@ -142,10 +139,12 @@ class MedusaParser(MatchParser):
         self._refuse(f"{start.text} is not a statement here")
 
     def _definition(self) -> exp.Expr:
+        if self._match_text_seq("FUNCTION"):
+            return self._function()
         temporary = self._match_text_seq("TEMPORARY") or self._match_text_seq("TEMP")
         kind = self._curr.text.upper()
         if kind not in {"SCHEMA", "STREAM", "TABLE", "QUERY"}:
-            self._refuse("after CREATE comes SCHEMA, STREAM, TABLE or QUERY")
+            self._refuse("after CREATE comes SCHEMA, STREAM, TABLE, QUERY or FUNCTION")
         self._advance()
         self._match_text_seq("IF", "NOT", "EXISTS")
         made = Definition(this=self._made_name(), kind=kind, temporary=bool(temporary))
@@ -164,6 +163,53 @@ class MedusaParser(MatchParser):
         if self._match(TokenType.ALIAS) and (self._curr or kind != "QUERY"):
             made.set("query", self._made_of())
         return self.expression(made)
+
+    def _function(self) -> exp.Expr:
+        """What follows CREATE FUNCTION."""
+        start = self._curr
+        self._match_text_seq("IF", "NOT", "EXISTS")
+        name = self._parse_id_var(any_token=True)
+        if name is None or not self._curr or self._curr.token_type is not TokenType.L_PAREN:
+            self._refuse("a function is CREATE FUNCTION f(a INT, ...) RETURNS type ...", start)
+        arguments = self._parse_wrapped_csv(self._argument_type)
+        made = FunctionDefinition(this=name, arguments=arguments)
+        while self._curr and not self._match(TokenType.ALIAS):
+            word = self._curr
+            if self._match_text_seq("RETURNS"):
+                made.set("result", self._type_name())
+            elif self._match_text_seq("LANGUAGE"):
+                if not self._match_text_seq("PYTHON"):
+                    self._refuse("a function is LANGUAGE PYTHON: there is no other")
+            elif self._match_text_seq("NOT", "DETERMINISTIC"):
+                made.set("deterministic", False)
+            elif self._match_text_seq("DETERMINISTIC"):
+                made.set("deterministic", True)
+            else:
+                self._refuse(
+                    "after a function's arguments come RETURNS type, DETERMINISTIC, LANGUAGE "
+                    "PYTHON, and AS 'FILE.py:NAME'",
+                    word,
+                )
+        source = self._parse_string()
+        if source is None or made.args.get("result") is None:
+            self._refuse(
+                "a function RETURNS a type, and is the code that an operator allows: AS "
+                "'FILE.py:NAME'",
+                start,
+            )
+        made.set("source", source)
+        return self.expression(made, start)
+
+    def _argument_type(self) -> exp.Identifier:
+        if self._parse_id_var(any_token=True) is None:
+            self._refuse("a function takes arguments, each a name and a type: f(a INT)")
+        return self._type_name()
+
+    def _type_name(self) -> exp.Identifier:
+        type_ = self._curr
+        if not type_ or not self._match_texts(TYPES):
+            self._refuse(f"here comes a type; there are {_KNOWN_TYPES}")
+        return exp.to_identifier(type_.text.upper())
 
     def _made_name(self) -> exp.Table:
         """`[TEMPORARY] name`, of a statement that may make several streams."""
@@ -222,19 +268,6 @@ class MedusaParser(MatchParser):
         self._match_r_paren()
         return size
 
-    def _name(self) -> exp.Table:
-        """`participant.path`, or `path`; the participant's name may have dots."""
-        start, parts = self._curr, []
-        while True:
-            part = self._parse_id_var(any_token=True)
-            if part is None:
-                self._refuse("here comes a name", start)
-            parts.append(part.name)
-            if not self._match(TokenType.DOT):
-                break
-        table = exp.Table(this=exp.to_identifier(parts[-1]), db=".".join(parts[:-1]) or None)
-        return self.expression(table, start)
-
     def _option(self) -> exp.Expr:
         token = self._curr
         name = self._parse_id_var(any_token=True)
@@ -244,74 +277,6 @@ class MedusaParser(MatchParser):
             self._refuse("an option is name = value")
         value = self._parse_interval() or self._parse_unary()
         return self.expression(exp.EQ(this=name, expression=value))
-
-    def _parse_table(self, *args: Any, **named: Any) -> exp.Expr | None:  # noqa: ANN401 - as sqlglot's
-        wrapped = self._is_text("TABLE") and self._next.token_type is TokenType.L_PAREN
-        if wrapped:
-            self._advance(2)
-        if self._curr.text.upper() in WINDOWS and self._next.token_type is TokenType.L_PAREN:
-            table = self._window_table()
-            if wrapped:
-                self._match_r_paren()
-            table.set("alias", self._parse_table_alias(alias_tokens=self.TABLE_ALIAS_TOKENS))
-            return table
-        if wrapped:
-            known = ", ".join(WINDOWS)
-            self._refuse(f"TABLE(...) takes one of {known}")
-        return super()._parse_table(*args, **named)
-
-    def _window_table(self) -> WindowTable:
-        start = self._curr
-        kind = start.text.upper()
-        self._advance(2)
-        self._argument("DATA")
-        self._match_text_seq("TABLE")
-        table = self._name()
-        if self._curr.token_type is TokenType.L_PAREN:
-            self._refuse("TABLE is followed by a stream's name: give a subquery one by WITH")
-        partition = self._partition()
-        self._match(TokenType.COMMA)
-        self._argument("TIMECOL")
-        if not self._match_text_seq("DESCRIPTOR"):
-            self._refuse(f"{kind} takes TABLE name, DESCRIPTOR(time field), INTERVAL ...")
-        time = self._parse_wrapped_csv(self._parse_id_var)
-        intervals = []
-        while self._match(TokenType.COMMA):
-            self._argument("SIZE", "SLIDE", "STEP", "GAP", "MAXSIZE")
-            intervals.append(self._parse_interval())
-        self._match_r_paren()
-        if len(time) != 1 or len(intervals) != WINDOWS[kind] or None in intervals:
-            self._refuse(f"{kind} takes {_TAKES[kind]}", start)
-        made = WindowTable(this=kind, table=table, time=time[0], intervals=intervals)
-        made.set("partition", partition)
-        return self.expression(made, start)
-
-    def _partition(self) -> list[exp.Expr | None]:
-        """The fields of `PARTITION BY a, b`, up to the comma before DESCRIPTOR."""
-        fields: list[exp.Expr | None] = []
-        if not self._match(TokenType.PARTITION_BY):
-            return fields
-        while not fields or self._match(TokenType.COMMA):
-            if self._is_text("DESCRIPTOR") or self._is_text("TIMECOL"):
-                break
-            fields.append(self._parse_column())
-        return fields
-
-    def _argument(self, *names: str) -> None:
-        """Skip `NAME =>`."""
-        if self._curr.text.upper() in names and self._next.token_type is TokenType.FARROW:
-            self._advance(2)
-
-    def _is_text(self, text: str) -> bool:
-        return self._curr.text.upper() == text
-
-
-_TAKES: Final = {
-    "TUMBLE": "TABLE name, DESCRIPTOR(time field), INTERVAL size",
-    "HOP": "TABLE name, DESCRIPTOR(time field), INTERVAL advance, INTERVAL size",
-    "CUMULATE": "TABLE name, DESCRIPTOR(time field), INTERVAL step, INTERVAL size",
-    "SESSION": "TABLE name PARTITION BY fields, DESCRIPTOR(time field), INTERVAL gap",
-}
 
 
 class Medusa(Spark):

@@ -121,7 +121,10 @@ class _Printer:
             return f"{self.text(node.this)} {_BINARY[kind]} {self.text(node.expression)}"
         build = _FORMS.get(kind)
         if build is None:
-            raise self._source.refusal(f"{_shown(node)} is not part of the language here", node)
+            mend = next((each for of, each in _MENDS.items() if isinstance(node, of)), "")
+            raise self._source.refusal(
+                f"{_shown(node)} is not part of the language here{mend}", node
+            )
         return build(self, node)
 
     def _all(self, nodes: list[exp.Expr]) -> str:
@@ -258,6 +261,13 @@ _FORMS: Final[dict[type[exp.Expr], Callable[[_Printer, exp.Expr], str]]] = {
 }
 
 
+_MENDS: Final = {
+    exp.Exists: ": say LEFT SEMI JOIN ... ON, or LEFT ANTI JOIN for NOT EXISTS",
+    exp.Subquery: ": join the stream that it reads",
+    exp.Window: ": an earlier row is PREV(x) of MATCH_RECOGNIZE, or in ROWS BETWEEN n PRECEDING",
+}
+
+
 def _chain(node: exp.Expr) -> list[exp.Expr]:
     """The operands of `a and b and c`, which sqlglot nests to the left."""
     parts: list[exp.Expr] = []
@@ -273,6 +283,8 @@ def _shown(node: exp.Expr) -> str:
         return "a subquery"
     if isinstance(node, exp.Window):
         return "OVER"
+    if isinstance(node, exp.Exists):
+        return "EXISTS"
     if isinstance(node, exp.Star):
         return "*"
     return type(node).__name__.upper()

@@ -16,9 +16,11 @@ from engine.language.sql.errors import Source
 from engine.language.sql.expressions import Substitute, expression_text, interval_us, name_text
 from engine.language.sql.network import Boxes
 from engine.language.sql.relation import (
+    TIMES_OF_WINDOWS,
     WINDOW_TIME,
     Column,
     Relation,
+    RowWindow,
     Window,
     grouped_by_growing_window,
     grouped_by_session,
@@ -36,6 +38,7 @@ from engine.objects.query import (
     Map,
     Sessions,
     Totals,
+    TupleWindows,
     longest_session,
 )
 from engine.objects.schema import DELETED, STIME
@@ -60,8 +63,6 @@ _WINDOW_OF_SPARK: Final = "window"
 _GROUP_WINDOWS: Final = {"TUMBLE": 1, "HOP": 2, "SESSION": 1}
 """The functions of GROUP BY that are windows, as in `GROUP BY SESSION(ts, INTERVAL ...)`, and how
 many intervals each takes."""
-
-_WINDOW_NAMES: Final = frozenset({WINDOW_START, WINDOW_END, WINDOW_TIME})
 
 INSTANT: Final = Window("TUMBLE", 1, 1)
 """The window of all tuples of one stime: those that a window has made, all at its end."""
@@ -99,12 +100,13 @@ class Grouped:
     """A SELECT's tuples after its GROUP BY.
 
     Attributes:
-        relation: its columns are the grouped ones.
+        relation: its columns are the grouped ones. before: what was grouped.
         values: what stands for a node of the SELECT, by the node's SQL.
         natural: the fields of the aggregate's output, in order.
     """
 
     relation: Relation
+    before: Relation
     values: dict[str, str] = field(default_factory=dict)
     natural: tuple[str, ...] = ()
 
@@ -118,6 +120,7 @@ class Grouped:
             if isinstance(node, exp.Column):
                 matches = [each for each in self.relation.columns if each.name == node.name]
                 if not matches:
+                    self.before.find(node, source)
                     raise source.refusal(
                         f"{node.sql(dialect=Medusa)[:80]} is neither grouped nor aggregated: add "
                         f"it to GROUP BY, or say firstval({node.name[:40]})",
@@ -157,7 +160,7 @@ class Grouping:
         self._names = names
         self._within_us = within_us
         self._function_window: exp.Expr | None = None
-        self._window: Window | None = relation.window
+        self._window: Window | RowWindow | None = relation.window
         self._is_sparks = False
         self._times: list[tuple[exp.Expr, Column]] = []
         self._groups: list[tuple[exp.Expr, str, str]] = []  # node, name, text
@@ -193,9 +196,12 @@ class Grouping:
         return self._grouped(schema.name, window, calls, functions)
 
     def _box(
-        self, stream: str, window: Window, functions: tuple[AggregateFunction, ...]
-    ) -> Aggregate | Sessions | Cumulate:
+        self, stream: str, window: Window | RowWindow, functions: tuple[AggregateFunction, ...]
+    ) -> Aggregate | Sessions | Cumulate | TupleWindows:
         names = tuple(name for _, name, _ in self._groups)
+        if isinstance(window, RowWindow):
+            sizes = (window.size, window.advance)
+            return TupleWindows("group", stream, "", *sizes, names, functions, window.partial)
         size, advance = window.size_us, window.advance_us
         match window.kind:
             case "SESSION":
@@ -216,9 +222,9 @@ class Grouping:
             return
         if isinstance(node, exp.Column):
             column = self._relation.find(node, self._source)
-            if (
-                self._relation.window is not None and column.shown
-            ):  # not of the window, though a time
+            of_rows = isinstance(self._relation.window, RowWindow)
+            if of_rows or (self._relation.window is not None and column.shown):
+                # not of the window, though a time
                 self._groups.append((node, column.name, column.text))
                 return
             if column.pane is not None:
@@ -226,7 +232,7 @@ class Grouping:
                 self._take(Window("TUMBLE", size, size), node)
                 column = replace(column, offset=offset)
             of_table = self._relation.window is not None
-            if column.offset is not None and (not of_table or column.name in _WINDOW_NAMES):
+            if column.offset is not None and (not of_table or column.name in TIMES_OF_WINDOWS):
                 self._times.append((node, column))
                 return
             self._groups.append((node, column.name, column.text))
@@ -267,18 +273,22 @@ class Grouping:
             return Window(kind, self._within_us or longest_session(lengths[0]), lengths[0])
         return Window(kind, lengths[-1], lengths[0])
 
-    def _check_partition(self, window: Window, select: exp.Expr) -> None:
-        """Check that sessions are grouped by the fields that they are of."""
-        if window.kind != "SESSION" or self._function_window is not None:
+    def _check_partition(self, window: Window | RowWindow, select: exp.Expr) -> None:
+        """Check that sessions, and windows of rows, are grouped by the fields that they are of."""
+        of_rows = isinstance(window, RowWindow)
+        if isinstance(window, RowWindow):
+            checked = bool(window.partition)
+        else:
+            checked = window.kind == "SESSION" and self._function_window is None
+        if not checked:
             return
         substitute = substitute_of(self._relation, self._source)
         asked = {expression_text(each, self._source, substitute) for each in window.partition}
         if asked != {text for _, _, text in self._groups}:
             listed = ", ".join(sorted(asked)) or "none"
+            what = "rows by" if of_rows else "sessions by window_start, window_end and"
             raise self._source.refusal(
-                f"group sessions by window_start, window_end and the fields of their PARTITION BY: "
-                f"{listed[:200]}",
-                select,
+                f"group {what} the fields of their PARTITION BY: {listed[:200]}", select
             )
 
     @property
@@ -325,7 +335,8 @@ class Grouping:
         for function, key, _ in functions:
             if key:
                 arguments[key] = self._argument(nodes[key], function)
-        if all(text == name_text(name) for _, name, text in self._groups):
+        plain = all(text == name_text(name) for _, name, text in self._groups)
+        if plain and not any(self._boxes.calls(node) for node in nodes.values()):
             return self._relation.stream, arguments
         return self._mapped(select, arguments)
 
@@ -382,7 +393,7 @@ class Grouping:
         schema = self._boxes.add(Map("prepare", self._relation.stream, "", tuple(outputs)), select)
         return schema.name, fields
 
-    def _made(self, stream: str, window: Window | None) -> Relation:
+    def _made(self, stream: str, window: Window | RowWindow | None) -> Relation:
         """The results of a window, as a relation. window: None: of the totals so far."""
         schema = self._boxes.schemas[stream]
         if window is None:
@@ -396,6 +407,8 @@ class Grouping:
                 if column.name != STIME
             )
             return replace(relation, columns=(*columns, *times))
+        if isinstance(window, RowWindow):
+            return of_stream(schema, "")
         if window.kind == "SESSION":
             return grouped_by_session(schema, "")
         if window.kind == "CUMULATE":
@@ -405,13 +418,13 @@ class Grouping:
     def _grouped(
         self,
         stream: str,
-        window: Window | None,
+        window: Window | RowWindow | None,
         calls: Sequence[exp.Expr],
         functions: Sequence[tuple[Function, str, str]],
     ) -> Grouped:
         relation = self._made(stream, window)
-        found = Grouped(relation)
-        made = {each.name: each.text for each in relation.columns if each.name in _WINDOW_NAMES}
+        found = Grouped(relation, self._relation)
+        made = {each.name: each.text for each in relation.columns if each.name in TIMES_OF_WINDOWS}
         for node, column in self._times:
             found.values[key_of(node)] = shifted(column.offset or 0)
             if window is not INSTANT and column.name in made:

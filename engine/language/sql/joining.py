@@ -279,10 +279,10 @@ class Joining:
             return Sided(base.right, base.offset + (span if isinstance(node, exp.Add) else -span))
         if isinstance(node, exp.Column):
             column = self.relation.find(node, self._source)
-            if column.offset is not None:
-                return Sided(
-                    column.text.startswith("right.") or "(right." in column.text, column.offset
-                )
+            # a time field of another type, like seconds as a double, means the stime as well
+            offset = 0 if column.offset is None and column.time else column.offset
+            if offset is not None:
+                return Sided(column.text.startswith("right.") or "(right." in column.text, offset)
         return None
 
     def _check_version(self, version: exp.Expr | None) -> None:

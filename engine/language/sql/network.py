@@ -8,9 +8,12 @@ from typing import Final
 import msgspec
 from sqlglot import exp
 
-from engine.language.check import MAX_BOX_NAME, MAX_BOXES, type_box
+from engine.language.box_shapes import MAX_BOX_NAME
+from engine.language.box_types import type_box
+from engine.language.check import MAX_BOXES
 from engine.language.sql.errors import Source
 from engine.language.sql.expressions import name_text
+from engine.language.user_functions import Declared
 from engine.objects.query import Box, Filter, Join, Map, Top, Totals, Union, inputs_of, outputs_of
 from engine.objects.schema import Schema
 
@@ -26,7 +29,7 @@ class Boxes:
 
     Args:
         known: schemas of the streams that are there before the query.
-        tables: those of them that are tables.
+        tables: those of them that are tables. functions: those of users.
 
     Attributes:
         schemas: of all streams, those of the boxes included.
@@ -34,11 +37,16 @@ class Boxes:
     """
 
     def __init__(
-        self, source: Source, known: Mapping[str, Schema], tables: Collection[str] = ()
+        self,
+        source: Source,
+        known: Mapping[str, Schema],
+        tables: Collection[str] = (),
+        functions: Declared | None = None,
     ) -> None:
         self.schemas = dict(known)
         self.tables = set(tables)
         self._source = source
+        self._functions = functions
         self._boxes: list[Box] = []
         self._named: set[str] = set()
         self._found: set[str] = set()
@@ -49,6 +57,11 @@ class Boxes:
     def boxes(self) -> tuple[Box, ...]:
         """All of them, each after those whose output it reads."""
         return tuple(self._boxes)
+
+    def calls(self, node: exp.Expr) -> bool:
+        """Whether a part of the text calls a function of a user."""
+        known = self._functions or {}
+        return any(each.name.lower() in known for each in node.find_all(exp.Anonymous))
 
     def begin(self, stream: str) -> None:
         """Note whose steps follow: their streams' names begin with the stream's."""
@@ -109,7 +122,7 @@ class Boxes:
     def _add(self, box: Box, at: exp.Expr | int) -> list[Schema]:
         self._check_size(box, at)
         with self._source.pointing(at):
-            typed = type_box(box, self.schemas)
+            typed = type_box(box, self.schemas, functions=self._functions)
         self.schemas.update(typed.schemas)
         self._boxes.append(box)
         if isinstance(box, (Totals, Top)) or (isinstance(box, Map) and box.input in self.tables):

@@ -27,6 +27,7 @@ from engine.objects.definitions import (
     Idle,
     StreamDefinition,
 )
+from engine.objects.functions import UserFunction, unpinned
 from engine.objects.query import (
     Box,
     Join,
@@ -188,8 +189,21 @@ def _check_tables(query: Query, given: frozenset[str]) -> None:
                 )
 
 
+def function_as_sql(function: UserFunction) -> str:
+    """The CREATE FUNCTION of a function that the operators of its peers allow."""
+    numbered = enumerate(function.arguments, 1)
+    arguments = ", ".join(f"a{number} {type_sql(type_)}" for number, type_ in numbered)
+    sure = " DETERMINISTIC" if function.deterministic else ""
+    return (
+        f"CREATE FUNCTION {name_sql(function.name)}({arguments}) "
+        f"RETURNS {type_sql(function.result)}{sure}\n"
+        f"  LANGUAGE PYTHON AS {string_text(function.source)};"
+    )
+
+
 def _query(query: Query, schemas: Schemas) -> str:
-    lines = [f"CREATE QUERY {object_sql(query.name)}{options_sql(_of_query(query))} AS BEGIN"]
+    lines = [function_as_sql(each) for each in unpinned(query.functions)]
+    lines.append(f"CREATE QUERY {object_sql(query.name)}{options_sql(_of_query(query))} AS BEGIN")
     lines += [f"  {_statement(query, box, schemas)};" for box in ordered_boxes(query)]
     return "\n".join([*lines, "END;", ""])
 

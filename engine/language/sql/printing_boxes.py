@@ -43,7 +43,6 @@ from engine.objects.query import (
     Union,
 )
 from engine.objects.schema import STIME, FieldType, Schema
-from overlay.errors import InvalidInputError
 from overlay.names import ObjectName
 
 _JOINS: Final = {
@@ -83,7 +82,7 @@ def select_sql(box: Box, schemas: Schemas) -> str:
             return f"SELECT {items} FROM {object_sql(box.input)}"
         case Union():
             return " UNION ALL ".join(f"SELECT * FROM {object_sql(each)}" for each in box.inputs)
-        case Aggregate() | Sessions() | Cumulate():
+        case Aggregate() | Sessions() | Cumulate() | TupleWindows():
             return _windows(box, schemas[box.input])
         case Rank() | Top():
             return _first(box, schemas[box.input])
@@ -91,8 +90,6 @@ def select_sql(box: Box, schemas: Schemas) -> str:
             return _totals(box, schemas[box.input])
         case Match():
             return match_sql(box)
-        case TupleWindows():
-            raise InvalidInputError(f"box {box.name!a}: windows of tuples have no form in SQL")
         case Join():
             return _join(box, schemas)
 
@@ -124,20 +121,26 @@ def _mapped(box: Map, schema: Schema) -> Sequence[tuple[str, str]]:
 # -- windows ---------------------------------------------------------------------------------------
 
 
-def _windows(box: Aggregate | Sessions | Cumulate, schema: Schema) -> str:
+def _windows(box: Aggregate | Sessions | Cumulate | TupleWindows, schema: Schema) -> str:
     """The functions of windows, whose times and groups are named in SELECT and in GROUP BY."""
-    ends = () if isinstance(box, Aggregate) else (WINDOW_END,)
-    fields = [_field(name, box.input) for name in box.group_by]
-    groups = [WINDOW_START, *ends, *fields]
+    match box:
+        case Aggregate():
+            times = [WINDOW_START]
+        case Sessions() | Cumulate():
+            times = [WINDOW_START, WINDOW_END]
+        case TupleWindows():
+            times = []
+    fields = [_field(name, box.input) if times else name_sql(name) for name in box.group_by]
+    groups = [*times, *fields]
+    by = f"\n    GROUP BY {', '.join(groups)}" if groups else ""
     return (
         f"SELECT {', '.join([*groups, *_calls(box.functions)])}\n"
-        f"    FROM {_window_table(box, schema, fields)}\n"
-        f"    GROUP BY {', '.join(groups)}"
+        f"    FROM {_window_table(box, schema, fields)}{by}"
     )
 
 
 def _window_table(
-    box: Aggregate | Sessions | Cumulate, schema: Schema, groups: Sequence[str]
+    box: Aggregate | Sessions | Cumulate | TupleWindows, schema: Schema, groups: Sequence[str]
 ) -> str:
     time = f"DESCRIPTOR({name_sql(schema.time or STIME)})"
     table = f"TABLE {object_sql(box.input)}"
@@ -152,6 +155,11 @@ def _window_table(
         case Cumulate():
             lengths = f"{interval_sql(box.step_us)}, {interval_sql(box.size_us)}"
             return f"CUMULATE({table}, {time}, {lengths})"
+        case TupleWindows(partial=False, size=rows, advance=advance) if rows == advance:
+            return f"TUMBLE({table}, {rows} ROWS)"
+        case TupleWindows():
+            partial = ", PARTIAL" if box.partial else ""
+            return f"HOP({table}, {box.advance} ROWS, {box.size} ROWS{partial})"
 
 
 def _field(name: str, stream: str) -> str:
@@ -267,7 +275,8 @@ def _parentheses(inner: Sequence[Token], times: set[str]) -> int:
 
 
 def _times(schema: Schema) -> set[str]:
-    return {STIME, *(each.name for each in schema.fields if each.type is FieldType.TIMESTAMP)}
+    moments = {each.name for each in schema.fields if each.type is FieldType.TIMESTAMP}
+    return {STIME, *moments} | ({schema.time} if schema.time else set())
 
 
 def _moved(microseconds: int) -> str:

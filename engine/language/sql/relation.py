@@ -15,6 +15,9 @@ from engine.objects.schema import STIME, FieldType, Schema
 
 WINDOW_TIME: Final = "window_time"
 
+TIMES_OF_WINDOWS: Final = frozenset({WINDOW_START, WINDOW_END, WINDOW_TIME})
+"""The columns that a window of time has besides those of its rows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -53,6 +56,20 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
+class RowWindow:
+    """The windows of a table function that are of so many rows. They have no times of their own.
+
+    Attributes:
+        size, advance: rows. partial: those that begin before the first row are given out as well.
+    """
+
+    size: int
+    advance: int
+    partial: bool
+    partition: tuple[exp.Expr, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Ranking:
     """Numbers of tuples: see `engine.language.sql.ranking`.
 
@@ -80,7 +97,7 @@ class Relation:
 
     schema: Schema
     columns: tuple[Column, ...]
-    window: Window | None = None
+    window: Window | RowWindow | None = None
     ranking: Ranking | None = None
 
     @property
@@ -109,6 +126,10 @@ class Relation:
             raise source.refusal(f"{name} is in {tables}: say which, like {tables[:20]}", node)
         if not found:
             shown = f"{table}.{name}" if table else name
+            if isinstance(self.window, RowWindow) and name.lower() in TIMES_OF_WINDOWS:
+                raise source.refusal(
+                    f"windows of rows have no {name}: say firstval(stime) or lastval(stime)", node
+                )
             raise source.refusal(f"there is no field {shown[:80]}; {self._known(table)}", node)
         return found[0]
 

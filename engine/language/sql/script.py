@@ -13,16 +13,18 @@ from engine.language.check import ordered_boxes
 from engine.language.classes import applied
 from engine.language.document import Document
 from engine.language.history_range import check_history_range
-from engine.language.sql.definitions import SCHEMA_OF, Options, schema_of, stream_of
-from engine.language.sql.dialect import Definition, Split, parse
+from engine.language.sql.definitions import SCHEMA_OF, Options, function_of, schema_of, stream_of
+from engine.language.sql.dialect import Definition, FunctionDefinition, Split, parse
 from engine.language.sql.errors import Source
 from engine.language.sql.expressions import name_text
 from engine.language.sql.network import Boxes
 from engine.language.sql.ranking import NUMBERED_BY
 from engine.language.sql.relation import Relation
 from engine.language.sql.select import HIDDEN, Resolve, Selecting
+from engine.language.user_functions import without_unused
 from engine.objects.availability import AvailabilityRequest, parse_mode, parse_recovery
 from engine.objects.definitions import StreamDefinition
+from engine.objects.functions import UserFunction
 from engine.objects.query import Query, inputs_of
 from engine.objects.schema import BEGINNING, END, Schema
 from overlay.errors import InvalidInputError
@@ -132,6 +134,7 @@ class _Definer:
         self._schemas: list[Schema] = []
         self._streams: list[StreamDefinition] = []
         self._queries: list[Query] = []
+        self._functions: dict[str, UserFunction] = {}
 
     @property
     def document(self) -> Document:
@@ -140,6 +143,8 @@ class _Definer:
     def add(self, node: exp.Expr) -> None:
         """Add what a statement defines."""
         match node:
+            case FunctionDefinition():
+                self._function(node)
             case Definition(args={"kind": "SCHEMA"}):
                 self._schema(node)
             case Definition() if node.args.get("query") or node.args.get("body"):
@@ -153,6 +158,12 @@ class _Definer:
                 self._query(Definition(this=table, kind="STREAM", query=node))
             case _:
                 raise self._source.refusal("this statement is not part of a script", node)
+
+    def _function(self, node: FunctionDefinition) -> None:
+        function = function_of(node, self._source)
+        if self._functions.get(function.name, function) != function:
+            raise self._source.refusal(f"function {function.name} is another one already", node)
+        self._functions[function.name] = function
 
     def _schema(self, node: Definition) -> None:
         if not node.args.get("fields"):
@@ -199,7 +210,7 @@ class _Definer:
     def _query(self, node: Definition) -> None:
         name = self._name(node.this)
         body = node.args.get("body") or [node]
-        boxes = Boxes(self._source, self._known, self._tables)
+        boxes = Boxes(self._source, self._known, self._tables, self._functions)
         options = Options(node, self._source)
         within_us = options.us("within")
         outputs: list[str] = []
@@ -220,8 +231,10 @@ class _Definer:
                 boxes.boxes,
                 tuple(stream for stream in outputs if stream in read),
                 readers=tuple(readers.items()),
+                functions=tuple(self._functions.values()),
             )
             ordered_boxes(query)
+            query = without_unused(query)
             query = _with_options(applied(query, _request(options)), options)
             check_history_range(query)
         options.finish()

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from engine.language.sql.dialect import Split, WindowTable
+from engine.language.sql.dialect import Split
 from engine.language.sql.errors import Source
-from engine.language.sql.expressions import Substitute, expression_text, interval_us, name_text
+from engine.language.sql.expressions import Substitute, expression_text, name_text
 from engine.language.sql.framing import Framing, framed
 from engine.language.sql.grouping import (
     HIDDEN,
@@ -19,7 +19,6 @@ from engine.language.sql.grouping import (
     Grouped,
     Grouping,
     aggregates_in,
-    check_time,
     hidden_columns,
     is_aggregate,
     key_of,
@@ -38,21 +37,10 @@ from engine.language.sql.ranking import (
     rank_of,
     ranked,
 )
-from engine.language.sql.relation import (
-    WINDOW_TIME,
-    Column,
-    Relation,
-    Window,
-    of_stream,
-)
-from engine.objects.query import (
-    WINDOW_END,
-    WINDOW_START,
-    Filter,
-    Map,
-    Union,
-    longest_session,
-)
+from engine.language.sql.relation import Column, Relation, RowWindow, of_stream
+from engine.language.sql.window_grammar import RowsTable, WindowTable
+from engine.language.sql.windowing import in_row_windows, in_windows, with_window
+from engine.objects.query import WINDOW_END, WINDOW_START, Filter, Map, Union
 from engine.objects.schema import DELETED, STIME
 
 Resolve = Callable[[exp.Table], str]
@@ -149,7 +137,7 @@ class Selecting:
         if plain and having is not None:
             raise self._source.refusal("HAVING is for groups: say WHERE", having)
         if plain and relation.window is not None:
-            relation = self._windowed(relation, node)
+            relation = with_window(relation, node, self._source)
             items = self._items(node, relation)
         places = self._places(node, relation, items, grouped=not plain)
         items = items if places is None else list(places.items)
@@ -189,6 +177,8 @@ class Selecting:
 
         def size_of(column: exp.Column) -> int | None:
             found = relation.find(column, self._source)
+            if isinstance(relation.window, RowWindow):
+                return None  # a time is a column like others: it is not that of the results
             is_grouped = key_of(column) in groups or found.name in {WINDOW_START, WINDOW_END}
             if grouped:
                 is_time = found.offset is not None or found.pane is not None
@@ -451,7 +441,10 @@ class Selecting:
             )
 
     def _is_plain(self, node: exp.Select) -> bool:
-        """Whether a SELECT has neither groups nor aggregates nor places."""
+        """Whether a SELECT has neither groups, aggregates nor places, nor calls a function of a
+        user."""
+        if any(map(self._boxes.calls, node.expressions)):
+            return False
         if any(each.find(exp.Window) is not None for each in node.expressions):
             return False
         return not node.args.get("having") and not aggregates_in(node.expressions)
@@ -469,7 +462,17 @@ class Selecting:
     def _table(self, node: exp.Expr) -> Relation:
         match node:
             case WindowTable():
-                return self._window(node)
+                relation = self._stream(node.args["table"])
+                return in_windows(relation, node, self._source, self._within_us)
+            case RowsTable():
+                relation = self._stream(node.args["table"])
+                if relation.stream in self._boxes.tables:
+                    raise self._source.refusal(
+                        "the rows of a table change, and are not counted: GROUP BY without a "
+                        "window, for its totals",
+                        node,
+                    )
+                return in_row_windows(relation, node, self._source)
             case exp.Table():
                 return self._stream(node)
             case exp.Subquery():
@@ -493,70 +496,6 @@ class Selecting:
         if stream not in self._boxes.schemas:
             raise self._source.refusal(f"there is no stream {stream}", node)
         return of_stream(self._boxes.schemas[stream], table)
-
-    def _window(self, node: WindowTable) -> Relation:
-        """A table function: its windows wait for the GROUP BY."""
-        relation = self._stream(node.args["table"])
-        time = exp.column(node.args["time"].name)
-        time.meta.update(node.args["time"].meta)
-        check_time(relation, time, self._source)
-        lengths = [interval_us(each, self._source) for each in node.args["intervals"]]
-        kind = str(node.this)
-        window = Window(kind, lengths[-1], lengths[0], tuple(node.args.get("partition") or ()))
-        if kind == "SESSION":
-            window = replace(window, size_us=self._within_us or longest_session(lengths[0]))
-        alias = node.args.get("alias")
-        tables = relation.columns[0].tables
-        if alias is not None:
-            relation = relation.named(alias.name)
-            tables = (alias.name,)
-        virtual = tuple(
-            Column(name, tables, name, offset, time=True, shown=False)
-            for name, offset in (
-                (WINDOW_START, 1 - window.size_us),
-                (WINDOW_END, 1),
-                (WINDOW_TIME, 0),
-            )
-        )
-        names = {each.name for each in virtual}
-        own = tuple(
-            replace(each, qualified=True) if each.name in names else each
-            for each in relation.columns
-            if each.name not in names or each.shown
-        )
-        if any(each.qualified for each in own):  # s.window_start is the stream's own
-            shared = {each.name for each in own if each.qualified}
-            virtual = tuple(
-                replace(each, tables=()) if each.name in shared else each for each in virtual
-            )
-        return replace(relation, columns=(*own, *virtual), window=window)
-
-    def _windowed(self, relation: Relation, node: exp.Select) -> Relation:
-        """Tuples with the window that each is in, without a GROUP BY."""
-        window = relation.window
-        assert window is not None, "of a table function"
-        if window.kind == "SESSION":
-            raise self._source.refusal("sessions are grouped: GROUP BY window_start", node)
-        if window.size_us != window.advance_us:
-            raise self._source.refusal(
-                "a tuple is in several of these windows: group by window_start", node
-            )
-        size = window.size_us
-        start = f"cast(stime as long) - (cast(stime as long) % {size} + {size}) % {size}"
-        spans = {WINDOW_START: 0, WINDOW_END: size, WINDOW_TIME: size - 1}
-        columns = tuple(
-            replace(
-                each,
-                text=f"cast({start} + {spans[each.name]} as timestamp)",
-                offset=None,
-                shown=True,
-                pane=(size, spans[each.name] - size + 1),
-            )
-            if each.name in spans and not each.shown
-            else each
-            for each in relation.columns
-        )
-        return Relation(relation.schema, columns)
 
     # -- UNION ALL ---------------------------------------------------------------------------------
 

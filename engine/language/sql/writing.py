@@ -87,12 +87,12 @@ def expression_sql(text: str) -> str:
     Raises:
         InvalidInputError: it is none.
     """
-    return tokens_sql(tokens_of(text)[1:-1])
+    return tokens_sql(tokens_of(text, None)[1:-1])
 
 
 def conjuncts_of(text: str) -> Conjuncts:
     """The conditions that `and` joins in a predicate; one, if `or` joins some of them."""
-    return conjuncts_in(tokens_of(text)[1:-1])
+    return conjuncts_in(tokens_of(text, None)[1:-1])
 
 
 def conjuncts_in(tokens: Sequence[Token]) -> Conjuncts:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from engine.language.check import type_box
+from engine.language.box_types import type_box
 from engine.language.xml.tree import Node
 from engine.objects.definitions import StreamDefinition
 from engine.objects.query import Box, Filter, Map, Union, inputs_of, outputs_of

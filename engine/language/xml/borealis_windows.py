@@ -15,7 +15,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from engine.language.aggregates import call_of, function_of
-from engine.language.check import type_box
+from engine.language.box_types import type_box
 from engine.language.steps import AggregateStep, TotalsStep, TypedAggregate
 from engine.language.xml.borealis_streams import SECOND_US, OldBox, Starts, Streams
 from engine.language.xml.boxes import Parameters, read_box, read_functions, read_groups

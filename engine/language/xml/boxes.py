@@ -8,8 +8,8 @@ from decimal import Decimal
 from typing import Final
 
 from engine.language.aggregates import function_of
+from engine.language.box_shapes import check_shape
 from engine.language.box_texts import measure_of, order_of
-from engine.language.check import check_shape
 from engine.language.matches import conditioned, read_pattern
 from engine.language.xml.tree import Node
 from engine.objects.query import (

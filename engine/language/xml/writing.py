@@ -39,19 +39,19 @@ def document_as_xml(document: Document) -> str:
     for view in before:
         lines += _view(view)
     for query in document.queries:
-        lines += _query(msgspec.structs.replace(query, panes=()))
+        lines += _query(msgspec.structs.replace(query, panes=(), functions=()))
     for view in behind:
         lines += _view(view)
     return _checked([*lines, "</medusa>", ""], document, "the document")
 
 
 def query_as_xml(query: Query) -> str:
-    """The query, without its panes.
+    """The query, without its panes and its functions, which its peer decides.
 
     Raises:
         InvalidInputError: it is no query, or has characters that XML cannot carry.
     """
-    query = msgspec.structs.replace(query, panes=())
+    query = msgspec.structs.replace(query, panes=(), functions=())
     ordered_boxes(query)
     return _checked([*_query(query), ""], Document(queries=(query,)), f"query {query.name}")
 
@@ -75,6 +75,7 @@ def _plain(document: Document) -> tuple[object, ...]:
                 outputs=tuple(each for each in query.outputs if each in streams_read(query)),
                 readers=tuple(sorted(query.readers)),
                 panes=(),
+                functions=(),
             )
             for query in document.queries
         ],

@@ -250,9 +250,7 @@ def _fits(leader: Leader, planned: list[tuple[StreamLog, int, int]]) -> bool:
     """Whether the leader's logs can follow ours. Late tuples have no place in time before they are
     in their log: ours must not have more of them than the journal that follows."""
     ahead = any(log is leader.late_log and log.boundary > upto for log, _, upto in planned)
-    return not ahead and all(
-        log.boundary == BEGINNING or _stays(log) >= start for log, start, _ in planned
-    )
+    return not ahead and all(not log.has_begun or _stays(log) >= start for log, start, _ in planned)
 
 
 def _stays(log: StreamLog) -> int:

@@ -113,7 +113,8 @@ class Assignments:
         Raises:
             NotAuthorisedError: it is not theirs, we may not read its inputs, or `admit` refuses.
             ConflictError: we have a later assignment of that task.
-            InvalidInputError: the definition makes no sense, or has no such task.
+            InvalidInputError: the definition makes no sense, or has no such task; or it calls a
+                function that is not allowed here.
             BusyError: too many already; or this peer cannot compute now, and tries to mend it.
         """
         check_owner(request, participant)
@@ -133,6 +134,7 @@ class Assignments:
         self.expect(owner, participant, request)
         check_form(request, self._overlay.clock())
         task = await permitted_task(request, participant, self._shop)
+        self._shop.check_functions([task])
         if len(self._tasks) - len(earlier) >= MAX_ASSIGNMENTS:
             raise BusyError(f"this peer runs {MAX_ASSIGNMENTS} tasks for others already")
         executor = self._shop.executor

@@ -87,8 +87,15 @@ def check_worker(task: Task, network: Network, participant: str, readers: Reader
         network: the query that it is part of.
 
     Raises:
-        NotAuthorisedError: that participant may not read one of them.
+        NotAuthorisedError: that participant may not read one of them, or the task calls a function
+            of a user, whose code stays at its participant's peers.
     """
+    owner = ObjectName.parse(network.query.name).participant
+    if participant != owner and task.functions:
+        raise NotAuthorisedError(
+            f"{task.name} calls {task.functions[0].name}, whose code {owner} alone has: "
+            f"{participant} cannot run it"
+        )
     made = zip(task.inputs, task.input_schemas, strict=True)
     entries = {name: network.entry_of(name, schema, "") for name, schema in made}
     for entry in {**network.inputs, **entries}.values():

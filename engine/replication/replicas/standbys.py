@@ -105,7 +105,7 @@ class Standbys:
 
         Raises:
             NotAuthorisedError: the query is not of our participant, or not the caller's.
-            InvalidInputError: it makes no sense.
+            InvalidInputError: it makes no sense, or calls a function that is not allowed here.
             ConflictError: a later term is known here.
             BusyError: there are too many, or this peer is still leaving the query.
         """
@@ -300,6 +300,7 @@ class Standbys:
     async def _open(self, stored: StoredQuery, *, again: bool = False) -> Standby:
         """Open a standby. again: it is of the last run; if it cannot be opened now, then later."""
         plan = await self._overlay.threads.run(self._participant, stored.network.tasks)
+        self._queries.shop.check_functions(plan)
         standby = Standby(self._queries, stored, plan, resumed=again)
         try:
             await standby.open()

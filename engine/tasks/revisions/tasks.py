@@ -67,6 +67,7 @@ def with_revisions(tasks: Sequence[Task], revised: Mapping[str, int]) -> tuple[T
         found.append(task)
         _check_kept(task, revised)
         if task.output in revised:
+            _check_repeats(task)
             found.append(_revisions_of(task, revised))
     return tuple(found)
 
@@ -87,6 +88,17 @@ def _check_kept(task: Task, revised: Mapping[str, int]) -> None:
     raise InvalidInputError(
         f"{name} is a table of what {source} has so far, whose tuples may be revised: {mend}"
     )
+
+
+def _check_repeats(task: Task) -> None:
+    """Refuse a task that may not make of a tuple, as it is revised, what it has made of it."""
+    for function in task.functions:
+        if not function.deterministic:
+            raise InvalidInputError(
+                f"{task.name} calls {function.name} of tuples that may be revised: what it has "
+                "made of them could not be taken back, unless the function is declared "
+                "deterministic"
+            )
 
 
 def _revisions_of(task: Task, revised: Mapping[str, int]) -> Task:

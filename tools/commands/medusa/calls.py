@@ -124,7 +124,7 @@ def told_of(kind: str, entry: object) -> list[str]:
         return []
     return [
         f"availability: {in_words(query.availability)}",
-        f"class: {class_of(weakest)} (box {weakest.name!a})",
+        f"class: {class_of(weakest, query.functions)} (box {weakest.name!a})",
         *history_in_words(query),
     ]
 

@@ -22,7 +22,7 @@ from engine.objects.query import Query, streams_read, streams_written
 from engine.objects.schema import BEGINNING
 from engine.replication.status import Snapshot
 from engine.streams.revisions.columns import revisions_entry
-from engine.tasks.explaining import ExplainedTask, Explanation, explain
+from engine.tasks.explaining import ExplainedCall, ExplainedTask, Explanation, explain
 from engine.tasks.network import Network
 from overlay.errors import InvalidInputError, NotFoundError
 from overlay.plain import plain
@@ -165,6 +165,7 @@ def explanation_table(explanation: Explanation) -> Table:
         ]
         rows += [("key", ", ".join(task.key))] if task.key else []
         rows += [("computed", placed(task))] if task.place else []
+        rows += [("calls", _call(each)) for each in task.calls]
     if explanation.windows:
         rows.append(("", ""))
     rows += [("window", f"{each.box}: {each.why}") for each in explanation.windows]
@@ -182,3 +183,8 @@ def kept(task: ExplainedTask) -> list[str]:
 def placed(task: ExplainedTask) -> str:
     """Where a task is computed, in words."""
     return f"at peer {task.place[:8]}, {task.state}"
+
+
+def _call(call: ExplainedCall) -> str:
+    sure = "deterministic" if call.deterministic else "arbitrary"
+    return f"{call.function} of {call.source}, {sure}; runs at {call.runs}"

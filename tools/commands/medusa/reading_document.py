@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.language.document import Document, read_draft
+from engine.language.document import Document
+from engine.language.reading import read_draft
 from engine.objects.definitions import StreamEntry
 from engine.objects.query import streams_read, streams_written
 from engine.objects.schema import Schema

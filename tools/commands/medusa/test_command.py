@@ -16,10 +16,21 @@ from tools.commands.command_line import EXIT_FAILED, json_option, say_json
     help="The column with the rows' time, in inputs of streams that the query does not declare "
     "(default: the first timestamp).",
 )
+@click.option(
+    "--functions",
+    metavar="FILE",
+    help="A file of TOML, whose section [functions] names the functions of your own that the "
+    "queries may call, as medusa.toml does; their files are looked for beside it.",
+)
 @click.option("--update", is_flag=True, help="Write the answers to the expected files.")
 @json_option
-def run_cases(
-    folder: str, pattern: str | None, time: str | None, update: bool, as_json: bool
+def run_cases(  # noqa: PLR0917 - click passes by keyword
+    folder: str,
+    pattern: str | None,
+    time: str | None,
+    functions: str | None,
+    update: bool,
+    as_json: bool,
 ) -> None:
     """Run the queries under test in DIR, and compare their answers with those expected.
 
@@ -28,8 +39,10 @@ def run_cases(
     columns of an expected file are compared.
     """
     from tools.commands.medusa import testing
+    from tools.commands.medusa.functions_file import functions_of
 
-    outcomes = testing.run(folder, pattern, time, update=update, quiet=as_json)
+    allowed = functions_of(functions)
+    outcomes = testing.run(folder, pattern, time, update=update, quiet=as_json, functions=allowed)
     failed = sum(not each.ok for each in outcomes)
     if as_json:
         say_json({"cases": [each.as_json() for each in outcomes], "failed": failed})

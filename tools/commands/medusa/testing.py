@@ -10,6 +10,7 @@ from typing import Final
 
 import click
 
+from engine.functions.allowed import NO_FUNCTIONS, FunctionsConfig
 from overlay.errors import InvalidInputError, MedusaError, printable
 from tools.client.async_client import AsyncMedusaClient
 from tools.client.interrupt import run_interruptible
@@ -71,9 +72,18 @@ def _as_objects(found: Differences, rows: Sequence[Row]) -> list[dict[str, objec
 
 
 def run(
-    folder: str, pattern: str | None, time: str | None, *, update: bool, quiet: bool
+    folder: str,
+    pattern: str | None,
+    time: str | None,
+    *,
+    update: bool,
+    quiet: bool,
+    functions: FunctionsConfig = NO_FUNCTIONS,
 ) -> list[Outcome]:
     """Run the cases, and print each outcome as it comes.
+
+    Args:
+        functions: those of users that the queries may call.
 
     Raises:
         NotFoundError, InvalidInputError: there are no cases. MedusaError: no peer can be started.
@@ -81,12 +91,15 @@ def run(
     cases = find_cases(Path(folder), pattern)
     if not quiet:
         warn("starts a peer and Spark")
-    return run_interruptible(partial(_run, cases, time, update=update, quiet=quiet))
+    running = partial(_run, cases, time, functions, update=update, quiet=quiet)
+    return run_interruptible(running)
 
 
-async def _run(cases: list[Case], time: str | None, *, update: bool, quiet: bool) -> list[Outcome]:
+async def _run(
+    cases: list[Case], time: str | None, functions: FunctionsConfig, *, update: bool, quiet: bool
+) -> list[Outcome]:
     found = []
-    async with open_peer_of_the_moment(SELF) as client:
+    async with open_peer_of_the_moment(SELF, functions) as client:
         for number, case in enumerate(cases):
             outcome = Outcome(case.name)
             try:

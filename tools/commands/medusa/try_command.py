@@ -20,6 +20,14 @@ from tools.commands.command_line import home_option, json_option, say_json, warn
     "be repeated.",
 )
 @click.option(
+    "--table",
+    "tables",
+    metavar="NAME=COLUMN[,COLUMN...]",
+    multiple=True,
+    help="A stream that the query reads as a table and does not declare, and the columns of its "
+    "key. May be repeated.",
+)
+@click.option(
     "--time",
     metavar="COLUMN",
     help="The column with the rows' time, in files of streams that the query does not declare "
@@ -33,15 +41,23 @@ from tools.commands.command_line import home_option, json_option, say_json, warn
     help="Post the rows at N times the speed at which they were recorded (default: at once).",
 )
 @click.option("--out", metavar="DIR", help="Write the answers to DIR, as Parquet files.")
+@click.option(
+    "--functions",
+    metavar="FILE",
+    help="A file of TOML, whose section [functions] names the functions of your own that the query "
+    "may call, as medusa.toml does; their files are looked for beside it.",
+)
 @click.option("--explain", is_flag=True, help="Show the plan, too.")
 @home_option
 @json_option
 def try_query(  # noqa: PLR0917 - click passes by keyword
     query: str,
     streams: tuple[str, ...],
+    tables: tuple[str, ...],
     time: str | None,
     speed: float | None,
     out: str | None,
+    functions: str | None,
     explain: bool,
     home: str | None,
     as_json: bool,
@@ -54,15 +70,18 @@ def try_query(  # noqa: PLR0917 - click passes by keyword
     """
     from tools.commands.command_line import read_text
     from tools.commands.medusa import trying
+    from tools.commands.medusa.functions_file import functions_of
 
     files = trying.files_of(streams)
+    allowed = functions_of(functions)
     text = read_text(query)
-    tried = trying.trial(query, text, files, time, home)
+    tried = trying.trial(query, text, files, time, home, keys=trying.keys_of(tables))
     if explain or tried.document.explain:
         trying.show_plans(tried, as_json)
     if tried.document.explain:
         return
-    found = trying.run(tried, speed, None if out is None else Path(out), quiet=as_json)
+    folder = None if out is None else Path(out)
+    found = trying.run(tried, speed, folder, quiet=as_json, functions=allowed)
     if as_json:
         say_json(found.as_json())
     for stream, rows in found.late.items():

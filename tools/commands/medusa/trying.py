@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import pyarrow as pa
 
+from engine.functions.allowed import NO_FUNCTIONS, FunctionsConfig
 from engine.language.check import MAX_BOXES
 from engine.language.panes import with_panes
 from engine.objects.definitions import StreamDefinition, StreamEntry
@@ -61,16 +62,45 @@ def files_of(streams: Sequence[str]) -> dict[str, Path]:
     return found
 
 
+def keys_of(tables: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The columns of the keys by table.
+
+    Raises:
+        InvalidInputError: one is not NAME=COLUMN[,COLUMN...], or occurs twice.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for each in tables:
+        name, _, columns = each.rpartition("=")
+        key = tuple(columns.split(","))
+        if not name or not all(key):
+            raise InvalidInputError(
+                f"--table {each[:80]!a}: say NAME=COLUMN, or NAME=COLUMN,COLUMN"
+            )
+        if name in found:
+            raise InvalidInputError(f"--table {name[:80]!a} occurs twice")
+        found[name] = key
+    return found
+
+
 def trial(
-    file: str, text: str, files: Mapping[str, Path], time: str | None, home: str | None
+    file: str,
+    text: str,
+    files: Mapping[str, Path],
+    time: str | None,
+    home: str | None,
+    *,
+    keys: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Trial:
     """The trial of a document.
+
+    Args:
+        keys: see `tools.trial.rehearsal.trial_of`.
 
     Raises:
         InvalidInputError: the document is wrong: shows the line and the place; or a file is.
     """
     try:
-        return trial_of(text, files, time, _own(home))
+        return trial_of(text, files, time, _own(home), keys=keys)
     except RecordingError:
         raise
     except InvalidInputError as error:
@@ -116,8 +146,18 @@ def show_plans(tried: Trial, as_json: bool) -> None:
         console.print(explanation_table(each))
 
 
-def run(tried: Trial, speed: float | None, out: Path | None, *, quiet: bool) -> Tried:
+def run(
+    tried: Trial,
+    speed: float | None,
+    out: Path | None,
+    *,
+    quiet: bool,
+    functions: FunctionsConfig = NO_FUNCTIONS,
+) -> Tried:
     """Run the trial, and show or write its answers.
+
+    Args:
+        functions: those of users that its queries may call.
 
     Raises:
         MedusaError: it cannot be computed, or a row does not fit.
@@ -135,7 +175,7 @@ def run(tried: Trial, speed: float | None, out: Path | None, *, quiet: bool) -> 
             for remark in tried.document.remarks:
                 warn(remark)
             warn("starts a peer and Spark")
-        late = run_interruptible(partial(run_trial, tried, take, speed))
+        late = run_interruptible(partial(run_trial, tried, take, speed, functions))
     shown = {stream: tried.shown.get(stream, stream) for stream in tried.outputs}
     rows = {shown[stream]: answers.rows.get(stream, 0) for stream in tried.outputs}
     written = {} if files is None else {shown[s]: str(path) for s, path in files.paths.items()}

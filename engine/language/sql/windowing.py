@@ -1,0 +1,123 @@
+"""The windowing table functions of FROM: a stream's rows in windows, which wait for a GROUP BY."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from engine.language.sql.errors import Source
+from engine.language.sql.expressions import interval_us
+from engine.language.sql.grouping import check_time
+from engine.language.sql.relation import (
+    TIMES_OF_WINDOWS,
+    WINDOW_TIME,
+    Column,
+    Relation,
+    RowWindow,
+    Window,
+)
+from engine.language.sql.window_grammar import RowsTable, WindowTable
+from engine.language.tuple_windows import check_sizes
+from engine.objects.query import WINDOW_END, WINDOW_START, longest_session
+
+
+def in_windows(
+    relation: Relation, node: WindowTable, source: Source, within_us: int | None
+) -> Relation:
+    """The rows of a stream in windows of time.
+
+    Args:
+        within_us: how long a session may last, microseconds; None: `longest_session`.
+
+    Raises:
+        PointedError: the time is not that of the stream, or a length is none.
+    """
+    time = exp.column(node.args["time"].name)
+    time.meta.update(node.args["time"].meta)
+    check_time(relation, time, source)
+    lengths = [interval_us(each, source) for each in node.args["intervals"]]
+    kind = str(node.this)
+    window = Window(kind, lengths[-1], lengths[0], _partition(node))
+    if kind == "SESSION":
+        window = replace(window, size_us=within_us or longest_session(lengths[0]))
+    relation = _aliased(relation, node)
+    tables = relation.columns[0].tables
+    virtual = tuple(
+        Column(name, tables, name, offset, time=True, shown=False)
+        for name, offset in (
+            (WINDOW_START, 1 - window.size_us),
+            (WINDOW_END, 1),
+            (WINDOW_TIME, 0),
+        )
+    )
+    own = tuple(
+        replace(each, qualified=True) if each.name in TIMES_OF_WINDOWS else each
+        for each in relation.columns
+        if each.name not in TIMES_OF_WINDOWS or each.shown
+    )
+    if any(each.qualified for each in own):  # s.window_start is the stream's own
+        shared = {each.name for each in own if each.qualified}
+        virtual = tuple(
+            replace(each, tables=()) if each.name in shared else each for each in virtual
+        )
+    return replace(relation, columns=(*own, *virtual), window=window)
+
+
+def in_row_windows(relation: Relation, node: RowsTable, source: Source) -> Relation:
+    """The rows of a stream in windows of so many rows.
+
+    Raises:
+        PointedError: there are too few or too many in one, or too many windows.
+    """
+    numbers = node.args["rows"]
+    size, advance = int(numbers[-1].name), int(numbers[0].name)
+    with source.pointing(numbers[-1]):
+        check_sizes(size, advance)
+    window = RowWindow(size, advance, bool(node.args.get("partial")), _partition(node))
+    return replace(_aliased(relation, node), window=window)
+
+
+def with_window(relation: Relation, node: exp.Select, source: Source) -> Relation:
+    """Rows with the window that each is in, without a GROUP BY.
+
+    Raises:
+        PointedError: they are in none, in several, or not before all rows are known.
+    """
+    window = relation.window
+    assert window is not None, "of a table function"
+    if isinstance(window, RowWindow):
+        raise source.refusal(
+            "windows of rows are aggregated: say which aggregates, like count(*), and GROUP BY",
+            node,
+        )
+    if window.kind == "SESSION":
+        raise source.refusal("sessions are grouped: GROUP BY window_start", node)
+    if window.size_us != window.advance_us:
+        raise source.refusal("a tuple is in several of these windows: group by window_start", node)
+    size = window.size_us
+    start = f"cast(stime as long) - (cast(stime as long) % {size} + {size}) % {size}"
+    spans = {WINDOW_START: 0, WINDOW_END: size, WINDOW_TIME: size - 1}
+    columns = tuple(
+        replace(
+            each,
+            text=f"cast({start} + {spans[each.name]} as timestamp)",
+            offset=None,
+            shown=True,
+            pane=(size, spans[each.name] - size + 1),
+        )
+        if each.name in spans and not each.shown
+        else each
+        for each in relation.columns
+    )
+    return Relation(relation.schema, columns)
+
+
+def _partition(node: exp.Expr) -> tuple[exp.Expr, ...]:
+    return tuple(node.args.get("partition") or ())
+
+
+def _aliased(relation: Relation, node: exp.Expr) -> Relation:
+    """The relation as the text calls it behind the table function."""
+    alias = node.args.get("alias")
+    return relation if alias is None else relation.named(alias.name)

@@ -1,0 +1,111 @@
+"""Functions of users in a network of boxes: which boxes call which, and where they may.
+
+A filter and a map may call them: they make a tuple of one tuple. A box that calls one ends its
+task, so that the results are in a log: they are computed once for a tuple, whoever reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from engine.language.steps import (
+    Call,
+    Constant,
+    Expression,
+    FieldRef,
+    FilterStep,
+    MapStep,
+    Operation,
+    Step,
+)
+from engine.objects.functions import UserFunction, check_functions
+from engine.objects.query import Box, Function, Query, texts_of
+from overlay.errors import InvalidInputError
+
+Declared = Mapping[str, UserFunction]
+"""The functions that expressions may call, by name."""
+
+
+def declared(query: Query) -> Declared:
+    """The functions that the query's expressions may call."""
+    return {each.name: each for each in query.functions}
+
+
+def check_declared(query: Query) -> None:
+    """Check the functions that the query names.
+
+    Raises:
+        InvalidInputError: names the function and the reason.
+    """
+    if query.functions:
+        check_functions(query.functions)
+        check_names(query.functions)
+
+
+def check_names(functions: Sequence[UserFunction]) -> None:
+    """Check that they are no names of the language. Raises: InvalidInputError: one is."""
+    from engine.language.expression_tokens import FUNCTIONS, KEYWORDS  # they import sqlglot
+
+    for each in functions:
+        if each.name in FUNCTIONS or each.name in KEYWORDS or each.name in set(Function):
+            raise InvalidInputError(
+                f"function {each.name} is part of the language: take another name"
+            )
+
+
+def called_by(box: Box, functions: Declared) -> tuple[UserFunction, ...]:
+    """The functions that a box calls, each once. A text that is no expression calls none."""
+    if not functions:
+        return ()
+    from engine.language.expression_tokens import FUNCTION, tokens_of  # they import sqlglot
+
+    names: dict[str, None] = {}
+    for text in texts_of(box):
+        with suppress(InvalidInputError):
+            for token in tokens_of(text, functions):
+                if token.text.startswith(FUNCTION):
+                    names[token.text.removeprefix(FUNCTION)] = None
+    return tuple(functions[name] for name in names if name in functions)
+
+
+def without_unused(query: Query) -> Query:
+    """The query with the functions that its boxes call, and no others."""
+    known = declared(query)
+    used = {each for box in query.boxes for each in called_by(box, known)}
+    kept = tuple(each for each in query.functions if each in used)
+    return msgspec.structs.replace(query, functions=kept)
+
+
+def calls_of(step: Step) -> tuple[Call, ...]:
+    """The different calls of a step, each behind those that are its arguments."""
+    match step:
+        case FilterStep():
+            expressions: Sequence[Expression] = step.predicates
+        case MapStep():
+            expressions = [each for _, each in step.outputs]
+        case _:
+            return ()
+    return tuple(dict.fromkeys(call for each in expressions for call in calls_in(each)))
+
+
+def calls_in(expression: Expression) -> Iterator[Call]:
+    """The calls of an expression, each behind those that are its arguments."""
+    match expression:
+        case FieldRef() | Constant():
+            return
+        case Operation(operands=operands) | Call(operands=operands):
+            for each in operands:
+                yield from calls_in(each)
+    if isinstance(expression, Call):
+        yield expression
+
+
+def refuse_calls(expression: Expression, where: str) -> None:
+    """Refuse a call. Raises: InvalidInputError: there is one, in such a place."""
+    for call in calls_in(expression):
+        raise InvalidInputError(
+            f"{where} cannot call {call.function.name}: call it in a map before it"
+        )

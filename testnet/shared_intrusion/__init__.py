@@ -1,0 +1,1 @@
+"""Intrusion detection among three participants that do not show each other their rows."""

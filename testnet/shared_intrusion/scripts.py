@@ -1,0 +1,88 @@
+"""The scripts of `examples/intrusion`, and what each participant may read of the streams that they
+make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from overlay.errors import NotFoundError
+from overlay.names import SCHEME
+from testnet.shared_intrusion.generate import LABS
+
+SCRIPTS: Final = Path(__file__).parents[2] / "examples/intrusion"
+
+CERT: Final = "cert.example"
+"""The participant that has the list and the shared streams."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A participant's script, and the queries in it, which are started then."""
+
+    participant: str
+    script: str
+    queries: tuple[str, ...] = ()
+
+
+def lab_participant(lab: str) -> str:
+    return f"{lab}.example"
+
+
+def stream_of(participant: str, path: str) -> str:
+    return f"{SCHEME}{participant}/{path}"
+
+
+PARTICIPANTS: Final = (CERT, *(lab_participant(lab) for lab in LABS))
+
+ROUNDS: Final = (
+    (Step(CERT, "threats.sql"), *(Step(lab_participant(lab), f"{lab}.sql") for lab in LABS)),
+    tuple(Step(lab_participant(lab), "lab.sql", ("watch", "beat")) for lab in LABS),
+    (Step(CERT, "shared.sql", ("shared",)),),
+)
+"""In the order in which they are created; those of one round all at once."""
+
+SOURCES: Final = ("/threats", "/conns")
+"""The ends of the names of the streams that take posts."""
+
+THREATS: Final = stream_of(CERT, "threats")
+SIGHTINGS: Final = stream_of(CERT, "sightings")
+CAMPAIGNS: Final = stream_of(CERT, "campaigns")
+
+
+def script_of(step: Step) -> Path:
+    """The file of a step.
+
+    Raises:
+        NotFoundError: this is no checkout.
+    """
+    found = SCRIPTS / step.script
+    if not found.is_file():
+        raise NotFoundError(f"no such file: {found}: run this from a checkout, which has examples/")
+    return found
+
+
+def readers() -> Mapping[str, frozenset[str]]:
+    """By stream, the participants that may read it, as the scripts mean it: written down here, not
+    computed from them."""
+    everyone = frozenset(PARTICIPANTS)
+    found = {THREATS: everyone, f"{THREATS}/late": everyone}
+    found |= {SIGHTINGS: everyone, CAMPAIGNS: everyone}
+    for participant in PARTICIPANTS[1:]:
+        own = frozenset({participant})
+        rows = (stream_of(participant, name) for name in ("conns", "conns/late"))
+        made = (stream_of(participant, name) for name in ("listed", "beacons"))
+        found |= dict.fromkeys(rows, own) | dict.fromkeys(made, everyone)
+    return found
+
+
+def expected_readers(stream: str) -> frozenset[str]:
+    """The participants that may read a stream, also one that a script does not name: what lies
+    between the boxes of a laboratory is for nobody else."""
+    known = readers()
+    if stream in known:
+        return known[stream]
+    owner = stream.removeprefix(SCHEME).partition("/")[0]
+    return frozenset(PARTICIPANTS) if owner == CERT else frozenset({owner})

@@ -1,0 +1,27 @@
+"""The option `--functions FILE`: functions of users for a peer of the moment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from engine.functions.allowed import NO_FUNCTIONS, FunctionsConfig
+from overlay.errors import InvalidInputError, NotFoundError
+from tools.home.config import read_document, read_functions
+
+
+def functions_of(file: str | None) -> FunctionsConfig:
+    """The functions in a file that is written like medusa.toml, whose [functions] counts.
+
+    Raises:
+        NotFoundError: there is no such file.
+        InvalidInputError: names the file and the mistake.
+    """
+    if file is None:
+        return NO_FUNCTIONS
+    path = Path(file).absolute()
+    if not path.is_file():
+        raise NotFoundError(f"--functions {file[:200]}: there is no such file")
+    table = read_document(path).get("functions")
+    if not isinstance(table, dict):
+        raise InvalidInputError(f"{path}: it has no section [functions]")
+    return read_functions(table, file, path.parent)
