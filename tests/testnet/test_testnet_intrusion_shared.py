@@ -21,8 +21,8 @@ from deadline import DEADLINE_S
 from rich.console import Console
 from shared_intrusion_traces import TRACED, traces_in
 
-from engine.language.document import read_draft
 from engine.language.panes import with_panes
+from engine.language.reading import read_draft
 from engine.objects.definitions import StreamEntry
 from engine.objects.query import streams_read, streams_written
 from engine.objects.readers import Readers
@@ -125,6 +125,7 @@ def test_what_the_page_shows_is_in_the_scripts() -> None:
 
 @pytest.mark.process
 @pytest.mark.spark
+@pytest.mark.usefixtures("own_spark")
 async def test_tried_over_the_examples_files_they_give_the_oracles_answers(tmp_path: Path) -> None:
     """As `medusa try` does for the page, with real Spark: the files of two trials are the inputs of
     the third."""
