@@ -84,9 +84,17 @@ REFUSED = [
     (document("waitfor", {"predicate": "left.k = right.k"}, inputs="s u"), "and a timeout"),
     (document("delay", {}), "delay is missing"),
     (document("join", {"predicate": "left.k = right.k"}, inputs="s u"), "VALUES or TUPLES"),
-    (
-        document("join", {**BUFFERS, "left-order-by": "TUPLES"}, inputs="s u"),
-        "may be any time old, so none of it could ever be let go. Say VALUES",
+    *(
+        (document("join", {**BUFFERS, "left-order-by": "TUPLES", **more}, inputs="s u"), reason)
+        for more, reason in (
+            ({"left-buffer-size": "0"}, "left-buffer-size is 0 tuples; 1 to 1,000 are allowed"),
+            ({"left-buffer-size": "1001"}, "left-buffer-size is 1,001 tuples"),
+            ({"left-buffer-size": "2.5"}, "is a number of tuples, not '2.5'"),
+            ({"left-order-on-field": "x"}, "s is ordered by arrival"),
+            ({}, "both inputs have a field k: say"),
+            ({"timeout": "3"}, "buffers' sizes by VALUES"),
+            ({"out-field.0": "left.", "out-field-name.0": "x"}, "expression 'left.'"),
+        )
     ),
     (document("join", {**BUFFERS, "timeout": "3"}, inputs="s u"), "buffers' sizes by VALUES"),
     (document("join", BUFFERS, inputs="s u"), "both inputs have a field k: say"),
