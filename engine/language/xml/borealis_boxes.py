@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Final
 
 from engine.language.operators import can_cast
+from engine.language.xml.borealis_changes import CHANGES
 from engine.language.xml.borealis_joins import NEVER, read_two_sides
 from engine.language.xml.borealis_streams import OldBox, Streams
-from engine.language.xml.borealis_tables import CHANGES, read_select, refuse_update
+from engine.language.xml.borealis_tables import read_select
 from engine.language.xml.borealis_windows import (
     number,
     read_resample,
@@ -56,8 +57,10 @@ def boxes_of(old: OldBox, streams: Streams) -> list[Box]:
         raise old.node.error(f"there is no {old.kind} here: {_REFUSED[old.kind]}")
     with old.node.about():
         old = _without_queue(old)
-        if old.tables and old.kind not in {"select", "update"}:
-            raise InvalidInputError(f"a {old.kind} reads no table: select, insert and delete do")
+        if old.tables and old.kind != "select":
+            raise InvalidInputError(
+                f"a {old.kind} reads no table: select, insert, delete and update do"
+            )
         read = _READERS.get(old.kind)
         if read is None:
             boxes: list[Box] = [read_box(old.node, old.inputs, old.outputs, old.parameters)]
@@ -274,7 +277,6 @@ _READERS: Final[dict[str, Callable[[OldBox, Streams], list[Box]]]] = {
     "latch": read_windows,
     "resample": read_resample,
     "select": read_select,
-    "update": refuse_update,
     "random_drop": _read_random_drop,
     "window_drop": _read_window_drop,
     "join": _read_join,
