@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from borealis_boxes import read
+from borealis_boxes import check_printed, read
 from computed_documents import (
     BASE,
     Row,
@@ -19,6 +19,7 @@ from computed_documents import (
     by_spark,
     in_order,
     rows_of,
+    schemas_of,
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -164,6 +165,14 @@ def test_so_it_is_on_spark(
         boundaries = [*sorted(cuts)[:2], 20 * SECOND]
         made = by_spark(spark, Path(folder), read(case.text), data, boundaries)["out"]
     assert rows_of(made) == case.pairs(data)
+
+
+@pytest.mark.parametrize("left", [Buffer("TUPLES", 3), Buffer("VALUES", 3)])
+def test_its_boxes_are_printed_in_all_languages(left: Buffer) -> None:
+    document = read(Case(left, Buffer("TUPLES", 4), "left.number = right.at").text)
+    schemas = schemas_of(document)
+    inputs = {each.name: schemas[each.name] for each in document.streams}
+    check_printed(document.queries[0], inputs)
 
 
 @pytest.mark.parametrize("revised", ["s", "u"])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from borealis_boxes import read
+from borealis_boxes import check_printed, read
 from computed_documents import (
     Row,
     by_interpreted_tasks,
@@ -16,6 +16,7 @@ from computed_documents import (
     by_spark,
     in_order,
     rows_of,
+    schemas_of,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -170,7 +171,10 @@ def test_so_it_is_on_spark(spark: Spark, tmp_path: Path) -> None:
 
 
 def test_an_updated_table_has_a_base_that_is_not() -> None:
-    (query,) = read(DOCUMENT).queries
+    document = read(DOCUMENT)
+    (query,) = document.queries
+    schemas = schemas_of(document)
+    check_printed(query, {each.name: schemas[each.name] for each in document.streams})
     kinds = [type(box) for box in query.boxes]
     assert kinds.count(Top) == 2
     assert {box.name for box in query.boxes if isinstance(box, Top)} == {"Fleet/base", "Fleet/rows"}

@@ -8,7 +8,7 @@ A table that boxes change is made of their changes, newest first: a `top` with o
 
 Whether there is a row depends on inserts and deletes alone. So the rows that they leave are a table
 of its own, `TABLE/base`; an update joins its input with that, as of its time, for the fields that
-no update sets. What it makes is a change of `TABLE`, beside those of the base. Then a row never
+no update sets. What it makes is a change of `TABLE`, beside inserts and deletes. Then a row never
 depends on another update: all updates of a table set the same fields, and none reads them.
 
 Of changes of a row at one time inserts come first, then updates, then deletions.
@@ -108,11 +108,12 @@ class Changing:
         changes, updates = self._changes[table.name], self._updates[table.name]
         wanted = self._updates_of(table)
         if old.kind == UPDATE:
-            complete = len(updates) == wanted
-            return _newest(table, "rows", [_base(table), *updates]) if complete else []
+            if len(updates) < wanted:
+                return []
+            return _newest(table, "updated", [*changes, *updates])
         if len(changes) < len(self._writers[table.name]) - wanted:
             return []
-        return _newest(table, "base" if wanted else "rows", changes)
+        return _newest(table, "base" if wanted else "changes", changes)
 
     def _updates_of(self, table: OldTable) -> int:
         return sum(each.kind == UPDATE for each in self._writers[table.name])
@@ -192,20 +193,20 @@ def _newest(table: OldTable, word: str, changes: Sequence[str]) -> list[Box]:
     """The boxes that keep the newest change of each key.
 
     Args:
-        word: rows: they make the table; base: what its inserts and deletes leave.
-        changes: streams; of an updated table the base among them.
+        word: changes: of a table without updates; base, updated: the tables of one with updates.
+        changes: streams.
     """
     short = table.name.rpartition("/")[2]
-    source, output = changes[0], table.name if word == "rows" else _base(table)
-    updated = source == _base(table)
+    name, output = (word, _base(table)) if word == "base" else ("rows", table.name)
+    source = changes[0]
     boxes: list[Box] = []
     if len(changes) > 1:
-        union = "updated" if updated else "changes"
+        union = "updated" if word == "updated" else "changes"
         source = f"{table.name}/{union}"
         boxes.append(Union(f"{short}/{union}", tuple(changes), source))
-    newest = [(CHANGED, True), (DELETED, True)]  # of changes at one time, a deletion
-    newest += [(UPDATED, True)] if updated else []
-    boxes.append(Top(f"{short}/{word}", source, output, table.schema.key, tuple(newest), 1))
+    order = [CHANGED, DELETED, *([UPDATED] if word == "updated" else [])]
+    newest = tuple((each, True) for each in order)
+    boxes.append(Top(f"{short}/{name}", source, output, table.schema.key, newest, 1))
     return boxes
 
 
