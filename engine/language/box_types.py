@@ -263,10 +263,13 @@ def _type_totals(box: Totals, given: _Input) -> TypedBox:
 def _type_tuple_windows(box: TupleWindows, given: _Input) -> TypedBox:
     groups = tuple(_group_field(given, name) for name in box.group_by)
     functions = tuple(_typed_function(each, given) for each in box.functions)
-    made = Schema(box.output, (*groups, *(_aggregate_field(each, given) for each in functions)))
+    results = tuple(_aggregate_field(each, given) for each in functions)
+    number = (Field(box.number, FieldType.LONG),) if box.number else ()
+    made = Schema(box.output, (*groups, *results, *number))
     check_schema(made)
     fields = tuple_windows.fields_taken(functions, given.schema)
-    step = TupleWindowsStep(box.size, box.advance, box.partial, groups, functions, fields)
+    parts = (box.size, box.advance, box.partial, groups, functions, fields, box.number)
+    step = TupleWindowsStep(*parts)
     check_schema(tuple_windows.tuples_schema(box.output, step))
     return TypedBox(box, {box.output: made}, {box.output: step})
 

@@ -461,6 +461,7 @@ class TupleWindowsStep:
     group_by: tuple[Field, ...]
     functions: tuple[TypedAggregate, ...]
     fields: tuple[Field, ...]
+    number: str = ""
 
     @property
     def nodes(self) -> int:

@@ -7,7 +7,8 @@ Which tuple is the nth depends on all before it. So a task counts them in what i
 * for each tuple of the input its number in its group, and the fields that functions take. Its part
   is 1 and the number's remainder by the size: so a folded table has the last tuples of each group,
   as many as a window has;
-* for each window that ends a tuple with its results, with part 0 and the stime of its last tuple.
+* for each window that ends a tuple with its results, with part 0 and the stime of its last tuple;
+  with the number of that tuple, if it is a result.
 
 `OUT` is made of the latter.
 """
@@ -46,7 +47,7 @@ class Layout:
 
     Attributes:
         part: 0: the tuple has results; else 1 and the remainder of its number by the size.
-        number: of a tuple in its group, from 1.
+        number: of a tuple in its group, from 1; of a window, if it is a result, its last tuple's.
         kept: (field of the input, field here) of those that functions take.
     """
 
@@ -58,7 +59,7 @@ class Layout:
 def layout_of(step: TupleWindowsStep) -> Layout:
     """The fields of a step's state, under names that no group and no result has."""
     taken = {each.name.lower() for each in step.group_by}
-    taken |= {each.output.lower() for each in step.functions}
+    taken |= {each.output.lower() for each in step.functions} | {step.number.lower()}
     prefix = "t"
     while any(name.startswith(prefix) for name in taken):
         prefix += "_"
@@ -84,10 +85,13 @@ def result_steps(step: TupleWindowsStep) -> tuple[FilterStep, MapStep]:
     """From `OUT/panes` to the results."""
     names = [(each.name, each.type) for each in step.group_by]
     names += [(each.output, each.type) for each in step.functions]
-    part = FieldRef(layout_of(step).part, FieldType.INT)
+    layout = layout_of(step)
+    part = FieldRef(layout.part, FieldType.INT)
     is_result = Operation("=", (part, Constant(0, FieldType.INT)), FieldType.BOOL)
-    mapped = MapStep(tuple((name, FieldRef(name, type_)) for name, type_ in names))
-    return FilterStep((is_result,), 0), mapped
+    mapped = [(name, FieldRef(name, type_)) for name, type_ in names]
+    if step.number:
+        mapped.append((step.number, FieldRef(layout.number, FieldType.LONG)))
+    return FilterStep((is_result,), 0), MapStep(tuple(mapped))
 
 
 def fields_taken(functions: tuple[TypedAggregate, ...], schema: Schema) -> tuple[Field, ...]:

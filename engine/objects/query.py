@@ -340,11 +340,13 @@ class TupleWindows(Struct, frozen=True, tag="tuple_windows", omit_defaults=True)
 
     The tuples of a group are numbered from 1, from the query's first tuple on. A window ends with
     each tuple whose number less `size` is a multiple of `advance`; it is emitted with that tuple's
-    stime. Output fields: the group-by fields, the functions' outputs.
+    stime. Output fields: the group-by fields, the functions' outputs, the number.
 
     Attributes:
         partial: windows that begin before the group's first tuple are emitted as well, with the
             tuples that they have: SQL's ROWS BETWEEN size - 1 PRECEDING AND CURRENT ROW.
+        number: the field with the number of the window's last tuple in its group; "": there is no
+            such field. With size and advance 1 it is SQL's ROW_NUMBER() of each tuple.
     """
 
     name: str
@@ -355,6 +357,7 @@ class TupleWindows(Struct, frozen=True, tag="tuple_windows", omit_defaults=True)
     group_by: tuple[str, ...]
     functions: tuple[AggregateFunction, ...]
     partial: bool = False
+    number: str = ""
 
 
 Box = (

@@ -21,6 +21,7 @@ _NEW: Final = "is new "
 _TURN: Final = "turn "
 _ROW: Final = "row "
 _KEPT: Final = "kept "
+_NUMBER: Final = "number "
 """Columns of our own; no field's name has a blank."""
 
 
@@ -69,7 +70,7 @@ class TopOf:
         ]
         by_rank = Window.partitionBy(*self._partition).orderBy(*order, *ties)
         by_time = Window.partitionBy(*self._partition).orderBy(*ties)
-        row = F.struct(F.row_number().over(by_rank).alias("number"), *fields)
+        row = F.struct(F.row_number().over(by_rank).alias(_NUMBER), *fields)
         return both.select(
             quoted(STIME),
             *self._partition,
@@ -127,7 +128,7 @@ class TopOf:
             quoted(STIME), F.col("`place `"), now.alias("now "), then.alias("then ")
         ).where(
             F.col("`now `").isNotNull()
-            & ~F.col("`now `").getField("number").eqNullSafe(F.col("`then `").getField("number"))
+            & ~F.col("`now `").getField(_NUMBER).eqNullSafe(F.col("`then `").getField(_NUMBER))
         )
         columns = [F.col("`now `").getField(name).alias(name) for name in self._names]
         if step.place:

@@ -51,7 +51,6 @@ class TupleWindowsOf:
         self._types = {each.name: SPARK_TYPES[each.type] for each in made}
         self._columns = [STIME, *(each.name for each in made)]
         self._order: list[str | Column] = [STIME, SEQ if by_arrival else order_of(fields)]
-        # the numbers are the order of tuples of one stime
         # the numbers are the order of tuples of one stime; the names are of our own, as results and
         # groups may be called as the columns of a window are
         groups = tuple(
@@ -164,9 +163,11 @@ class TupleWindowsOf:
         )
         made = self._aggregates.apply(tagged)
         outputs = [each.output for each in step.functions]
+        ending = [quoted(_LAST).alias(self._layout.number)] if step.number else []
         return self._shaped(
             made.select(
                 quoted(_AT).alias(STIME),
+                *ending,
                 *(quoted(f"group {n}").alias(name) for n, name in enumerate(self._groups)),
                 F.lit(0).cast(T.IntegerType()).alias(self._layout.part),
                 *(quoted(f"result {n}").alias(name) for n, name in enumerate(outputs)),

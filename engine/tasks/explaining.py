@@ -247,6 +247,7 @@ def _functions(box: Aggregate | Sessions | Cumulate | TupleWindows | Totals, ste
             over = f"windows that grow every {step_s} up to {size}{by}"
         case TupleWindows() if isinstance(step, TupleWindowsStep):
             over = f"windows of {box.size:,} tuples that advance by {box.advance:,}{by}"
+            over += f", their last tuple's number as {box.number}" if box.number else ""
         case TupleWindows():
             return "the windows, without the tuples that they are made of"
         case Totals() if isinstance(step, TotalsStep):

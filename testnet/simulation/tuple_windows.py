@@ -43,5 +43,6 @@ def tuple_windows(step: TupleWindowsStep, rows: Sequence[Row], own: Iterable[Row
         if ends and (step.partial or number >= step.size):
             members = [each for _, each in tuples]
             results = {each.output: folded(each, members) for each in step.functions}
-            made.append({**head, layout.part: 0, **results})
+            ending = {layout.number: number} if step.number else {}
+            made.append({**head, layout.part: 0, **ending, **results})
     return made

@@ -6,10 +6,16 @@ from collections.abc import Mapping
 
 from computed_documents import BASE
 from msgspec.structs import replace
+from printed_queries import read_sql, run
 
 from engine.language.document import Document
+from engine.language.python.printing import query_as_python
+from engine.language.same_query import is_same
+from engine.language.sql.printing import query_as_sql
 from engine.language.xml.documents import read_document
 from engine.language.xml.writing import document_as_xml
+from engine.objects.query import Query
+from engine.objects.schema import Schema
 
 HEAD = """<borealis>
   <input stream="s" schema="s_tuple"/> <input stream="u" schema="u_tuple"/>
@@ -66,6 +72,12 @@ def table_box(kind: str, source: str, sql: str, more: str = "") -> str:
         f'<box name="{kind}" type="{kind}"><in stream="{source}"/>{more}<access table="fleet"/>'
         f'<parameter name="sql" value="{sql}"/></box>'
     )
+
+
+def check_printed(query: Query, inputs: Mapping[str, Schema]) -> None:
+    """A query of a document is the same behind SQL and Python."""
+    assert is_same(read_sql(query_as_sql(query, inputs), inputs), query, inputs)
+    assert is_same(run(query_as_python(query)), query, inputs)
 
 
 def read(text: str) -> Document:

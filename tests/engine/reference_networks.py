@@ -295,7 +295,8 @@ def tuple_windows(draw: st.DrawFn, number: int, source: str, schema: Schema) -> 
     )
     size = draw(st.sampled_from([1, 2, 10, 1_000]))
     advance = draw(st.sampled_from([size, max(1, size // 7), min(size + 1, 1_000)]))
-    parts = (size, advance, groups, functions, draw(st.booleans()))
+    number_field = draw(st.sampled_from(["", f"number_{number}"]))
+    parts = (size, advance, groups, functions, draw(st.booleans()), number_field)
     return TupleWindows(f"box{number}", source, f"t{number}", *parts)
 
 

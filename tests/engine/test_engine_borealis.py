@@ -42,6 +42,37 @@ def selecting(sql: str) -> str:
     return whole(table_box("select", "s", sql, "<out stream='out'/>"), TABLE)
 
 
+def updating(*updates: str) -> str:
+    """Rows are inserted and updated."""
+    boxes = [table_box("insert", "u", "insert into fleet values (input.seen, input.k, input.z)")]
+    for number, sql in enumerate(updates):
+        box = table_box("update", "s", sql)
+        boxes.append(box.replace('name="update"', f'name="update{number}"'))
+    return whole("".join(boxes), TABLE)
+
+
+NO_UPDATES = [
+    ("update fleet set z = 1", "sql is `update TABLE set FIELD = VALUE, ... where KEY"),
+    ("update s set z = 1 where k = input.k", "its sql is about s"),
+    ("update fleet set z = 1 where z = input.x", "rows are updated by their key: where k = "),
+    ("update fleet set z = 1 where k = left.q", "there is no field 'left.q'"),
+    ("update fleet set z = 1, q = 2 where k = input.k", "'q = 2' sets no field of the table"),
+    ("update fleet set z = 1, s.z = 2 where k = input.k", "'s.z = 2' sets no field"),
+    ("update fleet set z = 1, fleet.z = 2 where k = input.k", "z is set twice"),
+    ("update fleet set z == 1 where k = input.k", "'z == 1' sets no field of the table"),
+    ("update fleet set z = 1, k = 'a' where k = input.k", "k is of the table's key"),
+    ("update fleet set z = z + 1 where k = input.k", "made of the old z, which an update sets"),
+    ("update fleet set z = right.z where k = input.k", "a total: keep it by a latch"),
+    ("update fleet set since = 1, z = fleet.since where k = input.k", "of the old since"),
+    ("update fleet set z = input.q where k = input.k", "there is no field input.q"),
+    (
+        "update fleet set z = 1 where k = input.k; update fleet set since = 1 where k = input.k",
+        "update0 sets z; update1 sets since. A field that only one of them sets would",
+    ),
+]
+"""Updates, and the reason for which each is refused."""
+
+
 REFUSED = [
     (document("filter_array", {}), "no filter_array here: a field has one value"),
     (document("sunion", {}), "use a union"),
@@ -84,9 +115,17 @@ REFUSED = [
     (document("waitfor", {"predicate": "left.k = right.k"}, inputs="s u"), "and a timeout"),
     (document("delay", {}), "delay is missing"),
     (document("join", {"predicate": "left.k = right.k"}, inputs="s u"), "VALUES or TUPLES"),
-    (
-        document("join", {**BUFFERS, "left-order-by": "TUPLES"}, inputs="s u"),
-        "may be any time old, so none of it could ever be let go. Say VALUES",
+    *(
+        (document("join", {**BUFFERS, "left-order-by": "TUPLES", **more}, inputs="s u"), reason)
+        for more, reason in (
+            ({"left-buffer-size": "0"}, "left-buffer-size is 0 tuples; 1 to 1,000 are allowed"),
+            ({"left-buffer-size": "1001"}, "left-buffer-size is 1,001 tuples"),
+            ({"left-buffer-size": "2.5"}, "is a number of tuples, not '2.5'"),
+            ({"left-order-on-field": "x"}, "s is ordered by arrival"),
+            ({}, "both inputs have a field k: say"),
+            ({"timeout": "3"}, "buffers' sizes by VALUES"),
+            ({"out-field.0": "left.", "out-field-name.0": "x"}, "expression 'left.'"),
+        )
     ),
     (document("join", {**BUFFERS, "timeout": "3"}, inputs="s u"), "buffers' sizes by VALUES"),
     (document("join", BUFFERS, inputs="s u"), "both inputs have a field k: say"),
@@ -95,7 +134,15 @@ REFUSED = [
         'give the schema of medusa://mit.edu/s key="k"',
     ),
     (whole(BOXED.format("<access table='fleet'/>"), TABLE), "filter reads no table"),
-    (whole(table_box("update", "s", "update fleet set z = 1"), TABLE), "there is no update"),
+    *((updating(*sql.split(";")), reason) for sql, reason in NO_UPDATES),
+    (
+        whole(table_box("update", "s", "update fleet set z = 1 where k = input.k"), TABLE),
+        "an update makes no row",
+    ),
+    (
+        updating("update fleet set z = 1 where k = input.k").replace('"since"', '"updated"'),
+        "updated",
+    ),
     (selecting("drop fleet"), "sql is `select FIELDS from TABLE where"),
     (selecting("select z from s where z = 1"), "its sql is about s, its <access> is fleet"),
     (selecting("select input.q from fleet where z = 1"), "there is no field input.q"),

@@ -312,10 +312,19 @@ def test_windows_of_tuples_have_no_times_but_those_of_their_groups() -> None:
         TupleWindows("all", S, f"{MIT}b", 10, 10, (), (COUNT,)),
         TupleWindows("so_far", S, f"{MIT}c", 10, 10, ("ts",), (newest,), True),
         TupleWindows("apart", f"{MIT}v", f"{MIT}d", 2, 7, of_time, (newest, COUNT)),
-        TupleWindows("again", f"{MIT}d", f"{MIT}e", 100, 1, ("window_time",), (most,), True),
+        TupleWindows("again", f"{MIT}d", f"{MIT}e", 100, 1, ("window_time",), (most,), True, "n"),
+        TupleWindows("ones", f"{MIT}e", f"{MIT}g", 1, 1, (), (most,), number="window_end"),
         Aggregate("of_them", f"{MIT}e", f"{MIT}f", 60, 60, ("window_time",), (COUNT,)),
     ]
     everywhere(Query(f"{MIT}q", tuple(boxes)), {S: INPUTS[S]})
+
+
+def test_the_number_of_each_row_is_a_window_of_one_row() -> None:
+    inputs = {S: INPUTS[S]}
+    select = "ROW_NUMBER() OVER (PARTITION BY c ORDER BY ts) AS x"
+    query = read_sql(f"CREATE QUERY mit.edu.q AS SELECT ts, a, {select} FROM mit.edu.s", inputs)
+    assert "FROM TUMBLE(TABLE" in query_as_sql(query, inputs)
+    everywhere(query, inputs)
 
 
 @pytest.mark.parametrize(
@@ -472,7 +481,7 @@ def test_odd_names_are_kept_by_all_boxes(
             Totals("e", read, streams[4], (three, two), count),
             Top("f", read, streams[5], (one,), order, 2, "n"),
             Match("g", read, streams[6], (one,), steps, 10, measures, contiguity),
-            TupleWindows("h", read, streams[7], 9, 2, (two, one), count, True),
+            TupleWindows("h", read, streams[7], 9, 2, (two, one), count, True, "n"),
         ),
     )
     try:
@@ -637,7 +646,7 @@ def test_what_is_printed_is_what_a_person_would_write() -> None:
 def test_so_are_windows_of_tuples() -> None:
     functions = (AggregateFunction(Function.AVG, "b", "mean"),)
     tens = TupleWindows("tens", S, f"{MIT}tens", 10, 10, ("c",), functions)
-    last = TupleWindows("last", S, f"{MIT}last", 10, 1, ("c",), functions, True)
+    last = TupleWindows("last", S, f"{MIT}last", 10, 1, ("c",), functions, True, "place")
     query = Query(f"{MIT}q", (tens, last))
     assert query_as_sql(query, {S: INPUTS[S]}) == (
         "CREATE QUERY mit.edu.q AS BEGIN\n"
@@ -646,7 +655,7 @@ def test_so_are_windows_of_tuples() -> None:
         "    FROM TUMBLE(TABLE mit.edu.s, 10 ROWS)\n"
         "    GROUP BY c;\n"
         "  CREATE STREAM mit.edu.last AS\n"
-        "    SELECT c, avg(b) AS mean\n"
+        "    SELECT c, avg(b) AS mean, ROW_NUMBER() AS place\n"
         "    FROM HOP(TABLE mit.edu.s, 1 ROWS, 10 ROWS, PARTIAL)\n"
         "    GROUP BY c;\n"
         "END;\n"
@@ -656,7 +665,8 @@ def test_so_are_windows_of_tuples() -> None:
         's = medusa.stream("medusa://mit.edu/s")\n'
         'tens = s.tuple_windows(10).group_by("c").aggregate(mean="avg(b)")'
         '.named("medusa://mit.edu/tens")\n'
-        'last = s.tuple_windows(10, 1, partial=True).group_by("c").aggregate(mean="avg(b)")'
+        'last = s.tuple_windows(10, 1, partial=True).group_by("c").numbered("place")'
+        '.aggregate(mean="avg(b)")'
         '.named("medusa://mit.edu/last")\n'
         'query = medusa.query("medusa://mit.edu/q", tens, last)\n'
     )

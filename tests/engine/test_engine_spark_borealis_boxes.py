@@ -79,6 +79,60 @@ PAIRED = "t.k = u.k AND u.seen BETWEEN t.time - 7 AND t.time + 7"
 RESAMPLED = f"""SELECT (max(greatest(time, seen)) + 7) * 1000000, t.k, t.time, count(*), sum(z)
     FROM (SELECT DISTINCT * FROM s) t JOIN u ON {PAIRED} GROUP BY t.time, t.k, t.x, t.y"""
 
+PAIRS = {
+    "predicate": "left.k = right.k or left.x &lt; right.z and right.stime &lt; left.stime",
+    "out-field.0": "left.x",
+    "out-field-name.0": "x",
+    "out-field.1": "right.z + left.time - right.seen",
+    "out-field-name.1": "z",
+}
+
+
+def by_tuples(left: str, right: str) -> str:
+    """Their pairs: whether the earlier tuple, or of two of one time the left one, is still there.
+
+    Args:
+        left: of a right tuple `r` and an earlier left tuple `l`. right: of the other pairs.
+    """
+    return f"""SELECT greatest(time, seen) * 1000000, x, z + time - seen
+        FROM (SELECT *, row_number() OVER (ORDER BY time, rowid) AS n,
+              (SELECT count(*) FROM u WHERE seen < time) AS others FROM s) l
+        JOIN (SELECT *, row_number() OVER (ORDER BY seen, rowid) AS n,
+              (SELECT count(*) FROM s WHERE time <= seen) AS others FROM u) r
+        ON (l.k = r.k OR x < z AND seen < time)
+        AND CASE WHEN time <= seen THEN {left} ELSE {right} END"""
+
+
+BY_TUPLES = [
+    (
+        name,
+        {
+            "left-order-by": left,
+            "left-buffer-size": left_size,
+            "left-order-on-field": "time",
+            "right-order-by": right,
+            "right-buffer-size": right_size,
+            "right-order-on-field": "seen",
+        },
+        by_tuples(*words),
+    )
+    for name, (left, left_size), (right, right_size), words in (
+        ("tuples", ("TUPLES", "7"), ("TUPLES", "3"), ("l.n > r.others - 7", "r.n > l.others - 3")),
+        (
+            "right-tuples",
+            ("VALUES", "4"),
+            ("TUPLES", "3"),
+            ("seen - time <= 4", "r.n > l.others - 3"),
+        ),
+        (
+            "left-tuples",
+            ("TUPLES", "5"),
+            ("VALUES", "2.5"),
+            ("l.n > r.others - 5", "time - seen <= 2.5"),
+        ),
+    )
+]
+
 CASES: dict[str, tuple[str, str]] = {
     "filter": (
         document("filter", {"predicate": "x > 3", "pass-on-false-port": "1"}, outputs="out rest"),
@@ -162,6 +216,10 @@ CASES: dict[str, tuple[str, str]] = {
         """SELECT greatest(time, seen) * 1000000, x, z FROM s JOIN u ON s.k = u.k
            AND u.seen BETWEEN s.time - 8 AND s.time + 3""",
     ),
+    **{
+        f"join-{name}": (document("join", {**PAIRS, **buffers}, inputs="s u"), words)
+        for name, buffers, words in BY_TUPLES
+    },
     "sjoin-of-all-fields": (
         whole("""          <box name="m" type="map"><in stream="u"/><out stream="v"/>
             <parameter name="expression.0" value="seen"/>

@@ -270,9 +270,9 @@ def windows_of_tuples(draw: st.DrawFn) -> tuple[Query, str]:
     partial = draw(st.booleans())
     groups = draw(st.sampled_from([(), ("k",)]))
     filtered = draw(st.booleans())
-    box = TupleWindows(
-        "t", "g" if filtered else "s", "out", size, advance, groups, functions, partial
-    )
+    number = draw(st.sampled_from(["", "place"]))
+    source = "g" if filtered else "s"
+    box = TupleWindows("t", source, "out", size, advance, groups, functions, partial, number)
     boxes = (Filter("f", "s", ("g",), ("x > -1",)), box) if filtered else (box,)
     order = "stime, k NULLS LAST, x" if filtered else "stime, seq"
     by = f"PARTITION BY {', '.join(groups)}" if groups else ""
@@ -282,6 +282,7 @@ def windows_of_tuples(draw: st.DrawFn) -> tuple[Query, str]:
     same = " AND ".join(f"m.{each} IS NOT DISTINCT FROM e.{each}" for each in groups) or "true"
     columns = [f"e.{each}" for each in groups]
     columns += [f"{IN_WINDOW[f].format(f'm.{x}')} AS f{n}" for n, (f, x) in enumerate(pairs)]
+    columns += ["e.n"] if number else []
     whole = "" if partial else f"AND e.n >= {size}"
     keys = ", ".join(["e.stime", "e.n", *(f"e.{each}" for each in groups)])
     cut = ("g",) if filtered and draw(st.booleans()) else ()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from test_engine_sql_windows import BASE, SCHEMA, S, made, oracle, rows
 
+from engine.language.check import check_query
 from engine.language.sql.script import Script
 from engine.objects.query import Box, Top, TupleWindows
+from engine.objects.schema import FieldType
 from overlay.errors import InvalidInputError
 
 
@@ -59,6 +61,17 @@ FORMS = [
         "SELECT e.odd, sum(m.x)::BIGINT * 2 "
         f"FROM {windows(ODD, 'odd', 4, 4, partial=False)} GROUP BY e.odd, e.n",
     ),
+    (
+        "SELECT k, sum(x) AS total, ROW_NUMBER() AS n FROM HOP(TABLE s, 2 ROWS, 3 ROWS) GROUP BY k",
+        "SELECT e.k, sum(m.x)::BIGINT, e.n "
+        f"FROM {windows(ALL, 'k', 3, 2, partial=False)} GROUP BY e.k, e.n",
+    ),
+    (
+        "SELECT ROW_NUMBER() AS row_number, -row_number() AS less, k AS n, count(x) AS c "
+        "FROM HOP(TABLE s, 1 ROWS, 4 ROWS, PARTIAL) GROUP BY k HAVING ROW_NUMBER() % 3 = 1",
+        "SELECT e.n, -e.n, e.k, count(m.x) "
+        f"FROM {windows(ALL, 'k', 4, 1, partial=True)} WHERE e.n % 3 = 1 GROUP BY e.k, e.n",
+    ),
 ]
 
 
@@ -69,6 +82,59 @@ def test_windows_of_rows(text: str, words: str, seed: int) -> None:
     answer = made(text, data)
     assert answer == oracle(words, data)
     assert answer
+
+
+NUMBER = "ROW_NUMBER() OVER (PARTITION BY {} ORDER BY {}) AS n"
+RUNNING = [
+    (
+        f"SELECT *, {NUMBER.format('k', 'ts')} FROM s",
+        f"SELECT ts, k, x, {NUMBER.format('k', 'seq')} FROM s",
+    ),
+    ("SELECT ROW_NUMBER() OVER (ORDER BY ts) AS n FROM s", "SELECT seq + 1 FROM s"),
+    (
+        "SELECT ROW_NUMBER() OVER (ORDER BY stime) AS n, x FROM s WHERE x > 0",
+        "SELECT ROW_NUMBER() OVER (ORDER BY ts, x), x FROM s WHERE x > 0",
+    ),
+    (
+        f"SELECT x, {NUMBER.format('lower(k)', 'ts')}, ts FROM s WHERE x > 0",
+        f"SELECT x, {NUMBER.format('lower(k)', 'ts, x')}, ts FROM s WHERE x > 0",
+    ),
+    (
+        f"SELECT k, x FROM (SELECT *, {NUMBER.format('k', 'ts')} FROM s) WHERE n % 5 = 2",
+        f"SELECT k, x FROM (SELECT *, {NUMBER.format('k', 'seq')} FROM s) WHERE n % 5 = 2",
+    ),
+    (
+        "SELECT x, n FROM (SELECT *, ROW_NUMBER() OVER (ORDER BY ts) AS n FROM s) WHERE n <= 7",
+        "SELECT x, seq + 1 FROM s WHERE seq < 7",
+    ),
+    (
+        "SELECT window_start, max(n) AS most FROM TUMBLE(TABLE numbers, DESCRIPTOR(ts), "
+        "INTERVAL '1' MINUTE) GROUP BY window_start",
+        "SELECT ts - (ts % 60000000 + 60000000) % 60000000 AS start, max(seq) + 1 FROM s "
+        "GROUP BY start",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), RUNNING)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_number_without_a_bound_is_that_of_each_tuple(text: str, words: str, seed: int) -> None:
+    data = rows(seed, 120_000_000)
+    numbers = "WITH numbers AS (SELECT ts, ROW_NUMBER() OVER (ORDER BY ts) AS n FROM s) "
+    answer = made(numbers + text if "numbers" in text else text, data)
+    assert answer == oracle(words, data)
+    assert answer
+
+
+def test_the_columns_of_a_numbered_select_are_in_its_order() -> None:
+    text = "SELECT x, ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts) AS n, ts FROM s"
+    (query,) = Script(text, BASE).complete({S: SCHEMA}, {}).queries
+    schema = check_query(query, {S: SCHEMA})[f"{BASE}/answer"]
+    assert [(each.name, each.type) for each in schema.fields] == [
+        ("x", FieldType.LONG),
+        ("n", FieldType.LONG),
+        ("ts", FieldType.TIMESTAMP),
+    ]
 
 
 def boxes(text: str) -> list[Box]:
@@ -210,6 +276,29 @@ TENS = "TUMBLE(TABLE s, 10 ROWS)"
             "SELECT max(n) AS most FROM TUMBLE(TABLE t, 10 ROWS)",
             "TUMBLE",
             "the rows of a table change, and are not counted: GROUP BY without a window",
+        ),
+        (
+            "SELECT k, ROW_NUMBER() AS n FROM s GROUP BY k",
+            "ROW_NUMBER",
+            "ROW_NUMBER() is the number of the last row of a window of rows",
+        ),
+        (
+            "SELECT k, n FROM (SELECT k, sum(x) AS t, ROW_NUMBER() OVER (PARTITION BY k ORDER BY "
+            "x) AS n FROM s GROUP BY k, x)",
+            "k, n",
+            "n numbers any number of tuples: say WHERE n <= n, or number them in the order of",
+        ),
+        (
+            "WITH r AS (SELECT *, ROW_NUMBER() OVER (PARTITION BY ts ORDER BY x) AS n FROM s) "
+            "SELECT count(*) AS c FROM TUMBLE(TABLE r, 2 ROWS) WHERE n <= 2",
+            "TUMBLE",
+            "n numbers any number of tuples: say WHERE n <= n in a SELECT around it",
+        ),
+        (
+            "WITH t AS (SELECT k, count(*) AS n FROM s GROUP BY k) "
+            "SELECT *, ROW_NUMBER() OVER (ORDER BY stime) AS place FROM t",
+            "t AS",
+            "the rows of a table change, and are not numbered",
         ),
     ],
 )

@@ -302,6 +302,13 @@ FRAMED = [
            FROM (SELECT ts, x * x AS y FROM s) AS inner_s""",
         "ts, y",
     ),
+    (
+        """SELECT ts, 2 * ROW_NUMBER() OVER (PARTITION BY lower(k) ORDER BY ts) AS twice,
+           count(x) OVER (PARTITION BY lower(k) ORDER BY ts ROWS 2 PRECEDING) AS n,
+           ROW_NUMBER() OVER (PARTITION BY lower(k) ORDER BY ts) AS place
+           FROM s""",
+        "ts, x",
+    ),
 ]
 
 
@@ -333,6 +340,15 @@ REFUSED_OVER = [
     (
         "sum(x) OVER (ORDER BY ts ROWS 1 PRECEDING) + sum(x) OVER (ORDER BY ts ROWS 2 PRECEDING)",
         "two different OVER",
+    ),
+    *(
+        (f"sum(x) OVER (PARTITION BY k ORDER BY ts ROWS 1 PRECEDING) + {number}", reason)
+        for number, reason in (
+            ("ROW_NUMBER() OVER (ORDER BY ts)", "has the same PARTITION BY and ORDER BY"),
+            ("ROW_NUMBER() OVER (PARTITION BY k ORDER BY x)", "has the same PARTITION BY and"),
+            ("ROW_NUMBER(x) OVER (PARTITION BY k ORDER BY ts)", "has the same PARTITION BY and"),
+            ("ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts ROWS 1 PRECEDING)", "and no rows"),
+        )
     ),
 ]
 

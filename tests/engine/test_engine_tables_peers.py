@@ -45,16 +45,15 @@ def totals(stimes: range) -> list[tuple[int, int, int, int]]:
 
 
 def recent(place: Place, source: str) -> Query:
-    """The same of the last three tuples of each name."""
-    functions = counted(place, source).boxes[0].functions  # type: ignore[union-attr]
-    box = TupleWindows("recent", source, place.name("out"), 3, 1, ("name",), functions, True)
+    """The same sum and values of the last three tuples of each name, and the number of the last."""
+    _, *functions = counted(place, source).boxes[0].functions  # type: ignore[union-attr]
+    parts = (3, 1, ("name",), tuple(functions), True, "n")
+    box = TupleWindows("recent", source, place.name("out"), *parts)
     return Query(place.name("q/out"), (box,))
 
 
 def of_the_last(stimes: range) -> list[tuple[int, int, int, int]]:
-    return [
-        (at, min(at + 1, 3), sum(range(max(at - 2, 0), at + 1)), min(at + 1, 3)) for at in stimes
-    ]
+    return [(at, at + 1, sum(range(max(at - 2, 0), at + 1)), min(at + 1, 3)) for at in stimes]
 
 
 KEPT = pytest.mark.parametrize(("query", "expected"), [(counted, totals), (recent, of_the_last)])
@@ -133,7 +132,8 @@ async def test_windows_of_tuples_are_modified(town: Town, made: Made) -> None:
 
     for name, value, why in (
         ("window-size", "4", "of each group the last 3 with the fields value: make another"),
-        ("aggregate-function.1", "sum(t)", "or make another query"),
+        ("aggregate-function.0", "sum(t)", "or make another query"),
+        ("number-field", "place", "or make another query"),
         ("window-size-by", "VALUES", "windows of time stay so"),
     ):
         with pytest.raises(InvalidInputError, match=why):
@@ -141,7 +141,7 @@ async def test_windows_of_tuples_are_modified(town: Town, made: Made) -> None:
     since = await change("window-size", "2")
     await answers.feed(client, source, range(50, 80))
     await answers.end(client, source, range(80, 100))
-    fewer = [(at, 2, at + at - 1, 2) for at in range(since + 1, 100)]
+    fewer = [(at, at + 1, at + at - 1, 2) for at in range(since + 1, 100)]
     assert 49 <= since < 90
     assert answers.rows == [*of_the_last(range(since + 1)), *fewer]
 

@@ -282,9 +282,9 @@ def test_windows_of_so_many_tuples() -> None:
     )
     (query,) = read_document(by_tuples(("window-size", "10"))).queries
     assert query.boxes == (window,)
-    more = (("advance", "1"), ("partial-windows", "1"), ("group-by", "x,y"))
+    more = (("advance", "1"), ("partial-windows", "1"), ("group-by", "x,y"), ("number-field", "n"))
     (query,) = read_document(by_tuples(("window-size", "10"), *more)).queries
-    changes = {"advance": 1, "partial": True, "group_by": ("x", "y")}
+    changes = {"advance": 1, "partial": True, "group_by": ("x", "y"), "number": "n"}
     assert query.boxes == (msgspec.structs.replace(window, **changes),)  # type: ignore[arg-type]
     written = query_as_xml(query)
     assert read_document(written).queries == (query,)

@@ -163,7 +163,7 @@ def test_windows_of_tuples_need_no_advance_and_no_group() -> None:
     made = medusa.query(
         f"{MIT}q",
         CONNS.tuple_windows(10).aggregate(n="count()"),
-        last.aggregate(total="sum(bytes)").named(f"{MIT}last"),
+        last.numbered("n").aggregate(total="sum(bytes)").named(f"{MIT}last"),
     )
     count = (AggregateFunction(Function.COUNT, None, "n"),)
     total = (AggregateFunction(Function.SUM, "bytes", "total"),)
@@ -171,7 +171,7 @@ def test_windows_of_tuples_need_no_advance_and_no_group() -> None:
     name = "tuple_windows_1"
     assert {box.name: box for box in made.boxes} == {
         name: TupleWindows(name, conns, f"{MIT}q/{name}", 10, 10, (), count),
-        "last": TupleWindows("last", conns, f"{MIT}last", 10, 1, groups, total, True),
+        "last": TupleWindows("last", conns, f"{MIT}last", 10, 1, groups, total, True, "n"),
     }
 
 

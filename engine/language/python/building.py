@@ -183,6 +183,10 @@ class Stream:
 
         Raises:
             InvalidInputError: one is no whole number.
+
+        Example:
+            `s.tuple_windows(1).group_by("k").numbered("n").aggregate(x="lastval(x)")` gives each
+            tuple its number in its group.
         """
         sizes = (_whole(size), _whole(size if advance is None else advance))
         return WindowsOfTuples(self, sizes, partial)
@@ -383,15 +387,20 @@ class WindowsOfTuples:
     _sizes: tuple[int, int]
     _partial: bool
     _groups: tuple[str, ...] = ()
+    _number: str = ""
 
     def group_by(self, *fields: str) -> WindowsOfTuples:
         """The tuples apart by the values of these fields: each group has windows of its own."""
         return replace(self, _groups=(*self._groups, *fields))
 
+    def numbered(self, field: str) -> WindowsOfTuples:
+        """The windows with one field more: the number of their last tuple in its group, from 1."""
+        return replace(self, _number=field)
+
     def aggregate(self, functions: Mapping[str, str] | None = None, /, **more: str) -> Stream:
         """A tuple for each window, with the stime of its last one: `aggregate(most="max(bytes)")`.
 
-        Its fields are those grouped by, and these.
+        Its fields are those grouped by, these, and the number.
 
         Raises:
             InvalidInputError: one is no call of an aggregate function.
@@ -399,7 +408,7 @@ class WindowsOfTuples:
         made = _functions(functions, more)
 
         def make(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Box:
-            parts = (*self._sizes, self._groups, made, self._partial)
+            parts = (*self._sizes, self._groups, made, self._partial, self._number)
             return TupleWindows(name, inputs[0], outputs[0], *parts)
 
         return _made("tuple_windows", (self._of,), make)

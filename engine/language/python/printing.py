@@ -224,7 +224,10 @@ def _aggregated(box: Aggregate | Sessions | Cumulate | TupleWindows | Totals, st
         table = ["table=True"] if box.changes else []
         groups = _call(f"{stream}.group_by", [*fields, *table])
         return _call(f"{groups}.totals", functions)
-    return _call(f"{_grouped(_windows(box, stream), fields)}.aggregate", functions)
+    windows = _grouped(_windows(box, stream), fields)
+    if isinstance(box, TupleWindows) and box.number:
+        windows = _call(f"{windows}.numbered", [_text(box.number)])
+    return _call(f"{windows}.aggregate", functions)
 
 
 def _windows(box: Aggregate | Sessions | Cumulate | TupleWindows, stream: str) -> str:

@@ -2,7 +2,7 @@
 `avg(x) OVER (PARTITION BY k ORDER BY ts ROWS BETWEEN n PRECEDING AND CURRENT ROW)`.
 
 They are one box of windows of n + 1 tuples that advance by one. The window's last tuple is the row
-itself, so its other columns are the `lastval` of the window.
+itself, so its other columns are the `lastval` of the window, and its ROW_NUMBER is the window's.
 """
 
 from __future__ import annotations
@@ -106,10 +106,35 @@ class Framing:
             columns[name] = column
             functions[name] = AggregateFunction(Function.LASTVAL, column.text, name)
             values[key] = name
+        number = self._number(items, calls[0], values)
         stream, names = self._grouped(select, groups, functions)
-        box = TupleWindows("over", stream, "", size, 1, names, tuple(functions.values()), True)
+        parts = (size, 1, names, tuple(functions.values()), True, number)
+        box = TupleWindows("over", stream, "", *parts)
         schema = self._boxes.add(box, select)
         return Framed(_dated(of_stream(schema, ""), columns), values)
+
+    def _number(self, items: Sequence[Item], call: exp.Window, values: dict[str, str]) -> str:
+        """The field of the row's number, if it is among the items; "": it is not.
+
+        Args:
+            call: one of the aggregates. values: what stands for a node; the numbers are added.
+        """
+        number = ""
+        for node in (each for item, _ in items for each in item.find_all(exp.Window)):
+            if not is_number(node):
+                continue
+            same = all(
+                _key(node.args.get(part)) == _key(call.args.get(part))
+                for part in ("partition_by", "order")
+            )
+            if not same or node.args.get("spec") is not None or node.this.expressions:
+                raise self._source.refusal(
+                    "ROW_NUMBER() beside an aggregate with OVER has the same PARTITION BY and "
+                    "ORDER BY, and no rows: take one of them in a subquery",
+                    node,
+                )
+            number = values[key_of(node)] = "over_number"
+        return number
 
     def _check_select(self, select: exp.Select, call: exp.Window) -> None:
         if self._relation.stream in self._boxes.tables:

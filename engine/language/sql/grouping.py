@@ -87,6 +87,21 @@ def aggregates_in(nodes: Sequence[exp.Expr]) -> list[exp.Expr]:
     return found
 
 
+def is_last_number(node: exp.Expr) -> bool:
+    """Whether the node is ROW_NUMBER() without OVER: of a window of rows that of its last one."""
+    return isinstance(node, exp.Anonymous) and node.name.upper() == "ROW_NUMBER"
+
+
+def last_numbers(nodes: Sequence[exp.Expr]) -> list[exp.Expr]:
+    """The calls of ROW_NUMBER() without OVER."""
+    return [
+        each
+        for node in nodes
+        for each in node.walk(prune=lambda part: isinstance(part, exp.Window))
+        if is_last_number(each)
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class Argument:
     """What an aggregate function takes: an expression, and a constant."""
@@ -137,6 +152,9 @@ def key_of(node: exp.Expr) -> str:
     return node.sql(dialect=Medusa, comments=False)
 
 
+_LAST_NUMBER: Final = key_of(exp.Anonymous(this="ROW_NUMBER"))
+
+
 class Grouping:
     """Plans one GROUP BY.
 
@@ -164,13 +182,20 @@ class Grouping:
         self._is_sparks = False
         self._times: list[tuple[exp.Expr, Column]] = []
         self._groups: list[tuple[exp.Expr, str, str]] = []  # node, name, text
+        self._number = ""
 
     def plan(
-        self, select: exp.Expr, groups: Sequence[exp.Expr], calls: Sequence[exp.Expr]
+        self,
+        select: exp.Expr,
+        groups: Sequence[exp.Expr],
+        calls: Sequence[exp.Expr],
+        numbers: Sequence[exp.Expr] = (),
     ) -> Grouped:
-        """The aggregate of these groups and calls."""
+        """The aggregate of these groups and calls. numbers: of `last_numbers`."""
         for node in groups:
             self._group(node)
+        for node in numbers:
+            self._note_number(node)
         window = self._window or (INSTANT if self._times else None)
         if window is None:
             self._check_groups(select)
@@ -201,7 +226,8 @@ class Grouping:
         names = tuple(name for _, name, _ in self._groups)
         if isinstance(window, RowWindow):
             sizes = (window.size, window.advance)
-            return TupleWindows("group", stream, "", *sizes, names, functions, window.partial)
+            parts = (*sizes, names, functions, window.partial, self._number)
+            return TupleWindows("group", stream, "", *parts)
         size, advance = window.size_us, window.advance_us
         match window.kind:
             case "SESSION":
@@ -245,6 +271,20 @@ class Grouping:
             raise self._source.refusal("GROUP BY takes expressions, not numbers of columns", node)
         text = expression_text(node, self._source, substitute_of(self._relation, self._source))
         self._groups.append((node, f"group_{len(self._groups)}", text))
+
+    def _note_number(self, node: exp.Expr) -> None:
+        if not isinstance(self._relation.window, RowWindow) or node.expressions:
+            raise self._source.refusal(
+                "ROW_NUMBER() is the number of the last row of a window of rows, like TUMBLE(TABLE "
+                "s, 10 ROWS); say ROW_NUMBER() OVER (...) for others",
+                node,
+            )
+        taken = {name.lower() for names in self._names.values() for name in names}
+        taken |= {each.name.lower() for each in self._relation.columns}
+        free = "row_number"
+        while free in taken:
+            free += "_"
+        self._number = self._number or next(iter(self._names.get(key_of(node), [])), free)
 
     def _take(self, window: Window, node: exp.Expr) -> None:
         if self._window is not None and self._window != window:
@@ -436,6 +476,8 @@ class Grouping:
             found.values["window.end"] = shifted(1)
         for node, name, _ in self._groups:
             found.values[key_of(node)] = name_text(name)
+        if self._number:
+            found.values[_LAST_NUMBER] = name_text(self._number)
         names = {key: name for _, key, name in functions}
         for node in calls:
             found.values[key_of(node)] = name_text(names[key_of(node)])

@@ -133,10 +133,10 @@ def _windows(box: Aggregate | Sessions | Cumulate | TupleWindows, schema: Schema
     fields = [_field(name, box.input) if times else name_sql(name) for name in box.group_by]
     groups = [*times, *fields]
     by = f"\n    GROUP BY {', '.join(groups)}" if groups else ""
-    return (
-        f"SELECT {', '.join([*groups, *_calls(box.functions)])}\n"
-        f"    FROM {_window_table(box, schema, fields)}{by}"
-    )
+    items = [*groups, *_calls(box.functions)]
+    if isinstance(box, TupleWindows) and box.number:
+        items.append(f"ROW_NUMBER() AS {name_sql(box.number)}")
+    return f"SELECT {', '.join(items)}\n    FROM {_window_table(box, schema, fields)}{by}"
 
 
 def _window_table(

@@ -2,7 +2,8 @@
 subquery, and `WHERE place <= n` over it.
 
 Both together are one box: a rank if the partitions have a window's time, else a top, which keeps a
-table. Alone, the numbers have no end, so the subquery's tuples wait for the condition.
+table. So the subquery's tuples wait for the condition. Numbers without one are those of a stream,
+in the order of its time: windows of one tuple.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from engine.language.sql.errors import Source
 from engine.language.sql.expressions import name_text
 from engine.language.sql.grouping import key_of
 from engine.language.sql.relation import Column, Ranking, Relation
-from engine.objects.query import Rank, Top
+from engine.language.totals import MOST_PLACES
+from engine.objects.query import AggregateFunction, Function, Rank, Top, TupleWindows
 from engine.objects.schema import STIME, Schema
 
 NUMBERED_BY: Final = "rank_key_"
@@ -41,7 +43,7 @@ class Numbered:
     Attributes:
         items: its other items, and the expressions that the numbers go by and that are no items.
         place: the name of the number.
-        size_us: see `Ranking`.
+        size_us, position: see `Ranking`.
     """
 
     items: tuple[Item, ...]
@@ -49,7 +51,7 @@ class Numbered:
     size_us: int | None
     partition: tuple[str, ...]
     order: tuple[tuple[str, bool], ...]
-    node: exp.Expr
+    position: int
 
     def waiting(self, relation: Relation) -> Relation:
         """The tuples of the items, which wait for the condition."""
@@ -60,17 +62,21 @@ class Numbered:
         )
         tables = columns[0].tables
         place = Column(self.place, tables, name_text(self.place))
-        ranking = Ranking(self.place, self.size_us, self.partition, self.order)
+        ranking = Ranking(self.place, self.size_us, self.partition, self.order, self.position)
         return replace(relation, columns=(*columns, place), ranking=ranking)
 
 
 def numbered(
-    items: Sequence[Item], windows: Callable[[exp.Column], int | None], source: Source
+    items: Sequence[Item],
+    windows: Callable[[exp.Column], int | None],
+    is_time: Callable[[exp.Column], bool],
+    source: Source,
 ) -> Numbered:
     """The items of a SELECT of which one is ROW_NUMBER.
 
     Args:
         windows: the size of the window, microseconds, whose time a column is; None: of none.
+        is_time: whether a column is the stream's time.
 
     Raises:
         PointedError: it is more than a number, or of too much.
@@ -95,17 +101,22 @@ def numbered(
     if len(sizes) > 1:
         raise source.refusal("PARTITION BY has the times of two windows", node)
     clause = node.args.get("order")
-    order = [_ordered(each, kept, source) for each in (clause.expressions if clause else ())]
-    if not sizes and not (partition and order):
+    ordered = clause.expressions if clause else []
+    by_time = len(ordered) == 1 and not ordered[0].args.get("desc")
+    by_time = by_time and isinstance(ordered[0].this, exp.Column) and is_time(ordered[0].this)
+    if not sizes and not (ordered and (partition or by_time)):
         raise source.refusal(
             "OVER without a window keeps the first rows of each partition so far: it needs "
             "PARTITION BY and ORDER BY; or add window_start to its PARTITION BY",
             node,
         )
+    position = next(number for number, (each, _) in enumerate(items) if each is node)
+    order = [_ordered(each, kept, source) for each in ordered]
     first = dict(reversed(order))  # a field that is named twice counts once
     unique = tuple((name, first[name]) for name in dict.fromkeys(name for name, _ in order))
     size = sizes.pop() if sizes else None
-    return Numbered(tuple(kept), place, size, tuple(dict.fromkeys(partition)), unique, node)
+    groups = tuple(dict.fromkeys(partition))
+    return Numbered(tuple(kept), place, size, groups, unique, position)
 
 
 def _ordered(node: exp.Expr, items: list[Item], source: Source) -> tuple[str, bool]:
@@ -132,14 +143,17 @@ def _named(node: exp.Expr, items: list[Item]) -> str:
 
 def bounded(
     relation: Relation, conditions: Sequence[exp.Expr], source: Source, at: exp.Expr
-) -> tuple[int, list[exp.Expr]]:
+) -> tuple[int | None, list[exp.Expr]]:
     """How many places a WHERE leaves, and the conditions that are not said by that.
 
     Args:
         relation: its ranking waits. conditions: joined by AND. at: the SELECT.
 
+    Returns:
+        None and all conditions: the tuples are numbered, whatever it leaves; see `running`.
+
     Raises:
-        PointedError: it bounds them by nothing.
+        PointedError: it bounds them by nothing, and they are not numbered in the order of the time.
     """
     assert relation.ranking is not None, "a relation with places"
     place = relation.ranking.place
@@ -151,9 +165,12 @@ def bounded(
             found.append(most)
         if not whole:
             rest.append(each)
+    kept = bool(relation.ranking.partition) and min(found, default=MOST_PLACES + 1) <= MOST_PLACES
+    if is_running(relation) and not kept:
+        return None, list(conditions)
     if not found:
         raise source.refusal(
-            f"{place[:80]} numbers any number of tuples: say WHERE {place[:40]} <= n", at
+            f"{place[:80]} numbers any number of tuples: say WHERE {place[:40]} <= n{IN_ORDER}", at
         )
     if min(found) < 1:
         raise source.refusal(f"places begin with 1: no tuple has a {place[:40]} below", at)
@@ -206,6 +223,49 @@ def _number(node: exp.Expr) -> int | None:
     if not isinstance(node, exp.Literal) or node.args.get("is_string"):
         return None
     return int(node.name) if node.name.isdecimal() and len(node.name) < 10 else None
+
+
+IN_ORDER: Final = ", or number them in the order of the stream's time"
+"""What else can be said instead of numbers without a bound."""
+
+
+def is_running(relation: Relation) -> bool:
+    """Whether the numbers that wait are those of a stream's tuples in the order of its time."""
+    ranking = relation.ranking
+    if ranking is None or ranking.size_us is not None or len(ranking.order) != 1:
+        return False
+    ((name, down),) = ranking.order
+    return not down and any(each.name == name and each.time for each in relation.columns)
+
+
+def running(relation: Relation) -> TupleWindows:
+    """The box of a relation whose numbers wait and are those of all tuples: see `is_running`."""
+    ranking = relation.ranking
+    assert ranking is not None, "a relation with places"
+    names = [each.name for each in relation.schema.fields if not _is_order(each.name, ranking)]
+    others = [name for name in names if name not in ranking.partition]
+    functions = [AggregateFunction(Function.LASTVAL, name_text(each), each) for each in others]
+    if not functions:  # a window has some
+        name = f"{NUMBERED_BY}time"
+        functions.append(AggregateFunction(Function.LASTVAL, STIME, name))
+    parts = (1, 1, ranking.partition, tuple(functions))
+    return TupleWindows("number", relation.stream, "", *parts, number=ranking.place)
+
+
+def run(relation: Relation, schema: Schema) -> Relation:
+    """A relation whose tuples have been numbered. schema: of the output of `running`."""
+    ranking = relation.ranking
+    assert ranking is not None, "a relation with places"
+    columns = [each for each in relation.columns if not _is_order(each.name, ranking)]
+    place = next(each for each in columns if each.name == ranking.place)
+    columns.remove(place)
+    columns.insert(ranking.position, place)
+    return Relation(schema, tuple(columns))
+
+
+def _is_order(name: str, ranking: Ranking) -> bool:
+    """Whether a field is there only for the numbers to go by it."""
+    return name.startswith(NUMBERED_BY) and name not in ranking.partition
 
 
 def rank_of(relation: Relation, most: int, *, shown: bool) -> Rank | Top:

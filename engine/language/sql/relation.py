@@ -77,12 +77,14 @@ class Ranking:
         place: the name of the number.
         size_us: of the window; 1: of the tuples of one stime; None: of all tuples so far.
         partition: fields. order: (field, descending) pairs.
+        position: of the number among the shown columns.
     """
 
     place: str
     size_us: int | None
     partition: tuple[str, ...]
     order: tuple[tuple[str, bool], ...]
+    position: int
 
 
 @dataclass(frozen=True, slots=True)

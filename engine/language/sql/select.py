@@ -21,7 +21,9 @@ from engine.language.sql.grouping import (
     aggregates_in,
     hidden_columns,
     is_aggregate,
+    is_last_number,
     key_of,
+    last_numbers,
     substitute_of,
 )
 from engine.language.sql.joining import Joining, conjuncts
@@ -29,13 +31,17 @@ from engine.language.sql.match_grammar import MatchTable
 from engine.language.sql.matching import Matching
 from engine.language.sql.network import Boxes
 from engine.language.sql.ranking import (
+    IN_ORDER,
     Numbered,
     bounded,
     is_number,
+    is_running,
     names_place,
     numbered,
     rank_of,
     ranked,
+    run,
+    running,
 )
 from engine.language.sql.relation import Column, Relation, RowWindow, of_stream
 from engine.language.sql.window_grammar import RowsTable, WindowTable
@@ -74,8 +80,11 @@ class Selecting:
     def relation(self, node: exp.Expr) -> Relation:
         """The tuples of a SELECT, UNION ALL, or either in parentheses."""
         made = self._nested(node)
-        self._refuse_waiting(made, node)
-        return made
+        settled = self._settled(made, node)
+        if settled is made:
+            return made
+        shown = [(exp.column(each.name), each.name) for each in settled.shown()]
+        return self._map(node, settled, shown, substitute_of(settled, self._source))
 
     def _nested(self, node: exp.Expr) -> Relation:
         """The same within another SELECT, which may bound its places."""
@@ -187,7 +196,10 @@ class Selecting:
                 return found.pane[0]
             return None if found.offset is None else INSTANT.size_us
 
-        return numbered(items, size_of, self._source)
+        def is_time(column: exp.Column) -> bool:
+            return not grouped and relation.find(column, self._source).time
+
+        return numbered(items, size_of, is_time, self._source)
 
     def _first(
         self, node: exp.Select, relation: Relation, rest: Sequence[exp.Expr]
@@ -196,21 +208,31 @@ class Selecting:
         conditions = [each for condition in rest for each in conjuncts(condition)]
         most, left = bounded(relation, conditions, self._source, node)
         assert relation.ranking is not None, "it waits for the bound"
-        if relation.stream in self._boxes.tables:
-            raise self._source.refusal(
-                "the rows of a table change, and are not numbered: say ROW_NUMBER() of a stream",
-                node,
-            )
+        if most is None:
+            return self._settled(relation, node), left
+        self._refuse_rows(relation, node)
         shown = names_place(node, left, relation.ranking.place)
         schema = self._boxes.add(rank_of(relation, most, shown=shown), node)
         return ranked(relation, schema, shown=shown), left
 
-    def _refuse_waiting(self, relation: Relation, node: exp.Expr) -> None:
-        if relation.ranking is not None:
+    def _settled(self, relation: Relation, node: exp.Expr) -> Relation:
+        """The relation with its numbers, if they wait for a bound that does not come."""
+        if relation.ranking is None:
+            return relation
+        if not is_running(relation):
             place = relation.ranking.place[:40]
             raise self._source.refusal(
                 f"{place} numbers any number of tuples: say WHERE {place} <= n in a SELECT around "
-                "it",
+                f"it{IN_ORDER}",
+                node,
+            )
+        self._refuse_rows(relation, node)
+        return run(relation, self._boxes.add(running(relation), node))
+
+    def _refuse_rows(self, relation: Relation, node: exp.Expr) -> None:
+        if relation.stream in self._boxes.tables:
+            raise self._source.refusal(
+                "the rows of a table change, and are not numbered: say ROW_NUMBER() of a stream",
                 node,
             )
 
@@ -346,10 +368,11 @@ class Selecting:
                     )
         names: dict[str, list[str]] = {}
         for each, name in items:
-            if is_aggregate(each):
+            if is_aggregate(each) or is_last_number(each):
                 names.setdefault(key_of(each), []).append(name)
+        numbers = last_numbers([*(each for each, _ in items), *conditions])
         grouping = Grouping(self._boxes, self._source, relation, names, self._within_us)
-        grouped = grouping.plan(node, groups, calls)
+        grouped = grouping.plan(node, groups, calls, numbers)
         if having is not None:
             substitute = grouped.substitute(self._source)
             grouped.relation = self._where(grouped.relation, having.this, "having", substitute)
@@ -397,18 +420,19 @@ class Selecting:
         if isinstance(pattern, MatchTable):
             if joins:
                 raise self._source.refusal("join the matches, or match the pairs, by WITH", pattern)
+            relation = self._settled(relation, pattern)
             relation = Matching(
                 self._boxes, self._source, relation, pattern, self._within_us
             ).relation()
         if joins:
-            self._refuse_waiting(relation, clause)
+            relation = self._settled(relation, clause)
         joining: Joining | None = None
         for join in joins:
             if joining is not None:
                 relation = joining.all()
             right = self._table(join.this)
             self._check_tables(join, relation, right)
-            self._refuse_waiting(right, join)
+            right = self._settled(right, join)
             joining = Joining(
                 self._boxes, self._source, relation, right, node=join, within_us=self._within_us
             )
@@ -462,10 +486,10 @@ class Selecting:
     def _table(self, node: exp.Expr) -> Relation:
         match node:
             case WindowTable():
-                relation = self._stream(node.args["table"])
+                relation = self._settled(self._stream(node.args["table"]), node)
                 return in_windows(relation, node, self._source, self._within_us)
             case RowsTable():
-                relation = self._stream(node.args["table"])
+                relation = self._settled(self._stream(node.args["table"]), node)
                 if relation.stream in self._boxes.tables:
                     raise self._source.refusal(
                         "the rows of a table change, and are not counted: GROUP BY without a "

@@ -35,6 +35,7 @@ from engine.language.document import Document
 from engine.language.labels import Readers
 from engine.language.xml import borealis_deployment as deployment
 from engine.language.xml.borealis_boxes import boxes_of
+from engine.language.xml.borealis_changes import CHANGES, UPDATE, Changing, writers_of
 from engine.language.xml.borealis_deployment import REMARK, replicated
 from engine.language.xml.borealis_streams import (
     OldBox,
@@ -42,14 +43,7 @@ from engine.language.xml.borealis_streams import (
     inferred_time,
     ordered_fields,
 )
-from engine.language.xml.borealis_tables import (
-    CHANGES,
-    TABLE_TAG,
-    kept,
-    read_change,
-    read_table,
-    writers_of,
-)
+from engine.language.xml.borealis_tables import TABLE_TAG, read_table
 from engine.language.xml.medusa import (
     VIEW_TAG,
     Qualify,
@@ -64,7 +58,6 @@ from engine.objects.definitions import StreamDefinition
 from engine.objects.query import Box, Query, streams_written
 from engine.objects.schema import Schema
 from engine.objects.view import View
-from overlay.errors import InvalidInputError
 
 _OURS: Final = {
     "input": ("readers", "declassify", "slack", "history", "idle", "max_ahead"),
@@ -283,16 +276,19 @@ def _in_order(query: Node, boxes: Sequence[OldBox]) -> list[OldBox]:
     for number, box in enumerate(boxes):
         for table in box.tables if box.kind in CHANGES else ():
             changes.setdefault(table, []).append(number)
+
+    def changed_before(box: OldBox) -> list[int]:
+        """The changes of its tables: for an update those that are none."""
+        found = [number for table in box.tables for number in changes.get(table, ())]
+        if box.kind == UPDATE:
+            return [number for number in found if boxes[number].kind != UPDATE]
+        return [] if box.kind in CHANGES else found
+
     sorter = TopologicalSorter(
         {
             number: [
                 *(makers[stream] for stream in box.inputs if stream in makers),
-                *(
-                    change
-                    for table in box.tables
-                    if box.kind not in CHANGES
-                    for change in changes.get(table, ())
-                ),
+                *changed_before(box),
             ]
             for number, box in enumerate(boxes)
         }
@@ -306,25 +302,17 @@ def _in_order(query: Node, boxes: Sequence[OldBox]) -> list[OldBox]:
 
 def _lowered(node: Node, old: Sequence[OldBox], streams: Streams) -> list[Box]:
     """The boxes of ours; those that make a table come behind the last change of it."""
-    changes = writers_of(old)
-    made: dict[str, int] = {}
+    changing = Changing(old, streams)
     boxes: list[Box] = []
     for each in _in_order(node, old):
         if each.kind not in CHANGES:
             boxes += boxes_of(each, streams)
             continue
         with each.node.about():
-            (name, *_) = each.tables or ("",)
-            number = made.get(name, 0)
-            boxes += (found := read_change(each, streams, number))
-            made[name] = number + 1
-            if made[name] == len(changes.get(name, ())):
-                if name in streams.schemas:
-                    raise InvalidInputError(f"boxes of another query change {name} already")
-                found = [*found, *(rows := kept(streams.tables[name], made[name]))]
-                boxes += rows
+            found = changing.read(each)
             for box in found:
                 streams.learn(box)
+        boxes += found
     return boxes
 
 

@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import Final
 
 from engine.language.operators import can_cast
+from engine.language.xml.borealis_changes import CHANGES
+from engine.language.xml.borealis_joins import NEVER, read_two_sides
 from engine.language.xml.borealis_streams import OldBox, Streams
-from engine.language.xml.borealis_tables import CHANGES, read_select, refuse_update
+from engine.language.xml.borealis_tables import read_select
 from engine.language.xml.borealis_windows import (
     number,
     read_resample,
@@ -55,8 +57,10 @@ def boxes_of(old: OldBox, streams: Streams) -> list[Box]:
         raise old.node.error(f"there is no {old.kind} here: {_REFUSED[old.kind]}")
     with old.node.about():
         old = _without_queue(old)
-        if old.tables and old.kind not in {"select", "update"}:
-            raise InvalidInputError(f"a {old.kind} reads no table: select, insert and delete do")
+        if old.tables and old.kind != "select":
+            raise InvalidInputError(
+                f"a {old.kind} reads no table: select, insert, delete and update do"
+            )
         read = _READERS.get(old.kind)
         if read is None:
             boxes: list[Box] = [read_box(old.node, old.inputs, old.outputs, old.parameters)]
@@ -189,71 +193,10 @@ def _dropping(old: OldBox, values: Sequence[str], schema: Schema, least: int) ->
 
 
 def _read_join(old: OldBox, streams: Streams) -> list[Box]:
-    """A join. A buffer by VALUES is a bound of time: the left one keeps t for as long as a u may
-    come, the right one u for as long as a t may."""
+    """A join of Borealis, unless its parameters are ours."""
     if old.given("before") is not None or old.given("table") is not None:
         return [_ours(old)]
-    if len(old.inputs) not in {1, 2}:
-        raise InvalidInputError(f"a join has two inputs, not {len(old.inputs)}")
-    old.refuse_ports(inputs=len(old.inputs))
-    taken = Parameters(old.node, old.parameters)
-    predicate = taken.take("predicate") or "true"
-    left, right = old.inputs[0], old.inputs[-1]
-    after, before = (
-        _buffer(taken, side, stream, streams) for side, stream in (("left", left), ("right", right))
-    )
-    if (timeout := number(taken.take("timeout"), "timeout")) is not None and timeout > 0:
-        raise InvalidInputError(
-            "timeout: which tuples of a buffer are too old would depend on when each came; the "
-            "buffers' sizes by VALUES say how far apart in time a pair may be"
-        )
-    texts = taken.take_numbered("out-field")
-    names = taken.take_numbered("out-field-name")
-    taken.finish()
-    if len(texts) != len(names):
-        raise InvalidInputError(f"it has {len(texts)} out-fields and {len(names)} out-field-names")
-    fields = tuple(zip(names, texts, strict=True)) or _both(left, right, streams)
-    return [
-        Join(
-            old.name, left, right, old.outputs[0], JoinKind.INNER, before, after, predicate, fields
-        )
-    ]
-
-
-def _buffer(taken: Parameters, side: str, stream: str, streams: Streams) -> int:
-    """The size of a join's buffer, microseconds."""
-    by = taken.take(f"{side}-order-by")
-    if by == "TUPLES":
-        raise InvalidInputError(
-            f"{side}-order-by TUPLES: the last tuples of a stream may be any time old, so none of "
-            "it could ever be let go. Say VALUES with seconds, or kind asof with before, for the "
-            "newest tuple of a key"
-        )
-    if by != "VALUES":
-        raise InvalidInputError(f"{side}-order-by is VALUES or TUPLES")
-    size = taken.take_seconds(f"{side}-buffer-size")
-    if size is None:
-        raise InvalidInputError(f"parameter {side}-buffer-size is missing")
-    field = taken.take(f"{side}-order-on-field")
-    if field is not None:
-        streams.check_order(stream, field, (size,))
-    return size
-
-
-def _both(left: str, right: str, streams: Streams) -> tuple[tuple[str, str], ...]:
-    """The fields of both sides, one behind the other."""
-    sides = (("left", streams.schema(left)), ("right", streams.schema(right)))
-    fields = [
-        (each.name, f"{side}.{each.name}") for side, schema in sides for each in schema.fields
-    ]
-    names = [name.lower() for name, _ in fields]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise InvalidInputError(
-            f"both inputs have a field {', '.join(twice)[:200]}: say out-field.N and "
-            "out-field-name.N"
-        )
-    return tuple(fields)
+    return read_two_sides(old, streams)
 
 
 def _read_waitfor(old: OldBox, streams: Streams) -> list[Box]:
@@ -293,10 +236,7 @@ def _read_delay(old: OldBox, streams: Streams) -> list[Box]:
         raise InvalidInputError("parameter delay is missing: seconds")
     (source,) = old.inputs
     fields = _fields(streams.schema(source))
-    return [Join(old.name, source, source, old.outputs[0], JoinKind.ANTI, 0, delay, _NEVER, fields)]
-
-
-_NEVER: Final = f"left.{STIME} = right.{STIME} and false"
+    return [Join(old.name, source, source, old.outputs[0], JoinKind.ANTI, 0, delay, NEVER, fields)]
 
 
 def _fields(schema: Schema) -> tuple[tuple[str, str], ...]:
@@ -337,7 +277,6 @@ _READERS: Final[dict[str, Callable[[OldBox, Streams], list[Box]]]] = {
     "latch": read_windows,
     "resample": read_resample,
     "select": read_select,
-    "update": refuse_update,
     "random_drop": _read_random_drop,
     "window_drop": _read_window_drop,
     "join": _read_join,

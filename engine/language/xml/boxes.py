@@ -262,6 +262,7 @@ def _read_tuple_windows(
         read_groups(parameters),
         functions,
         parameters.take_flag("partial-windows"),
+        parameters.take("number-field") or "",
     )
 
 

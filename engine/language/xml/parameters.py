@@ -90,7 +90,8 @@ def _window_parameters(
             partial = [("partial-windows", "1")] if box.partial else []
             size, advance = str(box.size), str(box.advance)
             by = ("window-size-by", "TUPLES")
-            return [by, ("window-size", size), ("advance", advance), *partial]
+            number = [("number-field", box.number)] if box.number else []
+            return [by, ("window-size", size), ("advance", advance), *partial, *number]
 
 
 def _function_parameters(

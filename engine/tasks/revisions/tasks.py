@@ -82,7 +82,7 @@ def _check_kept(task: Task, revised: Mapping[str, int]) -> None:
     if isinstance(last, TupleWindowsStep):
         raise InvalidInputError(
             f"{name} numbers the tuples of {source}, which may be revised, and then each later one "
-            "would have another number: say a window of time"
+            "would have another number: say a window, or of a join a buffer, of time"
         )
     mend = "declare it without a key" + ("" if isinstance(last, TopStep) else ", or as a table")
     raise InvalidInputError(
