@@ -41,6 +41,7 @@ from testnet.bench.systems import Measured
 from testnet.kit.environments import ENVIRONMENTS, FLINK, Package, interpreter
 
 ROOT: Final = Path(__file__).parents[2]
+SPARK: Final = Package("pyspark", "pyspark")
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Other:
 
     name: str
     module: str
-    package: Package = Package("pyspark", "pyspark")
+    package: Package = SPARK
 
 
 BYTEWAX: Final = Package(

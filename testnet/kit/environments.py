@@ -70,7 +70,7 @@ def interpreter(package: Package, environment: Mapping[str, str]) -> Path | None
 def _install(package: Package, folder: Path, python: Path) -> None:
     """Raises: UnavailableError: it cannot be installed; nothing of it is left behind."""
     print(f"installing {package.name} into {folder}", file=sys.stderr)
-    commands = (
+    commands: tuple[list[str | Path], ...] = (
         [sys.executable, "-m", "venv", folder],
         [python, "-m", "pip", "install", "-q", *package.install],
     )
