@@ -29,7 +29,13 @@ def _queries(outcomes: Sequence[Outcome]) -> Table:
     table = _table("query", "rows", "", "seconds", "input rows/s")
     for each in outcomes:
         if each.exact is not None:
-            table.add_row(*_cells(each), f"{each.rows_per_s:,.0f}")
+            table.add_row(
+                each.query,
+                f"{each.rows:,}",
+                _verdict(each),
+                f"{each.seconds:.1f}",
+                f"{each.rows_per_s:,.0f}",
+            )
     return table
 
 
@@ -37,26 +43,28 @@ def _beside(beside: Beside) -> list[RenderableType]:
     title = Text(f"The same in {beside.system}", "bold")
     if beside.skipped:
         return [Text.assemble(title, Text(f" was skipped: {beside.skipped}", "yellow"))]
-    table = _table(
-        *("query", "rows", "", "seconds", "input rows/s", "Medusa's"),
-        *("seconds of the job", "its input rows/s", "Medusa's"),
-    )
+    table = _table("query", "rows", "", "input rows/s", "ratio", "job alone", "ratio")
     for each in beside.outcomes:
         if each.exact is not None:
-            of_job = f"{each.input_rows / each.job_s:,.0f}" if each.job_s else ""
             table.add_row(
-                *_cells(each),
+                each.query,
+                f"{each.rows:,}",
+                _verdict(each),
                 f"{each.rows_per_s:,.0f}",
-                _times(beside.ratios.get(each.query)),
-                f"{each.job_s:.1f}",
-                of_job,
-                _times(beside.job_ratios.get(each.query)),
+                _ratio(beside.ratios.get(each.query)),
+                f"{each.input_rows / each.job_s:,.0f}" if each.job_s else "",
+                _ratio(beside.job_ratios.get(each.query)),
             )
-    return [title, table, *_reasons(beside.outcomes)]
+    note = Text(
+        "ratio: Medusa's rows/s as a multiple of these. job alone: without the job's planning and "
+        "submission; of Medusa's time all counts.",
+        "dim",
+    )
+    return [title, table, note, *_reasons(beside.outcomes)]
 
 
-def _times(ratio: float | None) -> str:
-    return "" if ratio is None else f"{ratio:.2f} times"
+def _ratio(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.2f}"
 
 
 def _table(*headings: str) -> Table:
@@ -64,10 +72,6 @@ def _table(*headings: str) -> Table:
     for heading in headings:
         table.add_column(heading, justify="left" if heading in {"query", ""} else "right")
     return table
-
-
-def _cells(outcome: Outcome) -> tuple[str, str, Text, str]:
-    return outcome.query, f"{outcome.rows:,}", _verdict(outcome), f"{outcome.seconds:.1f}"
 
 
 def _reasons(outcomes: Sequence[Outcome]) -> list[Text]:
