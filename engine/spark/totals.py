@@ -99,7 +99,7 @@ class TotalsOf:
     def _partials(self, frame: DataFrame, values: DataFrame | None) -> DataFrame:
         """What the tuples of each group and stime add, and the new values among them.
 
-        The values are rows beside the tuples, which have nothing else: one shuffle counts both.
+        The values are rows beside the tuples, which have nothing else: one aggregation counts both.
         """
         if values is not None:
             keys = [STIME, *self._groups, self._layout.part]
@@ -141,8 +141,8 @@ class TotalsOf:
     def _new_values(self, frame: DataFrame, own: DataFrame | None) -> DataFrame | None:
         """A tuple for each value that a group has for the first time; None: nobody asks.
 
-        The values of all functions are rows of one DataFrame, those of a type in one column: a
-        shuffle finds the new ones of all.
+        The values of all functions are rows of one DataFrame, those of a type in one column: one
+        aggregation finds the new ones of all.
         """
         if not any(state.value for _, state in self._functions()):
             return None

@@ -7,7 +7,8 @@ from typing import Final
 
 import click
 
-from testnet.kit.command import json_option, number
+from engine.spark.config import Profile
+from testnet.kit.command import choice, json_option, number
 
 MOST_EVENTS: Final = 5_000_000
 """The events and an answer are in memory: some 200 bytes an event each."""
@@ -46,6 +47,11 @@ class Queries(click.ParamType[tuple[str, ...]]):
     metavar="Q[,Q...]",
     help="Run these, like q0,q3.  [default: all]",
 )
+@choice(
+    "--profile",
+    ("edge", "throughput"),
+    "Of Medusa's Spark: throughput has Java's optimising compiler, as Flink has.",
+)
 @click.option(
     "--beside",
     type=click.Choice(["flink"]),
@@ -57,6 +63,7 @@ def nexmark(  # noqa: PLR0917 - each is an option
     rate: int,
     seed: int,
     queries: tuple[str, ...],
+    profile: Profile,
     beside: str | None,
     as_json: bool,
 ) -> None:
@@ -84,5 +91,6 @@ def nexmark(  # noqa: PLR0917 - each is an option
         "nexmark",
         partial(nexmark_workload, options),
         as_json=as_json,
+        profile=profile,
         beside=partial(run_flink, options) if beside else None,
     )

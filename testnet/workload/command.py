@@ -8,6 +8,7 @@ from typing import Final, NoReturn
 
 from rich.console import Console
 
+from engine.spark.config import Profile
 from testnet.kit.command import run_scenario
 from testnet.kit.stages import Stages, open_screen
 from testnet.workload.run import run_workload
@@ -26,6 +27,7 @@ def run_command(
     make: Callable[[], Workload],
     *,
     as_json: bool,
+    profile: Profile = "edge",
     beside: AnotherSystem | None = None,
 ) -> NoReturn:
     """Run a workload, show its outcomes, and end the process: with 0 if every answer is exact, with
@@ -33,13 +35,14 @@ def run_command(
 
     Args:
         name: of the command. make: generates the rows.
+        profile: of Spark at the peer.
         beside: runs after Medusa's peer has ended; its outcomes do not change the exit code.
     """
     console = Console(stderr=as_json)
     stages = Stages(STAGES if beside is None else {**STAGES, BESIDE: "another system runs them"})
 
     async def run() -> Result:
-        result = await run_workload(make, stages)
+        result = await run_workload(make, stages, profile=profile)
         if beside is None:
             return result
         with stages.stage(BESIDE):

@@ -25,6 +25,7 @@ from overlay.errors import InvalidInputError, UnavailableError
 from testnet.command import main
 from testnet.kit.environments import ENVIRONMENTS, FLINK, interpreter
 from testnet.nexmark.flink.answers import cut, read_answer, right_answer
+from testnet.nexmark.flink.reasons import is_timeout, reason
 from testnet.nexmark.flink.run import judged, run_flink
 from testnet.nexmark.flink.texts import TABLES, query_text, table_text, write_tables, written
 from testnet.nexmark.flink.work import Limits, Ran, Text, Work, run_work
@@ -245,6 +246,37 @@ def test_a_flink_that_is_not_here_is_skipped_by_name(tmp_path: Path) -> None:
     if "Java" not in found.skipped:
         assert found.skipped == "flink is not installed: set MEDUSA_BENCH_ENVIRONMENTS=1"
     assert not found.outcomes
+
+
+CALL: Final = "An error occurred while calling o1.await.\n: java.util.concurrent"
+PLACE: Final = "\n\tat org.apache.flink.Some.thing(Some.java:7)"
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "timeout"),
+    [
+        (
+            f"org.flink.TableException: no sort{PLACE}\n",
+            "org.flink.TableException: no sort",
+            False,
+        ),
+        (
+            f"{CALL}.TimeoutException{PLACE}",
+            "java.util.concurrent.TimeoutException",
+            True,
+        ),
+        (
+            f"{CALL}.ExecutionException: x{PLACE}\nCaused by: a.B: b{PLACE}\n"
+            f"Caused by: java.util.concurrent.TimeoutException: ask{PLACE}\n\t... 14 more",
+            "java.util.concurrent.TimeoutException: ask",
+            False,
+        ),
+        ("", "ValueError('')", False),
+    ],
+)
+def test_an_error_of_java_is_one_line(text: str, said: str, timeout: bool) -> None:
+    assert reason(ValueError(text)) == said
+    assert is_timeout(ValueError(text)) == timeout
 
 
 def test_another_system_is_refused() -> None:

@@ -8,7 +8,7 @@ report as JSON: `{"start_s": ...}` first, then one for each query, as `testnet.n
 reads them. A query runs twice: first its rows are dropped, and the time counts; then they are
 written, for the comparison.
 
-It imports nothing of Medusa: Flink is in an environment of its own.
+Flink is in an environment of its own: of Medusa it imports what needs the standard library alone.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from pathlib import Path
 
 from pyflink.java_gateway import get_gateway
 from pyflink.table import EnvironmentSettings, TableEnvironment, TableResult
+
+from testnet.nexmark.flink.reasons import is_timeout, reason
 
 RESULTS = "results"
 """The table into which a query goes."""
@@ -74,13 +76,13 @@ def _report(
     try:
         started = _start(tables, query["text"], dropped)
     except Exception as error:  # noqa: BLE001 - any error is reported
-        return {"refused": _first_line(error)}
+        return {"refused": reason(error)}
     try:
         job_s = _end(started, limit_s)
         seconds = time.perf_counter() - began
         _end(_start(tables, query["text"], query["written"]), limit_s)
     except Exception as error:  # noqa: BLE001 - any error is reported
-        return {"failed": _first_line(error)}
+        return {"failed": reason(error)}
     return {"seconds": seconds, "job_s": job_s}
 
 
@@ -104,18 +106,11 @@ def _end(started: TableResult, limit_s: float) -> float:
     try:
         started.wait(int(1e3 * limit_s))
     except Exception as error:
-        if "Timeout" not in _first_line(error):
+        if not is_timeout(error):
             raise
         job.cancel()
-        raise TimeoutError(f"it did not end within {limit_s:.0f} s") from None
+        raise TimeoutError(f"it did not end within {limit_s:g} s") from None
     return float(job.get_job_execution_result().result().get_net_runtime()) / 1e3
-
-
-def _first_line(error: Exception) -> str:
-    """The reason in one line: Java's innermost cause, without its stack."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line for line in lines if line.startswith("Caused by: ")]
-    return [*lines[:1], *causes][-1].removeprefix("Caused by: ") if lines else repr(error)
 
 
 if __name__ == "__main__":

@@ -141,7 +141,7 @@ class _Program:
         with trio.move_on_after(limit_s) as limit:
             line = await self._line()
         if limit.cancelled_caught:
-            raise UnavailableError(f"no answer within {limit_s:.0f} s: its process was ended")
+            raise UnavailableError(f"no answer within {limit_s:g} s: its process was ended")
         try:
             return msgspec.json.decode(line, type=kind)
         except msgspec.DecodeError as error:
