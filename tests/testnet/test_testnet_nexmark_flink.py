@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import duckdb
 import msgspec
+import psutil
 import pyarrow as pa
 import pytest
 import trio
@@ -291,8 +292,17 @@ def test_another_system_is_refused() -> None:
 def test_flink_answers_as_the_oracle_does() -> None:
     queries = ("q0", "q4", "q6", "q8", "q13", "q18")
     options = Options(3_000, 1, 5_000, queries)
-    found = trio.run(run_flink, options, lambda _: None)
+    listening: set[str] = set()
+
+    def look(_: str) -> None:
+        for process in psutil.Process().children(recursive=True):
+            for each in process.net_connections(kind="tcp"):
+                if each.status == psutil.CONN_LISTEN:
+                    listening.add(each.laddr.ip.removeprefix("::ffff:"))
+
+    found = trio.run(run_flink, options, look)
     assert not found.skipped
+    assert listening == {"127.0.0.1"}
     assert [each.query for each in found.outcomes] == list(queries)
     for each in found.outcomes:
         if each.query == "q6":

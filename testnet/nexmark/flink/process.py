@@ -3,8 +3,8 @@ this process, which stays: one that each job starts for itself costs it half a s
 
     python -m testnet.nexmark.flink.process FOLDER
 
-`FOLDER/work.json` has what `testnet.nexmark.flink.run.Work` says. Each line of the output is a
-report as JSON: `{"start_s": ...}` first, then one for each query, as `testnet.nexmark.flink.run`
+`FOLDER/work.json` has what `testnet.nexmark.flink.work.Work` says. Each line of the output is a
+report as JSON: `{"start_s": ...}` first, then one for each query, as `testnet.nexmark.flink.work`
 reads them. A query runs twice: first its rows are dropped, and the time counts; then they are
 written, for the comparison.
 
@@ -28,6 +28,8 @@ from testnet.nexmark.flink.reasons import is_timeout, reason
 
 RESULTS = "results"
 """The table into which a query goes."""
+
+_BINDING = ("jobmanager.bind-host", "taskmanager.bind-host")
 
 
 def main(folder: Path) -> None:
@@ -55,7 +57,8 @@ def _cluster(cores: int) -> dict[str, str]:
     """Start a cluster with a slot for each core; returns the settings that send jobs to it."""
     java = get_gateway().jvm.org.apache.flink
     settings = java.configuration.Configuration()
-    settings.setString("rest.address", "localhost")
+    for name in ("rest.address", "rest.bind-address", *_BINDING):
+        settings.setString(name, "localhost")  # who reaches it may run programs
     settings.setString("rest.bind-port", "0")
     shape = java.runtime.minicluster.MiniClusterConfiguration.Builder()
     shape.setConfiguration(settings).setNumTaskManagers(1).setNumSlotsPerTaskManager(cores)

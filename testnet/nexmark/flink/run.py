@@ -52,8 +52,13 @@ async def run_flink(
         return Beside(SYSTEM, skipped=str(error))
     if python is None:
         return Beside(SYSTEM, skipped=FLINK.missing)
-    # our packages only beside the standard library's: Flink has its own
-    around = {**environment, "PYTHONPATH": str(ROOT), "JAVA_HOME": str(java)}
+    around = {
+        **environment,
+        "PYTHONPATH": str(ROOT),
+        "JAVA_HOME": str(java),
+        # no worker for functions in Python, which would listen on all addresses
+        "_python_worker_execution_mode": "process",
+    }
     queries = options.queries or tuple(QUERIES)
     with tempfile.TemporaryDirectory(prefix="medusa-flink-") as name:
         folder = Path(name)
