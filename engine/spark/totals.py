@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from operator import and_
+from operator import and_, or_
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
@@ -55,12 +55,11 @@ class TotalsOf:
             own: what was made before; None: nothing.
         """
         frame = self._signed(frame, after)
-        partials = self._partials(frame)
         values = self._new_values(frame, own)
-        if values is not None:
-            partials = self._with_values(partials, values)
-        totals = self._added(partials, own)
-        return totals if values is None else totals.unionByName(values)
+        partials = self._partials(frame, values)
+        before = None if own is None else self._before(own, frame)
+        totals = self._added(partials, before)
+        return totals if values is None else totals.unionByName(self._shaped(values))
 
     # -- the new tuples ---------------------------------------------------------------------------
 
@@ -97,8 +96,14 @@ class TotalsOf:
                 found.append(made.alias(_argument(number)))
         return found
 
-    def _partials(self, frame: DataFrame) -> DataFrame:
-        """What the tuples of each group and stime add."""
+    def _partials(self, frame: DataFrame, values: DataFrame | None) -> DataFrame:
+        """What the tuples of each group and stime add, and the new values among them.
+
+        The values are rows beside the tuples, which have nothing else: one aggregation counts both.
+        """
+        if values is not None:
+            keys = [STIME, *self._groups, self._layout.part]
+            frame = frame.unionByName(values.select(*map(quoted, keys)), allowMissingColumns=True)
         sign = F.col(_SIGN)
         found: list[Column] = []
         if self._layout.rows:
@@ -106,12 +111,12 @@ class TotalsOf:
         for number, (each, state) in enumerate(self._functions()):
             argument = F.col(_argument(number))
             counted = sign if each.argument is None else F.when(argument.isNotNull(), sign)
-            if not state.value:
+            if state.value:
+                number_of = F.count_if(quoted(self._layout.part) == F.lit(number + 1))
+            else:
                 number_of = F.coalesce(F.sum(counted), F.lit(0).cast(T.LongType()))
-                found.append(number_of.alias(state.number))
+            found.append(number_of.alias(state.number))
             found += self._sums(each, state, argument, sign)
-        if not found:
-            found = [F.count(F.lit(1)).alias("rows ")]
         return frame.groupBy(quoted(STIME), *map(quoted, self._groups)).agg(*found)
 
     def _sums(
@@ -134,54 +139,84 @@ class TotalsOf:
     # -- different values --------------------------------------------------------------------------
 
     def _new_values(self, frame: DataFrame, own: DataFrame | None) -> DataFrame | None:
-        """A tuple for each value that a group has for the first time; None: nobody asks."""
-        parts: list[DataFrame] = []
-        for number, (_, state) in enumerate(self._functions()):
-            if not state.value:
-                continue
-            part = F.lit(number + 1).alias(self._layout.part)
-            value = F.col(_argument(number)).alias(state.value)
-            keys = [*map(quoted, self._groups), part, value]
-            seen = frame.where(F.col(_argument(number)).isNotNull()).groupBy(*keys)
-            found = seen.agg(F.min(quoted(STIME)).alias(STIME))
-            if own is not None:
-                names = [*self._groups, self._layout.part, state.value]
-                before = own.select(*(quoted(name).alias(f"{_BEFORE}{name}") for name in names))
-                same = (quoted(n).eqNullSafe(quoted(f"{_BEFORE}{n}")) for n in names)
-                found = found.join(before, reduce(and_, same), "left_anti")
-            parts.append(self._shaped(found))
-        return reduce(DataFrame.unionByName, parts) if parts else None
+        """A tuple for each value that a group has for the first time; None: nobody asks.
 
-    def _with_values(self, partials: DataFrame, values: DataFrame) -> DataFrame:
-        """The partial results with the numbers of new values."""
-        counts = [
-            F.count_if(quoted(self._layout.part) == F.lit(number + 1)).alias(state.number)
+        The values of all functions are rows of one DataFrame, those of a type in one column: one
+        aggregation finds the new ones of all.
+        """
+        if not any(state.value for _, state in self._functions()):
+            return None
+        part, typed = self._layout.part, self._typed_values()
+        every = [
+            F.struct(
+                F.lit(number + 1).alias(part),
+                *(
+                    (F.col(_argument(number)) if number in numbers else F.lit(None))
+                    .cast(type_)
+                    .alias(name)
+                    for name, (type_, numbers) in typed.items()
+                ),
+            )
             for number, (_, state) in enumerate(self._functions())
             if state.value
         ]
-        keys = [STIME, *self._groups]
-        found = values.groupBy(*map(quoted, keys)).agg(*counts)
-        renamed = found.select(
-            *(quoted(name).alias(f"{_BEFORE}{name}") for name in keys),
-            *(quoted(s.number) for _, s in self._functions() if s.value),
+        rows = frame.select(quoted(STIME), *map(quoted, self._groups), F.inline(F.array(*every)))
+        keys = [*self._groups, part, *typed]
+        some = reduce(or_, (quoted(name).isNotNull() for name in typed))
+        found = rows.where(some).groupBy(*map(quoted, keys)).agg(F.min(quoted(STIME)).alias(STIME))
+        if own is not None:
+            found = found.join(self._old_values(own), self._same(keys), "left_anti")
+        return found.select(
+            quoted(STIME),
+            *map(quoted, self._groups),
+            quoted(part),
+            *(
+                F.when(quoted(part) == F.lit(number + 1), quoted(name)).alias(
+                    self._layout.states[number].value
+                )
+                for name, (_, numbers) in typed.items()
+                for number in numbers
+            ),
         )
-        same = (quoted(name).eqNullSafe(quoted(f"{_BEFORE}{name}")) for name in keys)
-        joined = partials.join(renamed, reduce(and_, same), "left")
-        numbers = {
-            state.number: F.coalesce(quoted(state.number), F.lit(0).cast(T.LongType()))
-            for _, state in self._functions()
-            if state.value
-        }
-        return joined.withColumns(numbers).drop(*(f"{_BEFORE}{name}" for name in keys))
+
+    def _typed_values(self) -> dict[str, tuple[T.DataType, list[int]]]:
+        """By column of values, their type and the numbers of the functions that have it."""
+        found: dict[str, tuple[T.DataType, list[int]]] = {}
+        for number, (_, state) in enumerate(self._functions()):
+            if state.value:
+                type_ = self._types[state.value]
+                found.setdefault(f"value {type_.simpleString()}", (type_, []))[1].append(number)
+        return found
+
+    def _old_values(self, own: DataFrame) -> DataFrame:
+        """The values that groups have had, with other names."""
+        part = self._layout.part
+        values = [
+            F.coalesce(*(quoted(self._layout.states[n].value) for n in numbers)).alias(
+                f"{_BEFORE}{name}"
+            )
+            for name, (_, numbers) in self._typed_values().items()
+        ]
+        keys = (quoted(name).alias(f"{_BEFORE}{name}") for name in (*self._groups, part))
+        return own.where(quoted(part) != F.lit(0)).select(*keys, *values)
+
+    @staticmethod
+    def _same(names: Sequence[str]) -> Column:
+        """Whether these columns are what they were before."""
+        return reduce(and_, (quoted(n).eqNullSafe(quoted(f"{_BEFORE}{n}")) for n in names))
 
     # -- along the time ----------------------------------------------------------------------------
 
-    def _added(self, partials: DataFrame, own: DataFrame | None) -> DataFrame:
-        """The totals after each of the new tuples."""
+    def _added(self, partials: DataFrame, before: DataFrame | None) -> DataFrame:
+        """The totals after each of the new tuples.
+
+        Args:
+            before: what the groups had.
+        """
         names = [name for name in self._columns if name in set(partials.columns)]
         both = partials.select(*map(quoted, names), F.lit(True).alias(_NEW))
-        if own is not None:
-            both = both.unionByName(self._before(own, partials, names))
+        if before is not None:
+            both = both.unionByName(before.select(*map(quoted, names), F.lit(False).alias(_NEW)))
         along = (
             Window.partitionBy(*map(quoted, self._groups))
             .orderBy(quoted(STIME))
@@ -198,22 +233,20 @@ class TotalsOf:
             results[DELETED] = F.when(quoted(self._layout.rows) == F.lit(0), F.lit(True))
         return self._shaped(totals.withColumns({**results, self._layout.part: F.lit(0)}))
 
-    def _before(self, own: DataFrame, partials: DataFrame, names: Sequence[str]) -> DataFrame:
-        """What the groups of the new tuples had."""
+    def _before(self, own: DataFrame, frame: DataFrame) -> DataFrame:
+        """What the groups of the new tuples had, before all of these."""
         total = own.where(quoted(self._layout.part) == F.lit(0))
-        wanted = partials.select(
+        wanted = frame.select(
             *(quoted(name).alias(f"{_BEFORE}{name}") for name in self._groups)
         ).distinct()
-        same = (quoted(name).eqNullSafe(quoted(f"{_BEFORE}{name}")) for name in self._groups)
-        total = total.join(wanted, reduce(and_, same), "left_semi")
-        states = [name for name in names if name not in {STIME, *self._groups}]
+        total = total.join(wanted, self._same(self._groups), "left_semi")
+        states = list(self._folds())
         last = F.max_by(F.struct(*map(quoted, states)), quoted(STIME)).alias("last ")
         found = total.groupBy(*map(quoted, self._groups)).agg(last)
         return found.select(
             F.lit(BEGINNING).cast(T.LongType()).alias(STIME),
             *map(quoted, self._groups),
             *(F.col("`last `").getField(name).alias(name) for name in states),
-            F.lit(False).alias(_NEW),
         )
 
     def _folds(self) -> dict[str, str]:

@@ -1,8 +1,7 @@
 """The same rows and queries on Medusa's engine and on other systems, one after the other.
 
 A system that is not here is skipped by name. `pip install 'medusa-federation[bench]'` has those
-that can be in one environment with PySpark; Flink cannot: its py4j and pyarrow are older. With
-MEDUSA_BENCH_ENVIRONMENTS=1, the missing ones get environments of their own in the cache folder.
+that can be in one environment with PySpark; `testnet.kit.environments` has the rest.
 
 * The queries: half of the rows pass a filter; count and distinct ports of each source, every 10 s,
   of the last 10 or 600 seconds.
@@ -20,12 +19,9 @@ MEDUSA_BENCH_ENVIRONMENTS=1, the missing ones get environments of their own in t
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,10 +38,10 @@ from overlay.errors import UnavailableError
 from testnet.bench import Entry, entry
 from testnet.bench.flows import SCHEMA, flows
 from testnet.bench.systems import Measured
+from testnet.kit.environments import ENVIRONMENTS, FLINK, Package, interpreter
 
-ENVIRONMENTS: Final = "MEDUSA_BENCH_ENVIRONMENTS"
-"""The variable that has missing systems installed."""
 ROOT: Final = Path(__file__).parents[2]
+SPARK: Final = Package("pyspark", "pyspark")
 
 
 @dataclass(frozen=True)
@@ -53,28 +49,29 @@ class Other:
     """A system.
 
     Attributes:
-        module: of `testnet.bench.systems`. needs: a module that it imports, if it is optional.
-        install: what pip installs into an environment of its own. mend: what to do without.
+        module: of `testnet.bench.systems`. package: what that imports, if it is optional.
     """
 
     name: str
     module: str
-    needs: str = "pyspark"
-    install: tuple[str, ...] = ()
-    mend: str = f"set {ENVIRONMENTS}=1"
+    package: Package = SPARK
 
 
-BYTEWAX: Final = ("bytewax>=0.21,<0.22", "pyarrow")
-BYTEWAX_MEND: Final = f"pip install 'medusa-federation[bench]', or set {ENVIRONMENTS}=1"
+BYTEWAX: Final = Package(
+    "bytewax",
+    "bytewax",
+    ("bytewax>=0.21,<0.22", "pyarrow"),
+    f"pip install 'medusa-federation[bench]', or set {ENVIRONMENTS}=1",
+)
 
 SYSTEMS: Final = (
     Other("medusa", "medusa"),
     Other("medusa, throughput", "medusa_throughput"),
     Other("structured streaming", "structured_streaming"),
-    Other("flink", "flink", "pyflink", ("apache-flink>=2.3,<3",)),
-    Other("bytewax", "bytewax_rows", "bytewax", BYTEWAX, BYTEWAX_MEND),
-    Other("bytewax over Arrow", "bytewax", "bytewax", BYTEWAX, BYTEWAX_MEND),
-    Other("duckdb", "duckdb", "duckdb", ("duckdb", "pyarrow")),
+    Other("flink", "flink", FLINK),
+    Other("bytewax", "bytewax_rows", BYTEWAX),
+    Other("bytewax over Arrow", "bytewax", BYTEWAX),
+    Other("duckdb", "duckdb", Package("duckdb", "duckdb", ("duckdb", "pyarrow"))),
 )
 
 
@@ -101,19 +98,14 @@ def measure() -> Iterator[Entry]:
         for shape in (LARGE, SMALL):
             write(folder, shape)
         for system in SYSTEMS:
-            python = interpreter(system, os.environ)
+            python = interpreter(system.package, os.environ)
             if python is None:
-                yield entry(skipped(system), None, "")
+                yield entry(f"skipped: {system.package.missing}", None, "")
                 continue
             theirs = {each.query: each for each in run(system, python, folder)}
             for measured in theirs.values():
                 yield from figures(system.name, measured, ours.get(measured.query))
             ours = ours or theirs
-
-
-def skipped(system: Other) -> str:
-    """Why a system is not measured."""
-    return f"skipped: {system.name} is not installed: {system.mend}"
 
 
 def figures(name: str, measured: Measured, ours: Measured | None) -> Iterator[Entry]:
@@ -171,28 +163,3 @@ def run(system: Other, python: Path, folder: Path) -> list[Measured]:
     if done.returncode:
         raise UnavailableError(f"{system.name} ended with {done.returncode}")
     return [msgspec.json.decode(line, type=Measured) for line in done.stdout.splitlines()]
-
-
-def interpreter(system: Other, environment: Mapping[str, str]) -> Path | None:
-    """The Python that has a system: ours, or that of an environment of its own, which is made if
-    the environment asks for it. None: there is none.
-
-    Raises:
-        UnavailableError: it cannot be made.
-    """
-    if importlib.util.find_spec(system.needs) is not None:
-        return Path(sys.executable)
-    caches = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = caches / "medusa" / "bench" / system.needs
-    python = folder / "bin" / "python"
-    if not python.exists():
-        if environment.get(ENVIRONMENTS) != "1":
-            return None
-        print(f"installing {system.name} into {folder}")
-        try:
-            subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-            subprocess.run([python, "-m", "pip", "install", "-q", *system.install], check=True)
-        except subprocess.CalledProcessError as error:
-            shutil.rmtree(folder, ignore_errors=True)  # half an environment is none
-            raise UnavailableError(f"cannot install {system.name}; its errors are above") from error
-    return python

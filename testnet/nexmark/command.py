@@ -7,7 +7,8 @@ from typing import Final
 
 import click
 
-from testnet.kit.command import json_option, number
+from engine.spark.config import Profile
+from testnet.kit.command import choice, json_option, number
 
 MOST_EVENTS: Final = 5_000_000
 """The events and an answer are in memory: some 200 bytes an event each."""
@@ -46,15 +47,37 @@ class Queries(click.ParamType[tuple[str, ...]]):
     metavar="Q[,Q...]",
     help="Run these, like q0,q3.  [default: all]",
 )
+@choice(
+    "--profile",
+    ("edge", "throughput"),
+    "Of Medusa's Spark: throughput has Java's optimising compiler, as Flink has.",
+)
+@click.option(
+    "--beside",
+    type=click.Choice(["flink"]),
+    help="Then run the same queries in this system, over the same events.",
+)
 @json_option
-def nexmark(events: int, rate: int, seed: int, queries: tuple[str, ...], as_json: bool) -> None:
+def nexmark(  # noqa: PLR0917 - each is an option
+    events: int,
+    rate: int,
+    seed: int,
+    queries: tuple[str, ...],
+    profile: Profile,
+    beside: str | None,
+    as_json: bool,
+) -> None:
     """Run the benchmark Nexmark's queries at a peer with Spark, and check the answers.
 
     The events are posted, then the queries run one after the other over them. DuckDB gives the
     right answers. Shows which query gave exactly these, how fast, and why a query cannot run. Exits
     with 1 when an answer is not right, with 2 when a query failed.
+
+    Flink is run with --beside flink where it is installed, and with MEDUSA_BENCH_ENVIRONMENTS=1 it
+    is installed first, apart from Medusa. What it answers does not change the exit code.
     """
     # late: --help and a mistyped option do not need it
+    from testnet.nexmark.flink.run import run_flink
     from testnet.nexmark.scripts import WITHIN_S
     from testnet.nexmark.workload import Options, nexmark_workload
     from testnet.workload.command import run_command
@@ -64,4 +87,10 @@ def nexmark(events: int, rate: int, seed: int, queries: tuple[str, ...], as_json
             f"--events at --rate are longer than the {WITHIN_S} s that joins keep"
         )
     options = Options(events, seed, rate, queries)
-    run_command("nexmark", partial(nexmark_workload, options), as_json=as_json)
+    run_command(
+        "nexmark",
+        partial(nexmark_workload, options),
+        as_json=as_json,
+        profile=profile,
+        beside=partial(run_flink, options) if beside else None,
+    )

@@ -14,6 +14,7 @@ running count of its beginnings.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -27,6 +28,8 @@ TEXTS: Final = Path(__file__).with_name("queries")
 """The folder of the queries' texts, q0.sql to q22.sql: to read, not to run."""
 
 SIDE_ROWS: Final = 10_000
+
+_READ: Final = re.compile(r"\b(?:FROM|JOIN) (\w+)")
 
 _WORDS: Final = """
     CREATE MACRO day_of(moment) AS strftime(moment, '%Y-%m-%d');
@@ -183,6 +186,18 @@ def side_input() -> pa.Table:
     """The table with which q13 joins: the numbers from 0 to 9999, each with itself as text."""
     keys = pa.array(range(SIDE_ROWS), pa.int64())
     return pa.table({"key": keys, "value": keys.cast(pa.string())})
+
+
+def reads(query: str) -> frozenset[str]:
+    """The tables that a query reads.
+
+    Raises:
+        KeyError: there is no such query.
+    """
+    found = set(_READ.findall(QUERIES[query]))
+    if "won" in found:
+        found |= {"auction", "bid"}
+    return frozenset(found & {"person", "auction", "bid", "side_input"})
 
 
 def expected(query: str, events: Events) -> pa.Table:

@@ -23,11 +23,13 @@ CREATE TABLE side_input (
 
 @dataclass(frozen=True)
 class Change:
-    """Words of a text that Medusa gets otherwise, and why."""
+    """Words of a text that Medusa gets otherwise, and why. both: Flink gets them so, too, if both
+    are asked: they answer the same question."""
 
     text: str
     instead: str
     because: str
+    both: bool = False
 
 
 _EVENT_TIME: Final = "its twin in event time: an answer by the machine's clock cannot be checked"
@@ -35,18 +37,21 @@ _EVENT_TIME: Final = "its twin in event time: an answer by the machine's clock c
 CHANGES: Final[dict[str, tuple[Change, ...]]] = {
     "q8": (Change("AS stime", "AS starttime", "stime is the name of a tuple's time"),),
     "q12": (
-        Change("TABLE timed", "TABLE bid", _EVENT_TIME),
-        Change("DESCRIPTOR(p_time)", "DESCRIPTOR(dateTime)", _EVENT_TIME),
+        Change("TABLE timed", "TABLE bid", _EVENT_TIME, both=True),
+        Change("DESCRIPTOR(p_time)", "DESCRIPTOR(dateTime)", _EVENT_TIME, both=True),
     ),
     "q13": (
-        Change("(SELECT *, PROCTIME() AS p_time FROM bid) AS b", "bid AS b", _EVENT_TIME),
-        Change("AS OF b.p_time", "AS OF b.dateTime", _EVENT_TIME),
+        Change(
+            "(SELECT *, PROCTIME() AS p_time FROM bid) AS b", "bid AS b", _EVENT_TIME, both=True
+        ),
+        Change("AS OF b.p_time", "AS OF b.dateTime", _EVENT_TIME, both=True),
     ),
     "q14": (
         Change(
             "count_char(extra, 'c')",
-            "length(extra) - length(replace(extra, 'c', ''))",
+            "CHAR_LENGTH(extra) - CHAR_LENGTH(REPLACE(extra, 'c', ''))",
             "count_char is a function in Java that the benchmark brings along",
+            both=True,
         ),
     ),
     "q19": (

@@ -7,7 +7,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from testnet.nexmark.generate import EVENTS_PER_S, START_US, generate
+from testnet.nexmark.generate import EVENTS_PER_S, START_US, Events, generate
 from testnet.nexmark.oracle import QUERIES, expected, side_input
 from testnet.nexmark.scripts import SIDE_INPUT, script
 from testnet.workload.workload import Script, Workload
@@ -23,17 +23,22 @@ class Options:
     queries: tuple[str, ...] = ()
 
 
-def nexmark_workload(options: Options) -> Workload:
-    """Generate the events, for the queries of the options."""
-    events = generate(options.seed, options.events, options.rate)
+def tables_of(events: Events) -> dict[str, pa.Table]:
+    """The rows of all streams that the queries read; those of q13's table are before all events."""
     side = side_input()
     before = pa.array([START_US - 1] * side.num_rows, pa.timestamp("us", "UTC"))
-    tables = {
+    return {
         "person": events.person,
         "auction": events.auction,
         "bid": events.bid,
         "side_input": side.append_column("dateTime", before),
     }
+
+
+def nexmark_workload(options: Options) -> Workload:
+    """Generate the events, for the queries of the options."""
+    events = generate(options.seed, options.events, options.rate)
+    tables = tables_of(events)
     scripts = [
         Script(
             text := script(query),

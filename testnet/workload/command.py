@@ -2,30 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from rich.console import Console
 
+from engine.spark.config import Profile
 from testnet.kit.command import run_scenario
 from testnet.kit.stages import Stages, open_screen
 from testnet.workload.run import run_workload
 from testnet.workload.screen import render_result
-from testnet.workload.workload import STAGES, Workload
+from testnet.workload.workload import STAGES, Beside, Result, Workload, with_beside
+
+BESIDE: Final = "beside"
+"""The stage of the other system."""
+
+AnotherSystem = Callable[[Callable[[str], None]], Awaitable[Beside]]
+"""Runs the same queries in another system; it is given what takes the name of the next query."""
 
 
-def run_command(name: str, make: Callable[[], Workload], *, as_json: bool) -> NoReturn:
+def run_command(
+    name: str,
+    make: Callable[[], Workload],
+    *,
+    as_json: bool,
+    profile: Profile = "edge",
+    beside: AnotherSystem | None = None,
+) -> NoReturn:
     """Run a workload, show its outcomes, and end the process: with 0 if every answer is exact, with
     1 if one is not, with 2 if a query failed.
 
     Args:
         name: of the command. make: generates the rows.
+        profile: of Spark at the peer.
+        beside: runs after Medusa's peer has ended; its outcomes do not change the exit code.
     """
     console = Console(stderr=as_json)
-    stages = Stages(STAGES)
+    stages = Stages(STAGES if beside is None else {**STAGES, BESIDE: "another system runs them"})
+
+    async def run() -> Result:
+        result = await run_workload(make, stages, profile=profile)
+        if beside is None:
+            return result
+        with stages.stage(BESIDE):
+            return with_beside(result, await beside(partial(stages.say, BESIDE)))
+
     run_scenario(
-        partial(run_workload, make, stages),
+        run,
         open_screen(stages, console, partial(stages.render, name)),
         console,
         as_json=as_json,

@@ -17,6 +17,7 @@ import trio
 
 from engine.language.document import Document
 from engine.language.reading import read_draft
+from engine.spark.config import Profile
 from overlay.concurrency import one_error
 from overlay.errors import MedusaError
 from overlay.names import SCHEME
@@ -33,7 +34,10 @@ DELETE_S: Final = 5.0
 
 
 async def run_workload(
-    make: Callable[[], Workload], stages: Stages, patience_s: float = PATIENCE_S
+    make: Callable[[], Workload],
+    stages: Stages,
+    patience_s: float = PATIENCE_S,
+    profile: Profile = "edge",
 ) -> Result:
     """Run a workload's scripts and compare their answers.
 
@@ -41,6 +45,7 @@ async def run_workload(
         make: generates the rows; it runs in a thread of its own.
         stages: those of `testnet.workload.workload.STAGES`.
         patience_s: seconds that a script's tasks may all stand still, beside what the rows take.
+        profile: of Spark: see `engine.spark.config.SparkConfig`.
 
     Raises:
         StandstillError: they stood still for longer.
@@ -59,7 +64,7 @@ async def run_workload(
             refused = [each for script, plan in planned for each in _refused(script, str(plan))]
             return Result(workload.title, 0.0, tuple(refused))
         outcomes: list[Outcome] = []
-        async with open_peer_of_the_moment(workload.participant) as client:
+        async with open_peer_of_the_moment(workload.participant, profile=profile) as client:
             with stages.stage("post"):
                 posting_s = await _post(client, trials)
             with stages.stage("start"):

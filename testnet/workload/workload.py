@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import pyarrow as pa
@@ -68,6 +68,7 @@ class Outcome:
             streams by then.
         rows_per_s: of the input.
         refused: why it cannot be run. failed: why its run ended without an answer.
+        job_s: of the seconds of another system, those in which the job ran by its own count.
     """
 
     query: str
@@ -80,15 +81,41 @@ class Outcome:
     rows_per_s: float = 0.0
     refused: str = ""
     failed: str = ""
+    job_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The same queries in another system, over the same rows.
+
+    Attributes:
+        system: its name.
+        ratios: by query that ran in both, Medusa's rows a second as a multiple of the system's.
+        job_ratios: the same, of what is left of the system's seconds when only those of its job
+            count; all of Medusa's do.
+        skipped: why nothing was run.
+    """
+
+    system: str
+    outcomes: tuple[Outcome, ...] = ()
+    ratios: Mapping[str, float] = field(default_factory=dict)
+    job_ratios: Mapping[str, float] = field(default_factory=dict)
+    skipped: str = ""
 
 
 @dataclass(frozen=True)
 class Result:
-    """All outcomes. posting_s: seconds in which the rows were posted and acknowledged."""
+    """All outcomes.
+
+    Attributes:
+        posting_s: seconds in which the rows were posted and acknowledged.
+        beside: how another system did; it decides nothing.
+    """
 
     title: str
     posting_s: float
     outcomes: tuple[Outcome, ...]
+    beside: Beside | None = None
 
     @property
     def good(self) -> bool:
@@ -99,3 +126,14 @@ class Result:
     def failed(self) -> bool:
         """Whether a query that can be run gave no answer."""
         return any(each.failed for each in self.outcomes)
+
+
+def with_beside(result: Result, theirs: Beside) -> Result:
+    """A result with another system's outcomes, and the ratios to them."""
+    ours = {each.query: each.rows_per_s for each in result.outcomes if each.exact is not None}
+    both = [each for each in theirs.outcomes if each.exact is not None and each.query in ours]
+    ratios = {each.query: ours[each.query] / each.rows_per_s for each in both}
+    job_ratios = {
+        each.query: ours[each.query] * each.job_s / each.input_rows for each in both if each.job_s
+    }
+    return replace(result, beside=replace(theirs, ratios=ratios, job_ratios=job_ratios))

@@ -4,6 +4,8 @@ was folded."""
 from __future__ import annotations
 
 import itertools
+import random
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -208,22 +210,21 @@ def kept_tables(draw: st.DrawFn) -> tuple[Query, str]:
 
 
 def _totals(draw: st.DrawFn) -> tuple[Query, str]:
-    pairs = draw(
-        st.lists(
-            st.tuples(st.sampled_from(sorted(LAST)), st.sampled_from(["k", "x"])),
-            min_size=1,
-            max_size=4,
-        )
-    )
+    asked = st.tuples(st.sampled_from(sorted(LAST)), st.sampled_from(["k", "x"]))
+    pairs = draw(st.lists(asked, min_size=1, max_size=4))
+    return totals_by(draw(st.sampled_from(["k", "x"])), pairs)
+
+
+def totals_by(group: str, pairs: Sequence[tuple[Function, str]]) -> tuple[Query, str]:
+    """Functions of all tuples so far with the same k or x, and their answer in DuckDB's words."""
     functions = [AggregateFunction(f, x, f"f{n}") for n, (f, x) in enumerate(pairs)]
     columns = [f"{LAST[f](x)} AS f{n}" for n, (f, x) in enumerate(pairs)]
-    box = Totals("t", "s", "out", ("k",), tuple(functions))
-    inner = (
-        ", ".join(columns).replace("(k", "(s.k").replace(" k", " s.k").replace("stime", "s.stime")
-    )
+    box = Totals("t", "s", "out", (group,), tuple(functions))
+    inner = re.sub(r"(?<![\w.'])(k|x|stime)\b", r"s.\1", ", ".join(columns))
     return Query("q", (box,)), (
-        f"SELECT t.stime, t.k, {inner} FROM (SELECT DISTINCT stime, k FROM s) t "
-        "JOIN s ON s.k IS NOT DISTINCT FROM t.k AND s.stime <= t.stime GROUP BY t.stime, t.k"
+        f"SELECT t.stime, t.{group}, {inner} FROM (SELECT DISTINCT stime, {group} FROM s) t "
+        f"JOIN s ON s.{group} IS NOT DISTINCT FROM t.{group} AND s.stime <= t.stime "
+        f"GROUP BY t.stime, t.{group}"
     )
 
 
@@ -369,6 +370,33 @@ def test_a_table_is_kept_up_to_date_whatever_the_cut(
     query, statement = kept
     again = reread(query, SCHEMAS, language, {"t"})
     on_spark(spark, (again, statement), data, chosen, fold=fold)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("fold", [False, True])
+@pytest.mark.parametrize("group", ["k", "x"])
+def test_different_values_of_two_types_are_counted_together(
+    spark: Spark, group: str, fold: bool
+) -> None:
+    chance = random.Random(7)
+    zero = -0.0 if group == "k" else 0.0  # a group may be shown as either
+    found = [
+        {
+            "stime": stime,
+            "seq": stime,
+            "k": chance.choice([None, 0, 1, 2, 3]),
+            "x": chance.choice([0.0, zero, 0.5, -1.0, 2.5]),
+        }
+        for stime in sorted(chance.choices(range(40), k=80))
+    ]
+    data = {"s": pa.Table.from_pylist(found, schema=STREAM.source)}
+    different = Function.COUNT_DISTINCT
+    pairs = [
+        *((different, "x"), (Function.COUNT, "k"), (different, "k")),
+        *((Function.SUM, "x"), (different, "x"), (Function.MAX, "k")),
+    ]
+    for chosen in ([40], [9, 10, 25, 40], [1, 20, 39, 40]):
+        on_spark(spark, totals_by(group, pairs), data, [chosen], fold=fold)
 
 
 @settings(

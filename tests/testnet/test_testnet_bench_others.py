@@ -14,15 +14,10 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from overlay.errors import UnavailableError
 from testnet.bench.others import (
-    ENVIRONMENTS,
-    Other,
     Shape,
     figures,
-    interpreter,
     percentile,
-    skipped,
     write,
 )
 from testnet.bench.systems import (
@@ -40,28 +35,6 @@ from testnet.bench.systems import (
     tree,
 )
 from testnet.bench.systems.medusa import check
-
-MISSING = Other("riverdb", "riverdb", "no_such_module", ("riverdb",), "pip install riverdb")
-
-
-def test_a_system_that_is_not_installed_is_skipped_by_name(tmp_path: Path) -> None:
-    assert interpreter(MISSING, {"XDG_CACHE_HOME": str(tmp_path)}) is None
-    assert skipped(MISSING) == "skipped: riverdb is not installed: pip install riverdb"
-
-
-def test_a_system_runs_in_our_environment_or_in_its_own(tmp_path: Path) -> None:
-    assert interpreter(Other("ours", "ours", "msgspec"), {}) == Path(sys.executable)
-    python = tmp_path / "medusa" / "bench" / "no_such_module" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.touch()
-    assert interpreter(MISSING, {"XDG_CACHE_HOME": str(tmp_path)}) == python
-
-
-def test_an_environment_that_cannot_be_made_is_not_left_behind(tmp_path: Path) -> None:
-    broken = Other("riverdb", "riverdb", "no_such_module", ("not a requirement",))
-    with pytest.raises(UnavailableError, match="cannot install riverdb"):
-        interpreter(broken, {"XDG_CACHE_HOME": str(tmp_path), ENVIRONMENTS: "1"})
-    assert not list((tmp_path / "medusa" / "bench").iterdir())
 
 
 def test_each_file_closes_a_window_and_both_formats_have_the_same_rows(tmp_path: Path) -> None:

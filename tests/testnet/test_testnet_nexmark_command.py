@@ -58,6 +58,7 @@ def test_all_queries_are_exact(events: int, rate: int) -> None:
     [
         (("--queries", "q0,q23"), "'q23': the queries are q0 to q22"),
         (("--events", "0"), "--events"),
+        (("--profile", "fast"), "'fast' is not one of 'edge', 'throughput'"),
         (("--events", "7201", "--rate", "2"), "longer than the 3600 s that joins keep"),
     ],
 )

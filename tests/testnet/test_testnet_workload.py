@@ -11,7 +11,7 @@ from rich.console import Console
 
 from testnet.workload.comparison import Difference, difference, final_state
 from testnet.workload.screen import render_result
-from testnet.workload.workload import Outcome, Result
+from testnet.workload.workload import Beside, Outcome, Result, with_beside
 
 
 def test_answers_are_bags_of_rows() -> None:
@@ -74,3 +74,29 @@ def shown(result: Result) -> str:
     console = Console(width=100, record=True, file=io.StringIO())
     console.print(render_result(result))
     return console.export_text()
+
+
+def test_another_system_is_beside_ours_with_ratios_of_what_ran_in_both() -> None:
+    ours = (
+        Outcome("q0", 10, 9, exact=True, seconds=2.0, rows_per_s=5.0),
+        Outcome("q1", 10, refused="no box for it"),
+        Outcome("q2", 10, 9, exact=True, seconds=2.0, rows_per_s=5.0),
+    )
+    theirs = (
+        Outcome("q0", 10, 9, exact=True, seconds=4.0, rows_per_s=2.5, job_s=1.0),
+        Outcome("q1", 10, 1, missing=3, exact=False, seconds=4.0, rows_per_s=2.5, job_s=1.0),
+        Outcome("q2", 10, failed="it did not end within 5 s"),
+    )
+    result = with_beside(Result("Nexmark", 1.0, ours), Beside("Riverdb", theirs))
+    assert result.beside is not None
+    assert (result.beside.ratios, result.beside.job_ratios) == ({"q0": 2.0}, {"q0": 0.5})
+    assert result.good
+    assert not result.failed
+    text = shown(result)
+    assert "The same in Riverdb" in text
+    assert "q2 failed: it did not end within 5 s" in text
+    assert ["q0", "9", "exact", "2", "2.00", "10", "0.50"] in [
+        line.split() for line in text.splitlines()
+    ]
+    skipped = Result("Nexmark", 1.0, ours, Beside("Riverdb", skipped="it is not installed"))
+    assert "The same in Riverdb was skipped: it is not installed" in shown(skipped)

@@ -9,6 +9,6 @@ INNER JOIN (
     SELECT MAX(price) AS highest, window_end AS endtime
     FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(dateTime), INTERVAL '10' SECOND))
     GROUP BY window_start, window_end
-) AS period
-    ON b.price = period.highest
-WHERE b.dateTime BETWEEN period.endtime - INTERVAL '10' SECOND AND period.endtime
+) AS peak
+    ON b.price = peak.highest
+WHERE b.dateTime BETWEEN peak.endtime - INTERVAL '10' SECOND AND peak.endtime

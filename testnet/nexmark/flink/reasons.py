@@ -1,0 +1,28 @@
+"""The errors of Java, as Python gets them, in one line. The standard library alone is imported."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_CALL: Final = "An error occurred while calling"
+"""So begins an error that py4j does not know; Java's own words are in the next line."""
+
+_CAUSE: Final = "Caused by: "
+
+
+def reason(error: Exception) -> str:
+    """Java's innermost cause, without its stack."""
+    said = _said(error)
+    causes = [line.removeprefix(_CAUSE) for line in said if line.startswith(_CAUSE)]
+    return [*said[:1], *causes][-1] if said else repr(error)
+
+
+def is_timeout(error: Exception) -> bool:
+    """Whether a wait has ended before what was waited for; not so if that failed by a timeout."""
+    return "java.util.concurrent.TimeoutException" in (_said(error) or [""])[0]
+
+
+def _said(error: Exception) -> list[str]:
+    """The lines that are no place in a program."""
+    lines = [line.strip().removeprefix(": ") for line in str(error).splitlines()]
+    return [line for line in lines if line and not line.startswith(("at ", "... ", _CALL))]

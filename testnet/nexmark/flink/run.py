@@ -1,0 +1,122 @@
+"""Runs Nexmark's queries in Flink, beside Medusa's run, and compares the answers.
+
+A query's seconds are from its submission to the end of its job: its plan, reading CSV, computing.
+Before that are the start of Java and of a cluster, and a first run that does not count. Medusa's
+are from the creation of the query to the end of its answer: its plan, reading its streams,
+computing, keeping the answer as a stream, delivering it.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from engine.spark.jvm import find_java
+from overlay.errors import InvalidInputError, UnavailableError
+from testnet.kit.environments import FLINK, interpreter
+from testnet.nexmark.flink import texts
+from testnet.nexmark.flink.answers import read_answer, right_answer
+from testnet.nexmark.flink.work import Limits, Ran, Text, Work, run_work
+from testnet.nexmark.generate import Events, generate
+from testnet.nexmark.oracle import QUERIES, reads
+from testnet.nexmark.workload import Options, tables_of
+from testnet.workload.comparison import difference
+from testnet.workload.workload import Beside, Outcome
+
+SYSTEM: Final = "Flink"
+PROGRAM: Final = ("-m", "testnet.nexmark.flink.process")
+ROOT: Final = Path(__file__).parents[3]
+
+
+async def run_flink(
+    options: Options,
+    say: Callable[[str], None],
+    environment: Mapping[str, str] = os.environ,
+    limits: Limits = Limits(),  # noqa: B008 - it is frozen
+) -> Beside:
+    """Run the queries of the options in Flink; a Flink that is not here is skipped.
+
+    Args:
+        say: told which query is next.
+    """
+    try:
+        python = await trio.to_thread.run_sync(interpreter, FLINK, environment)
+        java = await trio.to_thread.run_sync(find_java, environment)
+    except (UnavailableError, InvalidInputError) as error:
+        return Beside(SYSTEM, skipped=str(error))
+    if python is None:
+        return Beside(SYSTEM, skipped=FLINK.missing)
+    around = {
+        **environment,
+        "PYTHONPATH": str(ROOT),
+        "JAVA_HOME": str(java),
+        # no worker for functions in Python, which would listen on all addresses
+        "_python_worker_execution_mode": "process",
+    }
+    queries = options.queries or tuple(QUERIES)
+    with tempfile.TemporaryDirectory(prefix="medusa-flink-") as name:
+        folder = Path(name)
+        events = await trio.to_thread.run_sync(_write, options, folder)
+        work = _work(queries, folder, limits)
+        try:
+            ran = await run_work([python, *PROGRAM], around, folder, work, say=say, limits=limits)
+        except UnavailableError as error:
+            return Beside(SYSTEM, skipped=f"flink does not start: {error}")
+        rows = {table: data.num_rows for table, data in tables_of(events).items()}
+        outcomes = [
+            await trio.to_thread.run_sync(
+                judged, each, sum(rows[table] for table in reads(each.query)), folder, events
+            )
+            for each in ran
+        ]
+    return Beside(SYSTEM, tuple(outcomes))
+
+
+def _write(options: Options, folder: Path) -> Events:
+    events = generate(options.seed, options.events, options.rate)
+    texts.write_tables(tables_of(events), folder)
+    return events
+
+
+def _work(queries: tuple[str, ...], folder: Path, limits: Limits) -> Work:
+    return Work(
+        dict(texts.SETTINGS),
+        os.cpu_count() or 1,  # as many tasks at a time as Spark runs at a peer
+        [texts.table_text(name, folder) for name in texts.TABLES],
+        {query: Text(texts.query_text(query), texts.written(folder / query)) for query in queries},
+        texts.DROPPED,
+        limits.query,
+    )
+
+
+def judged(ran: Ran, input_rows: int, folder: Path, events: Events) -> Outcome:
+    """A query's report, its answer compared with the right one.
+
+    Args:
+        folder: has the answer, in a folder of the query's name.
+    """
+    outcome = Outcome(ran.query, input_rows, refused=ran.refused, failed=ran.failed)
+    if ran.refused or ran.failed:
+        return outcome
+    right = right_answer(ran.query, events)
+    try:
+        answer = read_answer(folder / ran.query, right.schema)
+        found = difference(answer, right)
+    except ValueError as error:
+        return replace(outcome, failed=str(error))
+    return replace(
+        outcome,
+        rows=answer.num_rows,
+        missing=found.missing,
+        extra=found.extra,
+        exact=not (found.missing or found.extra),
+        seconds=ran.seconds,
+        rows_per_s=input_rows / ran.seconds,
+        job_s=ran.job_s,
+    )
