@@ -81,7 +81,8 @@ async def test_a_job_over_a_damaged_page_fails_and_the_file_is_named(
     (chunk,) = [each for each in chunks if each.path_in_schema == column]
     whole = path.read_bytes()
     data = bytearray(whole)
-    data[chunk.data_page_offset + chunk.total_compressed_size - 3] ^= 1
+    first = chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset
+    data[first + chunk.total_compressed_size - 3] ^= 1
     path.write_bytes(data)
     async with trio.open_nursery() as running:
         running.start_soon(runner.run)

@@ -247,7 +247,10 @@ async def test_a_full_disk_refuses_and_loses_nothing(small_disk: Path) -> None:
         async def fill(upto: int) -> None:
             """Posts until the disk is full, or so many."""
             for number in range(len(acknowledged) // 1000 + 1, upto):
-                rows = [(number * 1000 + i, number * 1000 + i) for i in range(1000)]
+                rows = [
+                    (n, n * 2_654_435_761 % 2**31)
+                    for n in range(number * 1000, number * 1000 + 1000)
+                ]
                 try:
                     await leader.post(P, number, body(rows), now=NOW)
                 except StorageFullError as error:
