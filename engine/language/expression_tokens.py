@@ -39,6 +39,21 @@ FUNCTIONS: Final = frozenset(
     name for name in (*OPERATORS, *SHORT_FORMS, *OTHER_NAMES) if name.isidentifier()
 ) - {"and", "or", "not", "neg", "is_null", "in", "like", "case"}
 
+_CHANGING: Final = ": a result must be the same wherever and whenever it is computed"
+
+_ABSENT: Final = {
+    **dict.fromkeys(("rand", "randn", "random", "uuid"), _CHANGING),
+    **dict.fromkeys(
+        ("now", "current_timestamp", "current_date", "localtimestamp"),
+        f"{_CHANGING}; the time of a tuple is stime",
+    ),
+    **dict.fromkeys(
+        ("power", "pow", "exp", "ln", "log", "log2", "log10", "sin", "cos", "tan"),
+        ": its last bits differ from library to library",
+    ),
+}
+"""Functions that are left out on purpose, and why."""
+
 TYPE_TOKENS: Final = {
     FieldType.BOOL: TokenType.BOOLEAN,
     FieldType.BYTE: TokenType.TINYINT,
@@ -193,14 +208,15 @@ def _word(text: str, token: Token, functions: Collection[str], *, called: bool) 
     if name == CAST:
         return token
     if name not in FUNCTIONS:
-        alike = get_close_matches(name[:80], sorted({*FUNCTIONS, *functions, CAST}), 3, cutoff=0.5)
-        mend = (
-            f"alike are {', '.join(alike)}"
-            if alike
-            else "docs/queries.md names all; CREATE FUNCTION names one of your own"
-        )
-        raise refusal(text, f"there is no function {token.text[:80]!a}; {mend}", token.start - 1)
+        mend = _ABSENT.get(name) or _alike(name, functions)
+        raise refusal(text, f"there is no function {token.text[:80]!a}{mend}", token.start - 1)
     return _retyped(token, TokenType.IDENTIFIER, FUNCTION + name)
+
+
+def _alike(name: str, functions: Collection[str]) -> str:
+    alike = get_close_matches(name[:80], sorted({*FUNCTIONS, *functions, CAST}))
+    known = f"alike are {', '.join(alike)}" if alike else "docs/queries.md names all"
+    return f"; {known}; CREATE FUNCTION names one of your own"
 
 
 def _retyped(token: Token, kind: TokenType, text: str) -> Token:

@@ -255,7 +255,10 @@ def test_a_session_is_as_long_as_the_statement_says() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (SESSIONS.replace("PARTITION BY k,", ","), "the fields of their PARTITION BY: none"),
+        (
+            SESSIONS.replace("PARTITION BY k,", ","),
+            "the fields of their PARTITION BY: none; it stands behind TABLE name",
+        ),
         (
             "SELECT k FROM SESSION(TABLE s PARTITION BY k, DESCRIPTOR(ts), INTERVAL '1' SECOND)",
             "sessions are grouped",

@@ -204,6 +204,7 @@ def test_two_files_at_the_speed_of_their_time(attempt: Attempt, tmp_path: Path) 
 
 ASKED = "SELECT id FROM s"
 DECLARED = "CREATE STREAM s (at TIMESTAMP, id INT, WATERMARK FOR at AS at);"
+UNREAD = DECLARED + "SELECT id FROM t"
 
 REFUSED = [
     ("--stream s=none.csv", "no such file: none.csv", ASKED),
@@ -220,6 +221,12 @@ REFUSED = [
     ("--stream s=o.csv --out o.csv", "o.csv", ASKED),
     ("--stream s=bad.csv", "row 2", DECLARED + ASKED),
     ("", "it has no query to try", DECLARED),
+    (
+        "--stream t=o.csv",
+        "it declares medusa://you/s, which no query reads: leave it out, or say",
+        UNREAD,
+    ),
+    ("--stream orders=o.csv", "or is medusa://you/orders meant?", "SELECT id FROM order_s"),
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
@@ -90,7 +91,8 @@ def trial_of(
     made = {
         stream for query in document.queries for box in query.boxes for stream in outputs_of(box)
     }
-    for name in sorted({s for q in document.queries for s in streams_read(q)} - made):
+    used = {stream for query in document.queries for stream in streams_read(query)}
+    for name in sorted(used - made):
         if name not in read and all(stream.name != name for stream in document.streams):
             read[name] = schema_read(name)
     if not document.queries:
@@ -99,7 +101,7 @@ def trial_of(
         raise RecordingError(f"--time {time[:80]!a}: no file of an undeclared stream has it")
     for stream in document.streams:
         if stream.name not in made:
-            _file_of(stream.name, given)
+            _file_of(stream.name, given, read=stream.name in used)
     _check_all_read(document, read, given, tables)
     return _ours(document, read, tables, given, None if case is None else (own, case))
 
@@ -128,11 +130,17 @@ def _check_all_read(
         )
 
 
-def _file_of(stream: str, given: Mapping[str, Path]) -> Path:
+def _file_of(stream: str, given: Mapping[str, Path], *, read: bool = True) -> Path:
+    """The file of a stream that the document reads, or only declares."""
     if stream not in given:
-        raise NotFoundError(
-            f"the query reads {stream}: say --stream {stream.rpartition('/')[2]}=FILE"
-        )
+        say = f"say --stream {stream.rpartition('/')[2]}=FILE"
+        if not read:
+            raise NotFoundError(
+                f"it declares {stream}, which no query reads: leave it out, or {say}"
+            )
+        alike = get_close_matches(stream, sorted(given), 1, cutoff=0.8)
+        meant = f", or is {alike[0]} meant?" if alike else ""
+        raise NotFoundError(f"the query reads {stream}: {say}{meant}")
     return given[stream]
 
 

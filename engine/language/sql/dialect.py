@@ -7,6 +7,7 @@ those that are allowed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import ClassVar, Final
@@ -128,7 +129,7 @@ class MedusaParser(WindowParser):
         if not self._is_query():
             self._refuse(
                 "a statement begins with CREATE SCHEMA, STREAM, TABLE, QUERY or FUNCTION, with "
-                "SELECT or WITH"
+                f"SELECT or WITH{_STATEMENTS.get(self._curr.text.upper(), '')}"
             )
         return super()._parse_statement()
 
@@ -144,7 +145,8 @@ class MedusaParser(WindowParser):
         temporary = self._match_text_seq("TEMPORARY") or self._match_text_seq("TEMP")
         kind = self._curr.text.upper()
         if kind not in {"SCHEMA", "STREAM", "TABLE", "QUERY"}:
-            self._refuse("after CREATE comes SCHEMA, STREAM, TABLE, QUERY or FUNCTION")
+            mend = "; a VIEW is a TEMPORARY STREAM in a QUERY" if kind == "VIEW" else ""
+            self._refuse(f"after CREATE comes SCHEMA, STREAM, TABLE, QUERY or FUNCTION{mend}")
         self._advance()
         self._match_text_seq("IF", "NOT", "EXISTS")
         made = Definition(this=self._made_name(), kind=kind, temporary=bool(temporary))
@@ -304,6 +306,22 @@ class Medusa(Spark):
     Parser = MedusaParser  # type: ignore[mutable-override]
 
 
+_STATEMENTS: Final = {
+    "INSERT": "; `medusa post` posts rows, and CREATE STREAM s AS SELECT ... makes a query",
+    "DROP": "; `medusa stream delete` and `medusa query delete` delete",
+}
+"""What to do instead of statements of other languages."""
+
+_OPENINGS: Final = re.compile(r"""['"`]|--|/\*""")
+_REST: Final = {
+    "'": re.compile(r"[^']*'"),
+    '"': re.compile(r'[^"]*"'),
+    "`": re.compile(r"[^`]*`"),
+    "--": re.compile(r"[^\n]*"),
+    "/*": re.compile(r".*?\*/", re.DOTALL),
+}
+"""What follows the beginning of a string, a name or a comment that ends."""
+
 _CHAINS: Final = (exp.And, exp.Or, exp.DPipe, exp.Union)
 """What sqlglot nests to the left, and our code walks in a loop."""
 
@@ -422,7 +440,7 @@ def _tokens(text: str) -> list[Token]:
     try:
         tokens = sqlglot.tokenize(text, read=Medusa)
     except SqlglotError:
-        raise refusal(text, "a string, name or comment does not end", 0) from None
+        raise refusal(text, "a string, name or comment does not end", _endless(text)) from None
     if len(tokens) > MAX_TOKENS:
         reason = f"the script has {len(tokens):,} words and signs, at most {MAX_TOKENS:,} allowed"
         raise refusal(text, reason, tokens[MAX_TOKENS].start)
@@ -434,6 +452,17 @@ def _tokens(text: str) -> list[Token]:
             raise refusal(text, "something is missing after the comma", token.start)
     _check_nesting(text, tokens)
     return tokens
+
+
+def _endless(text: str) -> int:
+    """Where the first string, name or comment begins that does not end."""
+    place = 0
+    while opening := _OPENINGS.search(text, place):
+        rest = _REST[opening.group()].match(text, opening.end())
+        if rest is None:
+            return opening.start()
+        place = rest.end()
+    return 0
 
 
 def _check_nesting(text: str, tokens: list[Token]) -> None:
@@ -460,5 +489,5 @@ def _syntax_error(error: ParseError, tokens: list[Token]) -> tuple[str, int]:
     if reason.startswith(OURS):
         return reason.removeprefix(OURS), found.start
     if found is tokens[-1]:
-        return "it ends too early, or here is a mistake", found.start
+        return f"it ends too early, or {found.text[:40]!a} is a mistake", found.start
     return f"syntax error at {found.text[:40]!a}", found.start

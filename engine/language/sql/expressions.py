@@ -234,6 +234,11 @@ class _Printer:
                 return f"{name}({string_text(unit.name)}, {self._all(rest)})"
             case "position", [exp.In(args={"field": exp.Expr() as text}) as part]:
                 return f"{name}({self.text(part.this)}, {self.text(text)})"
+            case _, [exp.Star()]:
+                raise self._source.refusal(
+                    f"{node.name[:40]}(*) is not part of the language here: only count takes *",
+                    node,
+                )
             case _:
                 return f"{name}({self._all(operands)})"
 

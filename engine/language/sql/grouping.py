@@ -325,10 +325,10 @@ class Grouping:
         substitute = substitute_of(self._relation, self._source)
         asked = {expression_text(each, self._source, substitute) for each in window.partition}
         if asked != {text for _, _, text in self._groups}:
-            listed = ", ".join(sorted(asked)) or "none"
+            listed = ", ".join(sorted(asked))[:200] or "none; it stands behind TABLE name"
             what = "rows by" if of_rows else "sessions by window_start, window_end and"
             raise self._source.refusal(
-                f"group {what} the fields of their PARTITION BY: {listed[:200]}", select
+                f"group {what} the fields of their PARTITION BY: {listed}", select
             )
 
     @property

@@ -77,7 +77,7 @@ class MatchParser(RefusingParser):
     def _skip(self, start: Token) -> None:
         """AFTER MATCH SKIP TO NEXT ROW, which must be there: SQL's default is another one."""
         if not self._match_text_seq("AFTER", "MATCH", "SKIP"):
-            self._refuse(f"it says no AFTER MATCH, and SQL's default is {_PAST}", start)
+            self._refuse(f"it says no AFTER MATCH, and SQL's default {_PAST}", start)
         token = self._curr
         if not self._match_text_seq("TO", "NEXT", "ROW"):
             if self._match_text_seq("PAST", "LAST", "ROW"):
@@ -108,6 +108,6 @@ class MatchParser(RefusingParser):
 
 
 _PAST: Final = (
-    "PAST LAST ROW, by which each match depends on all before it, without end: say "
+    "PAST LAST ROW makes each match depend on all before it, without end: say "
     "AFTER MATCH SKIP TO NEXT ROW, and filter or count the matches that overlap"
 )

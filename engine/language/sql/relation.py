@@ -132,7 +132,9 @@ class Relation:
                 raise source.refusal(
                     f"windows of rows have no {name}: say firstval(stime) or lastval(stime)", node
                 )
-            raise source.refusal(f"there is no field {shown[:80]}; {self._known(table)}", node)
+            raise source.refusal(
+                f"there is no field {shown[:80]}; {self._known(table)}{_mend(node)}", node
+            )
         return found[0]
 
     def shown(self, table: str = "") -> list[Column]:
@@ -145,6 +147,20 @@ class Relation:
             return f"there is no {table[:80]} in FROM; there are {', '.join(tables)[:200]}"
         known = ", ".join(each.name for each in self.columns if not table or table in each.tables)
         return f"there are {known if len(known) <= 200 else known[:197] + '...'}"
+
+
+def _mend(node: exp.Column) -> str:
+    """What may be meant by a name that no field has."""
+    if node.this.args.get("quoted"):
+        return "; a string stands in 'single quotes'"
+    if not node.table and node.name.lower() in _CLOCKS:
+        return "; a result never depends on the clock: the time of a row is stime"
+    return ""
+
+
+_CLOCKS: Final = frozenset(
+    {"current_timestamp", "current_date", "current_time", "localtime", "localtimestamp"}
+)
 
 
 def of_stream(schema: Schema, table: str) -> Relation:

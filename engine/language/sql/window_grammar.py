@@ -73,6 +73,10 @@ class WindowParser(MatchParser):
                 self._match_r_paren()
             table.set("alias", self._parse_table_alias(alias_tokens=self.TABLE_ALIAS_TOKENS))
             return table
+        after = self._tokens[self._index + 2 : self._index + 3]
+        called = self._next.token_type is TokenType.L_PAREN
+        if called and after and after[0].text.upper() == "TABLE":
+            self._refuse(f"{self._curr.text[:40]!a} is no window; there are {', '.join(WINDOWS)}")
         if wrapped:
             known = ", ".join(WINDOWS)
             self._refuse(f"TABLE(...) takes one of {known}")

@@ -139,7 +139,9 @@ def explain_query(what: str, plot: bool, home: str | None, as_json: bool) -> Non
         for each in found:
             draw(plan_picture(each))
         return
-    for each in found:
+    for number, each in enumerate(found):
+        if number > 0:
+            click.echo()
         show(explaining.explanation_table(each))
 
 
