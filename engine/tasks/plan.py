@@ -215,9 +215,9 @@ def plan(
 
     A stream becomes a task's output, which others can read, if not exactly one box reads it, if it
     is in `keep` or in the query's `outputs`, if a union, a join or a filter with several ports
-    reads it, if the box that makes it calls a function of a user, and between one aggregate, rank,
-    pattern or join and the next. All others are fused away. The results do not depend on the cut.
-    The panes of a window (`engine.language.panes`) are a task, too.
+    reads it, if the box that makes it is a top or calls a function of a user, and between one
+    aggregate, rank, pattern or join and the next. All others are fused away. The results do not
+    depend on the cut. The panes of a window (`engine.language.panes`) are a task, too.
 
     Args:
         schemas: of all streams, as `check_query` gives them.
@@ -297,7 +297,8 @@ class _Network:
                     stateful.add(stream)
                 step = typed.steps.get(stream)
                 calls = step is not None and bool(calls_of(step))
-                cut = calls or self._is_cut(stream, after_aggregate=stream in stateful)
+                ends = calls or isinstance(box, Top)  # a top goes on from the table that it makes
+                cut = ends or self._is_cut(stream, after_aggregate=stream in stateful)
                 if cut or stream in keep:
                     self.kept.add(stream)
                 else:

@@ -24,10 +24,12 @@ from printed_queries import Language, reread
 from engine.language.check import check_query
 from engine.objects.query import (
     AggregateFunction,
+    Box,
     Filter,
     Function,
     Join,
     JoinKind,
+    Map,
     Query,
     Top,
     Totals,
@@ -301,7 +303,8 @@ def _top(draw: st.DrawFn) -> tuple[Query, str]:
     most = draw(st.integers(1, 3))
     down = draw(st.booleans())
     place = "place" if most > 1 or draw(st.booleans()) else ""
-    box = Top("t", "s", "out", ("k",), (("x", down),), most, place)
+    mapped = draw(st.booleans())
+    box = Top("t", "s", "first" if mapped else "out", ("k",), (("x", down),), most, place)
     order = f"x {'DESC' if down else 'ASC'} NULLS LAST, stime, x NULLS LAST, seq"
     ranked = (
         "SELECT t.stime AS seen, s.*, row_number() OVER (PARTITION BY t.stime, s.k ORDER BY "
@@ -313,8 +316,13 @@ def _top(draw: st.DrawFn) -> tuple[Query, str]:
         "lag(seq) OVER (PARTITION BY k, place ORDER BY seen) AS old "
         f"FROM ({ranked}) WHERE place <= {most}"
     )
+    boxes: tuple[Box, ...] = (box,)
     columns = "seen AS stime, k, x" + (", place::INTEGER" if place else "")
-    return Query("q", (box,)), f"SELECT {columns} FROM ({changed}) WHERE old IS DISTINCT FROM seq"
+    if mapped:
+        fields = (("y", "x"), ("k", "k"), *((("place", "place"),) if place else ()))
+        boxes = (box, Map("m", "first", "out", fields))
+        columns = columns.replace("k, x", "x AS y, k")
+    return Query("q", boxes), f"SELECT {columns} FROM ({changed}) WHERE old IS DISTINCT FROM seq"
 
 
 def ran(
