@@ -135,8 +135,25 @@ class SparkExecutor:
         """Compute an epoch: in one job with the tasks that are due now, or alone.
 
         Raises:
-            As `run`.
+            As `run`. InternalError: a bug; the task fails with it, and no other does.
         """
+        try:
+            return await self._compute(computation, asked)
+        except MedusaError:
+            raise
+        except Exception as error:
+            raise InternalError(self._told_once(computation, error)) from error
+
+    def _told_once(self, computation: SparkComputation, error: Exception) -> str:
+        """The message of a bug: the same each time that the task meets it, and once in the log."""
+        met, text = computation.bug
+        if met != repr(error):
+            cause = self._events.fault(f"failed to compute {computation.task.name}", error)
+            text = f"its job met a bug; {self._events.why(cause)}"
+            computation.bug = repr(error), text
+        return text
+
+    async def _compute(self, computation: SparkComputation, asked: Epoch) -> Result:
         spark = await self._ensure_running()
         if spark.shares:
             from engine.spark.shared_jobs import Order, is_small  # PySpark is imported by now
@@ -214,6 +231,7 @@ class SparkComputation:
 
     def __init__(self, executor: SparkExecutor, task: Task) -> None:
         self.task = task
+        self.bug = ("", "")
         self._executor = executor
         self._program: Program | None = None
         self._kind: Kind | None = None

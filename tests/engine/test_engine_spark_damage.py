@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,10 +16,11 @@ from engine_streams_data import SCHEMA, logged
 from engine.language.check import check_query
 from engine.objects.query import Aggregate, AggregateFunction, Function, Query
 from engine.objects.schema import BEGINNING
-from engine.spark.executor import SparkExecutor
+from engine.spark.executor import SparkComputation, SparkExecutor
 from engine.spark.session import Spark
 from engine.streams.config import EngineConfig
 from engine.streams.log import StreamLog
+from engine.tasks.execution import Result
 from engine.tasks.plan import plan
 from engine.tasks.runner import TaskRunner
 from overlay.events import Events
@@ -102,3 +104,31 @@ async def test_a_job_over_a_damaged_page_fails_and_the_file_is_named(
         sum(range(start, start + 100)) for start in range(0, 400, 100)
     ]
     assert isinstance(found.table, pa.Table)
+
+
+async def test_a_bug_fails_its_task_once_in_the_log_and_the_peer_goes_on(
+    tmp_path: Path, spark: Spark, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = Events()
+    runner, source = runner_of(spark, tmp_path, events, nursery)
+    source.append(199, logged([(at, at) for at in range(200)]))
+    alone, runs = SparkComputation.alone, 0
+
+    def failing(computation: SparkComputation, *given: Any) -> Result:
+        nonlocal runs
+        runs += 1
+        if runs <= 2:
+            raise AssertionError("a task ends with its table")
+        return alone(computation, *given)
+
+    monkeypatch.setattr(SparkComputation, "alone", failing)
+    monkeypatch.setattr("engine.spark.shared_jobs.is_small", lambda _: False)
+    async with trio.open_nursery() as running:
+        running.start_soon(runner.run)
+        await until(lambda: runner.status(stopped=False).state == "failing")
+        assert "its job met a bug; why: `grep " in runner.status(stopped=False).reason
+        await until(lambda: runner._output.boundary >= 199)
+        running.cancel_scope.cancel()
+    assert runs == 3
+    told = [each.text for each in events.recent() if "a task ends with its table" in each.text]
+    assert len(told) == 1
