@@ -70,6 +70,11 @@ def rows(pairs: Iterable[Row], name: str | None = "x") -> pa.Table:
     )
 
 
+def scattered(number: int) -> int:
+    """A value that takes its four bytes in a log, which has the differences of integers."""
+    return number * 2_654_435_761 % 2**31
+
+
 def pairs_of(table: pa.Table) -> list[Row]:
     return list(
         zip(table.column("stime").to_pylist(), table.column("value").to_pylist(), strict=True)

@@ -6,7 +6,17 @@ import pyarrow as pa
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_peers import Place, Town, make_stream, received, rows, schema_of, to_the_end, until
+from engine_peers import (
+    Place,
+    Town,
+    make_stream,
+    received,
+    rows,
+    scattered,
+    schema_of,
+    to_the_end,
+    until,
+)
 
 from engine.objects.definitions import Idle
 from engine.objects.schema import BEGINNING, END
@@ -212,7 +222,7 @@ async def test_no_room_left_is_told_and_passes(town: Town) -> None:
     async with mit.client(patience_s=0.2) as impatient:
         with pytest.raises(StorageFullError, match=r"engine\.disk_bytes"):  # noqa: PT012
             for _ in range(200):
-                table = rows([(sent + i, sent + i) for i in range(count)])
+                table = rows([(n, scattered(n)) for n in range(sent, sent + count)])
                 await impatient.post_event(stream, table)
                 await impatient.flush()
                 sent += count
@@ -225,7 +235,7 @@ async def test_no_room_left_is_told_and_passes(town: Town) -> None:
                 await far.flush()
     assert 3 * count < sent < 100 * count, sent
     found = await received(reader, sent - 1)
-    await client.post_event(stream, rows([(sent, sent)]), end=True)
+    await client.post_event(stream, rows([(sent, scattered(sent))]), end=True)
 
     async def acknowledge_by_reading() -> None:
         found.extend(await to_the_end(reader))
@@ -234,7 +244,7 @@ async def test_no_room_left_is_told_and_passes(town: Town) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(acknowledge_by_reading)
             await client.flush()
-    assert found == [(i, i) for i in range(sent + 1)]
+    assert found == [(n, scattered(n)) for n in range(sent + 1)]
 
 
 async def test_where_a_producer_is_in_its_source_is_kept_with_its_tuples(town: Town) -> None:

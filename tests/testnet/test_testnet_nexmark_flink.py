@@ -20,7 +20,7 @@ import pytest
 import trio
 from click.testing import CliRunner
 
-from engine.language.document import read_draft
+from engine.language.reading import read_draft
 from engine.spark.jvm import find_java
 from overlay.errors import InvalidInputError, UnavailableError
 from testnet.command import main
