@@ -32,7 +32,7 @@ async def test_a_defect_of_a_job_ends_the_run(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(executor, "kind_of", broken)
     with trio.fail_after(DEADLINE_S):
-        result = await run_workload(doubling, Stages(STAGES), patience_s=3.0)
+        result = await run_workload(doubling, Stages(STAGES), patience_s=DEADLINE_S)
     (outcome,) = result.outcomes
     assert "its job met a bug" in outcome.failed
 
