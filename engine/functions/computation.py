@@ -23,7 +23,8 @@ import trio
 
 from engine.functions.allowed import AllowedFunction, Functions
 from engine.functions.process import ROWS, CallError, FunctionProcess
-from engine.language.steps import FieldRef, MapStep
+from engine.language.steps import MapStep
+from engine.language.typed import FieldRef
 from engine.objects.functions import UserFunction
 from engine.objects.schema import STIME
 from engine.streams.epochs import read_group, reading

@@ -15,8 +15,6 @@ from engine.language.operators import nullable
 from engine.language.steps import (
     AggregateStep,
     CumulateStep,
-    Expression,
-    FieldRef,
     FilterStep,
     JoinStep,
     MapStep,
@@ -29,11 +27,8 @@ from engine.language.steps import (
     TupleWindowsStep,
     TypedAggregate,
 )
-from engine.language.user_functions import (
-    Declared,
-    calls_in,
-    refuse_calls,
-)
+from engine.language.typed import Expression, FieldRef, calls_in
+from engine.language.user_functions import Declared, refuse_calls
 from engine.objects.query import (
     WINDOW_END,
     WINDOW_START,

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, cast
 
 from engine.language.operators import CAST, can_cast
-from engine.language.steps import Constant, Expression, Operation
 from engine.language.type_rules import INTEGER_RANGE, INTEGERS, NUMBERS, common_type
+from engine.language.typed import Constant, Expression, Operation
 from engine.objects.schema import FieldType
 
 _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from engine.language.steps import Call, Constant, Expression, FieldRef, Operation
+from engine.language.typed import Expression, Operation, fields_in
 from engine.objects.query import Join, JoinKind
 from engine.objects.schema import DELETED, STIME, Field, FieldType, Schema
 from overlay.errors import InvalidInputError
@@ -65,18 +65,6 @@ def left_alone(schema: Schema) -> Schema:
     """The fields of pairs without those of the right side."""
     fields = tuple(each for each in schema.fields if each.name.startswith(LEFT))
     return msgspec.structs.replace(schema, fields=fields)
-
-
-def fields_in(expression: Expression) -> Iterator[str]:
-    """The names of the fields that an expression has."""
-    match expression:
-        case FieldRef(name=name):
-            yield name
-        case Operation(operands=operands) | Call(operands=operands):
-            for each in operands:
-                yield from fields_in(each)
-        case Constant():
-            return
 
 
 def check_sides(expression: Expression) -> None:

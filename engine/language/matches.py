@@ -21,7 +21,8 @@ from typing import Final
 import msgspec
 
 from engine.language.aggregate_types import aggregate_type
-from engine.language.steps import Expression, FieldRef, MatchStep, TypedMeasure, Variable
+from engine.language.steps import MatchStep, TypedMeasure, Variable
+from engine.language.typed import Expression, FieldRef
 from engine.objects.query import (
     Contiguity,
     Function,

@@ -45,7 +45,6 @@ from typing import Final
 
 from engine.language.operators_text import TEXT_OPERATORS
 from engine.language.operators_time import TIME_OPERATORS
-from engine.language.steps import Call, Constant, Expression, FieldRef
 from engine.language.type_rules import (
     ANY,
     FLOATS,
@@ -64,6 +63,7 @@ from engine.language.type_rules import (
     fixed,
     uniform,
 )
+from engine.language.typed import Call, Constant, Expression, FieldRef
 from engine.objects.schema import FieldType
 
 __all__ = [

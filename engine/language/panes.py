@@ -51,7 +51,8 @@ import msgspec
 
 from engine.language.aggregates import KINDS, VARIANCES, Kind
 from engine.language.operators import FLOATS
-from engine.language.steps import AggregateStep, Expression, Form, TypedAggregate
+from engine.language.steps import AggregateStep, Form, TypedAggregate
+from engine.language.typed import Expression
 from engine.objects.definitions import PANES, REVISIONS
 from engine.objects.query import Aggregate, Function, Query
 from engine.objects.schema import MAX_FIELDS, Field, FieldType, Schema

@@ -22,8 +22,8 @@ from engine.language.operators import (
 )
 from engine.language.operators_time import PLUS_INTERVAL
 from engine.language.rewriting import OTHER_NAMES, SHORT_FORMS, Typed, completed, interval_us
-from engine.language.steps import Call, Constant, Expression, FieldRef, Operation
 from engine.language.type_rules import fixed
+from engine.language.typed import Call, Constant, Expression, FieldRef, Operation
 from engine.language.user_functions import Declared
 from engine.language.written_forms import INTERVAL
 from engine.objects.functions import UserFunction

@@ -21,9 +21,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from engine.language.steps import Constant, Expression, Operation
 from engine.language.time_units import CALENDAR_UNITS, PARTS, UNITS_US, unit_of
 from engine.language.type_rules import INTEGER_RANGE
+from engine.language.typed import Constant, Expression, Operation
 from engine.objects.schema import FieldType
 
 Typed: TypeAlias = Expression | None

@@ -17,15 +17,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.language.operators import FLOATS
-from engine.language.steps import (
-    Constant,
-    FieldRef,
-    FilterStep,
-    MapStep,
-    Operation,
-    TotalsStep,
-    TypedAggregate,
-)
+from engine.language.steps import FilterStep, MapStep, TotalsStep, TypedAggregate
+from engine.language.typed import Constant, FieldRef, Operation
 from engine.objects.query import Function, Top, Totals
 from engine.objects.schema import DELETED, Field, FieldType, Schema
 from overlay.errors import InvalidInputError

@@ -15,21 +15,11 @@ Which tuple is the nth depends on all before it. So a task counts them in what i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from engine.language.steps import (
-    Call,
-    Constant,
-    Expression,
-    FieldRef,
-    FilterStep,
-    MapStep,
-    Operation,
-    TupleWindowsStep,
-    TypedAggregate,
-)
+from engine.language.steps import FilterStep, MapStep, TupleWindowsStep, TypedAggregate
+from engine.language.typed import Constant, FieldRef, Operation, fields_in
 from engine.objects.query import TupleWindows
 from engine.objects.schema import STIME, Field, FieldType, Schema
 from overlay.errors import InvalidInputError
@@ -97,19 +87,8 @@ def result_steps(step: TupleWindowsStep) -> tuple[FilterStep, MapStep]:
 def fields_taken(functions: tuple[TypedAggregate, ...], schema: Schema) -> tuple[Field, ...]:
     """The fields of the input that the functions' arguments have, in its order."""
     arguments = [each.argument for each in functions if each.argument is not None]
-    names = {name for each in arguments for name in _names_in(each)} - {STIME}
+    names = {name for each in arguments for name in fields_in(each)} - {STIME}
     return tuple(each for each in schema.fields if each.name in names)
-
-
-def _names_in(expression: Expression) -> Iterator[str]:
-    match expression:
-        case FieldRef(name):
-            yield name
-        case Operation(operands=operands) | Call(operands=operands):
-            for each in operands:
-                yield from _names_in(each)
-        case Constant():
-            pass
 
 
 def check_tuple_windows(box: TupleWindows) -> None:

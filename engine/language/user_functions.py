@@ -6,21 +6,13 @@ task, so that the results are in a log: they are computed once for a tuple, whoe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
 
-from engine.language.steps import (
-    Call,
-    Constant,
-    Expression,
-    FieldRef,
-    FilterStep,
-    MapStep,
-    Operation,
-    Step,
-)
+from engine.language.steps import FilterStep, MapStep, Step
+from engine.language.typed import Call, Expression, calls_in
 from engine.objects.functions import UserFunction, check_functions
 from engine.objects.query import Box, Function, Query, texts_of
 from overlay.errors import InvalidInputError
@@ -89,18 +81,6 @@ def calls_of(step: Step) -> tuple[Call, ...]:
         case _:
             return ()
     return tuple(dict.fromkeys(call for each in expressions for call in calls_in(each)))
-
-
-def calls_in(expression: Expression) -> Iterator[Call]:
-    """The calls of an expression, each behind those that are its arguments."""
-    match expression:
-        case FieldRef() | Constant():
-            return
-        case Operation(operands=operands) | Call(operands=operands):
-            for each in operands:
-                yield from calls_in(each)
-    if isinstance(expression, Call):
-        yield expression
 
 
 def refuse_calls(expression: Expression, where: str) -> None:

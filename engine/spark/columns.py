@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from engine.language.operators import FLOATS, INTEGERS, IS_SAME
-from engine.language.steps import Call, Constant, Expression, FieldRef, Operation
 from engine.language.type_rules import Literal, Literals
+from engine.language.typed import Call, Constant, Expression, FieldRef, Operation
 from engine.objects.schema import BEGINNING, END, STIME, FieldType
 from engine.spark.columns_text import TEXT_COLUMNS
 from engine.spark.columns_time import TIME_COLUMNS, moment

@@ -13,7 +13,8 @@ from pyspark.sql import types as T
 from engine.language.aggregates import BAGS, KINDS, VARIANCES, Kind
 from engine.language.operators import FLOATS
 from engine.language.panes import Counted, Layout, layout
-from engine.language.steps import AggregateStep, Expression, Form, TypedAggregate
+from engine.language.steps import AggregateStep, Form, TypedAggregate
+from engine.language.typed import Expression
 from engine.objects.query import Function
 from engine.objects.schema import SEQ, STIME, Field, FieldType
 from engine.spark.bags import Bag, bag_of, bin_of, of_bag

@@ -12,17 +12,10 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from engine.language.joins import (
-    AS_OF,
-    LEFT,
-    RIGHT,
-    equalities,
-    fields_in,
-    has_equality,
-    necessary_equalities,
-)
+from engine.language.joins import AS_OF, LEFT, RIGHT, equalities, has_equality, necessary_equalities
 from engine.language.operators import FLOATS
 from engine.language.steps import JoinStep
+from engine.language.typed import fields_in
 from engine.objects.query import JoinKind
 from engine.objects.schema import BEGINNING, END, SEQ, STIME, Schema
 from engine.spark.columns import column, output, quoted, within, without_negative_zero

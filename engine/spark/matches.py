@@ -31,7 +31,8 @@ from engine.language.matches import (
     remembered,
 )
 from engine.language.operators import FLOATS, INTEGERS
-from engine.language.steps import Expression, FieldRef, MatchStep, TypedMeasure
+from engine.language.steps import MatchStep, TypedMeasure
+from engine.language.typed import Expression, FieldRef
 from engine.objects.query import Contiguity, Function
 from engine.objects.schema import END, SEQ, STIME, Field, FieldType
 from engine.spark.columns import SPARK_TYPES, column, field_column, quoted, within

@@ -10,17 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from engine.language.steps import (
-    Call,
-    Constant,
-    Expression,
-    FieldRef,
-    FilterStep,
-    MapStep,
-    Operation,
-    Step,
-)
-from engine.language.user_functions import calls_in, calls_of
+from engine.language.steps import FilterStep, MapStep, Step
+from engine.language.typed import Call, Constant, Expression, FieldRef, Operation, calls_in
+from engine.language.user_functions import calls_of
 from engine.objects.functions import UserFunction
 from engine.objects.schema import STIME, Field, FieldType, Schema
 from engine.tasks.plan import Task

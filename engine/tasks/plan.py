@@ -17,7 +17,6 @@ from engine.language.panes import panes_name, panes_schema, split, widths
 from engine.language.steps import (
     AggregateStep,
     CumulateStep,
-    FieldRef,
     FilterStep,
     JoinStep,
     MapStep,
@@ -34,6 +33,7 @@ from engine.language.steps import (
     TypedAggregate,
     WindowStep,
 )
+from engine.language.typed import FieldRef
 from engine.language.user_functions import calls_of, declared
 from engine.objects.functions import UserFunction
 from engine.objects.query import (

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from engine.language.operators import INTEGER_RANGE, INTEGERS, IS_SAME
-from engine.language.steps import Call, Constant, Expression, FieldRef, Operation
+from engine.language.typed import Call, Constant, Expression, FieldRef, Operation
 from engine.objects.schema import FieldType
 from testnet.simulation.moments import MOMENTS
 from testnet.simulation.texts import TEXTS

@@ -23,9 +23,10 @@ from engine.language.aggregate_types import aggregate_type
 from engine.language.box_types import type_box
 from engine.language.check import ordered_boxes
 from engine.language.parse_expression import parse_expression
-from engine.language.steps import CumulateStep, Expression, SessionsStep, TypedAggregate
+from engine.language.steps import CumulateStep, SessionsStep, TypedAggregate
 from engine.language.totals import result_steps
 from engine.language.tuple_windows import result_steps as results_of_tuples
+from engine.language.typed import Expression
 from engine.language.user_functions import Declared, declared
 from engine.objects.query import (
     Aggregate,

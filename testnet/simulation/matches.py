@@ -14,7 +14,8 @@ from engine.language.matches import (
     may_end,
     moves,
 )
-from engine.language.steps import Expression, MatchStep, TypedMeasure
+from engine.language.steps import MatchStep, TypedMeasure
+from engine.language.typed import Expression
 from engine.objects.query import Contiguity, Function
 from engine.objects.schema import STIME
 from testnet.simulation.expressions import Row, Value, evaluate

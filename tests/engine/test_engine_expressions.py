@@ -12,7 +12,7 @@ from engine.language.expression_tokens import FUNCTIONS, MAX_NESTING, MAX_TEXT
 from engine.language.operators import CAST, NUMBERS, OPERATORS, common_type
 from engine.language.parse_expression import MAX_DEPTH, parse_expression, parse_predicate
 from engine.language.rewriting import OTHER_NAMES, SHORT_FORMS
-from engine.language.steps import Constant, Expression, FieldRef, Operation
+from engine.language.typed import Constant, Expression, FieldRef, Operation
 from engine.objects.schema import STIME, FieldType
 from overlay.errors import InvalidInputError
 

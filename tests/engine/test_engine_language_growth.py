@@ -20,8 +20,8 @@ from engine.language.operators import CAST, OPERATORS, nullable
 from engine.language.parse_expression import MAX_NODES, parse_expression
 from engine.language.pattern_work import longest_text
 from engine.language.patterns import read_pattern
-from engine.language.steps import Expression, Operation
 from engine.language.time_units import PARTS
+from engine.language.typed import Expression, Operation
 from engine.language.xml.documents import read_document
 from engine.language.xml.writing import query_as_xml
 from engine.objects.definitions import StreamDefinition, StreamEntry

@@ -18,7 +18,8 @@ from pyspark.sql import functions as F
 from reference_aggregates import array, exact_variance, histogram, limited, middle, top
 
 from engine.language.check import check_query
-from engine.language.steps import FieldRef, TypedAggregate
+from engine.language.steps import TypedAggregate
+from engine.language.typed import FieldRef
 from engine.objects.query import Aggregate, AggregateFunction, Function, Query
 from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
 from engine.spark.bags import bin_of

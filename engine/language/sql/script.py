@@ -14,10 +14,11 @@ from engine.language.classes import applied
 from engine.language.document import Document
 from engine.language.history_range import check_history_range
 from engine.language.sql.definitions import SCHEMA_OF, Options, function_of, schema_of, stream_of
-from engine.language.sql.dialect import Definition, FunctionDefinition, Split, parse
+from engine.language.sql.dialect import Definition, FunctionDefinition, Split
 from engine.language.sql.errors import Source
 from engine.language.sql.expressions import name_text
 from engine.language.sql.network import Boxes
+from engine.language.sql.parsing import parse
 from engine.language.sql.ranking import NUMBERED_BY
 from engine.language.sql.relation import Relation
 from engine.language.sql.select import HIDDEN, Resolve, Selecting

@@ -21,8 +21,9 @@ from collections.abc import Sequence, Set
 from typing import Final
 
 from engine.language.box_types import type_box
-from engine.language.joins import RIGHT, fields_in
+from engine.language.joins import RIGHT
 from engine.language.steps import JoinStep
+from engine.language.typed import fields_in
 from engine.language.xml.borealis_streams import OldBox, OldTable, Streams
 from engine.language.xml.borealis_tables import Names, plain, split, table_of
 from engine.language.xml.boxes import Parameters

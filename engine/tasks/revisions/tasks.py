@@ -11,8 +11,9 @@ from msgspec import structs
 from engine.language.check import ordered_boxes
 from engine.language.joins import AS_OF, LEFT, ONE_SIDED, RIGHT
 from engine.language.panes import panes_name, widths
-from engine.language.steps import CumulateStep, FieldRef, Operation, SessionsStep
+from engine.language.steps import CumulateStep, SessionsStep
 from engine.language.tables import totals_of
+from engine.language.typed import FieldRef, Operation
 from engine.objects.definitions import PANES, StreamEntry
 from engine.objects.query import Query, inputs_of, outputs_of
 from engine.objects.schema import SCENARIO, Field, FieldType, Schema
