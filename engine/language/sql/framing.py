@@ -13,18 +13,18 @@ from typing import Final
 
 from sqlglot import exp
 
-from engine.language.sql.errors import Source
-from engine.language.sql.expressions import Substitute, expression_text, name_text
-from engine.language.sql.grouping import (
-    Grouping,
-    check_time,
+from engine.language.sql.aggregate_calls import (
+    argument_of,
+    function_of,
     is_aggregate,
     key_of,
     substitute_of,
 )
+from engine.language.sql.errors import Source
+from engine.language.sql.expressions import Substitute, expression_text, name_text
 from engine.language.sql.network import Boxes
 from engine.language.sql.ranking import Item, is_number
-from engine.language.sql.relation import Column, Relation, of_stream
+from engine.language.sql.relation import Column, Relation, check_time, of_stream
 from engine.objects.query import AggregateFunction, Function, Map, TupleWindows
 
 _ENDLESS: Final = (
@@ -194,8 +194,8 @@ class Framing:
         return int(start)
 
     def _function(self, call: exp.Window, name: str) -> AggregateFunction:
-        grouping = Grouping(self._boxes, self._source, self._relation, {})
-        function, argument = grouping.called(call.this)
+        function = function_of(call.this, self._source)
+        argument = argument_of(call.this, function, self._relation, self._source)
         return AggregateFunction(function, argument.text, name, argument.constant)
 
     def _columns(self, items: Sequence[Item]) -> Iterator[tuple[str, Column]]:

@@ -10,7 +10,14 @@ from typing import Final
 
 from sqlglot import exp
 
-from engine.language.aggregates import OTHER_NAMES
+from engine.language.sql.aggregate_calls import (
+    Argument,
+    aggregates_in,
+    argument_of,
+    function_of,
+    key_of,
+    substitute_of,
+)
 from engine.language.sql.dialect import Medusa
 from engine.language.sql.errors import Source
 from engine.language.sql.expressions import Substitute, expression_text, interval_us, name_text
@@ -22,9 +29,11 @@ from engine.language.sql.relation import (
     Relation,
     RowWindow,
     Window,
+    check_time,
     grouped_by_growing_window,
     grouped_by_session,
     grouped_by_window,
+    hidden_columns,
     of_stream,
     shifted,
 )
@@ -43,21 +52,6 @@ from engine.objects.query import (
 )
 from engine.objects.schema import DELETED, STIME
 
-_NAMES: Final = {
-    **{str(each): each for each in Function},
-    **OTHER_NAMES,
-    "first_value": Function.FIRSTVAL,
-    "last_value": Function.LASTVAL,
-}
-
-_IN_ORDER: Final = frozenset({Function.FIRSTVAL, Function.LASTVAL})
-"""They do not skip nulls: so no CASE leaves a tuple out."""
-
-Constant = int | float | str | None
-
-MAX_DIGITS: Final = 40
-"""Of a function's constant: a double has 17, a long 19."""
-
 _WINDOW_OF_SPARK: Final = "window"
 
 _GROUP_WINDOWS: Final = {"TUMBLE": 1, "HOP": 2, "SESSION": 1}
@@ -66,48 +60,6 @@ many intervals each takes."""
 
 INSTANT: Final = Window("TUMBLE", 1, 1)
 """The window of all tuples of one stime: those that a window has made, all at its end."""
-
-
-def is_aggregate(node: exp.Expr) -> bool:
-    """Whether the node is a call of an aggregate function."""
-    if isinstance(node, (exp.Filter, exp.WithinGroup)):
-        return is_aggregate(node.this)
-    return isinstance(node, exp.Anonymous) and node.name.lower() in _NAMES
-
-
-def aggregates_in(nodes: Sequence[exp.Expr]) -> list[exp.Expr]:
-    """The calls of aggregate functions, the outermost ones."""
-    found: list[exp.Expr] = []
-    for node in nodes:
-        found += [
-            each
-            for each in node.walk(prune=is_aggregate)
-            if is_aggregate(each) and not isinstance(each.parent, exp.Window)
-        ]
-    return found
-
-
-def is_last_number(node: exp.Expr) -> bool:
-    """Whether the node is ROW_NUMBER() without OVER: of a window of rows that of its last one."""
-    return isinstance(node, exp.Anonymous) and node.name.upper() == "ROW_NUMBER"
-
-
-def last_numbers(nodes: Sequence[exp.Expr]) -> list[exp.Expr]:
-    """The calls of ROW_NUMBER() without OVER."""
-    return [
-        each
-        for node in nodes
-        for each in node.walk(prune=lambda part: isinstance(part, exp.Window))
-        if is_last_number(each)
-    ]
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """What an aggregate function takes: an expression, and a constant."""
-
-    text: str | None
-    constant: Constant = None
 
 
 @dataclass(slots=True)
@@ -145,11 +97,6 @@ class Grouped:
             return None
 
         return found
-
-
-def key_of(node: exp.Expr) -> str:
-    """Equal nodes have equal keys."""
-    return node.sql(dialect=Medusa, comments=False)
 
 
 _LAST_NUMBER: Final = key_of(exp.Anonymous(this="ROW_NUMBER"))
@@ -353,18 +300,9 @@ class Grouping:
             key = key_of(node)
             names = self._names.get(key) or [f"agg_{len(found)}"]
             if times[key] < len(names):
-                found.append((self._function(node), key, names[times[key]]))
+                found.append((function_of(node, self._source), key, names[times[key]]))
             times[key] += 1
         return found or [(Function.COUNT, "", "agg_0")]
-
-    def _function(self, node: exp.Expr) -> Function:
-        call = _call_of(node)
-        function = _NAMES[call.name.lower()]
-        if any(isinstance(each, exp.Distinct) for each in call.expressions):
-            if function is not Function.COUNT:
-                raise self._source.refusal(f"{function} does not take DISTINCT; count does", node)
-            return Function.COUNT_DISTINCT
-        return function
 
     def _prepared(
         self, select: exp.Expr, functions: Sequence[tuple[Function, str, str]]
@@ -374,47 +312,11 @@ class Grouping:
         nodes = {key_of(node): node for node in aggregates_in([select])}
         for function, key, _ in functions:
             if key:
-                arguments[key] = self._argument(nodes[key], function)
+                arguments[key] = argument_of(nodes[key], function, self._relation, self._source)
         plain = all(text == name_text(name) for _, name, text in self._groups)
         if plain and not any(self._boxes.calls(node) for node in nodes.values()):
             return self._relation.stream, arguments
         return self._mapped(select, arguments)
-
-    def called(self, node: exp.Expr) -> tuple[Function, Argument]:
-        """The function of a call, and what it takes."""
-        function = self._function(node)
-        return function, self._argument(node, function)
-
-    def _argument(self, node: exp.Expr, function: Function) -> Argument:
-        substitute = substitute_of(self._relation, self._source)
-        call = _call_of(node)
-        given = list(call.expressions)
-        if len(given) == 1 and isinstance(given[0], exp.Distinct):
-            given = list(given[0].expressions)
-        if isinstance(node, exp.WithinGroup):  # percentile_cont(0.5) WITHIN GROUP (ORDER BY x)
-            order = node.expression.expressions[0]
-            given = [order.this if isinstance(order, exp.Ordered) else order, *given]
-        if len(given) > 2:
-            raise self._source.refusal(f"{call.name} takes an argument and a constant", node)
-        constant = self._constant(given[1]) if len(given) == 2 else None
-        bare = not given or isinstance(given[0], exp.Star)
-        text = None if bare else expression_text(given[0], self._source, substitute)
-        if not isinstance(node, exp.Filter):
-            return Argument(text, constant)
-        if function in _IN_ORDER:
-            raise self._source.refusal(f"{function} takes no FILTER: filter in a subquery", node)
-        chosen = expression_text(node.expression.this, self._source, substitute)
-        kept = "1" if text is None else text
-        return Argument(f"case when {chosen} then {kept} end", constant)
-
-    def _constant(self, node: exp.Expr) -> Constant:
-        if isinstance(node, exp.Literal):
-            if node.args.get("is_string"):
-                return node.name
-            if len(node.name) > MAX_DIGITS:
-                raise self._source.refusal(f"a constant has at most {MAX_DIGITS} digits", node)
-            return int(node.name) if node.name.isdecimal() else float(node.name)
-        raise self._source.refusal("the second argument is a constant", node)
 
     def _mapped(
         self, select: exp.Expr, arguments: dict[str, Argument]
@@ -496,21 +398,6 @@ def _without_deletions(relation: Relation, is_table: bool) -> Relation:
     return replace(relation, columns=columns)
 
 
-HIDDEN: Final = "key_"
-"""The beginning of the names of columns that a SELECT leaves out, and that are part of a key."""
-
-
-def hidden_columns(relation: Relation, outputs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The (name, expression) pairs that a map of a table needs besides these outputs: those of its
-    key, and whether it is deleted."""
-    texts, names = {text for _, text in outputs}, {name for name, _ in outputs}
-    key = [name for name in relation.schema.key if name_text(name) not in texts]
-    found = [(f"{HIDDEN}{name}", name_text(name)) for name in key]
-    if relation.schema.deletes and DELETED not in names:
-        found.append((DELETED, DELETED))
-    return found
-
-
 def _auxiliary(node: exp.Anonymous, times: dict[str, str]) -> dict[str, str]:
     """What stands for `SESSION_START(...)` and the like, by key. times: of the window."""
     named = {"START": WINDOW_START, "END": WINDOW_END, "ROWTIME": WINDOW_TIME}
@@ -520,37 +407,6 @@ def _auxiliary(node: exp.Anonymous, times: dict[str, str]) -> dict[str, str]:
         call = exp.Anonymous(this=f"{node.name}_{word}", expressions=arguments)
         found[key_of(call)] = times[column]
     return found
-
-
-def check_time(relation: Relation, node: exp.Column, source: Source) -> Column:
-    """The column, which is the time of the stream.
-
-    Raises:
-        PointedError: it is another one.
-    """
-    column = relation.find(node, source)
-    if not column.time:
-        times = ", ".join(each.name for each in relation.columns if each.time)
-        raise source.refusal(
-            f"windows are of the stream's time, which is {times}, not {column.name}", node
-        )
-    return column
-
-
-def substitute_of(relation: Relation, source: Source) -> Substitute:
-    def found(node: exp.Expr) -> str | None:
-        if isinstance(node, exp.Column):
-            return relation.find(node, source).text
-        if is_aggregate(node):
-            raise source.refusal("an aggregate function can be in SELECT and HAVING only", node)
-        return None
-
-    return found
-
-
-def _call_of(node: exp.Expr) -> exp.Expr:
-    """The call itself, of one with FILTER or WITHIN GROUP."""
-    return node.this if isinstance(node, (exp.Filter, exp.WithinGroup)) else node
 
 
 def _interval(node: exp.Expr) -> exp.Expr:

@@ -14,9 +14,9 @@ from typing import Final
 
 from sqlglot import exp
 
+from engine.language.sql.aggregate_calls import key_of
 from engine.language.sql.errors import Source
 from engine.language.sql.expressions import name_text
-from engine.language.sql.grouping import key_of
 from engine.language.sql.relation import Column, Ranking, Relation
 from engine.language.totals import MOST_PLACES
 from engine.objects.query import AggregateFunction, Function, Rank, Top, TupleWindows

@@ -11,7 +11,7 @@ from sqlglot import exp
 from engine.language.sql.errors import Source
 from engine.language.sql.expressions import name_text
 from engine.objects.query import WINDOW_END, WINDOW_START
-from engine.objects.schema import STIME, FieldType, Schema
+from engine.objects.schema import DELETED, STIME, FieldType, Schema
 
 WINDOW_TIME: Final = "window_time"
 
@@ -229,3 +229,33 @@ def grouped_by_window(schema: Schema, table: str, size_us: int) -> Relation:
     own = {each.name for each in relation.columns}
     times = [each for each in window_columns((table,), size_us) if each.name not in own]
     return replace(relation, columns=(*relation.columns, *times))
+
+
+HIDDEN: Final = "key_"
+"""The beginning of the names of columns that a SELECT leaves out, and that are part of a key."""
+
+
+def hidden_columns(relation: Relation, outputs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The (name, expression) pairs that a map of a table needs besides these outputs: those of its
+    key, and whether it is deleted."""
+    texts, names = {text for _, text in outputs}, {name for name, _ in outputs}
+    key = [name for name in relation.schema.key if name_text(name) not in texts]
+    found = [(f"{HIDDEN}{name}", name_text(name)) for name in key]
+    if relation.schema.deletes and DELETED not in names:
+        found.append((DELETED, DELETED))
+    return found
+
+
+def check_time(relation: Relation, node: exp.Column, source: Source) -> Column:
+    """The column, which is the time of the stream.
+
+    Raises:
+        PointedError: it is another one.
+    """
+    column = relation.find(node, source)
+    if not column.time:
+        times = ", ".join(each.name for each in relation.columns if each.time)
+        raise source.refusal(
+            f"windows are of the stream's time, which is {times}, not {column.name}", node
+        )
+    return column

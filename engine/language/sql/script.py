@@ -20,8 +20,8 @@ from engine.language.sql.expressions import name_text
 from engine.language.sql.network import Boxes
 from engine.language.sql.parsing import parse
 from engine.language.sql.ranking import NUMBERED_BY
-from engine.language.sql.relation import Relation
-from engine.language.sql.select import HIDDEN, Resolve, Selecting
+from engine.language.sql.relation import HIDDEN, Relation
+from engine.language.sql.select import Resolve, Selecting
 from engine.language.user_functions import without_unused
 from engine.objects.availability import AvailabilityRequest, parse_mode, parse_recovery
 from engine.objects.definitions import StreamDefinition

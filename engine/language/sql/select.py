@@ -9,23 +9,19 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from engine.language.sql.dialect import Split
-from engine.language.sql.errors import Source
-from engine.language.sql.expressions import Substitute, expression_text, name_text
-from engine.language.sql.framing import Framing, framed
-from engine.language.sql.grouping import (
-    HIDDEN,
-    INSTANT,
-    Grouped,
-    Grouping,
+from engine.language.sql.aggregate_calls import (
     aggregates_in,
-    hidden_columns,
     is_aggregate,
     is_last_number,
     key_of,
     last_numbers,
     substitute_of,
 )
+from engine.language.sql.dialect import Split
+from engine.language.sql.errors import Source
+from engine.language.sql.expressions import Substitute, expression_text, name_text
+from engine.language.sql.framing import Framing, framed
+from engine.language.sql.grouping import INSTANT, Grouped, Grouping
 from engine.language.sql.joining import Joining, conjuncts
 from engine.language.sql.match_grammar import MatchTable
 from engine.language.sql.matching import Matching
@@ -43,7 +39,13 @@ from engine.language.sql.ranking import (
     run,
     running,
 )
-from engine.language.sql.relation import Column, Relation, RowWindow, of_stream
+from engine.language.sql.relation import (
+    Column,
+    Relation,
+    RowWindow,
+    hidden_columns,
+    of_stream,
+)
 from engine.language.sql.window_grammar import RowsTable, WindowTable
 from engine.language.sql.windowing import in_row_windows, in_windows, with_window
 from engine.objects.query import WINDOW_END, WINDOW_START, Filter, Map, Union
@@ -594,6 +596,3 @@ def _table_of(column: Column, relation: Relation) -> str:
     """The table to name if other columns are called the same."""
     same = [each for each in relation.columns if each.name == column.name]
     return column.tables[0] if len(same) > 1 and column.tables else ""
-
-
-__all__ = ["HIDDEN", "INSTANT", "Resolve", "Selecting"]

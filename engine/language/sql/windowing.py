@@ -8,7 +8,6 @@ from sqlglot import exp
 
 from engine.language.sql.errors import Source
 from engine.language.sql.expressions import interval_us
-from engine.language.sql.grouping import check_time
 from engine.language.sql.relation import (
     TIMES_OF_WINDOWS,
     WINDOW_TIME,
@@ -16,6 +15,7 @@ from engine.language.sql.relation import (
     Relation,
     RowWindow,
     Window,
+    check_time,
 )
 from engine.language.sql.window_grammar import RowsTable, WindowTable
 from engine.language.tuple_windows import check_sizes

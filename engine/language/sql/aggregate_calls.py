@@ -1,0 +1,147 @@
+"""The calls of aggregate functions in a SELECT: which function each is, and its argument."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sqlglot import exp
+
+from engine.language.aggregates import OTHER_NAMES
+from engine.language.sql.dialect import Medusa
+from engine.language.sql.errors import Source
+from engine.language.sql.expressions import Substitute, expression_text
+from engine.language.sql.relation import Relation
+from engine.objects.query import Function
+
+_NAMES: Final = {
+    **{str(each): each for each in Function},
+    **OTHER_NAMES,
+    "first_value": Function.FIRSTVAL,
+    "last_value": Function.LASTVAL,
+}
+
+_IN_ORDER: Final = frozenset({Function.FIRSTVAL, Function.LASTVAL})
+"""They do not skip nulls: so no CASE leaves a tuple out."""
+
+Constant = int | float | str | None
+
+MAX_DIGITS: Final = 40
+"""Of a function's constant: a double has 17, a long 19."""
+
+
+def is_aggregate(node: exp.Expr) -> bool:
+    """Whether the node is a call of an aggregate function."""
+    if isinstance(node, (exp.Filter, exp.WithinGroup)):
+        return is_aggregate(node.this)
+    return isinstance(node, exp.Anonymous) and node.name.lower() in _NAMES
+
+
+def aggregates_in(nodes: Sequence[exp.Expr]) -> list[exp.Expr]:
+    """The calls of aggregate functions, the outermost ones."""
+    found: list[exp.Expr] = []
+    for node in nodes:
+        found += [
+            each
+            for each in node.walk(prune=is_aggregate)
+            if is_aggregate(each) and not isinstance(each.parent, exp.Window)
+        ]
+    return found
+
+
+def is_last_number(node: exp.Expr) -> bool:
+    """Whether the node is ROW_NUMBER() without OVER: of a window of rows that of its last one."""
+    return isinstance(node, exp.Anonymous) and node.name.upper() == "ROW_NUMBER"
+
+
+def last_numbers(nodes: Sequence[exp.Expr]) -> list[exp.Expr]:
+    """The calls of ROW_NUMBER() without OVER."""
+    return [
+        each
+        for node in nodes
+        for each in node.walk(prune=lambda part: isinstance(part, exp.Window))
+        if is_last_number(each)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """What an aggregate function takes: an expression, and a constant."""
+
+    text: str | None
+    constant: Constant = None
+
+
+def key_of(node: exp.Expr) -> str:
+    """Equal nodes have equal keys."""
+    return node.sql(dialect=Medusa, comments=False)
+
+
+def substitute_of(relation: Relation, source: Source) -> Substitute:
+    def found(node: exp.Expr) -> str | None:
+        if isinstance(node, exp.Column):
+            return relation.find(node, source).text
+        if is_aggregate(node):
+            raise source.refusal("an aggregate function can be in SELECT and HAVING only", node)
+        return None
+
+    return found
+
+
+def _call_of(node: exp.Expr) -> exp.Expr:
+    """The call itself, of one with FILTER or WITHIN GROUP."""
+    return node.this if isinstance(node, (exp.Filter, exp.WithinGroup)) else node
+
+
+def function_of(node: exp.Expr, source: Source) -> Function:
+    """The function of a call.
+
+    Raises:
+        PointedError: it does not take DISTINCT.
+    """
+    call = _call_of(node)
+    function = _NAMES[call.name.lower()]
+    if any(isinstance(each, exp.Distinct) for each in call.expressions):
+        if function is not Function.COUNT:
+            raise source.refusal(f"{function} does not take DISTINCT; count does", node)
+        return Function.COUNT_DISTINCT
+    return function
+
+
+def argument_of(node: exp.Expr, function: Function, relation: Relation, source: Source) -> Argument:
+    """The argument of a call, and its constant. relation: whose columns it names.
+
+    Raises:
+        PointedError: the function takes no such argument.
+    """
+    substitute = substitute_of(relation, source)
+    call = _call_of(node)
+    given = list(call.expressions)
+    if len(given) == 1 and isinstance(given[0], exp.Distinct):
+        given = list(given[0].expressions)
+    if isinstance(node, exp.WithinGroup):  # percentile_cont(0.5) WITHIN GROUP (ORDER BY x)
+        order = node.expression.expressions[0]
+        given = [order.this if isinstance(order, exp.Ordered) else order, *given]
+    if len(given) > 2:
+        raise source.refusal(f"{call.name} takes an argument and a constant", node)
+    constant = _constant(given[1], source) if len(given) == 2 else None
+    bare = not given or isinstance(given[0], exp.Star)
+    text = None if bare else expression_text(given[0], source, substitute)
+    if not isinstance(node, exp.Filter):
+        return Argument(text, constant)
+    if function in _IN_ORDER:
+        raise source.refusal(f"{function} takes no FILTER: filter in a subquery", node)
+    chosen = expression_text(node.expression.this, source, substitute)
+    kept = "1" if text is None else text
+    return Argument(f"case when {chosen} then {kept} end", constant)
+
+
+def _constant(node: exp.Expr, source: Source) -> Constant:
+    if isinstance(node, exp.Literal):
+        if node.args.get("is_string"):
+            return node.name
+        if len(node.name) > MAX_DIGITS:
+            raise source.refusal(f"a constant has at most {MAX_DIGITS} digits", node)
+        return int(node.name) if node.name.isdecimal() else float(node.name)
+    raise source.refusal("the second argument is a constant", node)
