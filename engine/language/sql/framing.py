@@ -23,7 +23,8 @@ from engine.language.sql.aggregate_calls import (
 from engine.language.sql.errors import Source
 from engine.language.sql.expressions import Substitute, expression_text, name_text
 from engine.language.sql.network import Boxes
-from engine.language.sql.ranking import Item, is_number
+from engine.language.sql.projection import Item
+from engine.language.sql.ranking import is_number
 from engine.language.sql.relation import Column, Relation, check_time, of_stream
 from engine.objects.query import AggregateFunction, Function, Map, TupleWindows
 

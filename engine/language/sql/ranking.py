@@ -17,6 +17,7 @@ from sqlglot import exp
 from engine.language.sql.aggregate_calls import key_of
 from engine.language.sql.errors import Source
 from engine.language.sql.expressions import name_text
+from engine.language.sql.projection import Item
 from engine.language.sql.relation import Column, Ranking, Relation
 from engine.language.totals import MOST_PLACES
 from engine.objects.query import AggregateFunction, Function, Rank, Top, TupleWindows
@@ -24,9 +25,6 @@ from engine.objects.schema import STIME, Schema
 
 NUMBERED_BY: Final = "rank_key_"
 """The beginning of the names of expressions of a ROW_NUMBER that are no columns of its SELECT."""
-
-Item = tuple[exp.Expr, str]
-"""An expression of a SELECT, and its name."""
 
 
 def is_number(node: exp.Expr) -> bool:
@@ -226,7 +224,7 @@ def _number(node: exp.Expr) -> int | None:
 
 
 IN_ORDER: Final = ", or number them in the order of the stream's time"
-"""What else can be said instead of numbers without a bound."""
+"""The end of a refusal of numbers without a bound: the other way to say it."""
 
 
 def is_running(relation: Relation) -> bool:

@@ -3,7 +3,6 @@ none."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -26,6 +25,7 @@ from engine.language.sql.joining import Joining, conjuncts
 from engine.language.sql.match_grammar import MatchTable
 from engine.language.sql.matching import Matching
 from engine.language.sql.network import Boxes
+from engine.language.sql.projection import Item, Projecting
 from engine.language.sql.ranking import (
     IN_ORDER,
     Numbered,
@@ -40,16 +40,15 @@ from engine.language.sql.ranking import (
     running,
 )
 from engine.language.sql.relation import (
-    Column,
     Relation,
     RowWindow,
-    hidden_columns,
     of_stream,
 )
+from engine.language.sql.union import union_of
 from engine.language.sql.window_grammar import RowsTable, WindowTable
 from engine.language.sql.windowing import in_row_windows, in_windows, with_window
-from engine.objects.query import WINDOW_END, WINDOW_START, Filter, Map, Union
-from engine.objects.schema import DELETED, STIME
+from engine.objects.query import WINDOW_END, WINDOW_START, Filter, Map
+from engine.objects.schema import DELETED
 
 Resolve = Callable[[exp.Table], str]
 """The name of the stream that a table in the text means."""
@@ -74,6 +73,7 @@ class Selecting:
     ) -> None:
         self._boxes = boxes
         self._source = source
+        self._projecting = Projecting(boxes, source)
         self._resolve = resolve
         self._relations = relations
         self._within_us = within_us
@@ -86,7 +86,7 @@ class Selecting:
         if settled is made:
             return made
         shown = [(exp.column(each.name), each.name) for each in settled.shown()]
-        return self._map(node, settled, shown, substitute_of(settled, self._source))
+        return self._projecting.mapped(node, settled, shown, substitute_of(settled, self._source))
 
     def _nested(self, node: exp.Expr) -> Relation:
         """The same within another SELECT, which may bound its places."""
@@ -97,7 +97,7 @@ class Selecting:
                 case exp.Select():
                     return self._select(node)
                 case exp.Union():
-                    return self._union(node)
+                    return union_of(node, self.relation, self._boxes, self._source)
                 case exp.Subquery() if not node.args.get("alias"):
                     return self._nested(node.this)
                 case exp.SetOperation():
@@ -135,13 +135,15 @@ class Selecting:
                 return self._pairs(node, joining)
             relation = joining.all()
         relation = self._kept(node, relation, rest)
-        items = self._items(node, relation)
+        items = self._projecting.items(node, relation)
         having = node.args.get("having")
         conditions = [] if having is None else [having.this]
         if overs := framed(items):
             framing = Framing(self._boxes, self._source, relation)
             rows = framing.plan(node, items, overs)
-            made = self._map(node, rows.relation, items, rows.substitute(self._source))
+            made = self._projecting.mapped(
+                node, rows.relation, items, rows.substitute(self._source)
+            )
             return self._distinct(node, made)
         calls = aggregates_in([*(each for each, _ in items), *conditions])
         plain = node.args.get("group") is None and not calls
@@ -149,11 +151,11 @@ class Selecting:
             raise self._source.refusal("HAVING is for groups: say WHERE", having)
         if plain and relation.window is not None:
             relation = with_window(relation, node, self._source)
-            items = self._items(node, relation)
+            items = self._projecting.items(node, relation)
         places = self._places(node, relation, items, grouped=not plain)
         items = items if places is None else list(places.items)
         if plain:
-            made = self._projected(node, relation, items)
+            made = self._projecting.projected(node, relation, items)
         else:
             made = self._results(node, self._grouped(node, relation, items), items)
         return self._distinct(node, made) if places is None else places.waiting(made)
@@ -174,7 +176,7 @@ class Selecting:
         self,
         node: exp.Select,
         relation: Relation,
-        items: Sequence[tuple[exp.Expr, str]],
+        items: Sequence[Item],
         *,
         grouped: bool,
     ) -> Numbered | None:
@@ -259,81 +261,6 @@ class Selecting:
         box = Map("kept", relation.stream, "", (*outputs, (DELETED, gone)))
         return replace(relation, schema=self._boxes.add(box, condition))
 
-    def _items(self, node: exp.Select, relation: Relation) -> list[tuple[exp.Expr, str]]:
-        """The expressions of a SELECT and their names; stars are written out."""
-        items: list[tuple[exp.Expr, str]] = []
-        for each in node.expressions:
-            inner = each.this if isinstance(each, exp.Alias) else each
-            star = isinstance(inner, exp.Star) or (
-                isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)
-            )
-            if star:
-                if inner is not each:
-                    raise self._source.refusal("* stands for many columns: it takes no AS", inner)
-                table = inner.table if isinstance(inner, exp.Column) else ""
-                if inner.args.get("except_") or inner.args.get("replace"):
-                    raise self._source.refusal("* has no EXCEPT or REPLACE here", inner)
-                shown = relation.shown(table)
-                if not shown:
-                    raise self._source.refusal(f"there is no {table[:80]} in FROM", inner)
-                for column in shown:
-                    name = exp.column(column.name, table=table or _table_of(column, relation))
-                    name.meta.update(node.meta)
-                    items.append((name, column.name))
-            else:
-                items.append((inner, each.alias or _name_of(inner, len(items))))
-        return items
-
-    def _projected(
-        self, node: exp.Select, relation: Relation, items: Sequence[tuple[exp.Expr, str]]
-    ) -> Relation:
-        whole = [field.name for field in relation.schema.fields]
-        shown = [each.name for each in relation.columns if each.shown]
-        substitute = substitute_of(relation, self._source)
-        if [name for _, name in items] == whole:
-            texts = [expression_text(each, self._source, substitute) for each, _ in items]
-            if texts == [name_text(name) for name in whole]:
-                return relation if shown == whole else _unwindowed(relation)
-        return self._map(node, relation, items, substitute)
-
-    def _map(
-        self,
-        node: exp.Expr,
-        relation: Relation,
-        items: Sequence[tuple[exp.Expr, str]],
-        substitute: Substitute,
-    ) -> Relation:
-        outputs = []
-        for each, name in items:
-            text = expression_text(each, self._source, substitute)
-            with self._source.pointing(each):
-                outputs.append((name, text))
-        self._refuse_repeated(node, items)
-        hidden = []
-        if relation.stream in self._boxes.tables:
-            hidden = hidden_columns(relation, outputs)
-        outputs += hidden
-        schema = self._boxes.add(Map("select", relation.stream, "", tuple(outputs)), node)
-        known = {each.text: each for each in relation.columns}
-        made = of_stream(schema, "")
-        texts = dict(outputs)
-        names = {name for name, _ in hidden}
-        columns = tuple(
-            replace(
-                _as_before(each, known.get(texts.get(each.name, ""))),
-                shown=each.shown and each.name not in names,
-            )
-            for each in made.columns
-        )
-        return replace(made, columns=columns)
-
-    def _refuse_repeated(self, node: exp.Expr, items: Sequence[tuple[exp.Expr, str]]) -> None:
-        for name, times in Counter(name.lower() for _, name in items).items():
-            if times > 1:
-                raise self._source.refusal(
-                    f"{times} columns would be called {name[:80]}: name them by AS", node
-                )
-
     def _distinct(self, node: exp.Select, relation: Relation) -> Relation:
         distinct = node.args.get("distinct")
         if distinct is None:
@@ -350,13 +277,13 @@ class Selecting:
         nodes = [exp.column(each.name) for each in shown]
         grouped = Grouping(self._boxes, self._source, relation, {}).plan(node, nodes, [])
         items = [(each, each.name) for each in nodes]
-        return self._map(node, grouped.relation, items, grouped.substitute(self._source))
+        return self._projecting.mapped(
+            node, grouped.relation, items, grouped.substitute(self._source)
+        )
 
     # -- groups ------------------------------------------------------------------------------------
 
-    def _grouped(
-        self, node: exp.Select, relation: Relation, items: Sequence[tuple[exp.Expr, str]]
-    ) -> Grouped:
+    def _grouped(self, node: exp.Select, relation: Relation, items: Sequence[Item]) -> Grouped:
         """The groups that HAVING leaves."""
         clause, having = node.args.get("group"), node.args.get("having")
         conditions = [] if having is None else [having.this]
@@ -383,7 +310,7 @@ class Selecting:
     def _aliases(
         self,
         groups: Sequence[exp.Expr],
-        items: Sequence[tuple[exp.Expr, str]],
+        items: Sequence[Item],
         relation: Relation,
     ) -> list[exp.Expr]:
         """The groups, with the expressions that SELECT gives a name in the names' place."""
@@ -394,9 +321,7 @@ class Selecting:
             for each in groups
         ]
 
-    def _results(
-        self, node: exp.Select, grouped: Grouped, items: Sequence[tuple[exp.Expr, str]]
-    ) -> Relation:
+    def _results(self, node: exp.Select, grouped: Grouped, items: Sequence[Item]) -> Relation:
         """The SELECT over the groups; the aggregate's output itself, if that is what it says."""
         substitute = grouped.substitute(self._source)
         if tuple(name for _, name in items) == grouped.natural:
@@ -406,7 +331,7 @@ class Selecting:
             ]
             if texts == [name_text(name) for _, name in items]:
                 return grouped.relation
-        return self._map(node, grouped.relation, items, substitute)
+        return self._projecting.mapped(node, grouped.relation, items, substitute)
 
     # -- FROM --------------------------------------------------------------------------------------
 
@@ -477,12 +402,12 @@ class Selecting:
 
     def _pairs(self, node: exp.Select, joining: Joining) -> Relation:
         """A SELECT of a join is the join's own fields."""
-        items = self._items(node, joining.relation)
+        items = self._projecting.items(node, joining.relation)
         outputs = [
             (name, expression_text(each, self._source, joining.substitute()))
             for each, name in items
         ]
-        self._refuse_repeated(node, items)
+        self._projecting.refuse_repeated(node, items)
         return self._distinct(node, joining.box(outputs, node))
 
     def _table(self, node: exp.Expr) -> Relation:
@@ -523,42 +448,6 @@ class Selecting:
             raise self._source.refusal(f"there is no stream {stream}", node)
         return of_stream(self._boxes.schemas[stream], table)
 
-    # -- UNION ALL ---------------------------------------------------------------------------------
-
-    def _union(self, node: exp.Union) -> Relation:
-        if node.args.get("distinct"):
-            raise self._source.refusal(
-                "UNION needs all rows of both sides: say UNION ALL", node.expression
-            )
-        sides: list[exp.Expr] = []
-        left: exp.Expr = node
-        while isinstance(left, exp.Union) and not left.args.get("distinct"):
-            sides.append(left.expression)
-            left = left.this
-        relations = [self.relation(each) for each in [left, *reversed(sides)]]
-        if any(each.stream in self._boxes.tables for each in relations):
-            raise self._source.refusal("UNION ALL is of streams, and one of these is a table", node)
-        first = relations[0]
-        names = [field.name for field in first.schema.fields]
-        streams = [first.stream]
-        for each, side in zip(relations[1:], reversed(sides), strict=True):
-            fields = [field.name for field in each.schema.fields]
-            if len(fields) != len(names):
-                raise self._source.refusal(
-                    f"the first SELECT has {len(names)} columns, this one {len(fields)}", side
-                )
-            if fields != names:
-                outputs = tuple(
-                    (name, name_text(given)) for name, given in zip(names, fields, strict=True)
-                )
-                box = Map("rename", each.stream, "", outputs)
-                streams.append(self._boxes.add(box, side).name)
-            else:
-                streams.append(each.stream)
-        if len(set(streams)) < len(streams):
-            raise self._source.refusal("a stream is twice in this UNION ALL", node)
-        return of_stream(self._boxes.add(Union("union", tuple(streams), ""), node), "")
-
     # -- SPLIT -------------------------------------------------------------------------------------
 
     def split(self, node: Split, streams: Sequence[str], name: str) -> None:
@@ -569,30 +458,3 @@ class Selecting:
         rest = bool(node.args.get("rest"))
         box = Filter(name, relation.stream, tuple(streams), tuple(texts), rest)
         self._boxes.add_split(box, node)
-
-
-def _unwindowed(relation: Relation) -> Relation:
-    """The tuples of windows without the times of the windows."""
-    own = {name_text(field.name) for field in relation.schema.fields} | {STIME}
-    columns = tuple(replace(each, qualified=False) for each in relation.columns if each.text in own)
-    return replace(relation, columns=columns)
-
-
-def _name_of(node: exp.Expr, number: int) -> str:
-    """The name of a column that the text gives none."""
-    if isinstance(node, exp.Column):
-        return node.name
-    return node.name.lower() if isinstance(node, exp.Anonymous) else f"column_{number}"
-
-
-def _as_before(column: Column, before: Column | None) -> Column:
-    """A column of a map's output, with what is known of the one that it repeats."""
-    if before is None:
-        return column
-    return replace(column, offset=before.offset, time=before.time, pane=before.pane)
-
-
-def _table_of(column: Column, relation: Relation) -> str:
-    """The table to name if other columns are called the same."""
-    same = [each for each in relation.columns if each.name == column.name]
-    return column.tables[0] if len(same) > 1 and column.tables else ""
