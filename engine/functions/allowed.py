@@ -66,7 +66,7 @@ _PYTHON: Final = ", ".join(_TYPES)
 
 
 class Form(StrEnum):
-    """What a function takes and gives."""
+    """The form of a function's arguments and of its result."""
 
     VALUE = "value"
     """The arguments of one tuple; its result."""
@@ -227,7 +227,7 @@ def _spec(entry: EntryPoint) -> ModuleSpec | None:
 
 @dataclass(frozen=True)
 class _Parsed:
-    """What the text of a function says; None: it does not."""
+    """The signature in the text of a function; None: the text does not say it."""
 
     arguments: tuple[FieldType, ...] | None
     result: FieldType | None

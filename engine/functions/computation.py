@@ -51,25 +51,27 @@ AT_ONCE: Final = 4
 class CallingExecutor:
     """Implements `engine.tasks.execution.Executor` for all tasks.
 
-    Args:
+    Attributes:
         executor: of tasks that call no functions. functions: those that may run here.
+
+    Args:
         folder: for the rows between two parts; all its executors can read it.
     """
 
     def __init__(self, executor: Executor, functions: Functions, folder: Path) -> None:
         self.functions = functions
-        self._executor = executor
+        self.executor = executor
         self._folder = folder
         self._processes: dict[AllowedFunction, FunctionProcess] = {}
         self._threads = trio.CapacityLimiter(AT_ONCE)
 
     @property
     def state(self) -> str:
-        return self._executor.state
+        return self.executor.state
 
     @property
     def trouble(self) -> str:
-        return self._executor.trouble
+        return self.executor.trouble
 
     async def prepare(self, tasks: Sequence[Task] = ()) -> None:
         """As `Executor.prepare`; no function is called for it."""
@@ -80,18 +82,18 @@ class CallingExecutor:
                 parts.append(task)
             else:
                 parts += (part for part in stages.tasks if not is_projection(part.steps))
-        await self._executor.prepare(parts)
+        await self.executor.prepare(parts)
 
     def compile(self, task: Task) -> Computation:
         stages = stages_of(task)
         if stages is None:
-            return self._executor.compile(task)
+            return self.executor.compile(task)
         return _Calling(
             self,
             task,
             stages,
-            tuple(self._executor.compile(stage.task) for stage in stages.stages),
-            self._executor.compile(stages.last),
+            tuple(self.executor.compile(stage.task) for stage in stages.stages),
+            self.executor.compile(stages.last),
         )
 
     async def results(self, call: NamedCall, table: pa.Table) -> tuple[pa.ChunkedArray, float]:

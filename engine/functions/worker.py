@@ -1,7 +1,7 @@
 """The process of one function: `python -m engine.functions.worker`.
 
 It reads columns from its standard input, and writes the column of results. It has its own limit of
-memory; the peer ends it when a call takes too long. What the function prints goes nowhere.
+memory; the peer ends it when a call takes too long. The function's standard output is /dev/null.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SAID: Final = 500
 
 
 class Start(msgspec.Struct, frozen=True):
-    """What the process is to run.
+    """The function that the process runs, and its limits.
 
     Attributes:
         path, module, name: of the code; see `engine.functions.allowed.Code`.

@@ -1,4 +1,4 @@
-"""What of a box needs no schema: its names, ports, windows and bounds."""
+"""Checks of a box that need no schema: of its names, ports, windows and bounds."""
 
 from __future__ import annotations
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, TypeVar
+from socketserver import BaseServer
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 from py4j.java_gateway import JavaGateway
@@ -186,13 +188,20 @@ def _open_session(gateway: JavaGateway, settings: Mapping[str, str]) -> SparkSes
     conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm)
     conf.setAll(list(settings.items()))
     context = SparkContext(conf=conf, gateway=gateway)
-    # a JVM that is killed breaks its connection to this server, which would print that
-    context._accumulatorServer.handle_error = _say_nothing  # type: ignore[method-assign]
+    _keep_quiet(context._accumulatorServer)
     return SparkSession(context)
 
 
-def _say_nothing(request: object, client_address: object) -> None:
-    """In place of `socketserver.BaseServer.handle_error`."""
+def _keep_quiet(server: BaseServer) -> None:
+    """Let a server of PySpark print no more that the JVM has broken its connection, as a killed one
+    does. Other errors are printed as before."""
+    tell = server.handle_error
+
+    def handle_error(request: Any, client_address: Any) -> None:  # noqa: ANN401 - as socketserver's
+        if not isinstance(sys.exception(), (EOFError, ConnectionError)):
+            tell(request, client_address)
+
+    server.handle_error = handle_error  # type: ignore[method-assign]
 
 
 def _executors(session: SparkSession) -> int:

@@ -282,22 +282,22 @@ def _is_exact(heard: Heard, right: pa.Table) -> bool:
 def render_rating(rating: Rating) -> RenderableType:
     """The drives for people: a row for each, with the greatest delays."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    limits = [f"{name} (≤ {ANSWER_WITHIN_S[name]:.0f} s)" for name in ANSWERS]
-    for heading in ("xways", "reports/s", *limits, ""):
-        table.add_column(heading, justify="left" if not heading else "right")
+    table.add_column("xways", justify="right", no_wrap=True)
+    table.add_column("reports/s", justify="right", no_wrap=True)
+    for name in ANSWERS:
+        limit = f"≤ {ANSWER_WITHIN_S[name]:.0f} s"
+        table.add_column(f"{name}\n{limit}", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
     for drive in rating.drives:
         delays = [drive.delays[name] for name in ANSWERS]
-        words = "exact" if drive.exact else "wrong"
-        words += ", in time" if drive.in_time else ", too late"
+        in_time = "in time" if drive.in_time else "too late"
+        words = in_time if drive.exact else "wrong"
         table.add_row(
             str(drive.xways),
             f"{drive.reports_per_s:,.0f}",
-            *(
-                f"{each.median_s:.1f} / {each.most_s:.1f} s" if each.answers else ""
-                for each in delays
-            ),
+            *(f"{each.median_s:.3g}/{each.most_s:.3g}" if each.answers else "" for each in delays),
             Text(words, "green" if drive.exact and drive.in_time else "red"),
         )
-    title = f"Linear Road: {rating.xways} expressways of {rating.minutes} min in time, "
-    title += f"by the last {rating.live_s} s; median and greatest delay"
+    title = f"Linear Road: rated {rating.xways}, by the last {rating.live_s} s of "
+    title += f"{rating.minutes} min; median/greatest delay in s"
     return Group(Text(title, "bold"), table)

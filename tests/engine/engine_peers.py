@@ -14,12 +14,14 @@ import trio
 from deadline import DEADLINE_S
 
 from contracts.config import ContractsConfig
+from engine.functions.computation import CallingExecutor
 from engine.objects.definitions import StreamDefinition
 from engine.objects.query import Filter, Query
 from engine.objects.schema import END, Field, FieldType, Schema
 from engine.spark.workforce import Patience
 from engine.streams.config import EngineConfig, Timing
 from engine.streams.stream_state import StreamState
+from engine.tasks.execution import Executor
 from overlay.config import OverlayTiming
 from overlay.events import wall_clock
 from overlay.gossip.config import Preset
@@ -68,6 +70,13 @@ def rows(pairs: Iterable[Row], name: str | None = "x") -> pa.Table:
             "value": pa.array([value for _, value in pairs], pa.int32()),
         }
     )
+
+
+def executor_of(place: Place) -> Executor:
+    """What computes a peer's tasks that call no functions of users."""
+    executor = place.up.engine.executor
+    assert isinstance(executor, CallingExecutor)
+    return executor.executor
 
 
 def scattered(number: int) -> int:

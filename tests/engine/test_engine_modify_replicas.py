@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 import trio
-from engine_peers import Place, Town, begin, make_stream, until
+from engine_peers import Place, Town, begin, executor_of, make_stream, until
 from modified_queries import (
     LONGER,
     MORE,
@@ -79,7 +79,7 @@ class Brake:
 
     def __init__(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
         self._off = trio.Event()
-        executor, run = place.up.engine.executor._executor, InterpretedTask.run  # type: ignore[attr-defined]
+        executor, run = executor_of(place), InterpretedTask.run
 
         async def held(task: InterpretedTask, *arguments: Any) -> Any:
             if task._executor is executor:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import trio
-from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, rows, until
+from engine_peers import DEADLINE_S, Place, Town, begin, executor_of, make_stream, rows, until
 from moving_tasks import Sums, expected, owner_and_worker, post, windows
 
 from engine.objects.query import QueryStatus
@@ -252,7 +252,7 @@ async def test_a_peer_that_cannot_compute_takes_no_task(
     await begin(client, windows(one, source))
     sums = Sums(client, one.name("out"))
     mover, deal = one.up.engine.mover, Deal(giver=one.id)
-    executor: Any = two.up.engine.executor._executor  # type: ignore[attr-defined]
+    executor: Any = executor_of(two)
     monkeypatch.setattr(executor, "trouble", "Spark does not start: no Java")
 
     async def mended(*_: object) -> None:

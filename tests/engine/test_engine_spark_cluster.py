@@ -9,11 +9,12 @@ from pathlib import Path
 import psutil
 import pytest
 from computing_elsewhere import Run, expected, odd_windows, settle
-from engine_peers import Town, make_stream, until
+from engine_peers import Town, executor_of, make_stream, until
 from pyspark.sql import SparkSession
 from spark_cluster import QUICK, SECRET, Cluster, Daemon, open_cluster
 
 from engine.spark.config import SparkConfig
+from engine.spark.executor import SparkExecutor
 from engine.spark.session import Spark, SparkLostError
 from overlay.files import write_secret
 
@@ -34,9 +35,10 @@ def settings(cluster: Cluster) -> str:
 
 
 def spark_of(run: Run) -> Spark:
-    spark = run.place.up.engine.executor._executor._spark  # type: ignore[attr-defined]
-    assert isinstance(spark, Spark)
-    return spark
+    executor = executor_of(run.place)
+    assert isinstance(executor, SparkExecutor)
+    assert isinstance(executor._spark, Spark)
+    return executor._spark
 
 
 def ports_of(process: psutil.Process) -> set[int]:

@@ -16,9 +16,8 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
+from epoch_files import printed, write
 from epoch_matches import Computed
 from epoch_networks import SOURCES, Network, cuts, every_function, networks, order_sql, sources
 from hypothesis import HealthCheck, given, settings
@@ -68,31 +67,6 @@ def batch(network: Network, data: Mapping[str, pa.Table]) -> dict[str, list[str]
             answer = database.sql(f"SELECT * FROM {name} ORDER BY {order}").to_arrow_table()
             answers[name] = printed(answer)
         return answers
-
-
-def printed(table: pa.Table) -> list[str]:
-    """Rows as text, in which NaN equals NaN, and only equal bits are equal otherwise."""
-    micros = [
-        column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
-        for column in table.columns
-    ]
-    normal = [
-        pc.add(column, pa.scalar(0.0, column.type)) if pa.types.is_floating(column.type) else column
-        for column in micros
-    ]
-    return [repr(row) for row in zip(*(column.to_pylist() for column in normal), strict=True)]
-
-
-def write(table: pa.Table, folder: Path, name: str, boundaries: Sequence[int]) -> list[Path]:
-    """The stream's log: a file for each interval, none for an empty one."""
-    paths = []
-    for number, (after, upto) in enumerate(itertools.pairwise([BEGINNING, *boundaries])):
-        stime = table["stime"]
-        part = table.filter(pc.and_(pc.greater(stime, after), pc.less_equal(stime, upto)))
-        if part.num_rows:
-            paths.append(folder / f"{name.replace('/', '_')}_{number}.parquet")
-            pq.write_table(part, paths[-1])
-    return paths
 
 
 class Jobs:

@@ -14,10 +14,10 @@ from types import ModuleType
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import trio
+from epoch_files import printed, write
 from epoch_networks import SOURCES, cuts, sources
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -121,7 +121,9 @@ def batch(module: ModuleType, table: pa.Table) -> dict[str, list[str]]:
         answers = {}
         for name, statement in SQL.items():
             database.execute(f'CREATE TABLE "{name}" AS {statement}')
-            answers[name] = printed(database.sql(f'SELECT * FROM "{name}"').to_arrow_table())
+            answers[name] = sorted(
+                printed(database.sql(f'SELECT * FROM "{name}"').to_arrow_table())
+            )
         return answers
 
 
@@ -141,30 +143,6 @@ def _label(module: ModuleType):  # noqa: ANN202 - DuckDB reads its annotations
         return None if n is None else module.label(n, name)
 
     return label
-
-
-def printed(table: pa.Table) -> list[str]:
-    """The rows as a bag of texts; NaN equals NaN."""
-    columns = [
-        column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
-        for column in table.columns
-    ]
-    plain = [
-        pc.add(column, pa.scalar(0.0, column.type)) if pa.types.is_floating(column.type) else column
-        for column in columns
-    ]
-    return sorted(map(repr, zip(*(column.to_pylist() for column in plain), strict=True)))
-
-
-def write(table: pa.Table, folder: Path, name: str, boundaries: Sequence[int]) -> list[Path]:
-    paths = []
-    for number, (after, upto) in enumerate(itertools.pairwise([BEGINNING, *boundaries])):
-        stime = table["stime"]
-        part = table.filter(pc.and_(pc.greater(stime, after), pc.less_equal(stime, upto)))
-        if part.num_rows:
-            paths.append(folder / f"{name}_{number}.parquet")
-            pq.write_table(part, paths[-1])
-    return paths
 
 
 @asynccontextmanager
@@ -236,7 +214,7 @@ def test_any_cut_gives_what_one_batch_run_gives(
     query = many()
     found = trio.run(partial(check, spark, functions, query, table, chosen))
     expected = batch(imported(code), table)
-    assert {name: printed(made) for name, made in found.items()} == {
+    assert {name: sorted(printed(made)) for name, made in found.items()} == {
         name: expected[name] for name in found
     }
     assert {"m", "f", "evens", "others", "nested", "behind"} == set(found)

@@ -194,11 +194,17 @@ def test_a_connection_that_the_jvm_breaks_prints_nothing(
     spark: Spark, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = spark.run(lambda session: session.sparkContext._accumulatorServer)
-    try:
-        raise EOFError
-    except EOFError:
-        server.handle_error(None, ("127.0.0.1", 9))
+    for broken in (EOFError(), ConnectionResetError()):
+        try:
+            raise broken
+        except type(broken):
+            server.handle_error(None, ("127.0.0.1", 9))
     assert capsys.readouterr() == ("", "")
+    try:
+        raise ValueError("another fault")
+    except ValueError:
+        server.handle_error(None, ("127.0.0.1", 9))
+    assert "another fault" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("spark_stopped")

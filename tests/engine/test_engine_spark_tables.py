@@ -14,8 +14,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
+from epoch_files import write
 from epoch_networks import cuts, paned_sum_sql
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -112,17 +112,6 @@ def expected(query: Query, data: Mapping[str, pa.Table]) -> list[tuple[Any, ...]
         for name, table in data.items():
             database.register(name, table)
         return sorted(database.sql(sql(query)).fetchall(), key=repr)
-
-
-def write(table: pa.Table, folder: Path, name: str, boundaries: Sequence[int]) -> list[Path]:
-    paths = []
-    for number, (after, upto) in enumerate(itertools.pairwise([BEGINNING, *boundaries])):
-        stime = table["stime"]
-        part = table.filter(pc.and_(pc.greater(stime, after), pc.less_equal(stime, upto)))
-        if part.num_rows:
-            paths.append(folder / f"{name}_{number}.parquet")
-            pq.write_table(part, paths[-1])
-    return paths
 
 
 def folded_upto(table: pa.Table, boundary: int) -> pa.Table:

@@ -99,11 +99,13 @@ def test_a_rating_is_good_if_all_answers_are_right_and_is_rendered() -> None:
     late = Drive(2, 1_000, 500.0, 9.0, delays, in_time=False, exact=True)
     assert Rating(180, 120, 1, (late,)).good
     assert not Rating(180, 120, 1, (Drive(2, 9, 9.0, 9.0, delays, True, False),)).good
-    console = Console(width=120, record=True, file=io.StringIO())
-    console.print(render_rating(Rating(180, 120, 1, (late,))))
-    text = console.export_text()
-    for words in ("1 expressways of 180 min", "1.2 / 6.5 s", "exact, too late", "tolls (≤ 5 s)"):
-        assert words in text
+    for width in (80, 120):
+        console = Console(width=width, record=True, file=io.StringIO())
+        console.print(render_rating(Rating(180, 120, 1, (late,))))
+        text = console.export_text()
+        for words in ("rated 1, by the last 120 s of 180 min", "1.25/6.5", "too late", "≤ 5 s"):
+            assert words in text
+        assert "…" not in text
 
 
 def test_tow_trucks_are_among_the_cars() -> None:

@@ -66,7 +66,7 @@ Schemas = Mapping[str, Schema]
 
 
 def select_sql(box: Box, schemas: Schemas) -> str:
-    """What follows AS in the CREATE STREAM of a box.
+    """The SELECT of a box: CREATE STREAM has it behind AS.
 
     Args:
         schemas: of the streams that it reads.

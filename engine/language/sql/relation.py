@@ -150,7 +150,7 @@ class Relation:
 
 
 def _mend(node: exp.Column) -> str:
-    """What may be meant by a name that no field has."""
+    """The mend of a name that no field has, if it is easily guessed; else empty."""
     if node.this.args.get("quoted"):
         return "; a string stands in 'single quotes'"
     if not node.table and node.name.lower() in _CLOCKS:

@@ -71,7 +71,7 @@ _TAGS: Final = ("input", "output", "schema", "table", "query", VIEW_TAG, DEPLOY_
 
 
 def read_borealis(root: Node, qualify: Qualify) -> Document:
-    """What a document of Borealis defines.
+    """Read the definitions of a document of Borealis.
 
     Raises:
         InvalidInputError: names line and reason.

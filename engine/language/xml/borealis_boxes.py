@@ -48,7 +48,7 @@ _HASHED: Final = 2**31
 
 
 def boxes_of(old: OldBox, streams: Streams) -> list[Box]:
-    """What a box of Borealis is here, in the order in which the boxes read each other.
+    """The boxes that do what one box of Borealis does, each behind those that it reads.
 
     Raises:
         InvalidInputError: it cannot be said here, or is wrong; names line and reason.

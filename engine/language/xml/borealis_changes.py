@@ -8,7 +8,7 @@ A table that boxes change is made of their changes, newest first: a `top` with o
 
 Whether there is a row depends on inserts and deletes alone. So the rows that they leave are a table
 of its own, `TABLE/base`; an update joins its input with that, as of its time, for the fields that
-no update sets. What it makes is a change of `TABLE`, beside inserts and deletes. Then a row never
+no update sets. Its result is a change of `TABLE`, beside inserts and deletes. Then a row never
 depends on another update: all updates of a table set the same fields, and none reads them.
 
 Of changes of a row at one time inserts come first, then updates, then deletions.
@@ -217,7 +217,7 @@ def _base(table: OldTable) -> str:
 
 
 def _assigned(text: str, table: OldTable, names: Names) -> dict[str, str]:
-    """What an update sets each field to."""
+    """The expressions of an update, by the fields that it sets."""
     known = {each.name for each in table.schema.fields}
     found: dict[str, str] = {}
     for each in split(text):
