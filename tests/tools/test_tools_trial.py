@@ -304,9 +304,9 @@ def table(count: int, begin: int = 0) -> pa.Table:
     )
 
 
-def shown(answers: Answers, streams: dict[str, str]) -> str:
+def shown(answers: Answers, streams: dict[str, str], width: int = 200) -> str:
     file = io.StringIO()
-    answers.show(streams, Console(file=file, width=200))
+    answers.show(streams, Console(file=file, width=width))
     return file.getvalue()
 
 
@@ -328,6 +328,20 @@ def test_the_first_rows_are_shown() -> None:
     for begin in range(5):
         whole.take("a", table(7, begin * 7))
     assert whole.beginnings["a"].num_rows == 35
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_rows_that_are_too_wide_are_shown_value_by_value(width: int) -> None:
+    answers = Answers()
+    names = [f"field_{number}" for number in range(9)]
+    answers.take("a", pa.table({name: [f"{name} of row {row}" for row in "12"] for name in names}))
+    text = shown(answers, {"a": "a"}, width)
+    for name in names:
+        assert text.count(f"{name} of row") == 2, "each value is there, and whole"
+        assert text.count(f"{name}  ") == 2
+    assert max(map(len, text.splitlines())) <= width
+    assert "┃" not in text
+    assert "┃" in shown(answers, {"a": "a"}, 300)
 
 
 def test_stime_is_a_moment_once() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,9 @@ from tools.rows.row_output import readable
 
 SHOWN_ROWS: Final = 20
 """Rows of an answer on the screen."""
+
+_ANY_WIDTH: Final = 100_000
+"""Columns of a screen that is as wide as a table could want."""
 
 
 @dataclass
@@ -46,10 +49,12 @@ class Answers:
         self.beginnings[stream] = both if self.whole else both.slice(0, SHOWN_ROWS)
 
     def show(self, streams: Mapping[str, str], console: Console) -> None:
-        """Print each answer under its title."""
+        """Print each answer under its title: as a table, or row by row if that is too wide."""
         for stream, title in streams.items():
             console.print(Text(self._title(stream, title), style="bold"), soft_wrap=True)
-            console.print(self._table(stream))
+            table = self._table(stream)
+            wide = console.measure(table, options=console.options.update(width=_ANY_WIDTH))
+            console.print(self._records(stream) if wide.maximum > console.width else table)
 
     def _title(self, stream: str, title: str) -> str:
         rows = self.rows.get(stream, 0)
@@ -62,13 +67,31 @@ class Answers:
         if beginning is None:
             return made
         beginning = with_moments(beginning)
-        texts = readable(beginning)
-        for name, kind in zip(texts.column_names, beginning.schema.types, strict=True):
+        for name, kind in zip(beginning.column_names, beginning.schema.types, strict=True):
             number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
             made.add_column(Text(plain(name)), justify="right" if number else "left")
-        for row in zip(*(column.to_pylist() for column in texts.columns), strict=True):
-            made.add_row(*(Text("" if value is None else plain(str(value))) for value in row))
+        for row in _texts(beginning):
+            made.add_row(*row)
         return made
+
+    def _records(self, stream: str) -> Table:
+        """A line for each value, and an empty one between rows."""
+        made = Table(box=None, show_header=False, pad_edge=False)
+        made.add_column(style="bold", no_wrap=True)
+        made.add_column(overflow="fold")
+        beginning = with_moments(self.beginnings[stream])
+        for row in _texts(beginning):
+            for name, value in zip(beginning.column_names, row, strict=True):
+                made.add_row(Text(plain(name)), value)
+            made.add_row()
+        return made
+
+
+def _texts(table: pa.Table) -> Iterator[tuple[Text, ...]]:
+    """The rows, for the screen."""
+    columns = [column.to_pylist() for column in readable(table).columns]
+    for row in zip(*columns, strict=True):
+        yield tuple(Text("" if value is None else plain(str(value))) for value in row)
 
 
 def with_moments(table: pa.Table) -> pa.Table:
