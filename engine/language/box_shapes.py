@@ -185,8 +185,11 @@ def _check_bounds(box: Join) -> None:
         )
     if max(abs(before), abs(after)) > MAX_WINDOW_US:
         raise InvalidInputError("its bounds of time are more than 366 days")
-    if box.kind in joins.AS_OF and after > 0:
-        raise InvalidInputError(f"an {box.kind} join pairs with earlier tuples: after must be 0")
+    if box.kind in joins.AS_OF and before > 0 and after > 0:
+        raise InvalidInputError(
+            f"an {box.kind} join looks one way: back with after 0 or less, forward with before 0 "
+            f"or less; here before is {before / 1e6:g} s and after {after / 1e6:g} s"
+        )
     if not box.expressions:
         raise InvalidInputError("a join needs at least one output field")
 

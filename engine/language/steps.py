@@ -12,6 +12,7 @@ from enum import Enum
 from typing import ClassVar, Final
 
 from engine.language.aggregates import VARIANCES
+from engine.language.joins import AS_OF
 from engine.language.typed import Expression, FieldRef
 from engine.objects.query import Contiguity, Function, JoinKind
 from engine.objects.schema import END, Field, FieldType
@@ -226,6 +227,11 @@ class JoinStep:
         return bool(self.key)
 
     @property
+    def looks_forward(self) -> bool:
+        """Whether a join as of takes the first right tuple after a left one, not the newest."""
+        return self.kind in AS_OF and self.after_us > 0
+
+    @property
     def left_waits_us(self) -> int:
         """How long after its stime a left tuple may still find its first pair."""
         return max(self.after_us, 0)
@@ -257,7 +263,7 @@ class JoinStep:
     @property
     def right_horizon_us(self) -> int:
         """How far behind an output's stime its right tuples are, and those that are not there."""
-        pairs_alone = self.kind in {JoinKind.INNER, JoinKind.ASOF}
+        pairs_alone = self.kind in {JoinKind.INNER, JoinKind.ASOF} and not self.looks_forward
         return self.right_waits_us if pairs_alone else self.horizon_us
 
     @property

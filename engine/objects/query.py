@@ -198,9 +198,9 @@ class JoinKind(StrEnum):
     ANTI = "anti"
     """Each t that is in no pair."""
     ASOF = "asof"
-    """Of each t the pair with the newest u."""
+    """Of each t the pair with the u that is nearest in time."""
     LEFT_ASOF = "left_asof"
-    """Of each t the pair with the newest u, or t alone."""
+    """Of each t the pair with the u that is nearest in time, or t alone."""
 
 
 class Join(Struct, frozen=True, tag="join", omit_defaults=True):
@@ -210,6 +210,9 @@ class Join(Struct, frozen=True, tag="join", omit_defaults=True):
     A pair's stime is that of its later tuple. A tuple that is in no pair comes out when none can
     come any more: t at `t.stime + max(after_us, 0)`, u at `u.stime + max(before_us, 0)`. SEMI and
     ANTI come out at that time, too.
+
+    A join as of looks one way: back, to the newest u, or forward (`after_us` > 0), to the first.
+    Of several with one stime it takes the last looking back, the first looking forward.
 
     With `table`, u is any tuple of the table `right` that is valid at t.stime: the newest of its
     key up to then, unless that says that the key is deleted. Results have t's stime.

@@ -50,7 +50,7 @@ _LEFT_TIME: Final = f"{LEFT}{STIME}"
 _RIGHT_TIME: Final = f"{RIGHT}{STIME}"
 
 _IS_RIGHT: Final = "is right"
-_NEWEST: Final = "newest"
+_NEAREST: Final = "nearest"
 _UNTIL: Final = "valid until"
 """Columns of our own; no field's name has a blank, and theirs begin with a side."""
 
@@ -108,7 +108,7 @@ class Joins:
         if self._step.table:
             right = self._valid(right)
         if self._step.kind in AS_OF:
-            made = self._newest(left, right)
+            made = self._nearest(left, right)
         else:
             if self._by_value and long:
                 right = right.hint("merge")
@@ -163,9 +163,10 @@ class Joins:
         latest = right <= left + F.lit(step.after_us).cast(T.LongType())
         return column(step.predicate) & earliest & latest
 
-    def _newest(self, left: DataFrame, right: DataFrame) -> DataFrame:
-        """Each left tuple with the newest right one: both sides in one order, in which each left
-        tuple sees the right ones of its key before it."""
+    def _nearest(self, left: DataFrame, right: DataFrame) -> DataFrame:
+        """Each left tuple with the nearest right one: both sides in one order, in which each left
+        tuple stands at the bound that is nearer to it, and sees the right ones of its key before
+        that; or behind it, if the join looks forward."""
         step = self._step
         keys = [f"key{n}" for n in range(len(self._equalities))]
         left_keys = [
@@ -174,11 +175,12 @@ class Joins:
         right_keys = [
             column(two).alias(key) for key, (_, two) in zip(keys, self._equalities, strict=True)
         ]
-        rows = F.struct(*(quoted(name) for name in self._right.names)).alias(_NEWEST)
+        rows = F.struct(*(quoted(name) for name in self._right.names)).alias(_NEAREST)
+        bound = -step.before_us if step.looks_forward else step.after_us
         lefts = left.select(
-            quoted(_LEFT_TIME).alias(STIME),
+            (quoted(_LEFT_TIME) + F.lit(bound).cast(T.LongType())).alias(STIME),
             F.lit(False).alias(_IS_RIGHT),
-            F.lit(None).cast(self._right.row).alias(_NEWEST),
+            F.lit(None).cast(self._right.row).alias(_NEAREST),
             *(quoted(name) for name in self._left.names),
             *left_keys,
         )
@@ -189,21 +191,23 @@ class Joins:
             *(F.lit(None).cast(type_).alias(name) for name, type_ in self._left.types),
             *right_keys,
         )
+        times = F.col(STIME).desc() if step.looks_forward else F.col(STIME)
+        ties = self._right.order(_NEAREST, descending=step.looks_forward)
         in_order = (
             Window.partitionBy(*map(F.col, keys))
-            .orderBy(F.col(STIME), F.col(_IS_RIGHT).desc(), *self._right.order(_NEWEST))
+            .orderBy(times, F.col(_IS_RIGHT).desc(), *ties)
             .rowsBetween(Window.unboundedPreceding, Window.currentRow)
         )
-        newest = F.last(F.col(_NEWEST), ignorenulls=True).over(in_order)
-        both = lefts.unionByName(rights).withColumn(_NEWEST, newest).where(~F.col(_IS_RIGHT))
-        found = F.col(_NEWEST)
+        nearest = F.last(F.col(_NEAREST), ignorenulls=True).over(in_order)
+        both = lefts.unionByName(rights).withColumn(_NEAREST, nearest).where(~F.col(_IS_RIGHT))
+        found = F.col(_NEAREST)
         known = reduce(and_, (F.col(key).isNotNull() for key in keys), F.lit(True))
-        recent = found.getField(_RIGHT_TIME) >= quoted(_LEFT_TIME) - F.lit(step.before_us)
-        old = found.getField(_RIGHT_TIME) <= quoted(_LEFT_TIME) + F.lit(step.after_us)
-        both = both.withColumn(_NEWEST, F.when(known & recent & old, found))
+        earliest = found.getField(_RIGHT_TIME) >= quoted(_LEFT_TIME) - F.lit(step.before_us)
+        latest = found.getField(_RIGHT_TIME) <= quoted(_LEFT_TIME) + F.lit(step.after_us)
+        both = both.withColumn(_NEAREST, F.when(known & earliest & latest, found))
         if step.kind is JoinKind.ASOF:
-            both = both.where(F.col(_NEWEST).isNotNull())
-        rights_fields = [F.col(_NEWEST).getField(name).alias(name) for name in self._right.names]
+            both = both.where(F.col(_NEAREST).isNotNull())
+        rights_fields = [F.col(_NEAREST).getField(name).alias(name) for name in self._right.names]
         return both.select(*(quoted(name) for name in self._left.names), *rights_fields)
 
 
@@ -248,14 +252,13 @@ class _Side:
         names = [SEQ] if self._with_seq else [each.name for each in self._fields]
         return [quoted(f"{self._prefix}{name}").asc_nulls_last() for name in names]
 
-    def order(self, row: str) -> list[Column]:
-        """The order of this side's tuples of one stime, ascending."""
-        if self._with_seq:
-            return [F.col(row).getField(f"{self._prefix}{SEQ}").asc_nulls_last()]
-        return [
-            F.col(row).getField(f"{self._prefix}{each.name}").asc_nulls_last()
-            for each in self._fields
-        ]
+    def order(self, row: str, *, descending: bool) -> list[Column]:
+        """The order of this side's tuples of one stime."""
+        names = [SEQ] if self._with_seq else [each.name for each in self._fields]
+        fields = [F.col(row).getField(f"{self._prefix}{name}") for name in names]
+        if descending:
+            return [each.desc_nulls_first() for each in fields]
+        return [each.asc_nulls_last() for each in fields]
 
     def _none(self) -> DataFrame:
         if self._empty is None:

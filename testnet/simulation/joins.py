@@ -37,7 +37,8 @@ def joined(
                 found.append(_result(step, one, no_right, waited))
             continue
         if step.kind in AS_OF and pairs:
-            pairs = [max(pairs, key=lambda n: _age(right[n], right_fields))]
+            chosen = min if step.looks_forward else max
+            pairs = [chosen(pairs, key=lambda n: _age(right[n], right_fields))]
         for number in pairs:
             other = right[number]
             found.append(

@@ -322,14 +322,17 @@ class Builder:
         select = f"SELECT {', '.join(columns)} FROM {source} QUALIFY {number} <= {box.most}"
         return box, {out: select}
 
-    def join(self, name: str, out: str, source: str) -> tuple[Box, dict[str, str]]:
+    def join(
+        self, name: str, out: str, source: str, kinds: Sequence[JoinKind] = tuple(JoinKind)
+    ) -> tuple[Box, dict[str, str]]:
         draw = self._draw
         other = draw(st.sampled_from(sorted(self.schemas)))
-        kind = draw(st.sampled_from(list(JoinKind)))
+        kind = draw(st.sampled_from(kinds))
         before = draw(st.sampled_from([0, 1, 5, -2]))
         after = draw(st.sampled_from([0, 3, max(0, -before)]))
-        after = 0 if kind in AS_OF else max(after, -before)
-        before = max(before, -after)
+        if kind in AS_OF:  # before, at, or after each left tuple: never on both sides of it
+            before, after = draw(st.sampled_from([(5, 0), (5, -1), (0, 0), (0, 5), (-1, 5), (-2, 3)]))
+        after = max(after, -before)
         left, right = self.schemas[source], self.schemas[other]
         texts, conditions = ["true"], ["true"]
         same = [
@@ -352,8 +355,11 @@ class Builder:
             texts.append(f"(left.{one} < right.{two} or right.{two} is null)")
             conditions.append(f"(l.{one} < r.{two} OR r.{two} IS NULL)")
         if kind in AS_OF:
-            if len(texts) == 1:
+            if len(texts) == 1 and not same:
                 kind = JoinKind.LEFT
+            elif len(texts) == 1:
+                one, two = draw(st.sampled_from(same))
+                texts, conditions = [f"left.{one} = right.{two}"], [f"l.{one} = r.{two}"]
             else:
                 texts = texts[1:]
         sides = [("left", "l", left)]
@@ -367,12 +373,10 @@ class Builder:
         box = Join(
             name, source, other, out, kind, before, after, " and ".join(texts), tuple(fields)
         )
-        order = [
-            "r.seq DESC"
-            if other in SOURCES
-            else ", ".join(f"r.{field.name} DESC NULLS FIRST" for field in right.fields)
-        ]
-        return box, {out: join_sql(box, " AND ".join(conditions), ", ".join(columns), order[0])}
+        word = "DESC NULLS FIRST" if after <= 0 else "ASC NULLS LAST"
+        ties = ["seq"] if other in SOURCES else [each.name for each in right.fields]
+        order = ", ".join(f"r.{each} {word}" for each in ties)
+        return box, {out: join_sql(box, " AND ".join(conditions), ", ".join(columns), order)}
 
     def match(self, name: str, out: str, source: str) -> tuple[Box, dict[str, Computed]]:
         schema = self.schemas[source]
@@ -482,8 +486,9 @@ def sessions_sql(box: Sessions, columns: Sequence[str]) -> str:
     return f"SELECT {', '.join(made)} FROM ({spans}) GROUP BY {session}, z_part"
 
 
-def join_sql(box: Join, condition: str, columns: str, newest: str) -> str:
-    """The join in DuckDB's words. newest: the order of right tuples of one stime, last first."""
+def join_sql(box: Join, condition: str, columns: str, ties: str) -> str:
+    """The join in DuckDB's words. ties: the order of right tuples of one stime, the one that an
+    as-of join takes first."""
     bound = f"r.stime BETWEEN l.stime - {box.before_us} AND l.stime + {box.after_us}"
     on = f"ON {condition} AND {bound}"
     left = f"l.stime + {max(box.after_us, 0)}"
@@ -500,7 +505,7 @@ def join_sql(box: Join, condition: str, columns: str, newest: str) -> str:
         word = "LEFT" if box.kind is JoinKind.LEFT_ASOF else "INNER"
         return (
             f"SELECT {stime}, {columns} FROM {numbered} {word} JOIN {box.right} r {on} QUALIFY "
-            f"row_number() OVER (PARTITION BY l.number ORDER BY r.stime DESC, {newest}) = 1"
+            f"row_number() OVER (PARTITION BY l.number ORDER BY abs(r.stime - l.stime), {ties}) = 1"
         )
     return f"SELECT {stime}, {columns} FROM {box.left} l {box.kind} JOIN {box.right} r {on}"
 
@@ -518,6 +523,15 @@ def networks(draw: st.DrawFn, most: int = 4) -> Network:
     boxes = tuple(draw(st.permutations(builder.boxes)))
     query = Query("q", boxes, panes=tuple(builder.panes))
     return Network(query, builder.schemas, builder.sql)
+
+
+@st.composite
+def joins_as_of(draw: st.DrawFn) -> Network:
+    """A query of one join as of, that looks back or forward."""
+    builder = Builder(draw)
+    box, sql = builder.join("box", "t", draw(st.sampled_from(sorted(SOURCES))), tuple(AS_OF))
+    schemas = SOURCES | type_box(box, {name: SOURCES[name] for name in inputs_of(box)}).schemas
+    return Network(Query("q", (box,)), schemas, sql)
 
 
 def every_function(size: int, advance: int, width: int | None) -> Network:

@@ -127,7 +127,9 @@ def joins(draw: st.DrawFn, number: int, schemas: dict[str, Schema]) -> Join:
     left, right = (draw(st.sampled_from(sorted(schemas))) for _ in range(2))
     kind = draw(st.sampled_from(list(JoinKind)))
     before = draw(st.sampled_from([0, 3, 8, -2]))
-    after = 0 if kind in AS_OF else draw(st.sampled_from([0, 2, 5]))
+    after = draw(st.sampled_from([0, 2, 5]))
+    if kind in AS_OF:
+        before, after = draw(st.sampled_from([(8, 0), (3, -1), (0, 0), (0, 5), (-1, 5), (-2, 2)]))
     before = max(before, -after)
     same = [
         f"left.{one.name} = right.{two.name}"

@@ -26,7 +26,7 @@ CASES = [
     (kind, before, after)
     for kind in JoinKind
     for before, after in BOUNDS
-    if after <= 0 or kind not in AS_OF  # these look back alone
+    if kind not in AS_OF or after <= 0 or before <= 0  # these look one way
 ]
 
 
@@ -53,7 +53,10 @@ def asked(kind: JoinKind, before: int, after: int) -> Iterator[tuple[int, int, i
         if kind in {JoinKind.RIGHT, JoinKind.FULL}:
             yield right + max(before, 0), left, right
         if kind is JoinKind.LEFT_ASOF:
-            yield left, left, right
+            yield left + max(after, 0), left, right
+        if kind in AS_OF:  # of the later right tuples this one, if it is there, takes the place
+            later = range(right, left + after + 1)
+            yield from ((max(left, other), left, right) for other in later)
 
 
 @pytest.mark.parametrize(("kind", "before", "after"), CASES)

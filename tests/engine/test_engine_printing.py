@@ -253,8 +253,8 @@ def test_a_join_of_a_stream_with_itself_and_as_of() -> None:
     one = {S: INPUTS[S]}
     everywhere(Query(f"{MIT}q", (msgspec.structs.replace(JOIN, right=S),)), one)
     for kind in (JoinKind.ASOF, JoinKind.LEFT_ASOF):
-        for after in (0, -3):
-            box = msgspec.structs.replace(JOIN, kind=kind, before_us=9, after_us=after)
+        for before, after in ((9, 0), (9, -3), (0, 0), (0, 9), (-1, 9)):
+            box = msgspec.structs.replace(JOIN, kind=kind, before_us=before, after_us=after)
             everywhere(Query(f"{MIT}q", (box,)), INPUTS)
 
 

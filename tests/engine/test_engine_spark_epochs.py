@@ -19,7 +19,16 @@ import pyarrow as pa
 import pytest
 from epoch_files import printed, write
 from epoch_matches import Computed
-from epoch_networks import SOURCES, Network, cuts, every_function, networks, order_sql, sources
+from epoch_networks import (
+    SOURCES,
+    Network,
+    cuts,
+    every_function,
+    joins_as_of,
+    networks,
+    order_sql,
+    sources,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from printed_queries import Language, reread
@@ -152,6 +161,30 @@ def check(
     language=st.sampled_from(Language),
 )
 def test_any_cut_gives_what_one_batch_run_gives(
+    spark: Spark,
+    network: Network,
+    first: pa.Table,
+    second: pa.Table,
+    chosen: list[list[int]],
+    *,
+    language: Language,
+) -> None:
+    check(spark, network, {"s0": first, "s1": second}, chosen, language)
+
+
+@settings(
+    max_examples=examples(8, soak=200),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(
+    network=joins_as_of(),
+    first=sources(40),
+    second=sources(40),
+    chosen=st.lists(cuts, min_size=1, max_size=3),
+    language=st.sampled_from(Language),
+)
+def test_a_join_as_of_looks_back_or_forward_at_any_cut(
     spark: Spark,
     network: Network,
     first: pa.Table,

@@ -89,7 +89,15 @@ def test_streams_are_split_mapped_united_and_joined() -> None:
     newest = CONNS.asof_join(
         both, on="left.src_ip = right.src_ip", within="1 hour", select={"ip": "left.src_ip"}
     ).named(f"{MIT}newest")
-    made = medusa.query(f"{MIT}q", renamed, pairs, newest)
+    following = CONNS.asof_join(
+        both,
+        on="left.src_ip = right.src_ip",
+        within="1 hour",
+        kind="left_asof",
+        direction="forward",
+        select={"ip": "left.src_ip"},
+    ).named(f"{MIT}following")
+    made = medusa.query(f"{MIT}q", renamed, pairs, newest, following)
     boxes = {box.name: box for box in made.boxes}
     split = boxes.pop("filter_1")
     assert isinstance(split, Filter)
@@ -123,6 +131,17 @@ def test_streams_are_split_mapped_united_and_joined() -> None:
             JoinKind.ASOF,
             3_600_000_000,
             0,
+            "left.src_ip = right.src_ip",
+            (("ip", "left.src_ip"),),
+        ),
+        "following": Join(
+            "following",
+            f"{MIT}conns",
+            f"{MIT}both",
+            f"{MIT}following",
+            JoinKind.LEFT_ASOF,
+            0,
+            3_600_000_000,
             "left.src_ip = right.src_ip",
             (("ip", "left.src_ip"),),
         ),

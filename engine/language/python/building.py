@@ -267,21 +267,26 @@ class Stream:
         within: Span,
         select: Mapping[str, str],
         kind: str = "asof",
+        direction: str = "backward",
     ) -> Stream:
-        """Each tuple of this stream, `left`, with the newest earlier one of another, `right`.
+        """Each tuple of this stream, `left`, with one of another, `right`: the newest up to its
+        time, or the first from its time on.
 
         Args:
             on: equalities, like `left.symbol = right.symbol`.
-            within: how much earlier the right tuple may be.
+            within: how much earlier, or later, the right tuple may be.
             select: see `join`.
             kind: asof; or left_asof: left tuples without a right one come out as well.
+            direction: backward or forward.
 
         Raises:
-            InvalidInputError: as `join`.
+            InvalidInputError: as `join`; or there is no such direction.
         """
-        return self.join(
-            other, within=(-_timed(within), timedelta(0)), select=select, on=on, kind=kind
-        )
+        none, span = timedelta(0), _timed(within)
+        bounds = {"backward": (-span, none), "forward": (none, span)}.get(direction)
+        if bounds is None:
+            raise InvalidInputError(f"direction is backward or forward, not {direction[:40]!a}")
+        return self.join(other, within=bounds, select=select, on=on, kind=kind)
 
     def table_join(
         self, other: Stream, *, on: str, select: Mapping[str, str], kind: str = "inner"

@@ -13,6 +13,7 @@ from engine.language.aggregates import call_of
 from engine.language.box_texts import measure_text, order_text
 from engine.language.check import ordered_boxes
 from engine.language.document import Document
+from engine.language.joins import AS_OF
 from engine.language.matches import pattern_text
 from engine.language.spans import span_text
 from engine.objects.availability import Mode
@@ -288,9 +289,10 @@ def _joined(box: Join, left: str, right: str) -> str:
         kind = [] if box.kind is JoinKind.INNER else [f"kind={_text(box.kind.value)}"]
         on = [f"on={_text(box.predicate)}"]
         return _call(f"{left}.table_join", [right, *on, *kind, select])
-    if box.kind in {JoinKind.ASOF, JoinKind.LEFT_ASOF} and box.after_us == 0:
-        within, call = _text(span_text(box.before_us)), "asof_join"
+    if box.kind in AS_OF and 0 in {box.before_us, box.after_us}:
+        within, call = _text(span_text(max(box.before_us, box.after_us))), "asof_join"
         kind = [] if box.kind is JoinKind.ASOF else [f"kind={_text(box.kind.value)}"]
+        kind += ['direction="forward"'] if box.after_us > 0 else []
     else:
         least, most = (_text(span_text(each)) for each in (-box.before_us, box.after_us))
         within, call = f"({least}, {most})", "join"

@@ -8,6 +8,7 @@ from typing import Final
 
 from sqlglot import exp
 
+from engine.language.joins import AS_OF, KEEPS_LEFT, KEEPS_RIGHT, ONE_SIDED
 from engine.language.sql.errors import Source
 from engine.language.sql.expressions import Substitute, expression_text, interval_us, name_text
 from engine.language.sql.network import Boxes
@@ -30,9 +31,6 @@ _KINDS: Final = {
     ("LEFT", "ANTI"): JoinKind.ANTI,
     ("", "ANTI"): JoinKind.ANTI,
 }
-
-ONE_SIDED: Final = frozenset({JoinKind.SEMI, JoinKind.ANTI})
-"""Their results have the fields of the left stream alone."""
 
 _MIRRORED: Final[dict[type[exp.Expr], type[exp.Expr]]] = {
     exp.GT: exp.LT,
@@ -91,6 +89,7 @@ class Joining:
         self._node = node
         self._within = within_us
         self._bounds = Bounds()
+        self._of_panes = Bounds()
         self._conditions: list[str] = []
         self._temporal = _version_of(node) is not None
         self.kind = self._kind_of(node)
@@ -129,7 +128,8 @@ class Joining:
 
     def add(self, node: exp.Expr) -> None:
         """Add a condition."""
-        if isinstance(node, exp.Between) and not self._temporal:
+        plain = isinstance(node, exp.Between) and not node.args.get("symmetric")
+        if plain and not self._temporal:
             for kind, key in ((exp.GTE, "low"), (exp.LTE, "high")):
                 made = kind(this=node.this.copy(), expression=node.args[key].copy())
                 self.add(made)
@@ -235,7 +235,7 @@ class Joining:
         if type(node) not in {*_MIRRORED, exp.EQ}:
             return False
         if isinstance(node, exp.EQ) and (size := self._same_pane(node)):
-            self._bounds.add(1 - size, size - 1)
+            self._of_panes.add(1 - size, size - 1)
             return False  # the condition counts, too
         one, other = self._time(node.this), self._time(node.expression)
         if one is None or other is None or one.right == other.right:
@@ -291,35 +291,61 @@ class Joining:
         if time is None or time.right or time.offset:
             raise self._source.refusal(
                 "a table is joined as it is at the time of the row: FOR SYSTEM_TIME AS OF "
-                f"{self._left_name()}.stime",
+                f"{self._names()[0]}.stime",
                 self._node,
             )
 
-    def _left_name(self) -> str:
-        tables = self.relation.columns[0].tables
-        return tables[0] if tables else "left"
+    def _names(self) -> tuple[str, str]:
+        """What the statement calls both sides."""
+        columns = self.relation.columns
+        tables = [columns[n].tables for n in (0, len(self._sides[0].columns))]
+        left, right = (each[0] if each else "" for each in tables)
+        return left or "left", right or "right"
 
     def _checked_bounds(self) -> tuple[int, int]:
         if self._temporal:
             return 0, 0
-        least, most = self._bounds.least, self._bounds.most
-        if self.kind in {JoinKind.ASOF, JoinKind.LEFT_ASOF}:
-            most = 0 if most is None else min(most, 0)
+        bounds = Bounds(self._bounds.least, self._bounds.most)
+        if self.kind in AS_OF:
+            self._look_one_way(bounds)
+        bounds.add(self._of_panes.least, self._of_panes.most)
+        least, most = bounds.least, bounds.most
         if least is None and self._within is not None:
             least = -self._within
         if most is None and self._within is not None:
             most = self._within
         if least is None or most is None:
-            left = self._left_name()
+            left, right = self._names()
+            hour = "INTERVAL '1' HOUR"
+            ends = [f"{left}.stime - {hour}", f"{left}.stime"]
+            if least is not None and least >= 0:
+                ends = [f"{left}.stime", f"{left}.stime + {hour}"]
             raise self._source.refusal(
                 "the rows of an endless stream cannot all be kept for this join: bound it, like "
-                f"AND r.stime BETWEEN {left}.stime - INTERVAL '1' HOUR AND {left}.stime, or say "
-                "WITH (within = INTERVAL '1' HOUR)",
+                f"AND {right}.stime BETWEEN {' AND '.join(ends)}, or say WITH (within = {hour})",
                 self._node,
             )
         if least > most:
             raise self._source.refusal("no pair of rows can meet these bounds of time", self._node)
         return least, most
+
+    def _look_one_way(self, bounds: Bounds) -> None:
+        """Refuse bounds of a join as of that are on both sides of the left row. It looks back if
+        the upper one is at the row or before it, or if there is none; forward if the lower one is
+        at the row or after it."""
+        least, most = bounds.least, bounds.most
+        if least is None and most is None:
+            bounds.add(None, 0)
+            return
+        if (most is not None and most <= 0) or (least is not None and least >= 0):
+            return
+        left, right = self._names()
+        raise self._source.refusal(
+            "a join AS OF looks one way, and these bounds of time are on both sides of the row: "
+            f"AND {right}.stime <= {left}.stime looks back from it, "
+            f"AND {right}.stime >= {left}.stime forward",
+            self._node,
+        )
 
     def _offsets(self, least: int, most: int) -> dict[str, int]:
         """The texts that are the joined stime plus something: that of the later tuple."""
@@ -327,11 +353,7 @@ class Joining:
         left = len(self._sides[0].columns)
         for number, each in enumerate(self.relation.columns):
             later = most <= 0 if number < left else least >= 0 and not self._temporal
-            outer = (
-                self.kind in {JoinKind.RIGHT, JoinKind.FULL}
-                if number < left
-                else (self.kind in {JoinKind.LEFT, JoinKind.FULL, JoinKind.LEFT_ASOF})
-            )
+            outer = self.kind in (KEEPS_RIGHT if number < left else KEEPS_LEFT)
             if each.offset is not None and later and not outer:
                 found[each.text] = each.offset
         return found
