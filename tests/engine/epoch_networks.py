@@ -331,7 +331,9 @@ class Builder:
         before = draw(st.sampled_from([0, 1, 5, -2]))
         after = draw(st.sampled_from([0, 3, max(0, -before)]))
         if kind in AS_OF:  # before, at, or after each left tuple: never on both sides of it
-            before, after = draw(st.sampled_from([(5, 0), (5, -1), (0, 0), (0, 5), (-1, 5), (-2, 3)]))
+            before, after = draw(
+                st.sampled_from([(5, 0), (5, -1), (0, 0), (0, 5), (-1, 5), (-2, 3)])
+            )
         after = max(after, -before)
         left, right = self.schemas[source], self.schemas[other]
         texts, conditions = ["true"], ["true"]
