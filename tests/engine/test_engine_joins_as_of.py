@@ -81,5 +81,5 @@ def test_each_row_finds_the_nearest_of_its_side_at_any_cut(
 
 def test_a_join_as_of_that_looks_both_ways_is_refused() -> None:
     query = Query("q", (join(JoinKind.ASOF, 3_000_000, 1_000_000),))
-    with pytest.raises(InvalidInputError, match="looks one way.* before is 3 s and after 1 s"):
+    with pytest.raises(InvalidInputError, match=r"looks one way.* before is 3 s and after 1 s"):
         check_query(query, SOURCES)
