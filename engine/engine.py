@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -43,9 +43,11 @@ from engine.streams.store import StreamStore
 from engine.streams.stream_state import Role, StreamState, entries_of
 from engine.streams.subscriptions import Leases, Subscriptions
 from engine.tasks.execution import Executor, OpenExecutor
+from engine.tasks.status import troubles_of
 from overlay.files import storing
 from overlay.names import ObjectName
 from overlay.node import Overlay
+from overlay.troubles import Trouble
 
 
 class Engine:
@@ -95,6 +97,12 @@ class Engine:
         self._look_after_streams(home)
         catalog.yielded.add(self._give_way)
         guard(catalog, self.readers)
+        for look in (self.store.troubles, self._feedings.troubles, self._troubles_of_tasks):
+            overlay.troubles.add(look)
+
+    def _troubles_of_tasks(self) -> Iterator[Trouble]:
+        tasks = self.queries.task_status() + self.assignments.task_status()
+        return troubles_of(tasks, self.executor.trouble)
 
     def _keep_streams(self, home: Path) -> None:
         """Make the parts for streams: logs, subscriptions, directory, followers."""
@@ -157,6 +165,7 @@ class Engine:
             config=self.config,
             nursery=nursery,
         )
+        self._feedings = Feedings(self.store, self.followers, overlay.events, nursery)
         self.locator = Locator(self.store, self.directory, overlay.identity.participant)
         self.views = Views(
             overlay=overlay,
@@ -165,7 +174,7 @@ class Engine:
             readers=self.readers,
             queries=self.queries,
             locator=self.locator,
-            feedings=Feedings(self.store, self.followers, overlay.events, nursery),
+            feedings=self._feedings,
         )
         self.mending = Mending(overlay, self.followers.reach, self.queries)
         self.leaders = Leaders(

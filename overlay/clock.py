@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -26,6 +26,7 @@ from overlay.concurrency import next_beat
 from overlay.config import OverlayTiming
 from overlay.events import Events, wall_clock
 from overlay.listeners import Listeners
+from overlay.troubles import Reason, Trouble
 
 MAX_AHEAD_S: Final = 600.0
 """Seconds by which a number made from another peer's clock (an incarnation, a term) may be ahead of
@@ -145,6 +146,18 @@ class Clock:
             self._note_leap(ours, wall)
         if self._is_believed(self._leap, ours, steady):
             self._follow(wall, steady)
+
+    def troubles(self) -> Iterator[Trouble]:
+        """What is wrong with this machine's clock, or seems so to most others."""
+        ours = self()
+        if self._leap is not None:
+            reads = shown(self._leap.at(self._steady()))
+            what = f"leapt to {reads}; this peer goes on by its own count, {shown(ours)}"
+            yield Trouble(Reason.CLOCK, "this machine's clock", what, MEND)
+        elif differing := self._differing(self._steady()):
+            middle = differing[len(differing) // 2]
+            what = f"says {shown(ours)}, those of most other participants {shown(middle)}"
+            yield Trouble(Reason.CLOCK, "this machine's clock", what, MEND)
 
     def hear(self, participant: str, theirs: float) -> None:
         """Take in the time, in seconds since the epoch, that a peer of that participant tells."""

@@ -4,7 +4,7 @@ files."""
 from __future__ import annotations
 
 import random  # noqa: TID251 - a composition; tests pass a seeded one
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +39,7 @@ from overlay.exchange import EXCHANGE_S, Clocks, Exchange, Exchanger
 from overlay.files import storing, write_atomically
 from overlay.gossip.config import GossipConfig
 from overlay.gossip.driver import Gossip, open_gossip
+from overlay.gossip.events import Health
 from overlay.identity import Identity
 from overlay.listeners import Listeners
 from overlay.membership import Membership
@@ -50,6 +51,7 @@ from overlay.peers import PeerTable
 from overlay.rpc import Service
 from overlay.threads import Threads
 from overlay.transport import Transport, open_transport
+from overlay.troubles import Reason, Trouble, Troubles
 
 PORT_TRIES: Final = 16
 """Ports tried when any is allowed: a free TCP port is almost never taken on UDP."""
@@ -57,6 +59,10 @@ PORT_TRIES: Final = 16
 WARN_S: Final = 30 * 86_400.0
 """Seconds before the end of this peer's certificate at which warnings begin: a month, so that the
 keeper of the root's key can be asked."""
+
+AWAY: Final = (
+    "start it, or mend the way to it; if it is gone for good, `medusa-peer revoke` says so to all"
+)
 
 MAX_CALLED: Final = 16
 """Peers dialled at a time to find out whether they accept this peer."""
@@ -74,6 +80,7 @@ class Overlay:
         clock: the time that this peer goes by, seconds since the epoch.
         address: where others reach this peer.
         memory: the bound on this peer's memory.
+        troubles: those of the overlay, and of the parts above that add theirs.
         threads: runs long work that others ask for.
         renewed: told when this peer's certificate was renewed.
     """
@@ -88,6 +95,7 @@ class Overlay:
     clock: Clock
     address: Address
     memory: Budgets
+    troubles: Troubles
     _learned: Listeners[[]]
     _exchanger: Exchanger
     _keeper: _Keeper
@@ -142,18 +150,31 @@ class Overlay:
             "info", f"renewed this peer's certificate: it lasts until {moment(identity.expires)}"
         )
 
-    def warnings(self) -> tuple[str, ...]:
-        """Conditions that the operator must see for as long as they last: otherwise they look as if
-        the other peers were gone."""
-        if not self._own_fault():
-            left_s = self.identity.expires - self.clock()
-            if left_s <= WARN_S:
-                ends = (
-                    f"this peer's certificate ends on {moment(self.identity.expires)}, in "
-                    f"{left_s / 86_400:.0f} days: `medusa-peer renew` renews it"
-                )
-                return (ends, *self._refusals())
-        return self._refusals()
+    def own_troubles(self) -> Iterator[Trouble]:
+        """The troubles with this peer's membership: others look gone, and are not."""
+        fault, me = self._own_fault(), "this peer"
+        if fault:
+            yield Trouble(Reason.REFUSED, "the others", f"refuse this peer: {fault}")
+        elif (left_s := self.identity.expires - self.clock()) <= WARN_S:
+            ends = f"has a certificate that ends on {moment(self.identity.expires)}"
+            in_days = f"in {left_s / 86_400:.0f} days"
+            mend = "`medusa-peer renew` renews it"
+            yield Trouble(Reason.CERTIFICATE_ENDS, me, f"{ends}, {in_days}", mend)
+        for participant, reason in self.transport.refusals.reasons.items():
+            yield Trouble(Reason.REFUSED, participant, f"refuses this peer: {reason}")
+
+    def siblings_away(self) -> Iterator[Trouble]:
+        """The peers of our own participant that are out of reach."""
+        for record in self.peers.all():
+            is_sibling = record.participant == self.identity.participant
+            if not is_sibling or record.peer_id == self.identity.peer_id:
+                continue
+            at = shown(record.addresses[0]) if record.addresses else "no known address"
+            health, why = self.gossip.health(record.peer_id), self.transport.failure(record.peer_id)
+            if health is Health.LEFT or (health is not Health.DEAD and not why):
+                continue
+            what = f"at {at} does not answer{f' ({why})' if why else ''}"
+            yield Trouble(Reason.SIBLING_AWAY, f"our peer {record.peer_id.hex()}", what, AWAY)
 
     def exclusion(self) -> str:
         """Why this peer is cut off: members refuse it, and it is connected to no other participant.
@@ -161,15 +182,8 @@ class Overlay:
         own = self.identity.participant
         if any(each.remote.participant != own for each in self.transport.connections()):
             return ""
-        return "; ".join(self._refusals())
-
-    def _refusals(self) -> tuple[str, ...]:
-        fault = self._own_fault()
-        reasons = self.transport.refusals.reasons.items()
-        return (
-            *([f"the others refuse this peer: {fault}"] if fault else []),
-            *(f"{participant} refuses this peer: {reason}" for participant, reason in reasons),
-        )
+        refusals = (t for t in self.own_troubles() if t.reason is Reason.REFUSED)
+        return "; ".join(trouble.sentence for trouble in refusals)
 
     def _own_fault(self) -> str:
         """The reason for which members must refuse this peer, by its own check; "" if there is
@@ -328,11 +342,14 @@ async def open_overlay(
             clock,
             address,
             memory,
+            Troubles(clock),
             learned,
             exchanger,
             keeper,
         )
         clock.set.add(overlay.begin_anew)
+        for look in (overlay.own_troubles, clock.troubles, overlay.siblings_away):
+            overlay.troubles.add(look)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(overlay.run, bootstrap, config.preset.interval_s)
             try:

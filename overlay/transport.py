@@ -9,7 +9,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import trio
 
@@ -58,6 +58,9 @@ __all__ = [
     "open_client_listener",
     "open_transport",
 ]
+
+TELL_FAILURES: Final = 3
+"""Dials in a row that failed before people are told: one may come while a peer starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +184,13 @@ class Transport:
         link = self._links.get(peer_id)
         if link is not None and link.connection is None:
             link.failures, link.retry_at = 0, 0.0
+
+    def failure(self, peer_id: PeerId) -> str:
+        """Why dials of that peer have failed `TELL_FAILURES` times or more; "" if they did not."""
+        link = self._links.get(peer_id)
+        if link is None or link.connection is not None or link.failures < TELL_FAILURES:
+            return ""
+        return str(link.error)
 
     def drop_revoked(self) -> None:
         """Close the connections to peers that are no longer members."""

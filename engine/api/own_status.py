@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +20,7 @@ from engine.replication.replicas.standby import Standby
 from engine.replication.replicas.standbys import Standbys
 from engine.replication.status import ClientStatus, EventRecord, PeerStatus, ReplicaStatus
 from engine.replication.term import Term
-from engine.streams.messages import StreamStatus
+from engine.streams.messages import REFUSES_POSTS, STANDS_STILL, StreamStatus
 from engine.streams.store import StreamStore
 from engine.streams.stream_state import Role
 from engine.tasks.execution import Executor
@@ -28,6 +29,7 @@ from overlay.addresses import shown
 from overlay.client_tokens import in_words
 from overlay.clients import Clients, Session
 from overlay.node import Overlay
+from overlay.troubles import Reason, Trouble
 
 SHOWN_EVENTS: Final = 50
 """Events of one peer in a snapshot."""
@@ -66,7 +68,7 @@ class OwnStatus:
 
     def now(self) -> PeerStatus:
         identity = self.overlay.identity
-        tasks = self.tasks.status()
+        tasks, troubles = self.tasks.status(), self.overlay.troubles.now()
         host, port = self.overlay.address
         streams, datagrams = self.overlay.transport.traffic, self.overlay.datagrams.counters
         return PeerStatus(
@@ -79,7 +81,7 @@ class OwnStatus:
             load=sum(task.load for task in tasks if not task.worker),
             capacity=self.capacity_cores,
             memory_bytes=resident_bytes(),
-            streams=tuple(self._stream_status(each) for each in self.store.status()),
+            streams=tuple(self._stream_status(each, troubles) for each in self.store.status()),
             tasks=tasks,
             events=tuple(
                 EventRecord(event.at, event.level, event.text, event.times, event.cause)
@@ -93,11 +95,16 @@ class OwnStatus:
             received_bytes=streams.received + datagrams.received_bytes,
             replicas=self.tasks.replicas(),
             clients=tuple(map(_client_status, self.clients.connected())),
-            warnings=self.overlay.warnings(),
+            troubles=troubles,
         )
 
-    def _stream_status(self, status: StreamStatus) -> StreamStatus:
-        """The store's status, with the producer, which the store does not know."""
+    def _stream_status(self, status: StreamStatus, troubles: Iterable[Trouble]) -> StreamStatus:
+        """The store's status, with what the store does not know: the producer of a copy, and
+        whether a source takes posts."""
+        if status.role == Role.SOURCE and any(t.stops_posts_to(status.name) for t in troubles):
+            return msgspec.structs.replace(status, state=REFUSES_POSTS)
+        if any(t.reason is Reason.STANDS_STILL and t.thing == status.name for t in troubles):
+            return msgspec.structs.replace(status, state=STANDS_STILL)
         if status.role != Role.MIRROR:
             return status
         producer = self.directory.read_from(status.name)

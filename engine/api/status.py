@@ -40,14 +40,14 @@ COPIES: Final = frozenset({Role.MIRROR, Role.ASSIGNED, Role.STANDBY, Role.REPLIC
 NONSENSE: Final = "nonsense"
 """The state of a peer whose answer cannot be read, or claims an impossible state."""
 
-_LISTS: Final = ("streams", "tasks", "events", "links", "replicas", "clients", "warnings")
+_LISTS: Final = ("streams", "tasks", "events", "links", "replicas", "clients", "troubles")
 
 
 def for_members(
     status: PeerStatus, may_read: Callable[[str], bool], may_know: Callable[[str], bool]
 ) -> PeerStatus:
     """This peer's status for a peer of another participant: without events, links, clients,
-    warnings and the reasons of tasks that do not go on, and without streams and queries that are
+    troubles and the reasons of tasks that do not go on, and without streams and queries that are
     not for that participant.
 
     Args:
@@ -58,7 +58,7 @@ def for_members(
         events=(),
         links=(),
         clients=(),
-        warnings=(),
+        troubles=(),
         streams=tuple(each for each in status.streams if may_read(each.name)),
         tasks=tuple(
             msgspec.structs.replace(task, reason="", waits_for="")
@@ -87,7 +87,7 @@ def heard(said: PeerStatus, known: PeerStatus, *, own: bool) -> PeerStatus:
         tasks=tuple(task for task in clean.tasks if task.owner or task.name.startswith(mine)),
         events=clean.events if own else (),
         clients=clean.clients if own else (),
-        warnings=clean.warnings if own else (),
+        troubles=clean.troubles if own else (),
         left_out=max(0, clean.left_out),
     )
 

@@ -7,6 +7,7 @@ from msgspec import Struct
 from engine.objects.availability import Mode, Recovery
 from engine.streams.messages import StreamStatus
 from engine.tasks.status import TaskStatus
+from overlay.troubles import Trouble
 
 
 class ReplicaStatus(Struct, frozen=True, rename={"term_number": "fence"}):
@@ -64,8 +65,8 @@ class ClientStatus(Struct, frozen=True):
 class PeerStatus(Struct, frozen=True):
     """One peer, as it reports itself; of an unreachable peer only the first four fields are known.
 
-    Another participant's peer is not told `events`, `links`, `clients`, why tasks fail, nor of
-    streams that it may not read. The receiver takes participant, peer and address from its
+    Another participant's peer is not told `events`, `links`, `clients`, `troubles`, why tasks fail,
+    nor of streams that it may not read. The receiver takes participant, peer and address from its
     connection and its own table.
 
     Attributes:
@@ -75,7 +76,7 @@ class PeerStatus(Struct, frozen=True):
         health: alive, suspect, dead or left, as the peer that was asked believes; "": not known.
         sent_bytes, received_bytes: to and from other peers since it started, TLS included.
         left_out: how many streams, tasks, events, links, replicas and clients did not fit.
-        warnings: texts that its people must see for as long as they last; for its own participant.
+        troubles: what its people must mend; for its own participant.
     """
 
     participant: str
@@ -98,7 +99,7 @@ class PeerStatus(Struct, frozen=True):
     received_bytes: int = 0
     left_out: int = 0
     clients: tuple[ClientStatus, ...] = ()
-    warnings: tuple[str, ...] = ()
+    troubles: tuple[Trouble, ...] = ()
 
 
 class Status(Struct, frozen=True):

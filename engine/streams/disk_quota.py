@@ -6,8 +6,10 @@ after an absence. That must not stop posts, to this stream or to another one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import shutil
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from engine.streams.retention import Hold
@@ -15,6 +17,7 @@ from engine.streams.stream_state import LogKey
 from overlay.concurrency import Watched
 from overlay.errors import StorageFullError
 from overlay.events import Events
+from overlay.troubles import Reason, Trouble
 
 NEARLY: Final = 0.8
 """The share of the quota at which a person is warned, in time to act: tuples kept for a network
@@ -24,21 +27,32 @@ AGAIN: Final = 0.7
 """Below this share the next time that the quota is nearly used up is a new warning."""
 
 
+QUOTA_MEND: Final = (
+    "let subscribers, or inputs that are missing, come back, declare less history, or allow more "
+    "(engine.disk_bytes)"
+)
+
+FULL_BYTES: Final = 2**20
+"""A disk with less room is full: it takes no whole segment of a journal and hardly an epoch."""
+
+
 class DiskQuota:
     """The disk quota of a peer's streams.
 
     Args:
-        limit_bytes: the quota. taken: returns the bytes in use.
+        folder: has the streams. limit_bytes: the quota. taken: returns the bytes in use.
         make: called when it is full, before a post is refused, to free disk.
     """
 
     def __init__(
         self,
+        folder: Path,
         limit_bytes: int,
         taken: Callable[[], int],
         events: Events,
         make: Callable[[], None],
     ) -> None:
+        self._folder = folder
         self._limit_bytes = limit_bytes
         self._taken = taken
         self._make = make
@@ -63,9 +77,27 @@ class DiskQuota:
         if self._taken() > self._limit_bytes:
             raise StorageFullError(
                 f"{stream}: the streams of this peer hold {self._taken()} bytes, "
-                f"{self._limit_bytes} are allowed (engine.disk_bytes): "
-                "let subscribers catch up, declare less history, or allow more"
+                f"{self._limit_bytes} are allowed: {QUOTA_MEND}"
             )
+
+    def troubles(self) -> Iterator[Trouble]:
+        """Whether the quota, or the disk itself, is full or nearly so."""
+        taken, thing = self._taken(), f"the disk of {self._folder}"
+        held = f"the streams of this peer hold {taken} bytes, and {self._limit_bytes} are allowed"
+        if taken > self._limit_bytes:
+            yield Trouble(Reason.DISK_FULL, thing, f"is used up: {held}", QUOTA_MEND)
+        elif (free := self._free()) < FULL_BYTES:
+            what = f"is full: {free} bytes are free"
+            yield Trouble(Reason.DISK_FULL, thing, what, "make room on it; all goes on by itself")
+        elif self._told:
+            yield Trouble(Reason.DISK_NEARLY_FULL, thing, f"fills: {held}", QUOTA_MEND)
+
+    def _free(self) -> int:
+        """Bytes that this peer may still take of the disk; of one that cannot be asked many."""
+        try:
+            return shutil.disk_usage(self._folder).free
+        except OSError:  # streams that meet it tell of it
+            return FULL_BYTES
 
     @property
     def short_bytes(self) -> int:
@@ -86,8 +118,7 @@ class DiskQuota:
             self._events.note(
                 "warning",
                 f"takes {share:.0%} of engine.disk_bytes for its streams; at 100 % posts and "
-                "copies of streams wait, and nothing is dropped: let subscribers, or inputs that "
-                "are missing, come back, declare less history, or allow more",
+                f"copies of streams wait, and nothing is dropped: {QUOTA_MEND}",
             )
         self._told = share >= NEARLY or (self._told and share >= AGAIN)
 

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import trio
 
@@ -19,9 +20,24 @@ from overlay.concurrency import until_one_ends
 from overlay.errors import BusyError, InternalError, InvalidInputError, StorageError
 from overlay.events import Events
 from overlay.log import bound
+from overlay.troubles import Reason, Trouble
 
 HURRY_SHARE: Final = 0.125
 """Share of the bytes that may wait for their boundary: past it an epoch is cut before its time."""
+
+
+REFUSED_S: Final = 60.0
+"""Seconds for which the refusal of a post is a trouble, unless a later one was accepted: clients
+try again sooner. Without posts nobody knows whether the next one would be refused."""
+
+STORE_MEND: Final = "mend the disk, and all goes on by itself"
+
+
+class _Refusal(NamedTuple):
+    """Why posts to a stream were refused, and when the last one was, on trio's clock."""
+
+    reason: str
+    at: float
 
 
 class Intake:
@@ -45,7 +61,8 @@ class Intake:
         self._events = events
         self._nursery = nursery
         self._broken: dict[LogKey, str] = {}
-        self._refusals: dict[LogKey, str] = {}
+        self._stuck: dict[LogKey, str] = {}
+        self._refusals: dict[LogKey, _Refusal] = {}
 
     def start(self, state: StreamState, leader: Leader) -> None:
         """Move a source's posts into its log, until its scope is cancelled."""
@@ -67,8 +84,21 @@ class Intake:
 
     def forget(self, key: LogKey) -> None:
         """Note that a source is closed."""
-        self._broken.pop(key, None)
-        self._refusals.pop(key, None)
+        for noted in (self._broken, self._stuck, self._refusals):
+            noted.pop(key, None)
+
+    def troubles(self) -> Iterator[Trouble]:
+        """The streams here that stand still, or refused a post a moment ago."""
+        for key, reason in self._broken.items():
+            what = f"stands still, and refuses posts: {reason}"
+            yield Trouble(Reason.REFUSES_POSTS, key.stream, what, "start this peer again")
+        for key, reason in self._stuck.items():
+            yield Trouble(Reason.STANDS_STILL, key.stream, f"stands still: {reason}", STORE_MEND)
+        now = trio.current_time()
+        for key, refusal in self._refusals.items():
+            if now - refusal.at <= REFUSED_S:
+                what = f"refuses posts: {refusal.reason}"
+                yield Trouble(Reason.REFUSES_POSTS, key.stream, what, STORE_MEND)
 
     async def post(self, state: StreamState, writer: Writer, post: Post, body: bytes) -> Posted:
         """Accept a post; wait while too many bytes wait for the log.
@@ -119,9 +149,10 @@ class Intake:
             return posted
 
     def _note_refusal(self, state: StreamState, reason: str) -> None:
-        if self._refusals.get(state.key) != reason:  # once, not for every post
+        before = self._refusals.get(state.key)
+        if before is None or before.reason != reason:  # once, not for every post
             self._events.note("error", f"refuses posts to {state.name}: {reason}")
-        self._refusals[state.key] = reason
+        self._refusals[state.key] = _Refusal(reason, trio.current_time())
 
     async def _advance(self, state: StreamState, leader: Leader) -> None:
         """Move ready tuples into the log, epoch by epoch. A fault ends this task, and no other."""
@@ -138,7 +169,6 @@ class Intake:
 
     async def _move_epochs(self, state: StreamState, leader: Leader) -> None:
         pacer = Pacer(self._config.epoch_s)
-        failing = False
         told = leader.lost
         while True:
             altered = partial(state.altered.changed_from, state.altered.value)
@@ -151,16 +181,16 @@ class Intake:
             pacer.started(trio.current_time())
             try:
                 await leader.advance(self._clock(), may_leap=self._clock.is_confirmed)
-                failing = False
+                self._stuck.pop(state.key, None)
                 for text in leader.lost:
                     if text not in told:  # a producer's next post shows what is missing before it
                         self._events.note("error", f"misses rows of {state.name}: {text}")
                 told = leader.lost
             except StorageError as error:
-                if not failing:  # once, not at every try
+                if state.key not in self._stuck:  # once, not at every try
                     text = f"stands still with {state.name}, and its posts wait: {error}"
                     self._events.note("error", text)
-                failing = True
+                self._stuck[state.key] = str(error)
                 await trio.sleep(self._config.timing.store_again_s)
             finally:
                 state.memory.set(leader.pending_bytes)

@@ -129,6 +129,11 @@ class Acknowledge(Struct, frozen=True):
     upto: int
 
 
+REFUSES_POSTS: Final = "refuses_posts"
+STANDS_STILL: Final = "stands_still"
+"""States of a stream of whose reason the peer's troubles tell."""
+
+
 class StreamStatus(Struct, frozen=True):
     """The state of a stream at one peer.
 
@@ -136,7 +141,9 @@ class StreamStatus(Struct, frozen=True):
         role: source, derived or mirror.
         rate: rows per second, smoothed. lag_s: seconds since the boundary last moved.
         late: rows that came late.
-        state: stable; up_failure: tentative tuples follow; stabilization: they are corrected.
+        state: stable; up_failure: tentative tuples follow; stabilization: they are corrected;
+            refuses_posts: a source that takes no posts now; stands_still: the stream does not go
+            on, though there is more for it.
         version: changes with the versions of the stream's inputs.
         producer: id (hex) of the peer that it is read from, if another one produces it.
         waiting: stored rows of a source that wait for its boundary to pass them.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Iterator
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -37,6 +37,8 @@ from overlay.files import load_json, save_json, storing
 from overlay.killpoints import KillPoint, kill_point
 from overlay.listeners import Decision, Listeners
 from overlay.memory import Budgets
+from overlay.names import ObjectName
+from overlay.troubles import Reason, Trouble
 
 OUTPUT: Final = "out"
 """The variant of the output of a task that this peer runs for another."""
@@ -122,9 +124,10 @@ class StreamStore:
         self._memory = memory
         self._shared = SharedMemory(min(SHARED_BYTES, memory.recent_bytes))
         self._streams: dict[LogKey, StreamState] = {}
+        self._unknown: list[Path] = []
         self._opening = trio.Lock()
         self._telling_end = Locks()
-        self.tending = Tending(subscriptions, config, events)
+        self.tending = Tending(folder, subscriptions, config, events)
         self.quota = self.tending.quota
         self.intake = Intake(config, self.quota, clock, events, nursery)
         self.mend: Decision[[StreamState, EpochFile], Awaitable[None]] = Decision(_nobody_has_it)
@@ -253,6 +256,7 @@ class StreamStore:
 
     def _tell_unknown(self, folder: Path) -> None:
         if any(folder.glob("*/*")) and not (folder / _SET_ASIDE).exists():
+            self._unknown.append(folder)
             text = f"what it keeps is of no stream that this peer knows; {_MEND}"
             self._events.note("error", f"found {folder} without {_FILE}: {text}")
 
@@ -450,6 +454,20 @@ class StreamStore:
                 await state.closing.aclose()
             await self._subscriptions.save()
 
+    def troubles(self) -> Iterator[Trouble]:
+        """The troubles of the disk, of posts and followers, and of stored rows that are gone."""
+        yield from self.quota.troubles()
+        yield from self.intake.troubles()
+        for folder in self._unknown:
+            yield Trouble(Reason.ROWS_LOST, str(folder), f"has no {_FILE}", _MEND)
+        for state in self._streams.values():
+            if (trouble := _loss(state)) is not None:
+                yield trouble
+            if state.refusal:
+                owner = ObjectName.parse(state.name).participant
+                what, mend = f"cannot be read: {state.refusal}", f"ask {owner} to let you read it"
+                yield Trouble(Reason.CANNOT_READ, state.name, what, mend)
+
     def status(self) -> tuple[StreamStatus, ...]:
         now = trio.current_time()
         return tuple(
@@ -464,6 +482,18 @@ def load_end_readers(path: Path) -> tuple[str, ...]:
         return load_json(path, EndReaders, mend="remove it if nobody has read the end").readers
     except NotFoundError:
         return ()
+
+
+def _loss(state: StreamState) -> Trouble | None:
+    """The rows of a log that are lost, or None: damaged files until they are whole again, what a
+    journal or a loss of power took for as long as the peer runs."""
+    files = [lost_in_words(file) for file in state.log.lost_files]
+    gone = state.log.lost if state.leader is None else state.leader.lost
+    if not (told := [*files, *gone]):
+        return None
+    more = f", and {len(told) - 1} losses more (medusa-peer inspect)" if len(told) > 1 else ""
+    mend = "" if files else "post them again; the next start of this peer ends this message"
+    return Trouble(Reason.ROWS_LOST, state.name, f"misses rows: {told[0]}{more}", mend)
 
 
 async def _nobody_has_it(_state: StreamState, _lost: EpochFile) -> None:

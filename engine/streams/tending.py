@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Final
 
 import trio
@@ -29,12 +30,16 @@ class Tending:
 
     A log is looked at after it has changed, and while time alone may change what it keeps.
 
+    Args:
+        folder: has the streams.
+
     Attributes:
         quota: their disk quota.
     """
 
     def __init__(
         self,
+        folder: Path,
         subscriptions: Subscriptions,
         config: EngineConfig,
         events: Events,
@@ -47,7 +52,7 @@ class Tending:
         self._all_resting_bytes = 0
         self._refusals: dict[LogKey, str] = {}
         self._tidied_at = -math.inf
-        self.quota = DiskQuota(config.disk_bytes, self._taken, events, self._make_room)
+        self.quota = DiskQuota(folder, config.disk_bytes, self._taken, events, self._make_room)
         self._foreign_hold_s = config.foreign_hold_s
         self._tend_s = config.timing.tend_s
 

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from msgspec import Struct
+
+from overlay.troubles import Reason, Trouble
 
 
 class TaskStatus(Struct, frozen=True):
@@ -32,3 +36,13 @@ class TaskStatus(Struct, frozen=True):
     owner: str = ""
     waits_for: str = ""
     waits_s: float = 0.0
+
+
+def troubles_of(tasks: Iterable[TaskStatus], executor: str) -> Iterator[Trouble]:
+    """The troubles of a peer's tasks. executor: why none of them can be computed; "": they can."""
+    failing = [task for task in tasks if task.reason]
+    if executor and failing:
+        yield Trouble(Reason.CANNOT_COMPUTE, "the engine of tasks", f"cannot compute: {executor}")
+    for task in failing:
+        if task.reason != executor:
+            yield Trouble(Reason.TASK_FAILS, task.name, f"fails: {task.reason}")

@@ -10,29 +10,13 @@ from pathlib import Path
 import pytest
 import trio
 from engine_peers import Town, make_stream, open_town, received, rows, to_the_end, until
+from engine_small_disk import fill
 
 from engine.streams.config import Timing
 from engine.streams.disk_quota import DiskQuota
 from engine.streams.stream_state import LogKey
 from overlay.errors import StorageFullError
 from overlay.events import Events
-
-
-def fill(disk: Path) -> Path:
-    """Leave no room at all."""
-    filler = disk / "filler"
-    with filler.open("wb", buffering=0) as file:
-        while True:
-            try:
-                file.write(b"x" * 4096)
-            except OSError:
-                break
-    with filler.open("ab", buffering=0) as file:
-        while True:
-            try:
-                file.write(b"x")
-            except OSError:
-                return filler
 
 
 async def test_a_full_disk(small_disk: Path) -> None:
@@ -109,7 +93,7 @@ class Disk:
 
 
 def quota(disk: Disk, events: Events) -> DiskQuota:
-    return DiskQuota(100, lambda: disk.taken, events, disk.make)
+    return DiskQuota(Path("/"), 100, lambda: disk.taken, events, disk.make)
 
 
 def test_a_person_is_told_once_and_again_after_it_was_better() -> None:

@@ -37,10 +37,10 @@ async def saved() -> None:
 
 
 @pytest.fixture
-async def tending(nursery: trio.Nursery) -> Tending:
+async def tending(nursery: trio.Nursery, tmp_path: Path) -> Tending:
     subscriptions: Any = SimpleNamespace(tend=saved)
     config = EngineConfig(timing=Timing(tend_s=0.01))
-    made = Tending(cast("Subscriptions", subscriptions), config, Events())
+    made = Tending(tmp_path, cast("Subscriptions", subscriptions), config, Events())
     nursery.start_soon(made.tend)
     return made
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from overlay.clock import AGREE_S, ANCHOR_S, FRESH_S, MAX_STEP_S, MEETING_S, Clock, shown
 from overlay.config import OverlayTiming
 from overlay.events import Events
+from overlay.troubles import Reason
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
@@ -49,6 +50,29 @@ class Machine:
 @pytest.fixture
 def machine() -> Machine:
     return Machine()
+
+
+def test_a_leap_is_a_trouble_until_it_is_set_back_or_believed(machine: Machine) -> None:
+    machine.pass_time(100)
+    assert list(machine.clock.troubles()) == []
+    machine.off = 3600.0
+    machine.pass_time(1)
+    (found,) = machine.clock.troubles()
+    assert found.reason is Reason.CLOCK
+    assert found.sentence.startswith(f"this machine's clock leapt to {shown(NOW + 3701)}")
+    assert "set it (`timedatectl set-ntp true`)" in found.sentence
+    machine.off = 0.0
+    machine.pass_time(1)
+    assert list(machine.clock.troubles()) == []
+
+
+def test_most_others_with_another_time_are_a_trouble_until_they_agree(machine: Machine) -> None:
+    for who in ("a", "b", "c"):
+        machine.clock.hear(who, NOW + (7200 if who != "c" else 0))
+    (found,) = machine.clock.troubles()
+    assert f"says {shown(NOW)}, those of most other participants {shown(NOW + 7200)}" in found.what
+    machine.clock.hear("a", NOW)
+    assert list(machine.clock.troubles()) == []
 
 
 @pytest.mark.parametrize("leap_s", [-3000.0, 100 * DAY, -100 * DAY, 3600.0])

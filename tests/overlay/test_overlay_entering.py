@@ -20,6 +20,7 @@ from overlay.identity import Identity, Root
 from overlay.membership import Membership
 from overlay.node import Overlay, open_overlay
 from overlay.rpc import Service
+from overlay.troubles import Reason
 
 NOW = wall_clock()
 DAY = 86_400.0
@@ -149,4 +150,6 @@ async def test_who_leaves_tells_all_that_it_is_connected_to_and_is_refused_from_
         assert founder.participants() == ("mit.edu",)
         with pytest.raises(UntrustedError, match=r"mit\.edu refuses this peer: utah\.edu has left"):
             await utah.transport.dial(mit.address)
-        assert utah.warnings()[0].startswith("the others refuse this peer: utah.edu has left on")
+        first = utah.troubles.now()[0]
+        assert first.reason is Reason.REFUSED
+        assert first.sentence.startswith("the others refuse this peer: utah.edu has left on")

@@ -15,7 +15,7 @@ from overlay.addresses import Address
 from overlay.config import OverlayConfig
 from overlay.connection import Connection, KeepAlive
 from overlay.datagrams import Channel
-from overlay.errors import BrokenError, DamagedError, InvalidInputError
+from overlay.errors import BrokenError, DamagedError, InvalidInputError, MedusaError
 from overlay.events import Events, wall_clock
 from overlay.gossip import Health
 from overlay.gossip.config import GossipConfig, Preset
@@ -26,6 +26,8 @@ from overlay.membership import Membership
 from overlay.membership_file import save_membership
 from overlay.node import DATA, Overlay, open_overlay
 from overlay.rpc import Caller, Service
+from overlay.transport import TELL_FAILURES
+from overlay.troubles import Reason
 
 NOW = wall_clock()
 OWNERS = tuple(Root.create(name, NOW) for name in ("mit.edu", "utah.edu", "brown.edu", "ibm.com"))
@@ -81,14 +83,17 @@ class Peer:
 
 
 @asynccontextmanager
-async def federation(folder: Path, size: int) -> AsyncIterator[tuple[list[Peer], trio.Nursery]]:
-    """So many peers, of an owner each, that all know each other."""
+async def federation(
+    folder: Path, size: int, *, siblings: bool = False
+) -> AsyncIterator[tuple[list[Peer], trio.Nursery]]:
+    """So many peers, of an owner each or all of one, that all know each other."""
     founder = Membership.found(OWNERS[0], NOW)
     for owner in OWNERS[1:]:
         founder.admit(OWNERS[0], owner.certificate, NOW)
+    owners = OWNERS[:1] * size if siblings else OWNERS[:size]
     peers = [
-        Peer(folder / str(n), OWNERS[n], Membership(founder.charter, founder.statements()))
-        for n in range(size)
+        Peer(folder / str(n), owner, Membership(founder.charter, founder.statements()))
+        for n, owner in enumerate(owners)
     ]
     async with trio.open_nursery() as nursery:
         bootstrap: tuple[Address, ...] = ()
@@ -129,6 +134,44 @@ async def test_a_killed_peer_is_dead_for_all_in_no_time(tmp_path: Path) -> None:
         assert trio.current_time() - broke < 4 * (config.probe_timeout_s + config.gone_s)
         assert changes[-1] == (victim.id, DEAD)
         assert {peer for peer, _ in changes} == {victim.id}
+
+
+async def test_a_sibling_that_does_not_answer_is_a_trouble_until_it_is_back(
+    tmp_path: Path,
+) -> None:
+    async with federation(tmp_path, 3, siblings=True) as (peers, nursery):
+        one, two, three = peers
+        troubles = one.overlay.troubles
+        assert troubles.now() == ()
+        two.kill.set()
+        await believed([one, three], two, DEAD)
+        (found,) = troubles.now()
+        assert found.reason is Reason.SIBLING_AWAY
+        assert found.thing == f"our peer {two.id.hex()}"
+        assert found.what.startswith("at 127.0.0.1:")
+        await two.ended.wait()
+        await nursery.start(two.run, (one.overlay.address,))
+        await until(lambda: troubles.now() == ())
+        two.stop.set()  # in order: it says so
+        await believed([one, three], two, LEFT)
+        assert troubles.now() == ()
+
+
+async def test_a_sibling_whose_datagrams_alone_arrive_is_a_trouble(tmp_path: Path) -> None:
+    async with federation(tmp_path, 2, siblings=True) as (peers, _):
+        one, two = peers
+        for peer in peers:  # a wall between them
+            peer.overlay.transport._address_of = lambda _: [("127.0.0.1", 1)]
+        one.overlay.transport.drop(two.id)
+        await until(lambda: not two.overlay.transport.connections())
+        for _ in range(TELL_FAILURES):
+            assert one.overlay.troubles.now() == ()
+            one.overlay.transport._links.to(two.id).retry_at = 0.0
+            with pytest.raises(MedusaError):
+                await one.overlay.connect(two.id)
+        (found,) = one.overlay.troubles.now()
+        assert found.reason is Reason.SIBLING_AWAY
+        assert "127.0.0.1:1" in found.what
 
 
 async def test_a_silent_peer_is_dead_and_its_connection_dropped(tmp_path: Path) -> None:

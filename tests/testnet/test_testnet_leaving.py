@@ -59,7 +59,7 @@ async def test_peers_enter_leave_and_are_refused() -> None:
             home = ("--home", str(utah.home.folder))
             until = json.loads(await run_command("renew", "--json", *home))["until"]
             assert until > before.at + 300 * 86_400
-            assert client.status(federation=False).peers[0].warnings == ()
+            assert client.status(federation=False).peers[0].troubles == ()
 
         await _newcomer_is_refused(federation, mit)
 

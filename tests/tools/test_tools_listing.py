@@ -21,7 +21,9 @@ from engine.objects.definitions import Policy, StreamDefinition, StreamEntry
 from engine.objects.schema import Schema
 from engine.replication.status import PeerStatus, Snapshot
 from engine.streams.config import Timing
+from engine.streams.messages import REFUSES_POSTS, StreamStatus
 from engine.tasks.status import TaskStatus
+from overlay.troubles import Reason, Trouble
 from tools.commands import command_line
 from tools.commands.medusa.listing import StreamLine
 from tools.commands.medusa.listing_screen import readers_in_words, stream_details
@@ -225,14 +227,26 @@ async def test_the_plan_of_a_query_is_explained(
 def test_what_fails_and_what_is_gone_is_said(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(*arguments: str) -> str:
+    def run(*arguments: str, code: int = 0) -> str:
         with pytest.raises(SystemExit) as left:
             command_line.run(medusa, [*arguments, "--home", str(tmp_path)])
-        assert left.value.code == 0
+        assert left.value.code == code
         return capfd.readouterr().out
 
     task = TaskStatus("t", QUERY, (), 0, 0, 0.0, 0.0, 0.0, "failing", "Spark does not\x1b[2J start")
-    here = PeerStatus("mit.edu", "ab" * 20, "127.0.0.1:1", "running", tasks=(task,))
+    trouble = Trouble(Reason.TASK_FAILS, "t", f"fails: {task.reason}", "mend it", 0.5)
+    warning = Trouble(Reason.DISK_NEARLY_FULL, "the disk", "fills", "clear it", 0.5)
+    refusing = Trouble(Reason.REFUSES_POSTS, STREAM, "refuses posts: it burns", "quench it", 0.5)
+    stream = StreamStatus(STREAM, "source", 0.0, 0, 0.0, 0, 0, 0, 0, state=REFUSES_POSTS)
+    here = PeerStatus(
+        "mit.edu",
+        "ab" * 20,
+        "127.0.0.1:1",
+        "running",
+        tasks=(task,),
+        streams=(stream,),
+        troubles=(refusing, trouble, warning),
+    )
     away = PeerStatus("utah.edu", "cd" * 20, "192.0.2.1:7", "unreachable", health="dead")
 
     async def status(*_: object) -> Snapshot:
@@ -244,7 +258,29 @@ def test_what_fails_and_what_is_gone_is_said(
         assert "failing: Spark does not?[2J start" in listed
         assert f"nothing is known under {QUERY}2" in listed  # it went while the list was made
         told = run("status")
-        assert "failing     t: Spark does not?[2J start" in told
+        assert told.splitlines()[:3] == [
+            f"trouble     {STREAM} refuses posts: it burns; quench it (for 0.5s)",
+            "trouble     t fails: Spark does not?[2J start; mend it (for 0.5s)",
+            "warning     the disk fills; clear it (for 0.5s)",
+        ]
+        assert "tasks       1, 1 of them failing" in told
+        checked = run("status", "--check", code=1).splitlines()
+        assert checked == [line[len("trouble     ") :] for line in told.splitlines()[:3]]
+        as_json = json.loads(run("status", "--check", "--json", code=1))
+        assert as_json["well"] is False
+        assert [each["reason"] for each in as_json["troubles"]] == [
+            "refuses_posts",
+            "task_fails",
+            "disk_nearly_full",
+        ]
+        detailed = run("stream", "show", STREAM)
+        assert "state         refuses posts" in detailed
+        assert f"trouble       {STREAM} refuses posts: it burns; quench it" in detailed
+        here = replace(here, troubles=(warning,))
+        assert "the disk fills" in run("status", "--check")
+        here = replace(here, troubles=())
+        assert run("status", "--check") == ""
+        assert json.loads(run("status", "--check", "--json")) == {"well": True, "troubles": []}
         assert "away        cdcdcdcd of utah.edu: unreachable" in told
         assert "unreachable" in run("peer", "list")
         assert STREAM in run("stream", "list")

@@ -22,6 +22,7 @@ from engine.replication.status import EventRecord, PeerStatus, ReplicaStatus, Sn
 from engine.streams.messages import StreamStatus
 from engine.tasks.status import TaskStatus
 from overlay.errors import UnavailableError
+from overlay.troubles import Reason, Trouble
 from tools.client.times import show_duration, show_time
 from tools.commands.command_line import json_text
 from tools.home.messages import ContractStatus, MarketStatus, MoveStatus, TradedTask
@@ -328,7 +329,11 @@ def test_all_tables_have_a_tab_that_can_be_read(width: int) -> None:
     query = "medusa://lab1.example.edu/q"
     modes = Mode.ACTIVE_STANDBY, Recovery.PRECISE
     replica = ReplicaStatus(query, "primary", *modes, 1, f"{1:040x}", "s", 0, "caught up")
-    peer = _peer(1, warnings=("its certificate ends",), replicas=(replica,))
+    peer = _peer(
+        1,
+        troubles=(Trouble(Reason.CERTIFICATE_ENDS, "its certificate", "ends"),),
+        replicas=(replica,),
+    )
     seen = _snapshot(peers=46, streams=120, tasks=46, events=250)
     market = MarketStatus(
         contracts=(ContractStatus("utah.edu", "ab" * 16),),
@@ -372,9 +377,11 @@ def test_four_tables_have_three_lines_each_on_the_smallest_terminal() -> None:
 
 
 def test_what_must_be_mended_comes_first_and_whole() -> None:
-    peer = _peer(1, warnings=("its certificate ends in 29 days: " + "word " * 20 + "do renew it",))
-    lines = _lines(render(Snapshot(0.0, "", "f", (peer,)), 80, 24), 80)
+    what = "ends in 29 days: " + "word " * 20 + "end"
+    trouble = Trouble(Reason.CERTIFICATE_ENDS, "its certificate", what, "do renew it", 40.0)
+    peer = _peer(1, troubles=(trouble,))
+    lines = _lines(render(Snapshot(100.0, "", "f", (peer,)), 80, 24), 80)
     assert lines[1].strip() == "To mend"
     told = " ".join(" ".join(lines).split())
-    assert "lab1.example.edu 00000000: its certificate ends in 29 days: word" in told
-    assert "word do renew it" in told
+    assert "lab1.example.edu 00000000: its certificate ends" in told
+    assert "word end; do renew it (for 1m00s)" in told

@@ -27,6 +27,7 @@ from overlay.membership import Membership
 from overlay.membership_file import load_membership
 from overlay.node import WARN_S, Overlay, open_overlay
 from overlay.rpc import Service
+from overlay.troubles import Reason
 from tools.commands.peer.peer_command import peer
 from tools.daemon.renewal import RENEW_S, Renewal, renew, renew_at_start
 from tools.home.folder import Home
@@ -77,7 +78,7 @@ async def test_a_peer_renews_its_own_certificate_long_before_it_ends(tmp_path: P
         assert overlay.identity.peer_id == before.peer_id
         assert overlay.identity.expires == pytest.approx(later + YEAR, abs=2)
         assert ends(home) == overlay.identity.expires
-        assert overlay.warnings() == ()
+        assert overlay.troubles.now() == ()
         record = overlay.peers.get(before.peer_id)
         assert record is not None
         assert record.expires == overlay.identity.expires
@@ -100,9 +101,9 @@ async def test_without_the_root_a_person_is_warned_for_a_month(tmp_path: Path) -
             Renewal(home, overlay).look()
             said = [event.text for event in events.recent() if event.level == "warning"]
             assert ["`medusa-peer renew`" in text for text in said] == [True] * is_warned
-            assert [("in 29 days: `medusa-peer renew`" in w) for w in overlay.warnings()] == [
-                True
-            ] * is_warned
+            found = overlay.troubles.now()
+            assert [each.reason for each in found] == [Reason.CERTIFICATE_ENDS] * is_warned
+            assert all("in 29 days; `medusa-peer renew`" in each.sentence for each in found)
 
 
 async def test_connections_stand_and_new_ones_show_the_new_certificate(tmp_path: Path) -> None:

@@ -5,13 +5,19 @@ from __future__ import annotations
 import trio
 from trio.testing import MockClock
 
+from overlay.troubles import Reason, Trouble, Troubles
 from tools.daemon.peer import LOOK_S, telling
 
 
-async def test_each_warning_is_told_when_it_begins_to_hold(autojump_clock: MockClock) -> None:
+async def test_each_trouble_is_told_when_it_begins(autojump_clock: MockClock) -> None:
     holds: list[str] = []
     told: list[str] = []
-    async with telling(lambda: tuple(holds), told.append):
+    troubles = Troubles(trio.current_time)
+    # its figures change, and it is the same trouble
+    troubles.add(
+        lambda: [Trouble(Reason.REFUSED, thing, f"at {trio.current_time()}") for thing in holds]
+    )
+    async with telling(troubles, lambda text: told.append(text.split()[0])):
         for now, expected in [
             ([], []),
             (["refused"], ["refused"]),

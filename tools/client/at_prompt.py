@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from engine.replication.status import Snapshot
 from overlay.errors import NotAuthorisedError
+from overlay.troubles import Trouble
 from tools.client.calls import ClientCalls, open_calls
 from tools.client.dialling import Endpoint, dial_to
 from tools.client.interrupt import run_interruptible
@@ -57,14 +58,20 @@ def call_daemon(
     return run_interruptible(main)
 
 
-async def warnings_of(client: ClientCalls) -> tuple[str, ...]:
-    """The faults that people must mend at that peer; () if the token's scope hides them."""
+async def absences_of(client: ClientCalls) -> tuple[str, ...]:
+    """The troubles of that peer that make others look absent; () if the token's scope hides
+    them."""
     try:
-        return own_warnings(await client.status(federation=False))
+        return absences(await client.status(federation=False))
     except NotAuthorisedError:
         return ()
 
 
-def own_warnings(snapshot: Snapshot) -> tuple[str, ...]:
-    """The faults that people must mend at the peer that made the snapshot."""
-    return next((peer.warnings for peer in snapshot.peers if peer.peer == snapshot.by), ())
+def absences(snapshot: Snapshot) -> tuple[str, ...]:
+    """The troubles that make others look absent at the peer that made the snapshot."""
+    return tuple(each.sentence for each in own_troubles(snapshot) if each.reason.hides_others)
+
+
+def own_troubles(snapshot: Snapshot) -> tuple[Trouble, ...]:
+    """The troubles of the peer that made the snapshot."""
+    return next((peer.troubles for peer in snapshot.peers if peer.peer == snapshot.by), ())

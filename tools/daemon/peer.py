@@ -34,6 +34,7 @@ from overlay.identity import Identity
 from overlay.log import LOGGER
 from overlay.node import Overlay, open_overlay
 from overlay.rpc import Caller
+from overlay.troubles import Reason, Troubles
 from tools.daemon.reloading import Reloading, live_settings
 from tools.daemon.renewal import renew_at_start, renewing
 from tools.daemon.scopes import SCOPES
@@ -96,7 +97,7 @@ async def run_peer(
             warn(f"restored from a backup: asks the other peers first, for up to {up_to_s:g} s")
         async with (
             open_peer(home, config) as peer,
-            telling(peer.engine.overlay.warnings, warn),
+            telling(peer.engine.overlay.troubles, warn),
         ):
             # signals are received before anybody is told that the peer runs
             with trio.open_signal_receiver(*SIGNALS) as signals:
@@ -116,23 +117,17 @@ async def run_peer(
 
 
 @asynccontextmanager
-async def telling(
-    warnings: Callable[[], tuple[str, ...]], tell: Callable[[str], None]
-) -> AsyncIterator[None]:
-    """During the block, tell each warning once when it begins.
-
-    Args:
-        warnings: the present warnings.
-    """
+async def telling(troubles: Troubles, tell: Callable[[str], None]) -> AsyncIterator[None]:
+    """During the block, look for troubles, and tell each one once when it begins."""
 
     async def watch() -> None:
-        told: set[str] = set()
+        told: set[tuple[Reason, str]] = set()
         while True:
-            now = warnings()
-            for warning in now:
-                if warning not in told:
-                    tell(warning)
-            told = set(now)
+            now = troubles.now()
+            for trouble in now:
+                if (trouble.reason, trouble.thing) not in told:
+                    tell(trouble.sentence)
+            told = {(trouble.reason, trouble.thing) for trouble in now}
             await trio.sleep_until(next_beat(LOOK_S))
 
     async with trio.open_nursery() as nursery:

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from engine.replication.status import PeerStatus, Snapshot
-from engine.streams.messages import StreamStatus
+from engine.streams.messages import REFUSES_POSTS, STANDS_STILL, StreamStatus
 from engine.tasks.status import TaskStatus
 from overlay.plain import plain
 from tools.client.times import show_clock, show_duration, show_time
@@ -32,6 +32,7 @@ from tools.monitor.tables import (
     titled,
     words,
 )
+from tools.monitor.troubles import in_words, style_of
 
 WIDE: Final = 108
 """Columns from which on less important figures are shown as well."""
@@ -49,7 +50,12 @@ _NARROWEST: Final = 20
 WAIT_S: Final = 5.0
 """Seconds that a task waits for an input before the screen says so: epochs are shorter."""
 
-UNSETTLED: Final = {"up_failure": "tentative", "stabilization": "correcting"}
+UNSETTLED: Final = {
+    "up_failure": "tentative",
+    "stabilization": "correcting",
+    REFUSES_POSTS: "refusing",
+    STANDS_STILL: "stuck",
+}
 """States of a stream that people should see, in words."""
 
 
@@ -101,13 +107,15 @@ def header(snapshot: Snapshot, width: int) -> Text:
 
 
 def _to_mend(snapshot: Snapshot, width: int) -> Section:
-    """The faults that people must mend, at full length and first: they may make all below wrong."""
+    """The troubles that people must mend, at full length and first: they may make all below
+    wrong."""
     items: list[list[Line]] = []
     for peer in snapshot.peers:
-        for warning in peer.warnings:
-            told = f"{peer.participant} {peer.peer[:SHORT_ID]}: {shortened(warning)}"
+        for trouble in peer.troubles:
+            said = shortened(in_words(trouble, snapshot.at))
+            told = f"{peer.participant} {peer.peer[:SHORT_ID]}: {said}"
             lines = textwrap.wrap(told, max(width - _BORDER_CELLS, _NARROWEST))
-            items.append([[Text(line, "bold red")] for line in lines])
+            items.append([[Text(line, style_of(trouble))] for line in lines])
     return Section("To mend", [titled("To mend")], items)
 
 

@@ -26,6 +26,7 @@ from overlay.concurrency import Job
 from overlay.errors import ConflictError, MedusaError
 from overlay.events import Events
 from overlay.killpoints import KillPoint, kill_point
+from overlay.troubles import Reason, Trouble
 
 HOLD: Final = Hold("view")
 """The hold of a view on its own log."""
@@ -125,6 +126,13 @@ class Feeding:
                 self._source = None
         await self._leave()
 
+    @property
+    def trouble(self) -> Trouble | None:
+        """Why the view is not filled for now."""
+        if not self._reason:
+            return None
+        return Trouble(Reason.STANDS_STILL, self.state.name, f"stands still: {self._reason}")
+
     async def stop(self) -> None:
         """Stop reading the stream; on return it is done."""
         await self._job.stop()
@@ -190,6 +198,11 @@ class Feedings:
             await feeding.stop()
         if (state := self.store.get(view)) is not None:
             await self.followers.part_with(state)
+
+    def troubles(self) -> list[Trouble]:
+        """The views that are not filled for now."""
+        found = (feeding.trouble for feeding in self._feedings.values())
+        return [trouble for trouble in found if trouble is not None]
 
     def readers(self, stream: str) -> list[str]:
         """The views of a stream that are still filled."""

@@ -17,7 +17,7 @@ from engine.objects.view import View
 from engine.replication.moves.messages import MoveRecord
 from engine.tasks.status import TaskStatus
 from overlay.errors import InvalidInputError, NotFoundError
-from tools.client.at_prompt import ask, warnings_of
+from tools.client.at_prompt import absences_of, ask
 from tools.client.calls import ClientCalls
 from tools.client.entries import entry_of, hidden
 from tools.commands.command_line import read_text, warn
@@ -32,12 +32,12 @@ LOOK_S: Final = 0.5
 
 
 def ask_and_warn(home: str | None, question: Callable[[ClientCalls], Awaitable[T]]) -> T:
-    """Ask the peer in `home` one question, and write the peer's faults to standard error: while the
-    others refuse the peer, a list looks as if there were no other peers."""
+    """Ask the peer in `home` one question, and write to standard error those of its troubles that
+    make others look absent: while they refuse the peer, a list looks as if there were none."""
 
     async def both(client: ClientCalls) -> T:
         answer = await question(client)
-        for warning in await warnings_of(client):
+        for warning in await absences_of(client):
             warn(warning)
         return answer
 

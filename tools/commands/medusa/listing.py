@@ -4,7 +4,7 @@ the present answers of peers."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 import trio
@@ -17,6 +17,7 @@ from engine.streams.messages import StreamStatus
 from engine.tasks.status import TaskStatus
 from overlay.errors import DecodeError, NotFoundError, UnavailableError
 from overlay.names import ObjectName
+from overlay.troubles import Trouble
 from tools.client.at_prompt import ask
 from tools.client.calls import ClientCalls
 from tools.client.entries import entry_of
@@ -29,7 +30,9 @@ LOOKUPS_AT_ONCE: Final = 8
 """Lookups at a time. Each is some requests to the DHT: enough to hide their round trips, no
 burst."""
 
-OWN_ROLES: Final = ("source", "derived")
+SOURCE: Final = "source"
+
+OWN_ROLES: Final = (SOURCE, "derived")
 """The roles of a stream at the peer that makes it; elsewhere it is a copy."""
 
 
@@ -39,6 +42,7 @@ class StreamLine(msgspec.Struct, frozen=True):
     Attributes:
         entry: as published; None if it could not be had: `note` has the reason.
         status: of the peer that keeps it, if it answered.
+        troubles: those of that peer with the stream, if it is of our participant.
     """
 
     name: str
@@ -46,6 +50,7 @@ class StreamLine(msgspec.Struct, frozen=True):
     entry: StreamEntry | None = None
     status: StreamStatus | None = None
     note: str = ""
+    troubles: tuple[Trouble, ...] = ()
 
     @property
     def made_by(self) -> str:
@@ -139,11 +144,6 @@ def snapshot(home: str | None) -> Snapshot:
     return ask(home, lambda client: client.status())
 
 
-def failing(tasks: Iterable[TaskStatus]) -> list[TaskStatus]:
-    """The tasks that do not run; each has its reason."""
-    return [task for task in tasks if task.reason]
-
-
 def _one(
     home: str | None,
     name: str,
@@ -203,12 +203,14 @@ def _entry(
         return str(error)
 
 
-def _stream(name: str, found: ObjectDescription | str, told: dict[str, StreamStatus]) -> StreamLine:
+def _stream(name: str, found: ObjectDescription | str, told: dict[str, _Kept]) -> StreamLine:
     owner = ObjectName.parse(name).participant
     entry = _entry(found, "stream", StreamEntry, "read it")
     if isinstance(entry, str):
         return StreamLine(name, owner, note=entry)
-    return StreamLine(name, owner, entry, told.get(name))
+    if (kept := told.get(name)) is None:
+        return StreamLine(name, owner, entry)
+    return StreamLine(name, owner, entry, kept.status, troubles=kept.troubles)
 
 
 def _query(
@@ -226,14 +228,30 @@ def _query(
     return QueryLine(name, owner, entry, tasks, reason)
 
 
-def _kept(peers: Iterable[PeerStatus]) -> dict[str, StreamStatus]:
+class _Kept(NamedTuple):
+    """A stream at the peer that makes it, and that peer's troubles with it."""
+
+    status: StreamStatus
+    troubles: tuple[Trouble, ...]
+
+
+def _kept(peers: Iterable[PeerStatus]) -> dict[str, _Kept]:
     """Streams by name, from the peers that make them."""
     return {
-        stream.name: stream
+        stream.name: _Kept(stream, _about(stream, peer))
         for peer in peers
         for stream in peer.streams
         if stream.role in OWN_ROLES and not stream.producer
     }
+
+
+def _about(stream: StreamStatus, peer: PeerStatus) -> tuple[Trouble, ...]:
+    is_source = stream.role == SOURCE
+    return tuple(
+        each
+        for each in peer.troubles
+        if each.thing == stream.name or (is_source and each.stops_posts_to(stream.name))
+    )
 
 
 def _run(peers: Iterable[PeerStatus]) -> dict[str, list[TaskStatus]]:

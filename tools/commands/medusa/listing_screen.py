@@ -16,11 +16,14 @@ from engine.replication.status import PeerStatus, Snapshot
 from engine.streams.messages import StreamStatus
 from engine.tasks.status import TaskStatus
 from overlay.plain import plain
+from overlay.troubles import Trouble
 from tools.client.times import show_duration, show_time
-from tools.commands.medusa.listing import QueryLine, StreamLine, failing
+from tools.commands.medusa.listing import QueryLine, StreamLine
 from tools.commands.plain_tables import details_table, lines_table
 from tools.monitor.availability_words import in_words
 from tools.monitor.tables import SHORT_ID, add_row, number, size, styled
+from tools.monitor.troubles import in_words as trouble_in_words
+from tools.monitor.troubles import style_of
 
 T = TypeVar("T")
 
@@ -72,7 +75,8 @@ def stream_details(line: StreamLine) -> Table:
             ("late rows", _late(line.status, stream)),
             ("on disk", size(line.status.bytes)),
             ("subscribers", f"{line.status.subscribers:,}"),
-            ("state", line.status.state),
+            ("state", line.status.state.replace("_", " ")),
+            *[("trouble", Text(t.sentence, style_of(t))) for t in line.troubles],
         ]
     return details_table(rows)
 
@@ -167,29 +171,35 @@ def peers_table(snapshot: Snapshot) -> Table:
 
 
 def status_details(snapshot: Snapshot) -> Table:
-    """The state of our peer, and the numbers of peers that it sees in the federation."""
+    """The troubles and the state of our peer, and how many peers of the federation it sees."""
     snapshot = plain(snapshot)
     own = next(peer for peer in snapshot.peers if peer.peer == snapshot.by)
     up = sum(peer.state == "running" for peer in snapshot.peers)
     here = [task for task in own.tasks if not task.owner]
-    troubled = failing(here)
+    failing = sum(1 for task in here if task.reason)
     rows: list[tuple[str, str | Text]] = [
+        *[
+            ("warning" if t.reason.is_warning else "trouble", _trouble(t, snapshot))
+            for t in own.troubles
+        ],
         ("federation", f"{snapshot.federation}: {up} of {len(snapshot.peers)} peers up"),
         ("peer", f"{own.peer[:SHORT_ID]} of {own.participant}, at {own.address}"),
-        *[("to mend" if first else "", Text(w, "bold red")) for first, w in _first(own.warnings)],
         ("state", Text.assemble(styled(own.state), f", up {show_duration(own.uptime_s)}")),
         ("spark", styled(own.spark)),
         ("load", f"{_load(own)}; {size(own.memory_bytes)} of memory"),
         ("streams", f"{len(own.streams):,}"),
-        ("tasks", f"{len(here):,}, {len(troubled):,} of them failing"),
+        ("tasks", f"{len(here):,}, {failing:,} of them failing"),
     ]
-    rows += [("failing" if first else "", f"{t.name}: {t.reason}") for first, t in _first(troubled)]
     away = [peer for peer in snapshot.peers if peer.state != "running"]
     rows += [
         ("away" if first else "", f"{peer.peer[:SHORT_ID]} of {peer.participant}: {peer.state}")
         for first, peer in _first(away)
     ]
     return details_table(rows)
+
+
+def _trouble(trouble: Trouble, snapshot: Snapshot) -> Text:
+    return Text(trouble_in_words(trouble, snapshot.at), style_of(trouble))
 
 
 def schema_in_words(schema: Schema) -> str:

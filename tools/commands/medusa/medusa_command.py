@@ -75,7 +75,7 @@ def peer() -> None:
 @json_option
 def list_peers(home: str | None, as_json: bool) -> None:
     """List the known peers, and their states."""
-    from tools.client.at_prompt import own_warnings
+    from tools.client.at_prompt import absences
     from tools.commands.medusa import listing
 
     seen = listing.snapshot(home)
@@ -86,7 +86,7 @@ def list_peers(home: str | None, as_json: bool) -> None:
         from tools.commands.plain_tables import show
 
         show(peers_table(seen))
-    for warning in own_warnings(seen):
+    for warning in absences(seen):
         warn(warning)
 
 
@@ -95,12 +95,21 @@ for each in (schema, stream, query, view, peer, post, subscribe, table, try_quer
 
 
 @medusa.command()
+@click.option(
+    "--check",
+    is_flag=True,
+    help="For health probes: print the troubles of your peer, one a line, and nothing if it has "
+    "none; exit with 1 if one keeps it from its work.",
+)
 @home_option
 @json_option
-def status(home: str | None, as_json: bool) -> None:
-    """Show the state of your peer, its errors, and absent peers."""
+def status(check: bool, home: str | None, as_json: bool) -> None:
+    """Show the troubles and the state of your peer, and absent peers."""
     from tools.commands.medusa import listing
 
+    if check:
+        _check(home, as_json)
+        return
     seen = listing.snapshot(home)
     if as_json:
         say_json(seen)
@@ -109,6 +118,21 @@ def status(home: str | None, as_json: bool) -> None:
         from tools.commands.plain_tables import show
 
         show(status_details(seen))
+
+
+def _check(home: str | None, as_json: bool) -> None:
+    from tools.client.at_prompt import ask, own_troubles
+    from tools.monitor.troubles import in_words
+
+    seen = ask(home, lambda client: client.status(federation=False))
+    troubles = own_troubles(seen)
+    well = all(each.reason.is_warning for each in troubles)
+    if as_json:
+        say_json({"well": well, "troubles": troubles})
+    elif troubles:
+        say(False, None, "\n".join(in_words(each, seen.at) for each in troubles))
+    if not well:
+        raise click.exceptions.Exit(command_line.EXIT_FAILED)
 
 
 @medusa.command()

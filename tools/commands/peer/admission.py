@@ -26,7 +26,7 @@ from overlay.membership import Membership
 from overlay.membership_file import save_membership
 from overlay.names import NO_PEER
 from overlay.roll import Roll, roll_of
-from tools.client.at_prompt import ask_daemon, warnings_of
+from tools.client.at_prompt import absences_of, ask_daemon
 from tools.commands.command_line import warn
 from tools.home.addresses import Address
 from tools.home.federation import load_federation
@@ -187,13 +187,13 @@ def members(home: Home) -> Roll:
 
 
 def warnings(home: Home) -> tuple[str, ...]:
-    """The faults that people must mend, as the running peer of this home reports them; () if it
-    does not run. A member that refuses this peer does not send it the statement of its revocation,
-    so the roll in this home may be out of date."""
+    """The troubles that make others look absent, as the running peer of this home reports them; ()
+    if it does not run. A member that refuses this peer does not send it the statement of its
+    revocation, so the roll in this home may be out of date."""
     if not home.is_locked():
         return ()
     try:
-        return ask_daemon(home, warnings_of)
+        return ask_daemon(home, absences_of)
     except MedusaError:
         return ()
 

@@ -1,0 +1,221 @@
+"""A peer's troubles, each brought about: it is in the list while it lasts, and gone when mended."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from engine_peers import Place, Town, begin, make_stream, open_town, passing, rows, until
+from engine_small_disk import fill
+
+from engine.objects.alteration import Alteration
+from engine.objects.view import Range, View
+from engine.streams.config import Timing
+from engine.streams.messages import REFUSES_POSTS, STANDS_STILL
+from engine.streams.stream_state import LogKey
+from overlay.errors import InternalError, StorageFullError
+from overlay.troubles import Reason, Trouble
+from testnet.simulation.interpreter import InterpretedTask
+
+QUICK = Timing(tend_s=0.02, store_again_s=0.05, mend_s=0.05, mend_again_s=0.1)
+
+
+def troubles(place: Place) -> dict[Reason, Trouble]:
+    return {each.reason: each for each in place.up.engine.overlay.troubles.now()}
+
+
+async def state_of(place: Place, stream: str) -> str:
+    async with place.client() as client:
+        peer = (await client.status(federation=False)).peers[0]
+    return next(each.state for each in peer.streams if each.name == stream)
+
+
+async def test_a_full_disk_is_a_trouble_until_there_is_room(small_disk: Path) -> None:
+    async with open_town(small_disk, timing=QUICK) as town:
+        mit = await town.settle("mit.edu")
+        client = await town.client(mit)
+        stream = await make_stream(client, mit, "s")
+        await client.post_event(stream, rows([(1, 1)]), boundary=1)
+        await client.flush()
+        assert troubles(mit) == {}
+        assert await state_of(mit, stream) == "stable"
+        filler = fill(small_disk)
+        assert set(troubles(mit)) == {Reason.DISK_FULL}
+        assert "is full: 0 bytes are free; make room" in troubles(mit)[Reason.DISK_FULL].sentence
+        assert await state_of(mit, stream) == REFUSES_POSTS
+        async with mit.client(patience_s=0.2) as impatient:
+            await impatient.post_event(stream, rows([(n, n) for n in range(2, 5_000)]))
+            with pytest.raises(StorageFullError):
+                await impatient.flush()
+        found = troubles(mit)
+        assert list(found) == [Reason.DISK_FULL, Reason.REFUSES_POSTS]
+        assert found[Reason.REFUSES_POSTS].thing == stream
+        os.unlink(filler)
+        assert set(troubles(mit)) == {Reason.REFUSES_POSTS}
+        await client.post_event(stream, rows([(2, 2)]))
+        await client.flush()
+        assert troubles(mit) == {}
+        assert await state_of(mit, stream) == "stable"
+
+
+@pytest.mark.town(timing=QUICK, disk_bytes=2_000)
+async def test_a_quota_that_is_used_up_is_a_trouble(town: Town) -> None:
+    mit, client = await town.founder()
+    stream = await make_stream(client, mit, "s", history_us=10**9)
+    at = 0
+    while Reason.DISK_FULL not in troubles(mit):
+        assert at < 100
+        at += 1
+        async with mit.client(patience_s=0.2) as impatient:
+            await impatient.post_event(stream, rows([(at, at)]), boundary=at)
+            await impatient.flush()
+        await until(lambda at=at: mit.state(stream).log.boundary == at)
+    assert "2000 are allowed; let subscribers" in troubles(mit)[Reason.DISK_FULL].sentence
+    mit.up.engine.store.quota.allow(10**6)
+    assert troubles(mit) == {}
+
+
+@pytest.mark.town(timing=QUICK)
+@pytest.mark.usefixtures("interpreted")
+async def test_a_task_that_fails_is_a_trouble_until_it_goes_on(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mit, client = await town.founder()
+    source = await make_stream(client, mit, "s")
+    await begin(client, passing(mit, "q", source, mit.name("out"), "value > 0"))
+
+    async def fail(*_: object) -> None:
+        raise InternalError("a job failed: as the test wants")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(InterpretedTask, "run", fail)
+        await client.post_event(source, rows([(1, 1)]), boundary=1)
+        await until(lambda: Reason.TASK_FAILS in troubles(mit))
+        found = troubles(mit)[Reason.TASK_FAILS]
+        assert found.sentence == f"{mit.name('out')} fails: a job failed: as the test wants"
+    await until(lambda: troubles(mit) == {})
+    assert mit.state("out").log.rows == 1
+
+
+@pytest.mark.town(timing=QUICK)
+@pytest.mark.usefixtures("interpreted")
+async def test_an_executor_that_cannot_start_is_one_trouble_of_all_tasks(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mit, client = await town.founder()
+    source = await make_stream(client, mit, "s")
+    for name in ("one", "two"):
+        await begin(client, passing(mit, f"q_{name}", source, mit.name(name)))
+    with monkeypatch.context() as patch:
+        patch.setattr("engine.functions.computation.CallingExecutor.trouble", "there is no Java")
+        (found,) = mit.up.engine.overlay.troubles.now()
+        assert found.reason is Reason.CANNOT_COMPUTE
+        assert found.sentence == "the engine of tasks cannot compute: there is no Java"
+    assert troubles(mit) == {}
+
+
+@pytest.mark.town(timing=QUICK)
+async def test_rows_that_are_lost_are_a_trouble_until_they_are_back(town: Town) -> None:
+    mit, client = await town.founder()
+    stream = await make_stream(client, mit, "s")
+    for at in (1, 2, 3):
+        await client.post_event(stream, rows([(at, at)]), boundary=at)
+        await client.flush()
+        await until(lambda at=at: mit.state(stream).log.boundary == at)
+    await town.close_clients()
+    await town.stop(mit)
+    path = sorted(mit.home.data.glob("streams/mit.edu,s/log/*.parquet"))[-2]
+    copy = path.read_bytes()
+    path.write_bytes(copy[:-10])
+    await town.start(mit)
+    found = troubles(mit)[Reason.ROWS_LOST]
+    assert found.thing == stream
+    assert f"misses rows: {path} is damaged or missing: the rows after boundary" in found.sentence
+    path.write_bytes(copy)
+    await until(lambda: troubles(mit) == {})
+
+
+@pytest.mark.town(timing=QUICK)
+async def test_a_folder_without_its_definition_is_a_trouble(town: Town) -> None:
+    mit, client = await town.founder()
+    stream = await make_stream(client, mit, "s")
+    await client.post_event(stream, rows([(1, 1)]), boundary=1)
+    await client.flush()
+    await town.close_clients()
+    await town.stop(mit)
+    folder = mit.home.data / "streams" / "mit.edu,s"
+    (folder / "stream.json").unlink()
+    await town.start(mit)
+    assert troubles(mit)[Reason.ROWS_LOST].thing == str(folder)
+
+
+@pytest.mark.town(timing=QUICK)
+async def test_a_stream_that_stands_still_is_a_trouble(town: Town) -> None:
+    mit, client = await town.founder()
+    stream = await make_stream(client, mit, "s")
+    await client.post_event(stream, rows([(1, 1)]), boundary=1)
+    await client.flush()
+    await until(lambda: mit.state(stream).log.boundary == 1)
+    folder = mit.home.data / "streams" / "mit.edu,s" / "log"
+    away = folder.with_name("away")
+    folder.rename(away)
+    await client.post_event(stream, rows([(2, 2)]), boundary=2)
+    await client.flush()
+    await until(lambda: Reason.STANDS_STILL in troubles(mit))
+    assert "there is no such folder" in troubles(mit)[Reason.STANDS_STILL].sentence
+    assert await state_of(mit, stream) == STANDS_STILL
+    away.rename(folder)
+    await until(lambda: troubles(mit) == {})
+    assert mit.state(stream).log.boundary == 2
+
+
+@pytest.mark.town(timing=QUICK)
+async def test_a_view_that_stands_still_is_a_trouble(town: Town) -> None:
+    mit, client = await town.founder()
+    stream = await make_stream(client, mit, "s", history_us=10**9)
+    await client.post_event(stream, rows([(1, 1)]), boundary=1)
+    await client.flush()
+    view = mit.name("v")
+    await client.create_view(View(view, stream, Range(0, 1_000)))
+    await until(lambda: mit.state(view).log.boundary == 1)
+    folder = mit.up.engine.store.folder_of(LogKey(view)) / "log"
+    away = folder.with_name("away")
+    folder.rename(away)
+    await client.post_event(stream, rows([(2, 2)]), boundary=2)
+    await until(lambda: Reason.STANDS_STILL in troubles(mit))
+    assert troubles(mit)[Reason.STANDS_STILL].thing == view
+    away.rename(folder)
+    await until(lambda: troubles(mit) == {})
+
+
+@pytest.mark.town(timing=QUICK)
+@pytest.mark.usefixtures("interpreted")
+async def test_a_stream_that_may_be_read_no_more_is_a_trouble(town: Town) -> None:
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    client, other = await town.clients(mit, utah)
+    stream = await make_stream(client, mit, "s", readers=("utah.edu",))
+    await begin(other, passing(utah, "q", stream, utah.name("out")))
+    await client.post_event(stream, rows([(1, 5)]), boundary=1)
+    await until(lambda: utah.state("out").log.rows == 1)
+    await client.alter_stream(stream, Alteration(readers=()))
+    await until(lambda: Reason.CANNOT_READ in troubles(utah))
+    found = troubles(utah)[Reason.CANNOT_READ]
+    assert found.thing == stream
+    assert found.mend == "ask mit.edu to let you read it"
+    await client.alter_stream(stream, Alteration(readers=("utah.edu",)))
+    await client.post_event(stream, rows([(2, 5)]), boundary=2)
+    await until(lambda: troubles(utah) == {})
+
+
+async def test_only_peers_of_the_same_participant_are_told_of_troubles(town: Town) -> None:
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    sibling = await town.settle("mit.edu", sibling=True)
+    await town.acquainted(mit, utah, sibling)
+    trouble = Trouble(Reason.TASK_FAILS, "t", "fails: secret")
+    mit.up.engine.overlay.troubles.add(lambda: [trouble])
+    for place, told in ((utah, []), (sibling, ["t fails: secret"])):
+        async with place.client() as client:
+            peers = (await client.status()).peers
+        (found,) = [peer for peer in peers if peer.peer == mit.id]
+        assert [each.sentence for each in found.troubles] == told

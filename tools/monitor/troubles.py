@@ -1,0 +1,15 @@
+"""The troubles of peers on screens."""
+
+from __future__ import annotations
+
+from overlay.troubles import Trouble
+from tools.client.times import show_duration
+
+
+def in_words(trouble: Trouble, at: float) -> str:
+    """The trouble, its mend and its age, in one line. at: now, seconds since the epoch."""
+    return f"{trouble.sentence} (for {show_duration(max(0.0, at - trouble.since))})"
+
+
+def style_of(trouble: Trouble) -> str:
+    return "yellow" if trouble.reason.is_warning else "bold red"
