@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 import struct
-from datetime import UTC, datetime, timedelta
-from typing import Final, cast
+from typing import cast
 
 from engine.language.operators import CAST, can_cast
 from engine.language.type_rules import INTEGER_RANGE, INTEGERS, NUMBERS, common_type
 from engine.language.typed import Constant, Expression, Operation
+from engine.objects.moments import moment_of
 from engine.objects.schema import FieldType
 
 _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def number(text: str) -> Constant:
@@ -71,8 +69,8 @@ def widened(expression: Expression, target: FieldType) -> Expression:
 
 def _moment(text: str) -> int:
     try:
-        moment = datetime.fromisoformat(text)
-        moment = moment.replace(tzinfo=moment.tzinfo or UTC)
-        return (moment - _EPOCH) // timedelta(microseconds=1)
-    except (ValueError, OverflowError):
-        raise ValueError(f"{text[:40]!a} is not a time like '2018-03-24 12:00:00' (UTC)") from None
+        return moment_of(text)
+    except ValueError as error:
+        raise ValueError(
+            f"{text[:40]!a} is not a time like '2018-03-24 12:00:00' (UTC): {error}"
+        ) from None

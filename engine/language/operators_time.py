@@ -17,8 +17,9 @@ Gregorian one, also for the time before it (years -290,308 to 294,247; year 0 is
                           -/:. ,_ and words in quotes; null before year 1 and after year 9999
     to_timestamp          (text, constant pattern): each letter at most once, with yyyy, MM and dd;
                           no pattern: yyyy-MM-dd, then perhaps a blank or T and HH:mm, then perhaps
-                          :ss, a fraction of 1 to 6 digits, and Z or +HH:mm (below 18 hours). Null
-                          if the text is not exactly that, or there is no such day or time
+                          :ss, a fraction (digits behind the sixth are cut off), and Z or +HH:mm
+                          (below 18 hours). Null if the text is not exactly that, or there is no
+                          such day or time
 """
 
 from __future__ import annotations

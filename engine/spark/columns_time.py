@@ -35,6 +35,9 @@ _ISO: Final = (
 )
 """The texts of which Spark's cast takes the date and the time as they stand."""
 
+_FINER: Final = r"(\.\d{6})\d+"
+"""Digits behind those of the microsecond, of which Spark reads some and overflows at others."""
+
 
 def moment(micros: int) -> Column:
     """A constant timestamp, microseconds since 1970."""
@@ -66,7 +69,8 @@ def _format(operands: Columns, constants: Literals) -> Column:
 def _read(operands: Columns, constants: Literals) -> Column:
     text = operands[0]
     if len(operands) == 1:
-        return F.when(F.rlike(text, F.lit(_ISO)), text.try_cast(T.TimestampType()))
+        cut = F.regexp_replace(text, _FINER, "$1")
+        return F.when(F.rlike(cut, F.lit(_ISO)), cut.try_cast(T.TimestampType()))
     made = read_parsed_format(str(constants[1]))
     parsed = F.try_to_timestamp(text, F.lit(_java(made)))
     fits = F.rlike(text, F.lit(rf"\A{shape_of(made)}\z"))

@@ -13,15 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.objects.definitions import StreamDefinition
+from engine.objects.moments import moment_text
 from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
 from engine.streams.ipc import decode
 from engine.streams.ordering import bounds, is_ordered
+from engine.streams.seconds import micros_of
 from overlay.errors import InvalidInputError
 
 STIME_LIMIT: Final = 2**62
 """stime stays within +-146,000 years, microseconds: adding a window or slack cannot overflow."""
-
-_MICROSECONDS: Final = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +124,9 @@ def _stime(column: pa.Array, field: Field, first_row: int) -> pa.Array:
         case FieldType.LONG:
             return column
         case FieldType.INT:
-            return pc.multiply(column.cast(pa.int64()), 1_000_000)
+            return micros_of(column)
         case FieldType.SINGLE | FieldType.DOUBLE:
-            return _from_seconds(column.cast(pa.float64()), field, first_row)
+            return _from_seconds(column, field, first_row)
         case _:
             raise InvalidInputError(
                 f"field {field.name} is {field.type.value}: it cannot be a time"
@@ -134,23 +134,24 @@ def _stime(column: pa.Array, field: Field, first_row: int) -> pa.Array:
 
 
 def _from_seconds(seconds: pa.Array, field: Field, first_row: int) -> pa.Array:
-    microseconds = pc.floor(pc.multiply(seconds, _MICROSECONDS))
-    try:
-        return microseconds.cast(pa.int64())  # `times_of` finds those that an int64 has
-    except pa.ArrowInvalid:
-        # NaN compares false, so it is outside as well.
-        inside = pc.less_equal(pc.abs(microseconds), float(STIME_LIMIT))
-        row = inside.index(False).as_py()
-        raise _out_of_range(field, seconds, row, first_row) from None
+    microseconds = micros_of(seconds)
+    if microseconds.null_count:
+        raise _out_of_range(field, seconds, microseconds.is_null().index(True).as_py(), first_row)
+    return microseconds
 
 
 def _out_of_range(field: Field, column: pa.Array, row: int, first_row: int) -> InvalidInputError:
-    value = str(column[row])
-    shown = {"nan": "NaN"}.get(value, value)
+    shown = _shown(column[row])
     return InvalidInputError(
         f"row {first_row + row}, field {field.name!r}: {shown} is no time of a stream: that has at "
         f"most {STIME_LIMIT} microseconds from 1970"
     )
+
+
+def _shown(value: pa.Scalar) -> str:
+    if pa.types.is_timestamp(value.type):
+        return moment_text(value.value)
+    return "NaN" if value.as_py() != value.as_py() else str(value)
 
 
 _UNITS: Final = {1_000: "milliseconds", 1_000_000: "microseconds", 1_000_000_000: "nanoseconds"}

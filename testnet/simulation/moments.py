@@ -31,7 +31,7 @@ _LONGS: Final = INTEGER_RANGE[FieldType.LONG]
 
 _ISO = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})"
-    r"(?:[ T](\d{2}):(\d{2})(?::(\d{2})(?:\.(\d{1,6}))?(?:(Z)|([+-])(\d{2}):(\d{2}))?)?)?",
+    r"(?:[ T](\d{2}):(\d{2})(?::(\d{2})(?:\.(\d+))?(?:(Z)|([+-])(\d{2}):(\d{2}))?)?)?",
     re.ASCII,
 )
 _MOST_ZONE_HOURS: Final = 17
@@ -144,7 +144,7 @@ def _moment(date: tuple[int, ...], clock: tuple[int, ...], fraction: str) -> int
     if civil(days) != (year, month, day):
         return None
     seconds = days * 86_400 + hour * 3_600 + minute * 60 + second
-    return seconds * SECOND_US + int(fraction.ljust(6, "0"))
+    return seconds * SECOND_US + int(fraction[:6].ljust(6, "0"))
 
 
 MOMENTS: Final[Mapping[str, Callable[..., Any]]] = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime
 from typing import Final
 
+from engine.objects.moments import moment_of, moment_text
 from engine.objects.schema import BEGINNING, END
 from overlay.errors import InvalidInputError
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_MICROSECOND: Final = datetime.timedelta(microseconds=1)
 
 
 def parse_time(text: str) -> int:
@@ -25,22 +25,20 @@ def parse_time(text: str) -> int:
     try:
         number = int(text)
     except ValueError:
-        return _parse_iso(text)
+        return _parse_moment(text)
     if not BEGINNING <= number <= END:
         raise InvalidInputError(f"time {text!r}: beyond 64 bits of microseconds")
     return number
 
 
-def _parse_iso(text: str) -> int:
+def _parse_moment(text: str) -> int:
     try:
-        moment = datetime.datetime.fromisoformat(text)
-    except ValueError:
+        return moment_of(text)
+    except ValueError as error:
         raise InvalidInputError(
             f"time {text!r}: expected a date and time (2018-03-24T15:00:00Z; UTC unless it says), "
-            "microseconds since 1970, `beginning` or `end`"
+            f"microseconds since 1970, `beginning` or `end`: {error}"
         ) from None
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
-    return (aware - _EPOCH) // _MICROSECOND
 
 
 def show_time(microseconds: int) -> str:
@@ -49,11 +47,8 @@ def show_time(microseconds: int) -> str:
         return "-"
     if microseconds == END:
         return "ended"
-    try:
-        moment = _EPOCH + datetime.timedelta(microseconds=microseconds)
-    except OverflowError:
-        return f"{microseconds} us"
-    return f"{moment:%Y-%m-%d %H:%M:%S}"
+    day, clock = moment_text(microseconds).split("T")
+    return f"{day} {clock[:8]}"
 
 
 def show_clock(seconds: float, *, day: bool = False) -> str:

@@ -8,9 +8,11 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.objects.moments import FORMS, TOO_FAR, moment_of
 from engine.objects.schema import Field, FieldType, Schema
 from engine.streams.validate import times_of
 from overlay.errors import InvalidInputError
+from tools.rows.moments import is_text, moments_of
 
 SHOWN_CHARACTERS: Final = 60
 """Characters of a value in an error message: enough to recognise the value."""
@@ -156,7 +158,7 @@ def to_field(column: pa.ChunkedArray, field: Field, first_row: int) -> pa.Chunke
     else:
         converted = _cast(column, field, first_row)
     if not field.nullable and converted.null_count:
-        if not (_is_text(column.type) and field.type is FieldType.STRING):
+        if not (is_text(column.type) and field.type is FieldType.STRING):
             row = first_row + pc.index(pc.is_null(converted), True).as_py()
             raise InvalidInputError(f"row {row}, field {field.name!r}: null, and it may not be")
         # CSV cannot distinguish an empty text from a missing one; here none may be missing
@@ -174,72 +176,79 @@ def _of_values(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(kind)
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
-
-
 def _cast(column: pa.ChunkedArray, field: Field, first_row: int) -> pa.ChunkedArray:
-    casts = _casts(column.type, field.type)
-    if not casts:
+    """
+    Raises:
+        InvalidInputError: names the first value that is none of the type.
+    """
+    if field.type is FieldType.TIMESTAMP:
+        converted = moments_of(column)
+    else:
+        cast = _cast_of(column.type, field.type)
+        converted = None if cast is None else _nulls_for_failures(column, cast)
+    if converted is None:
         raise InvalidInputError(f"field {field.name!r}: a {column.type} is no {field.type}")
-    for cast in casts:
-        try:
-            return cast(column)
-        except pa.ArrowInvalid:
-            continue
-    offset = max(_first_failure(column, cast) for cast in casts)
-    value = str(column[offset].as_py())
-    shown = value if len(value) <= SHOWN_CHARACTERS else value[:SHOWN_CHARACTERS] + "..."
-    raise InvalidInputError(
-        f"row {first_row + offset}, field {field.name!r}: {shown!r} is no {field.type}"
-    )
+    if converted.null_count > column.null_count:
+        offset = pc.index(pc.and_(converted.is_null(), column.is_valid()), True).as_py()
+        told = _refusal(column[offset], field)
+        raise InvalidInputError(f"row {first_row + offset}, field {field.name!r}: {told}")
+    return converted
+
+
+def _refusal(value: pa.Scalar, field: Field) -> str:
+    shown = shown_value(value)
+    cut = shown if len(shown) <= SHOWN_CHARACTERS else shown[:SHOWN_CHARACTERS] + "..."
+    told = f"{cut!r} is no {field.type}"
+    if field.type is not FieldType.TIMESTAMP:
+        return told
+    return f"{told}: {_reason_against(shown) if is_text(value.type) else TOO_FAR}"
+
+
+def _reason_against(text: str) -> str:
+    try:
+        moment_of(text)
+    except ValueError as error:
+        return f"{error}; a number is seconds since 1970" if str(error) == FORMS else str(error)
+    return TOO_FAR
+
+
+def shown_value(value: pa.Scalar) -> str:
+    """A value as text; those of a calendar may be beyond the one that Python has."""
+    try:
+        return str(value.as_py())
+    except (ValueError, OverflowError):
+        return f"{value.value} {value.type}"
 
 
 Cast = Callable[[pa.ChunkedArray], pa.ChunkedArray]
 
 
-def _casts(source: pa.DataType, kind: FieldType) -> tuple[Cast, ...]:
-    """The ways to read a column of this Arrow type as the field's; the first that works is used."""
+def _cast_of(source: pa.DataType, kind: FieldType) -> Cast | None:
+    """The way to read a column of this Arrow type as the field's; None: there is none."""
     target = kind.arrow
-    numeric = pa.types.is_integer(source) or pa.types.is_floating(source)
-    if kind is FieldType.TIMESTAMP:
-        return _timestamp_casts(source, numeric=numeric)
+    number = pa.types.is_integer(source) or pa.types.is_floating(source)
+    number = number or pa.types.is_decimal(source)
     if kind is FieldType.STRING:
-        return (lambda c: c.cast(target),) if _is_text(source) else ()
+        return (lambda c: c.cast(target)) if is_text(source) else None
     if kind is FieldType.BOOL:
-        return (
-            (lambda c: c.cast(target),) if _is_text(source) or pa.types.is_boolean(source) else ()
-        )
+        truth = is_text(source) or pa.types.is_boolean(source)
+        return (lambda c: c.cast(target)) if truth else None
+    if not number and not is_text(source):
+        return None
     if kind in {FieldType.SINGLE, FieldType.DOUBLE}:
         # rounding to the nearest float is right; only texts can fail
-        allowed = numeric or _is_text(source) or pa.types.is_decimal(source)
-        return (lambda c: c.cast(target, safe=False),) if allowed else ()
-    allowed = numeric or _is_text(source)
-    return (lambda c: c.cast(target),) if allowed else ()
+        return lambda c: c.cast(target, safe=False)
+    return lambda c: c.cast(target)
 
 
-def _timestamp_casts(source: pa.DataType, *, numeric: bool) -> tuple[Cast, ...]:
-    utc = FieldType.TIMESTAMP.arrow
-    if pa.types.is_timestamp(source):
-        truncating = pc.CastOptions(target_type=utc, allow_time_truncate=True)
-        return (lambda c: c.cast(options=truncating),)
-    if numeric:
-        return (_from_seconds,)
-    if _is_text(source):
-        # with a zone; without one, which means UTC; seconds since the epoch
-        return (
-            lambda c: c.cast(utc),
-            lambda c: c.cast(pa.timestamp("us")).cast(utc),
-            lambda c: _from_seconds(c.cast(pa.float64())),
-        )
-    return ()
-
-
-def _from_seconds(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    micros = pc.floor(pc.multiply(column.cast(pa.float64()), 1e6)).cast(pa.int64())
-    return micros.cast(FieldType.TIMESTAMP.arrow)
+def _nulls_for_failures(column: pa.ChunkedArray, cast: Cast) -> pa.ChunkedArray:
+    """The column cast as far as its first value that does not cast, and nulls from there on."""
+    try:
+        return cast(column)
+    except pa.ArrowInvalid:
+        good = _first_failure(column, cast)
+        left = pa.nulls(len(column) - good, cast(column.slice(0, 0)).type)
+        return pa.chunked_array([*cast(column.slice(0, good)).chunks, left])
 
 
 def _first_failure(column: pa.ChunkedArray, cast: Cast) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -19,9 +18,6 @@ from tools.rows.columns import Columns
 MAX_ARRAY_BYTES: Final = 64 * 2**20
 """Bytes of an array, which is read as a whole: as objects its rows take several times that."""
 
-MAX_SECONDS: Final = 9.2e12
-"""Seconds from the epoch that fit into int64 microseconds."""
-
 
 def _integer(bits: int) -> object:
     return Annotated[int, msgspec.Meta(ge=-(2 ** (bits - 1)), le=2 ** (bits - 1) - 1)]
@@ -36,9 +32,7 @@ _TYPES: Final[dict[FieldType, object]] = {
     FieldType.SINGLE: float,
     FieldType.DOUBLE: float,
     FieldType.STRING: str,
-    # RFC 3339, or seconds since the epoch
-    FieldType.TIMESTAMP: datetime.datetime
-    | Annotated[float, msgspec.Meta(ge=-MAX_SECONDS, le=MAX_SECONDS)],
+    FieldType.TIMESTAMP: str | float,  # see `tools.rows.moments`
 }
 
 
@@ -147,8 +141,16 @@ def _attribute(index: int, field: Field) -> Any:  # noqa: ANN401 - what defstruc
 
 def _column(values: list[Any], field: Field) -> pa.Array:
     if field.type is FieldType.TIMESTAMP:
-        return pa.array([_micros(value) for value in values], pa.int64()).cast(field.type.arrow)
+        return _times(values)
     return pa.array(values, field.type.arrow)
+
+
+def _times(values: list[str | float | None]) -> pa.Array:
+    """Texts or numbers, as they are; as texts where there are both."""
+    kinds = set(map(type, values)) - {type(None)}
+    if kinds == {str, float}:
+        return pa.array([repr(each) if isinstance(each, float) else each for each in values])
+    return pa.array(values, pa.float64() if kinds == {float} else pa.string())
 
 
 _KEYS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -160,18 +162,3 @@ _ELEMENT: Final = re.compile(r"`\$\[(\d+)\]")
 
 def _from_one(match: re.Match[str]) -> str:
     return f"row {int(match[1]) + 1}, `$"
-
-
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_MICROSECOND: Final = datetime.timedelta(microseconds=1)
-
-
-def _micros(value: datetime.datetime | float | None) -> int | None:
-    match value:
-        case datetime.datetime():
-            aware = value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
-            return (aware - _EPOCH) // _MICROSECOND
-        case None:
-            return None
-        case seconds:
-            return int(seconds * 1e6 // 1)

@@ -9,7 +9,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.objects.schema import Field, FieldType, Schema
+from engine.objects.schema import Schema
+from engine.streams.validate import times_of
 from overlay.errors import InvalidInputError
 
 SLICE_S: Final = 0.25
@@ -37,25 +38,23 @@ def cut(
     """
     if speed is None:
         return (Piece(table) for table in batches)
-    field = schema.field(schema.time) if schema.time is not None else None
-    if field is None:
+    if schema.time is None:
         raise InvalidInputError(
             f"--speed {speed:g}: schema {schema.name} has no time field to go by; use --speed max"
         )
-    return _cut_by_time(batches, field, speed, origin)
+    return _cut_by_time(batches, schema, speed, origin)
 
 
 def stime_of(table: pa.Table, schema: Schema) -> int | None:
     """The stime of a table's first row, microseconds; None if it has none."""
-    field = schema.field(schema.time) if schema.time is not None else None
-    if field is None or not table.num_rows:
+    if schema.time is None or not table.num_rows:
         return None
-    found: int | None = _stime(table.column(field.name), field.type)[0].as_py()
+    found: int = times_of(table.slice(0, 1), schema)[0].as_py()
     return found
 
 
 def _cut_by_time(
-    batches: Iterator[pa.Table], field: Field, speed: float, origin: int | None
+    batches: Iterator[pa.Table], schema: Schema, speed: float, origin: int | None
 ) -> Iterator[Piece]:
     width_us = max(1, int(SLICE_S * speed * 1e6))
     first = origin
@@ -63,7 +62,7 @@ def _cut_by_time(
     for table in batches:
         if not table.num_rows:
             continue
-        stime = _stime(table.column(field.name), field.type)
+        stime = times_of(table, schema)
         if first is None:
             first = stime[0].as_py()
         # a late row stays with the rows around it: slices only go forward
@@ -73,12 +72,6 @@ def _cut_by_time(
         for start, stop in zip(starts, [*starts[1:], len(table)], strict=True):
             reached = slices[start].as_py()
             yield Piece(table.slice(start, stop - start), reached * SLICE_S)
-
-
-def _stime(column: pa.ChunkedArray, kind: FieldType) -> pa.Array:
-    if kind in {FieldType.SINGLE, FieldType.DOUBLE}:
-        column = pc.floor(pc.multiply(column.cast(pa.float64()), 1e6))
-    return column.cast(pa.int64()).combine_chunks()
 
 
 def _changes(values: pa.Array) -> list[int]:

@@ -15,9 +15,7 @@ import pyarrow.parquet as pq
 
 from overlay.errors import InvalidInputError
 from tools.rows.formats import Format
-
-ISO_UTC: Final = "%Y-%m-%dT%H:%M:%SZ"
-"""Arrow's %S includes the fraction, in the column's unit."""
+from tools.rows.moments import texts_of
 
 PIECE_ROWS: Final = 8192
 """Rows converted to text at once."""
@@ -76,12 +74,10 @@ def _writer(file: IO[bytes], kind: Format, schema: pa.Schema) -> RowWriter:
 
 
 def readable(table: pa.Table) -> pa.Table:
-    """The table with timestamps as RFC 3339 texts."""
+    """The table with timestamps as texts, as they are read again."""
     for index, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type):
-            # without the zone: the values are UTC, and no time-zone database is needed
-            naive = table.column(index).cast(pa.timestamp("us"))
-            table = table.set_column(index, field.name, pc.strftime(naive, format=ISO_UTC))
+            table = table.set_column(index, field.name, texts_of(table.column(index)))
     return table
 
 

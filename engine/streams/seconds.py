@@ -1,0 +1,32 @@
+"""Seconds since 1970 as microseconds: columns of numbers that are times."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_MICROSECONDS: Final = 1_000_000
+"""In a second."""
+
+MAX_SECONDS: Final = 9_223_372_036_853
+"""Whole seconds from 1970 whose microseconds fit into 64 bits."""
+
+
+def micros_of(seconds: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """The microseconds of numbers of seconds, int64; null where it is NaN or they do not fit.
+
+    A fraction goes to the nearest microsecond: 4.1 is a little less as a float, and means 4.1.
+    """
+    near = seconds.cast(pa.float64(), safe=False)  # of an integer, for the bound alone
+    inside = pc.less_equal(pc.abs(near), float(MAX_SECONDS))  # NaN is not
+    if pc.all(inside).as_py() is False:
+        seconds = pc.if_else(inside, seconds, pa.scalar(None, seconds.type))
+    if pa.types.is_integer(seconds.type):
+        return pc.multiply(seconds.cast(pa.int64()), _MICROSECONDS)
+    seconds = seconds.cast(pa.float64())
+    whole = pc.floor(seconds)
+    # apart from the whole seconds, whose bits a product of all would push the fraction out by
+    fraction = pc.round(pc.multiply(pc.subtract(seconds, whole), float(_MICROSECONDS)))
+    return pc.add(pc.multiply(whole.cast(pa.int64()), _MICROSECONDS), fraction.cast(pa.int64()))
