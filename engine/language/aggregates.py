@@ -34,8 +34,8 @@ Of integers, variances are made of exact sums. With n values x,
     var_pop = (double(u) 2^64 + double(v)) / double(n n);   var_samp: n (n - 1) in place of n n
 
 Of floats, (n, mean, m2) are put together one after the other: first each value of a pane as
-(1, value, 0), in ascending order, then pane after pane. (n, a, s) and (m, b, t), with d = b - a and
-doubles from the left, become
+(1, value, value - value), in ascending order, then pane after pane: so the variance is NaN if a
+value is infinite or NaN. (n, a, s) and (m, b, t), with d = b - a and doubles from the left, become
 
     n + m,   a + d m / (n + m),   s + t + d d (n m) / (n + m);   the second alone if n is 0
 

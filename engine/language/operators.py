@@ -12,7 +12,7 @@ an explicit `cast` where a number is widened, so no engine coerces by rules of i
     and or (2 and more operands)  not  is_null  in (value, then members)    three-valued logic
     like                  (string, constant pattern): % and _, a backslash makes them plain
     case                  (condition, value, condition, value, ..., else), a first match
-    cast                  see `can_cast`; to integers truncates; null if the value does not fit
+    cast                  see `engine.language.casts`
     coalesce              the first that is not null
     least greatest        nulls are skipped; null if all are
     lower upper trim      trim takes spaces off both ends
@@ -43,6 +43,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from engine.language.casts import CAST, can_cast
 from engine.language.operators_text import TEXT_OPERATORS
 from engine.language.operators_time import TIME_OPERATORS
 from engine.language.type_rules import (
@@ -79,23 +80,6 @@ __all__ = [
     "common_type",
     "nullable",
 ]
-
-CAST: Final = "cast"
-
-
-def can_cast(source: FieldType, target: FieldType) -> bool:
-    """Whether `cast(source as target)` exists.
-
-    Numbers to numbers; booleans to numbers (1, 0); integers and booleans to strings; strings to
-    numbers (null if they are none); timestamps to long and back, in microseconds since the epoch.
-    """
-    if source is target:
-        return True
-    if target in NUMBERS and source in (*NUMBERS, FieldType.BOOL, FieldType.STRING):
-        return True
-    if target is FieldType.STRING:
-        return source in (*INTEGERS, FieldType.BOOL)
-    return {source, target} == {FieldType.TIMESTAMP, FieldType.LONG}
 
 
 def nullable(expression: Expression, fields: Callable[[str], bool]) -> bool:

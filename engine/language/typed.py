@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
+from engine.language.casts import CAST
+from engine.language.type_rules import INTEGERS
 from engine.objects.functions import UserFunction
 from engine.objects.schema import FieldType
 
@@ -34,6 +36,16 @@ _REPEATED: Final = {
     "hash64": (2,),
 }
 """How often Spark's form (`engine.spark.columns`) of an operation has each operand; others: 1."""
+
+_REPEATED_CASTS: Final = {
+    **{(FieldType.STRING, integer): 2 for integer in INTEGERS},
+    (FieldType.STRING, FieldType.SINGLE): 15,
+    (FieldType.STRING, FieldType.DOUBLE): 5,
+    (FieldType.SINGLE, FieldType.LONG): 2,
+    (FieldType.DOUBLE, FieldType.LONG): 2,
+    (FieldType.DOUBLE, FieldType.SINGLE): 3,
+}
+"""The same of casts, by the types of the operand and of the result."""
 
 _OWN: Final = {"ip_in_cidr": 50, "ip_prefix": 128}
 """How many Spark's form of an operation is, without its operands; others: 1. Measured: Spark takes
@@ -77,7 +89,10 @@ class Operation:
     nodes: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        times = dict(enumerate(_REPEATED.get(self.operator, ())))
+        repeated: tuple[int, ...] = _REPEATED.get(self.operator, ())
+        if self.operator == CAST:
+            repeated = (_REPEATED_CASTS.get((self.operands[0].type, self.type), 1),)
+        times = dict(enumerate(repeated))
         below = sum(each.nodes * times.get(place, 1) for place, each in enumerate(self.operands))
         object.__setattr__(self, "nodes", _OWN.get(self.operator, 1) + below)
 

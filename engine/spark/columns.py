@@ -6,6 +6,7 @@ this file takes another form.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from operator import and_, or_
@@ -15,7 +16,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from engine.language.operators import FLOATS, INTEGERS, IS_SAME
+from engine.language.casts import BEYOND_SINGLE, INTEGER, NUMBER, WORD
+from engine.language.operators import FLOATS, INTEGER_RANGE, INTEGERS, IS_SAME
 from engine.language.type_rules import Literal, Literals
 from engine.language.typed import Call, Constant, Expression, FieldRef, Operation
 from engine.objects.schema import BEGINNING, END, STIME, FieldType
@@ -38,6 +40,9 @@ Columns = Sequence[Column]
 
 _LONG_LIMIT: Final = 2.0**63
 """The least double above every long."""
+
+_GREATEST: Final = sys.float_info.max
+"""The greatest finite double."""
 
 
 def quoted(name: str) -> Column:
@@ -132,7 +137,29 @@ def _cast(operands: Columns, types: Sequence[FieldType], type_: FieldType) -> Co
         return F.timestamp_micros(operand)
     if source is FieldType.TIMESTAMP:
         return F.unix_micros(operand)
-    return operand.try_cast(SPARK_TYPES[type_])
+    if source is FieldType.STRING:
+        return _number_in(operand, type_)
+    made = operand.try_cast(SPARK_TYPES[type_])
+    if source in FLOATS and type_ is FieldType.LONG:  # Spark takes 2^63 for the greatest long
+        return F.when(made != F.lit(INTEGER_RANGE[type_][-1]), made)
+    if source is FieldType.DOUBLE and type_ is FieldType.SINGLE:
+        size = F.abs(operand)
+        return F.when(~size.between(F.lit(BEYOND_SINGLE), F.lit(_GREATEST)), made)
+    return made
+
+
+def _number_in(text: Column, type_: FieldType) -> Column:
+    """A text as a number. Spark's own cast takes all that Java reads."""
+    if type_ in INTEGERS:
+        return F.when(_is(text, INTEGER), text.try_cast(SPARK_TYPES[type_]))
+    double = text.try_cast(T.DoubleType())
+    finite = F.when(_is(text, NUMBER) & (F.abs(double) <= F.lit(_GREATEST)), double)
+    made = F.when(_is(text, WORD), double).otherwise(finite)
+    return made if type_ is FieldType.DOUBLE else _cast([made], [FieldType.DOUBLE], type_)
+
+
+def _is(text: Column, pattern: str) -> Column:
+    return F.rlike(text, F.lit(rf"\A{pattern}\z"))
 
 
 def _whole(

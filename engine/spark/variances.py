@@ -117,13 +117,16 @@ def _quotient(number: Column, divisor: int) -> Column:
 
 
 def _fold_values(argument: Column) -> Column:
-    """(n, mean, m2) of the values in ascending order; n is 0 if there are none."""
+    """(n, mean, m2) of the values in ascending order; n is 0 if there are none.
+
+    One value is no way from its mean, 0.0; an infinity and NaN have no such way, NaN.
+    """
     values = F.sort_array(F.collect_list(argument.cast(_DOUBLE)))
     one = F.lit(1).cast(T.LongType())
     return _fold(
         F.transform(
             values,
-            lambda x: F.struct(one.alias("n"), x.alias("mean"), F.lit(0.0).alias("m2")),
+            lambda x: F.struct(one.alias("n"), x.alias("mean"), (x - x).alias("m2")),
         )
     )
 

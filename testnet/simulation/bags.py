@@ -30,7 +30,7 @@ from engine.language.operators import INTEGER_RANGE
 from engine.language.steps import TypedAggregate
 from engine.objects.query import Function
 from engine.objects.schema import FieldType
-from testnet.simulation.expressions import Value
+from testnet.simulation.values import Value
 
 Bag = list[tuple[Any, int]]
 """Values in ascending order, and how often each occurs."""

@@ -16,7 +16,7 @@ from engine.language.distinct import (
     SEED,
     SIGMA_TERMS,
 )
-from testnet.simulation.expressions import Value
+from testnet.simulation.values import Value
 
 
 def place(value: Value) -> tuple[int, int]:

@@ -18,7 +18,8 @@ from engine.language.steps import MatchStep, TypedMeasure
 from engine.language.typed import Expression
 from engine.objects.query import Contiguity, Function
 from engine.objects.schema import STIME
-from testnet.simulation.expressions import Row, Value, evaluate
+from testnet.simulation.expressions import Row, evaluate
+from testnet.simulation.values import Value
 
 _LONG = range(-(2**63), 2**63)
 

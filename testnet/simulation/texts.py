@@ -55,12 +55,23 @@ def _repeat(text: str, times: int) -> str | None:
     return None if len(text) * times > MAX_MADE else text * times
 
 
+def _like(text: str, pattern: str) -> bool:
+    return _wildcards(pattern).fullmatch(text) is not None
+
+
+@lru_cache(maxsize=256)
+def _wildcards(pattern: str) -> re.Pattern[str]:
+    parts = re.findall(r"\\?.", pattern, re.DOTALL)
+    signs = {"%": ".*", "_": "."}
+    return re.compile("".join(signs.get(p, re.escape(p[-1])) for p in parts), re.DOTALL)
+
+
 @lru_cache(maxsize=256)
 def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(read_pattern(pattern).python)
 
 
-def _like(text: str, pattern: str) -> bool | None:
+def _regexp_like(text: str, pattern: str) -> bool | None:
     if len(text) > longest_text(pattern):
         return None
     return _compiled(pattern).search(text) is not None
@@ -171,7 +182,8 @@ TEXTS: Final[Mapping[str, Callable[..., Any]]] = {
     "ltrim": lambda text: text.lstrip(" "),
     "rtrim": lambda text: text.rstrip(" "),
     "right": lambda text, count: text[-count:] if count > 0 else "",
-    "regexp_like": _like,
+    "like": _like,
+    "regexp_like": _regexp_like,
     "regexp_extract": _extract,
     "regexp_replace": _regexp_replace,
     "json_value": _json_value,

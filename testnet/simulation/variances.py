@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from engine.objects.query import Function
-from testnet.simulation.expressions import Value
+from testnet.simulation.values import Value
 
 Triple = tuple[int, float, float]
 """How many floats, their mean, and the sum of the squares around it."""
@@ -34,7 +34,7 @@ def put_together(triples: Iterable[Triple]) -> Triple:
 def triple(values: Iterable[float]) -> Triple:
     """Of floats in ascending order, NaN behind the others."""
     ordered = sorted(values, key=lambda value: (math.isnan(value), value))
-    return put_together((1, value, 0.0) for value in ordered)
+    return put_together((1, value, value - value) for value in ordered)
 
 
 def halves(values: Sequence[int]) -> list[int]:

@@ -13,7 +13,8 @@ from engine.objects.query import Function
 from engine.objects.schema import STIME, FieldType
 from testnet.simulation.bags import bag, key_of, of_bag
 from testnet.simulation.distinct import estimate, merged, place
-from testnet.simulation.expressions import Row, Value, evaluate
+from testnet.simulation.expressions import Row, evaluate
+from testnet.simulation.values import Value
 from testnet.simulation.variances import (
     halves,
     put_together,

@@ -42,7 +42,7 @@ def paned_variance(values: Sequence[float], panes: Sequence[int], ddof: int) -> 
     for part in parts:
         m, average, own = 0, 0.0, 0.0
         for value in part:
-            m, average, own = updated((m, average, own), (1, value, 0.0))
+            m, average, own = updated((m, average, own), (1, value, value - value))
         n, mean, spread = updated((n, mean, spread), (m, average, own))
     return None if n <= ddof else spread / (n - ddof)
 

@@ -177,6 +177,26 @@ def test_a_variance_of_floats_far_from_zero_keeps_its_digits() -> None:
     assert of_panes(Function.VAR_SAMP, [*values], None) == [near, near, near]
 
 
+NOT_FINITE = st.sampled_from([math.nan, math.inf, -math.inf])
+
+
+@given(st.lists(st.floats(-1e9, 1e9), max_size=10), st.lists(NOT_FINITE, min_size=1, max_size=3))
+def test_a_variance_of_what_is_not_finite_is_nan(finite: list[float], others: list[float]) -> None:
+    values = [*finite, *others]
+    for function, least in DEGREES.items():
+        for found in of_panes(function, [*values], None):
+            assert found is None if len(values) < least else math.isnan(found)  # type: ignore[arg-type]
+
+
+DEGREES = {
+    Function.VAR_POP: 1,
+    Function.STDDEV_POP: 1,
+    Function.VAR_SAMP: 2,
+    Function.STDDEV_SAMP: 2,
+}
+"""How many values each needs."""
+
+
 # -- FILTER ---------------------------------------------------------------------------------------
 
 FILTERED = {

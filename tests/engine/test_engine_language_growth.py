@@ -220,7 +220,7 @@ REPEATING = {
 }
 REPEATING |= {"hash64", "xxhash64", "regexp_like", "rlike", "regexp_extract", "regexp_replace"}
 REPEATING |= {"ip_in_cidr", "ip_prefix", "json_value", "json_double", "date_trunc", "date_format"}
-REPEATING |= {"ceiling"}
+REPEATING |= {"ceiling", "cast"}
 """Operations whose operands Spark's form repeats, or that are many in it."""
 
 SHALLOW = REPEATING - {"floor", "ceil"} | {"the function sign"}

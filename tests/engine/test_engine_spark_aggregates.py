@@ -20,7 +20,7 @@ from reference_aggregates import array, exact_variance, histogram, limited, midd
 from engine.language.check import check_query
 from engine.language.steps import TypedAggregate
 from engine.language.typed import FieldRef
-from engine.objects.query import Aggregate, AggregateFunction, Function, Query
+from engine.objects.query import Aggregate, AggregateFunction, Function, Query, TupleWindows
 from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
 from engine.spark.bags import bin_of
 from engine.spark.buckets import bucket_of, estimate
@@ -57,9 +57,15 @@ def computed(
     """Windows of 60 by 20, each task epoch by epoch."""
     box = Aggregate("w", "s", OUTPUT, 60, 20, ("g",), tuple(functions))
     query = Query("q", (box,), panes=() if pane is None else (("w", pane),))
-    path = folder / "s.parquet"
-    pq.write_table(rows, path)
-    files = {"s": [path]}
+    pq.write_table(rows, folder / "s.parquet")
+    return answered(spark, query, folder, boundaries)
+
+
+def answered(
+    spark: Spark, query: Query, folder: Path, boundaries: Sequence[int] = (END,)
+) -> list[dict[str, object]]:
+    """What the query makes of s.parquet, each task epoch by epoch."""
+    files = {"s": [folder / "s.parquet"]}
     for task in plan(query, check_query(query, {"s": SOURCE})):
         program, tables = Program(task), []
         for after, upto in itertools.pairwise([BEGINNING, *boundaries]):
@@ -222,6 +228,49 @@ def test_variances_of_the_largest_integers(spark: Spark, tmp_path: Path) -> None
                 expected = exact_variance(own, ddof)
                 assert row[f"var_{name}"] == expected
                 assert row[f"stddev_{name}"] == (None if expected is None else math.sqrt(expected))
+
+
+def test_variances_of_what_is_not_finite(spark: Spark, tmp_path: Path) -> None:
+    """NaN, as Spark's own: in windows of tuples' times, of panes, and of rows."""
+    drawn = [
+        [2.0, math.inf],
+        [math.nan],
+        [math.inf],
+        [-math.inf, math.inf, 1.0],
+        [1.0, math.nan, 1.0],
+        [7.0],
+        [1.0, 3.0],
+    ]
+    values = [(g, x) for g, each in enumerate(drawn) for x in each]
+    columns = {
+        "stime": [n % 60 for n in range(len(values))],
+        "seq": range(len(values)),
+        "g": [g for g, _ in values],
+        "n": [None] * len(values),
+        "s": [None] * len(values),
+        "x": [x for _, x in values],
+    }
+    table = pa.table(columns, schema=SOURCE.source)
+    names = {"var_pop": Function.VAR_POP, "stddev_samp": Function.STDDEV_SAMP}
+    functions = [AggregateFunction(each, "x", name) for name, each in names.items()]
+    expected = spark.run(lambda session: spark_s_own(session, drawn))
+    for pane in (None, 10):
+        made = computed(spark, functions, table, tmp_path, pane=pane)
+        found = [row for row in made if str(row["window_start"]).startswith("1970-01-01 00:00:00+")]
+        assert repr([[row[name] for name in names] for row in found]) == repr(expected)
+    for g, own in enumerate(drawn):
+        box = TupleWindows("w", "s", OUTPUT, len(own), len(own), ("g",), tuple(functions))
+        made = answered(spark, Query("q", (box,)), tmp_path)
+        (row,) = [row for row in made if row["g"] == g]
+        assert repr([row[name] for name in names]) == repr(expected[g])
+
+
+def spark_s_own(session: SparkSession, drawn: list[list[float]]) -> list[list[float | None]]:
+    """var_pop and stddev_samp of each list; the latter null of one value."""
+    rows = [(g, x) for g, each in enumerate(drawn) for x in each]
+    frame = session.createDataFrame(rows, "g INT, x DOUBLE").groupBy("g")
+    made = frame.agg(F.var_pop("x"), F.stddev_samp("x")).orderBy("g").collect()
+    return [[row[1], row[2]] for row in made]
 
 
 def test_nodes_count_how_often_spark_repeats_an_argument(spark: Spark) -> None:

@@ -102,7 +102,10 @@ def test_nulls_are_three_valued(spark: Spark, tmp_path: Path) -> None:
 ONE_OF_EACH = """-x | abs(x) | floor(x) | ceil(x) | round(x) | x + 1 | x % 2 | cast(x as long)
 -n | abs(n) | n - 1 | n in (1, 2) | case when n > 1 then 2 end | coalesce(n, 1) | least(n, 1)
 n between 1 and 2 | case n when 1 then 2 when 3 then 4 when 5 then 6 end | s like 'a' | s is null
-sqrt(x) | shiftleft(n, i) | n is distinct from i | bitand(n, i) | nullif(n, 1) | sign(x)
+cast(x as single) | cast(s as double) | cast(s as int) | cast(cast(n as single) as long)
+cast(s as single) | cast(n as string) | cast(n as int) | cast(x as int) | sqrt(x)
+n is distinct from i | cast(cast(x as single) as int) | shiftleft(n, i) | bitand(n, i)
+nullif(n, 1) | sign(x)
 cast(n as timestamp) + interval '1' day | date_trunc('day', cast(n as timestamp)) | hash64(s)
 date_format(cast(n as timestamp), 'yyyy') | to_timestamp(s) | to_timestamp(s, 'yyyyMMdd') | md5(s)
 timestampdiff(day, cast(n as timestamp), cast(cast(i as long) as timestamp))

@@ -1,0 +1,32 @@
+"""Values of fields, and how they are made to fit a type."""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any, TypeAlias
+
+from engine.language.type_rules import INTEGER_RANGE, INTEGERS
+from engine.objects.schema import FieldType
+
+Value: TypeAlias = Any
+"""The value of a field: a number, a text, a truth value, or None."""
+
+
+def fitted(value: Value, type_: FieldType) -> Value:
+    """The result of an operation as a value of its type: null for an integer that does not fit."""
+    if value is None:
+        return None
+    if type_ in INTEGERS:
+        return int(value) if int(value) in INTEGER_RANGE[type_] else None
+    if type_ is FieldType.SINGLE:
+        return single(value)
+    return float(value) if type_ is FieldType.DOUBLE else value
+
+
+def single(value: float) -> float:
+    """The nearest number of 32 bits, as IEEE 754 says: infinity beyond the greatest."""
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
