@@ -28,12 +28,14 @@ more than `MAX_MADE`.
                           The patterns are those of `engine.language.patterns`; null for a text of
                           more code points than `engine.language.pattern_work.longest_text`
     json_value            (text, constant path) of a text that begins with a JSON document (RFC
-                          8259): the string at the path; true or false; a number without exponent
-                          and of at most 38 digits (of its fraction, too), without zeros at the end
-                          of its fraction. Else null. The whole document counts: null if it has an
-                          object with a name twice, half a surrogate pair, a number of more than
-                          1,000 digits, a name of more than 50,000 characters or more than 1,000
-                          levels. What follows the document is not looked at
+                          8259): the string at the path; true or false; a number. One without
+                          exponent and of at most 38 digits (of its fraction, too) is without zeros
+                          at the end of its fraction, and -0.0 is 0; another is as it is written (if
+                          the document writes the same double in several ways, the least of these
+                          texts), and null beyond the doubles. Else null. The whole document counts:
+                          null if it has an object with a name twice, half a surrogate pair, a
+                          number of more than 1,000 digits, a name of more than 50,000 characters
+                          or more than 1,000 levels. What follows the document is not looked at
     json_double           (text, constant path): the number there, as a double; null if it is
                           infinite
     ip_in_cidr            (text, constant network): whether an IPv4 or IPv6 address (RFC 4291, IPv4
@@ -74,6 +76,9 @@ MAX_OTHER: Final = 256
 """Characters of a constant replacement, or delimiter."""
 
 SHA2_BITS: Final = (224, 256, 384, 512)
+
+JSON_NUMBER: Final = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+"""A number of JSON, for Java and for Python."""
 
 REFERENCE: Final = re.compile(r"\$([1-9])")
 """A group, in the replacement of `regexp_replace`."""

@@ -10,7 +10,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from engine.language.operators_text import MAX_MADE, longest_replaced
+from engine.language.json_paths import in_brackets, read_path
+from engine.language.operators_text import JSON_NUMBER, MAX_MADE, longest_replaced
 from engine.language.pattern_work import longest_text
 from engine.language.patterns import read_pattern
 from engine.language.type_rules import Literals
@@ -85,8 +86,8 @@ def _regexp_replace(operands: Columns, constants: Literals) -> Column:
 
 
 def _variant(operands: Columns, constants: Literals, kind: str) -> Column:
-    document = F.try_parse_json(operands[0])
-    return F.try_variant_get(document, str(constants[1]), kind)
+    path = in_brackets(read_path(str(constants[1])))
+    return F.try_variant_get(F.try_parse_json(operands[0]), path, kind)
 
 
 def _json_kind(operands: Columns, constants: Literals) -> Column:
@@ -95,8 +96,20 @@ def _json_kind(operands: Columns, constants: Literals) -> Column:
 
 def _json_value(operands: Columns, constants: Literals) -> Column:
     kind = _json_kind(operands, constants)
-    given = F.rlike(kind, F.lit(r"\A(STRING|BOOLEAN|BIGINT|DECIMAL\(.*)\z"))
-    return F.when(given, _variant(operands, constants, "string"))
+    exact = F.rlike(kind, F.lit(r"\A(STRING|BOOLEAN|BIGINT|DECIMAL\(.*)\z"))
+    made = F.when(exact, _variant(operands, constants, "string"))
+    return made.otherwise(_written(operands[0], _variant(operands, constants, "double")))
+
+
+def _written(text: Column, number: Column) -> Column:
+    """How a document writes a number, of which a variant keeps the double alone."""
+
+    def alike(written: Column) -> Column:
+        double = written.cast(T.DoubleType())
+        same = double.cast(T.StringType()) == number.cast(T.StringType())  # -0.0 is not 0.0
+        return same & (F.abs(double) < F.lit(math.inf))
+
+    return F.array_min(F.filter(F.regexp_extract_all(text, F.lit(JSON_NUMBER), F.lit(0)), alike))
 
 
 def _json_double(operands: Columns, constants: Literals) -> Column:

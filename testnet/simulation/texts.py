@@ -14,7 +14,7 @@ from typing import Any, Final
 from xxhash import xxh64_intdigest
 
 from engine.language.distinct import SEED
-from engine.language.operators_text import MAX_MADE, REFERENCE, longest_replaced
+from engine.language.operators_text import JSON_NUMBER, MAX_MADE, REFERENCE, longest_replaced
 from engine.language.pattern_work import longest_text
 from engine.language.patterns import read_pattern
 from testnet.simulation.json_texts import Number, value_at
@@ -98,8 +98,15 @@ def _regexp_replace(text: str, pattern: str, other: str) -> str | None:
 def _json_value(text: str, path: str) -> str | None:
     value = value_at(text, path)
     if isinstance(value, Number):
-        return _plain(value.text) if _is_decimal(value.text) else None
+        return _plain(value.text) if _is_decimal(value.text) else _written(text, value.text)
     return str(value).lower() if isinstance(value, bool) else value
+
+
+def _written(document: str, number: str) -> str | None:
+    double, sign = float(number), number.startswith("-")
+    written = set(re.findall(JSON_NUMBER, document))
+    alike = [each for each in written if float(each) == double and each.startswith("-") == sign]
+    return min(alike) if math.isfinite(double) else None
 
 
 def _json_double(text: str, path: str) -> float | None:

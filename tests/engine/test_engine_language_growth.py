@@ -196,7 +196,7 @@ DEEP: dict[str, Text] = {
     "regexp_extract": nested("regexp_extract(", ", '(a)b', 1)", "s"),
     "regexp_replace": nested("regexp_replace(", ", 'ab', 'b')", "s"),
     "json_value": nested("json_value(", ", '$.a')", "s"),
-    "json_double": nested("json_value(cast(json_double(", ", '$.a') > 1 as string), '$.a')", "s"),
+    "json_double": nested("cast(json_double(", ", '$.a') > 1 as string)", "s"),
     "ip_in_cidr": nested("cast(ip_in_cidr(", ", '10.0.0.0/8') as string)", "s"),
     "ip_prefix": nested("ip_prefix(", ", 24, 48)", "s"),
     "sha2": nested("sha2(", ", 256)", "s"),
