@@ -6,7 +6,7 @@ CREATE SCHEMA conn (
 );
 
 CREATE STREAM conns USING conn
-WITH (slack = INTERVAL '5' SECOND, history = INTERVAL '1' DAY, readers = '*');
+WITH (slack = INTERVAL '5' SECOND, history = INTERVAL '1' DAY);
 
 CREATE QUERY busy_sources AS BEGIN
   CREATE TEMPORARY STREAM per_source WITH (box = 'count') AS

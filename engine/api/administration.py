@@ -6,7 +6,7 @@ call, and hands it on if another one keeps the object.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -15,8 +15,9 @@ from msgspec import UNSET
 
 from dht.catalog import Catalog
 from engine.objects.alteration import Alteration, listed
-from engine.objects.catalog_records import QUERY, STREAM, lookup
+from engine.objects.catalog_records import QUERY, STREAM, find, lookup
 from engine.objects.definitions import ANY, CONTRACT, QueryEntry, StreamDefinition
+from engine.objects.readers import readers_in_words
 from engine.replication.leaders.leaders import Leaders
 from engine.replication.queries import QueryHost
 from engine.streams.store import StreamStore
@@ -80,6 +81,16 @@ class Administration:
                     f"{listed(sorted(members), most=LISTED)}"
                 )
         return tuple(remarks)
+
+    async def readers(self, names: Iterable[str]) -> dict[str, str]:
+        """Who may read those of the names that are streams, in words: their author should see it
+        before the first tuple."""
+        found = {}
+        for name in names:
+            entry = await find(self.catalog, STREAM, ObjectName.parse(name))
+            if entry is not None:
+                found[name] = readers_in_words(entry.value.stream)
+        return found
 
     async def at_its_leader(
         self,

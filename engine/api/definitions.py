@@ -5,6 +5,7 @@ from functools import partial
 
 import msgspec
 import trio
+from msgspec import UNSET
 
 from engine.api.administration import Administration
 from engine.api.messages import (
@@ -148,9 +149,10 @@ class StreamCalls:
         if leader == here:
             async with self._defining.of(f"stream {name}"):
                 await self._host(name, stream)
+            readers = await self.ours.readers((stream.name,))
         else:
-            await self.ours.route(leader, "create_stream", request, Created)
-        return Created((stream.name,), self.ours.strangers(stream.name, stream))
+            readers = (await self.ours.route(leader, "create_stream", request, Created)).readers
+        return Created((stream.name,), self.ours.strangers(stream.name, stream), readers)
 
     async def _host(self, name: ObjectName, stream: StreamDefinition) -> None:
         catalog, here = self.ours.catalog, self.ours.overlay.identity.peer_id.hex()
@@ -163,7 +165,8 @@ class StreamCalls:
         if existing is None:
             schema = await lookup(catalog, SCHEMA, ObjectName.parse(stream.schema))
             check_lateness(stream, schema.value)
-            at_leader = msgspec.structs.replace(stream, leader=here)
+            readers = () if stream.readers is UNSET else stream.readers  # its owner alone
+            at_leader = msgspec.structs.replace(stream, leader=here, readers=readers)
             await self._lead(StreamEntry(at_leader, schema.value))
             return
         _check_same(existing.value.stream, stream)

@@ -6,7 +6,7 @@ participant is asked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -29,7 +29,7 @@ from engine.language.modification import Modified, ModifyQuery
 from engine.language.reading import read_draft
 from engine.objects.alteration import Alteration, queries_differ
 from engine.objects.catalog_records import QUERY, SCHEMA, STREAM, VIEW, find, lookup
-from engine.objects.definitions import StreamEntry
+from engine.objects.definitions import QueryEntry, StreamEntry
 from engine.objects.query import Query, QueryStatus
 from engine.objects.readers import Readers
 from engine.objects.schema import Schema
@@ -116,7 +116,7 @@ class QueryCalls:
         if existing is not None:
             if how := queries_differ(existing.value.query, request.query):
                 raise ConflictError(f"{name} exists and differs ({how}): delete it first or rename")
-            return Created((str(name), *existing.value.results))
+            return await self._told(existing.value)
         self._check_secondary(request.query)
         inputs = await self.queries.creation.inputs(request.query)
         await self.locator.check_history_range(request.query, inputs)
@@ -126,7 +126,11 @@ class QueryCalls:
             for stream, readers in request.query.readers
             for remark in self.ours.strangers(stream, Alteration(readers=readers))
         ]
-        return Created((str(name), *entry.results), tuple(remarks))
+        return await self._told(entry, remarks)
+
+    async def _told(self, entry: QueryEntry, remarks: Iterable[str] = ()) -> Created:
+        readers = await self.ours.readers(entry.results)
+        return Created((entry.query.name, *entry.results), tuple(remarks), readers)
 
     async def set_query_status(
         self, caller: Caller, request: SetQueryStatus, _: bytes
@@ -186,23 +190,28 @@ class DocumentCalls:
         find them."""
         document = await self._read(request)
         names: list[str] = []
-        remarks = list(document.remarks)
+        remarks, readers = list(document.remarks), dict[str, str]()
         for schema in document.schemas:
             names += (await self.schemas.create_schema(caller, CreateSchema(schema), body)).names
         for stream in document.streams:
             created = await self.streams.create_stream(caller, CreateStream(stream), body)
             names += created.names
             remarks += created.remarks
+            readers |= created.readers
         read, made = map(_created, document.views_by_streams())
-        names += [(await self.views.create_view(caller, each, body)).name for each in read]
+        views = [(await self.views.create_view(caller, each, body)).name for each in read]
+        names += views
         for query in document.queries:
             created = await self.queries.create_query(caller, CreateQuery(query), body)
             names += created.names
             remarks += created.remarks
-        names += [(await self.views.create_view(caller, each, body)).name for each in made]
+            readers |= created.readers
+        later = [(await self.views.create_view(caller, each, body)).name for each in made]
+        names += later
+        readers |= await self.streams.ours.readers([*views, *later])
         if not names and not remarks:
             raise InvalidInputError("the document defines no schema, stream, query or view")
-        return Created(tuple(names), tuple(remarks))
+        return Created(tuple(names), tuple(remarks), readers)
 
     async def _read(self, request: CreateXml) -> Document:
         own = self.overlay.identity.participant

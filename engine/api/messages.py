@@ -70,10 +70,16 @@ class CreateXml(Struct, frozen=True):
 
 
 class Created(Struct, frozen=True):
-    """The object names that a call defined. remarks: see `Done`."""
+    """The object names that a call defined.
+
+    Attributes:
+        remarks: see `Done`.
+        readers: of the streams and views among them: who may read each, in words.
+    """
 
     names: tuple[str, ...]
     remarks: tuple[str, ...] = ()
+    readers: dict[str, str] = {}
 
 
 class SetQueryStatus(Struct, frozen=True):

@@ -91,8 +91,10 @@ SHOWN = 5
 
 def streams_differ(existing: StreamDefinition, asked: StreamDefinition) -> str:
     """The differing attributes, with both values; "": none. `edition` does not count, nor `leader`
-    unless it is asked for."""
-    ours = {"edition", "leader"} if not asked.leader else {"edition"}
+    unless it is asked for, nor readers that are not: an existing stream keeps its own."""
+    ours = {"edition"}
+    ours |= set() if asked.leader else {"leader"}
+    ours |= {"readers"} if asked.readers is UNSET else set()
     return listed(
         (
             f"{name.removesuffix('_us')} is {value_in_words(name, there)}, "

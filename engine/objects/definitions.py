@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from msgspec import Struct, structs
+from msgspec import UNSET, Struct, UnsetType, structs
 
 from engine.objects.query import Query, QueryStatus
 from engine.objects.schema import BEGINNING, Schema
@@ -85,7 +85,9 @@ class StreamDefinition(Struct, frozen=True, omit_defaults=True, rename={"leader"
         lateness_us: how far behind the boundary a late tuple of a source stream may be and still
             be inserted, as a revision, microseconds; 0: none is.
         history_us: how much stime behind the boundary stays readable, microseconds.
-        readers, writers: participants that may subscribe / post; the owner always may.
+        readers, writers: participants that may subscribe / post; the owner always may. A new stream
+            whose `readers` are UNSET is its owner's alone: `create_stream` writes that down.
+            Definitions without them are of older releases, where it meant every member.
         declassify: participants that may make this stream's tuples readable by others: by queries
             whose outputs have declared readers.
         label: policies of the streams that it is made from; its readers must satisfy them too.
@@ -108,7 +110,7 @@ class StreamDefinition(Struct, frozen=True, omit_defaults=True, rename={"leader"
     slack_us: int = 0
     history_us: int = DEFAULT_HISTORY_US
     idle: Idle = Idle.EXPLICIT
-    readers: tuple[str, ...] = (ANY,)
+    readers: tuple[str, ...] | UnsetType = UNSET
     writers: tuple[str, ...] = ()
     leader: str = ""
     query: str = ""
@@ -127,11 +129,16 @@ class StreamDefinition(Struct, frozen=True, omit_defaults=True, rename={"leader"
         return ObjectName.parse(self.name).participant
 
     @property
+    def admitted(self) -> tuple[str, ...]:
+        """Its readers, also of a definition of an older release."""
+        return (ANY,) if self.readers is UNSET else self.readers
+
+    @property
     def policies(self) -> tuple[Policy, ...]:
         """All that its readers must satisfy, sorted: also the label of streams made from it."""
-        if ANY in self.readers:
+        if ANY in self.admitted:
             return self.label
-        own = Policy(base_of(self.name), self.readers, self.declassify)
+        own = Policy(base_of(self.name), self.admitted, self.declassify)
         return tuple(sorted({*self.label, own}))
 
 
@@ -159,7 +166,7 @@ def check_stream(stream: StreamDefinition) -> None:
         raise InvalidInputError(f"{stream.name}: what is made from it is for its inputs to say")
     if CONTRACT in stream.writers:
         raise InvalidInputError(f"{stream.name}: a contract is for readers, not for writers")
-    for members in (stream.readers, stream.writers, stream.declassify):
+    for members in (stream.admitted, stream.writers, stream.declassify):
         check_members(stream.name, members)
     check_label(stream.name, stream.label)
 

@@ -80,6 +80,34 @@ def _refusal(stream: StreamDefinition, policy: Policy, participant: str) -> str:
     return text if CONTRACT not in policy.readers else f"{text}, and a content contract makes one"
 
 
+def readers_in_words(stream: StreamDefinition) -> str:
+    """The readers of a stream by its own definition, and by those of all streams that it is made
+    from."""
+    policies = stream.policies
+    if any(CONTRACT in policy.readers for policy in policies):
+        if not stream.label:
+            return names_in_words(stream.admitted, stream.owner)
+        return f"{stream.owner}, and the readers of it and of all that it is made of"
+    lists = [{policy.owner, *policy.readers} for policy in policies if ANY not in policy.readers]
+    if not lists:
+        return "every member"
+    common = set[str].intersection(*lists)
+    return _listed(stream.owner, sorted(common - {stream.owner}))
+
+
+def names_in_words(members: Iterable[str], owner: str) -> str:
+    """A list of readers, for people."""
+    if ANY in members:
+        return "every member"
+    others = ["who has a contract" if name == CONTRACT else name for name in members]
+    return _listed(owner, [name for name in others if name != owner])
+
+
+def _listed(owner: str, others: Iterable[str]) -> str:
+    found = ", ".join([owner, *others])
+    return f"{owner} alone" if found == owner else found
+
+
 def guard(catalog: Catalog, readers: Readers) -> None:
     """Have a peer serve definitions of streams to their readers and writers, schemas to those of a
     stream that has it, and queries to participants that may read all their inputs."""

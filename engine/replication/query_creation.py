@@ -110,7 +110,7 @@ class Creation:
             if found is None:
                 continue
             self._check_replaceable(query.name, found.value, schemas[name])
-            declared[name] = found.value.stream.readers
+            declared[name] = found.value.stream.admitted
         return declared
 
     def _check_replaceable(self, query: str, entry: StreamEntry, schema: Schema) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from engine.objects.definitions import StreamDefinition
+from engine.objects.definitions import ANY, StreamDefinition
 from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
 from engine.objects.schema import Field, FieldType, Schema
 from testnet.kit.peers import participant_name
@@ -31,8 +31,10 @@ SCHEMA: Final = Schema(
     ),
     time="ts",
 )
-STREAM: Final = StreamDefinition(f"{OWNER}/flows", SCHEMA.name, max_ahead_us=None, history_us=0)
-"""The source. It keeps no more than its readers need."""
+STREAM: Final = StreamDefinition(
+    f"{OWNER}/flows", SCHEMA.name, readers=(ANY,), max_ahead_us=None, history_us=0
+)
+"""The source. Every member may read it. It keeps no more than its readers need."""
 
 COUNT: Final = AggregateFunction(Function.COUNT, None, "n")
 SUM: Final = AggregateFunction(Function.SUM, "bytes", "total")

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import trio
 
-from engine.objects.definitions import StreamDefinition
+from engine.objects.definitions import ANY, StreamDefinition
 from engine.objects.query import Aggregate, AggregateFunction, Function, Query
 from engine.objects.schema import Field, FieldType, Schema
 from testnet.kit.answers import tuples_in
@@ -58,9 +58,12 @@ def schema(participant: str) -> Schema:
 
 
 def stream(participant: str) -> StreamDefinition:
-    """The source stream of these rows."""
+    """The source stream of these rows; every member may read it, and work on it."""
     return StreamDefinition(
-        f"medusa://{participant}/minutes", schema(participant).name, max_ahead_us=None
+        f"medusa://{participant}/minutes",
+        schema(participant).name,
+        readers=(ANY,),
+        max_ahead_us=None,
     )
 
 

@@ -21,7 +21,7 @@ from typing import Final
 import duckdb
 import pyarrow as pa
 
-from engine.objects.definitions import StreamDefinition
+from engine.objects.definitions import ANY, StreamDefinition
 
 DOCUMENT: Final = Path(__file__).with_name("intrusion.xml")
 """The query with placeholders for its names, as a user would give it to `medusa query create`."""
@@ -59,6 +59,7 @@ def source_stream(participant: str) -> StreamDefinition:
     return StreamDefinition(
         name=f"medusa://{participant}/conns",
         schema=source_schema(participant),
+        readers=(ANY,),
         history_us=HISTORY_US,
         max_ahead_us=None,
     )

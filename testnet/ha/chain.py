@@ -14,7 +14,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from engine.objects.availability import Availability, Mode, Recovery
-from engine.objects.definitions import StreamDefinition
+from engine.objects.definitions import ANY, StreamDefinition
 from engine.objects.query import (
     Aggregate,
     AggregateFunction,
@@ -112,7 +112,7 @@ SCHEMA: Final = Schema(
     time="time_us",
 )
 SOURCE: Final = StreamDefinition(
-    f"medusa://{SOURCE_OWNER}/readings", SCHEMA.name, max_ahead_us=None
+    f"medusa://{SOURCE_OWNER}/readings", SCHEMA.name, readers=(ANY,), max_ahead_us=None
 )
 
 Answer = tuple[int, int, int, int, int, int]

@@ -19,7 +19,7 @@ from typing import Final
 import duckdb
 import pyarrow as pa
 
-from engine.objects.definitions import StreamDefinition
+from engine.objects.definitions import ANY, StreamDefinition
 from testnet.connections.query import HISTORY_US, Row, source_schema
 from testnet.kit.answers import tuples_in
 from testnet.kit.peers import CONFIG
@@ -179,6 +179,7 @@ class Place:
         return StreamDefinition(
             name=f"medusa://{self.participant}/sensor{sensor + 1}",
             schema=source_schema(self.participant),
+            readers=(ANY,),
             history_us=HISTORY_US,
             max_ahead_us=None,
         )

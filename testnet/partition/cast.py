@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 
 from engine.objects.availability import Availability, Mode, Recovery
-from engine.objects.definitions import StreamDefinition
+from engine.objects.definitions import ANY, StreamDefinition
 from engine.objects.query import Box, Filter, Query, Union
 from engine.objects.schema import Field, FieldType, Schema
 from engine.replication.status import Snapshot
@@ -61,7 +61,12 @@ def sources(missing: float, *, replica: bool = False) -> tuple[Source, ...]:
     return tuple(
         Source(
             number,
-            StreamDefinition(f"medusa://{owner}/readings{number}", SCHEMA.name, max_ahead_us=None),
+            StreamDefinition(
+                f"medusa://{owner}/readings{number}",
+                SCHEMA.name,
+                readers=(ANY,),
+                max_ahead_us=None,
+            ),
             share,
         )
         for number, (owner, share) in enumerate(zip(owners, shares, strict=True))

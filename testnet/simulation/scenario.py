@@ -137,6 +137,7 @@ class Run:
             stream.name,
             schema_of(stream.name).name,
             slack_us=int(stream.slack_s * 1e6),
+            readers=(ANY,),
             writers=(ANY,),
             leader=self.bed.peers[stream.home].id,
             k_safety=stream.k_safety,

@@ -15,7 +15,7 @@ from deadline import DEADLINE_S
 
 from contracts.config import ContractsConfig
 from engine.functions.computation import CallingExecutor
-from engine.objects.definitions import StreamDefinition
+from engine.objects.definitions import ANY, StreamDefinition
 from engine.objects.query import Filter, Query
 from engine.objects.schema import END, Field, FieldType, Schema
 from engine.spark.workforce import Patience
@@ -359,12 +359,13 @@ async def open_town(
 
 
 async def make_stream(client: AsyncMedusaClient, place: Place, path: str, **options: object) -> str:
-    """A stream of `schema_of`, at the peer asked unless `home` says another."""
+    """A stream of `schema_of`, at the peer asked unless `leader` says another. Every member may
+    read it, unless `readers` says another."""
     schema = schema_of(place.participant)
     await client.create_schema(schema)
     name = place.name(path)
     await client.create_stream(
-        StreamDefinition(name, schema.name, **options)  # type: ignore[arg-type]
+        StreamDefinition(name, schema.name, **{"readers": (ANY,), **options})  # type: ignore[arg-type]
     )
     return name
 

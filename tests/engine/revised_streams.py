@@ -11,7 +11,7 @@ import pyarrow as pa
 import trio
 from engine_peers import DEADLINE_S, Place, rows, schema_of
 
-from engine.objects.definitions import StreamDefinition
+from engine.objects.definitions import ANY, StreamDefinition
 from engine.objects.query import Aggregate, AggregateFunction, Function
 from engine.objects.schema import BEGINNING, REVISED_STIME, REVISION_KIND
 from engine.streams.corrections import Kind
@@ -21,12 +21,13 @@ from tools.client.async_client import AsyncMedusaClient, Change, CorrectedSubscr
 async def keyed_stream(
     client: AsyncMedusaClient, place: Place, path: str = "s", **options: object
 ) -> str:
-    """A stream of `schema_of` whose key is its time."""
+    """A stream of `schema_of` whose key is its time. Every member may read it, unless `readers`
+    says another."""
     schema = msgspec.structs.replace(schema_of(place.participant, "keyed"), key=("t",))
     await client.create_schema(schema)
     name = place.name(path)
     await client.create_stream(
-        StreamDefinition(name, schema.name, **options)  # type: ignore[arg-type]
+        StreamDefinition(name, schema.name, **{"readers": (ANY,), **options})  # type: ignore[arg-type]
     )
     return name
 

@@ -193,7 +193,7 @@ async def until_defined(client: AsyncMedusaClient, definition: StreamDefinition)
 
 def test_of_outputs_and_views() -> None:
     output = StreamDefinition(
-        "medusa://mit.edu/o", "medusa://mit.edu/x", query="medusa://mit.edu/q"
+        "medusa://mit.edu/o", "medusa://mit.edu/x", readers=("*",), query="medusa://mit.edu/q"
     )
     assert altered(output, Alteration(readers=("utah.edu",))).readers == ("utah.edu",)
     with pytest.raises(InvalidInputError, match="it has no slack"):

@@ -75,7 +75,7 @@ async def test_defining_twice_is_no_error_and_differing_is(town: Town) -> None:
         match=r"mit\.edu/s exists with another definition \(slack is 5e-06 s, not 6e-06 s; "
         r"readers is utah\.edu, not \*\): `medusa stream alter` changes",
     ):
-        await client.create_stream(msgspec.structs.replace(stream, slack_us=6))
+        await client.create_stream(msgspec.structs.replace(stream, slack_us=6, readers=("*",)))
     with pytest.raises(
         ConflictError, match=r"mit\.edu/q exists and differs \(box \w+ is another\): "
     ):

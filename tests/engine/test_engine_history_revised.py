@@ -146,7 +146,7 @@ async def test_a_copy_over_revised_history_is_exact(town: Town, elsewhere: bool)
     schema = msgspec.structs.replace(schema_of("mit.edu", "keyed"), key=("name",))
     await client.create_schema(schema)
     stream = mit.name("s")
-    await client.create_stream(StreamDefinition(stream, schema.name))
+    await client.create_stream(StreamDefinition(stream, schema.name, readers=("*",)))
     await begin(client, network(mit, stream))
     await fill(client, stream, 0, 800)
     copies = [(BEGINNING, 600), (103, 500), (99, 499), (200, 330), (650, END)]
@@ -179,7 +179,9 @@ async def test_history_whose_revisions_are_not_kept_is_refused(town: Town) -> No
     schema = msgspec.structs.replace(schema_of("mit.edu", "keyed"), key=("name",))
     await client.create_schema(schema)
     stream = mit.name("s")
-    await client.create_stream(StreamDefinition(stream, schema.name, history_us=200))
+    await client.create_stream(
+        StreamDefinition(stream, schema.name, readers=("*",), history_us=200)
+    )
     await begin(client, network(mit, stream))
     await fill(client, stream, 0, 800, back=100)
     beside = mit.state("s/revisions").log

@@ -126,7 +126,9 @@ class Siege:
         name = "medusa://mit.edu/large"
         if not self._large:
             async with open_medusa(self.mit.home.folder) as client:
-                await client.create_stream(StreamDefinition(name, schema_of("mit.edu").name))
+                await client.create_stream(
+                    StreamDefinition(name, schema_of("mit.edu").name, readers=("*",))
+                )
                 for first in range(0, 800_000, 100_000):
                     await client.post_event(
                         name, rows([(t, t) for t in range(first, first + 100_000)])
@@ -213,7 +215,7 @@ async def open_siege() -> AsyncIterator[Siege]:
         async with open_medusa(mit.home.folder) as client:
             schema = schema_of("mit.edu")
             await client.create_schema(schema)
-            await client.create_stream(StreamDefinition(STREAM, schema.name))
+            await client.create_stream(StreamDefinition(STREAM, schema.name, readers=("*",)))
         siege = Siege(mit, utah, *evil)
         try:
             yield siege

@@ -32,12 +32,12 @@ WIDE = Schema(
 
 
 async def public_stream(siege: Siege, path: str, schema: Schema, slack_us: int = 0) -> str:
-    """A stream of mit.edu that everybody may post to."""
+    """A stream of mit.edu that everybody may read and post to."""
     name = f"medusa://mit.edu/{path}"
     async with open_medusa(siege.mit.home.folder) as client:
         await client.create_schema(schema)
         await client.create_stream(
-            StreamDefinition(name, schema.name, writers=("*",), slack_us=slack_us)
+            StreamDefinition(name, schema.name, readers=("*",), writers=("*",), slack_us=slack_us)
         )
     return name
 

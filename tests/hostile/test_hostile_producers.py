@@ -48,7 +48,7 @@ async def hostile_producer(siege: Siege, send: Hostility) -> AsyncIterator[Peer]
     async with open_peer(siege.evil_home, load_config(siege.evil_home)) as peer:
         async with open_medusa(siege.evil_home.folder) as client:
             await client.create_schema(SCHEMA)
-            await client.create_stream(StreamDefinition(stream, SCHEMA.name))
+            await client.create_stream(StreamDefinition(stream, SCHEMA.name, readers=("*",)))
         service = peer.engine.overlay.service
         del service._methods["subscribe"]
         service.streaming("subscribe", Subscribe, subscribe)

@@ -53,7 +53,9 @@ async def define(world: World) -> None:
     )
     async with world.client("a.edu/0") as client:
         await client.create_schema(schema)
-        await client.create_stream(StreamDefinition(SOURCE, schema.name, writers=(ANY,)))
+        await client.create_stream(
+            StreamDefinition(SOURCE, schema.name, readers=(ANY,), writers=(ANY,))
+        )
     boxes = (
         Filter("large", SOURCE, ("medusa://b.edu/large",), ("value > 10",)),
         Aggregate(

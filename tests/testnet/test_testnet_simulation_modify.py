@@ -27,7 +27,7 @@ SETTINGS = {"dht": {"attempt_s": 0.25}, "engine": {"epoch_s": 0.1}}
 async def define(world: World) -> None:
     async with world.client(HOME, patience_s=5.0) as client:
         await client.create_schema(schema_of(SOURCE))
-        await client.create_stream(StreamDefinition(SOURCE, schema_of(SOURCE).name))
+        await client.create_stream(StreamDefinition(SOURCE, schema_of(SOURCE).name, readers=("*",)))
     standby = Availability(Mode.ACTIVE_STANDBY, Recovery.PRECISE, bound_s=2.0)
     sieve = Filter("sieve", SOURCE, (OUTPUT,), ("number >= 0",))
     async with world.client(PRIMARY, patience_s=5.0) as client:

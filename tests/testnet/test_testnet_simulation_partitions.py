@@ -167,7 +167,9 @@ async def define(world: World, peer: str, path: str) -> str:
     name = f"medusa://{peer.partition('/')[0]}/{path}"
     async with world.client(peer, patience_s=5.0) as client:
         await client.create_schema(schema_of(name))
-        await client.create_stream(StreamDefinition(name, schema_of(name).name, writers=("*",)))
+        await client.create_stream(
+            StreamDefinition(name, schema_of(name).name, readers=("*",), writers=("*",))
+        )
         row = Posted(int(world.now() * 1e6), peer, 1, 1, 1)
         await client.post_event(name, table_of([row]), end=True)
         await client.flush()

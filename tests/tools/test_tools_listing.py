@@ -38,7 +38,8 @@ DOCUMENT = """<medusa>
     <field name="id" type="long"/>
     <field name="src_ip" type="string" size="64" nullable="1"/>
   </schema>
-  <stream name="medusa://mit.edu/conns" schema="medusa://mit.edu/conn" slack="5" max_ahead="none"/>
+  <stream name="medusa://mit.edu/conns" schema="medusa://mit.edu/conn" readers="*"
+    slack="5" max_ahead="none"/>
   <stream name="medusa://mit.edu/secret" schema="medusa://mit.edu/conn" readers="brown.edu"/>
   <query name="medusa://mit.edu/few">
     <output stream="medusa://mit.edu/low"/>

@@ -65,9 +65,17 @@ async def test_table_1(stock: OpenStock, town: Town, monkeypatch: pytest.MonkeyP
     interpret(monkeypatch)
     mit = await settled(town)
     client = stock(mit)
-    assert await client.create_schema(PERSON) == {"names": [PERSON["name"]], "remarks": []}
+    assert await client.create_schema(PERSON) == {
+        "names": [PERSON["name"]],
+        "remarks": [],
+        "readers": {},
+    }
     created = await client.create_stream({"name": PEOPLE, "schema": PERSON["name"]})
-    assert created == {"names": [PEOPLE], "remarks": []}
+    assert created == {
+        "names": [PEOPLE],
+        "remarks": [],
+        "readers": {PEOPLE: "mit.edu alone"},
+    }
     query = {
         "name": "medusa://mit.edu/tall",
         "boxes": [

@@ -27,6 +27,7 @@ class Asking:
     Attributes:
         remarks: the peer's warnings about the last definition, one sentence each: for example that
             a reader is no member of the federation.
+        readers: who may read the streams that the last definition made, by name, in words.
 
     Every call may raise, beside its own errors:
         InvalidInputError: an argument has another type, or is no name of an object.
@@ -39,6 +40,7 @@ class Asking:
         self._link = link
         self._patience_s = patience_s
         self.remarks: tuple[str, ...] = ()
+        self.readers: dict[str, str] = {}
 
     @in_trio
     async def lookup_object(self, name: str, kind: str = "") -> ObjectDescription:
@@ -64,10 +66,12 @@ class Asking:
 
     async def _define(self, method: str, request: msgspec.Struct, response: type[Answer]) -> Answer:
         # a repeated definition is no error, so these calls may be repeated too
-        self.remarks = ()
+        self.remarks, self.readers = (), {}
         answer = await call(
             self._link, method, request, response, timeout_s=DEFINE_S, patience_s=self._patience_s
         )
         if isinstance(answer, Created | Done):
             self.remarks = answer.remarks
+        if isinstance(answer, Created):
+            self.readers = answer.readers
         return answer

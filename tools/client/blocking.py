@@ -142,6 +142,11 @@ class MedusaClient:
         """The peer's warnings about the last definition, one sentence each."""
         return self._client.remarks
 
+    @property
+    def readers(self) -> dict[str, str]:
+        """Who may read the streams that the last definition made, by name, in words."""
+        return self._client.readers
+
     create_schema = _blocking(AsyncMedusaClient.create_schema)
     create_stream = _blocking(AsyncMedusaClient.create_stream)
     alter_stream = _blocking(AsyncMedusaClient.alter_stream)

@@ -147,7 +147,8 @@ class Calls:
         }
 
     def _created(self, *names: str) -> Answer:
-        return {"names": list(names), "remarks": list(self.client.remarks)}
+        readers = dict[str, Value](self.client.readers)
+        return {"names": list(names), "remarks": list(self.client.remarks), "readers": readers}
 
 
 METHODS: Final[Mapping[str, Callable[[Calls, Call], Awaitable[Answer | Made]]]] = {

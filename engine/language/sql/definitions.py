@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, TypeVar
 
+from msgspec import UNSET
 from sqlglot import exp
 
 from engine.language.sql.dialect import (
@@ -30,6 +31,9 @@ from engine.objects.schema import DELETED, Field, FieldType, Schema, check_schem
 
 SCHEMA_OF: Final = "schema"
 """The last segment of the name of a stream's own schema: `CREATE STREAM s (...)`."""
+
+
+Default = TypeVar("Default")
 
 
 class Options:
@@ -85,7 +89,7 @@ class Options:
             raise self._source.refusal(f"{name} takes a number", node)
         return int(node.name[:9])
 
-    def members(self, name: str, default: tuple[str, ...]) -> tuple[str, ...]:
+    def members(self, name: str, default: Default) -> tuple[str, ...] | Default:
         """Names of participants in a string, separated by commas or blanks."""
         if name not in self._given:
             self._known.append(name)
@@ -157,7 +161,7 @@ def stream_of(
             slack_us=slack,
             history_us=DEFAULT_HISTORY_US if history is None else history,
             idle=Idle(idle),
-            readers=options.members("readers", ("*",)),
+            readers=options.members("readers", UNSET),
             writers=options.members("writers", ()),
             declassify=options.members("declassify", ()),
             leader=options.text("leader", ""),

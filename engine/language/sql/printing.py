@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
+from msgspec import UNSET
 
 from engine.language.check import check_query, ordered_boxes
 from engine.language.document import Document
@@ -21,7 +22,6 @@ from engine.language.sql.writing import interval_sql, name_sql, object_sql, opti
 from engine.language.tables import tables_of, tables_read
 from engine.objects.availability import Mode
 from engine.objects.definitions import (
-    ANY,
     DEFAULT_HISTORY_US,
     DEFAULT_MAX_AHEAD_US,
     Idle,
@@ -151,11 +151,11 @@ def stream_as_sql(stream: StreamDefinition) -> str:
     if stream.idle is not Idle.EXPLICIT:
         options.append(("idle", string_text(stream.idle)))
     for name, given, usual_members in (
-        ("readers", stream.readers, (ANY,)),
+        ("readers", stream.readers, UNSET),
         ("writers", stream.writers, ()),
         ("declassify", stream.declassify, ()),
     ):
-        if given != usual_members:
+        if given is not UNSET and given != usual_members:
             options.append((name, _members(given)))
     if stream.leader:
         options.append(("leader", string_text(stream.leader)))

@@ -43,6 +43,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
+from msgspec import UNSET
 
 from engine.language.check import ordered_boxes
 from engine.language.classes import applied
@@ -127,7 +128,7 @@ def read_stream(node: Node, qualify: Qualify) -> StreamDefinition:
             slack_us=seconds_to_us(given.get("slack", "0")),
             history_us=DEFAULT_HISTORY_US if history is None else seconds_to_us(history),
             idle=Idle(idle),
-            readers=members(given.get("readers", "*")),
+            readers=members(given["readers"]) if "readers" in given else UNSET,
             writers=members(given.get("writers", "")),
             declassify=members(given.get("declassify", "")),
             leader=given.get("leader", given.get(OLDER_LEADER, "")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from xml.sax.saxutils import quoteattr  # writes, does not parse
 
 import msgspec
+from msgspec import UNSET
 
 from engine.language.check import ordered_boxes
 from engine.language.document import Document
@@ -13,7 +14,6 @@ from engine.language.xml.medusa import NO_LIMIT, VIEW_TAG
 from engine.language.xml.parameters import parameters_of, type_of, us_to_seconds
 from engine.objects.availability import Availability, Mode
 from engine.objects.definitions import (
-    ANY,
     DEFAULT_HISTORY_US,
     DEFAULT_MAX_AHEAD_US,
     Idle,
@@ -112,14 +112,18 @@ def _stream(stream: StreamDefinition) -> str:
         ("history", stream.history_us, DEFAULT_HISTORY_US),
     ]
     members = [
-        ("readers", stream.readers, (ANY,)),
+        ("readers", stream.readers, UNSET),
         ("writers", stream.writers, ()),
         ("declassify", stream.declassify, ()),
     ]
     attributes = [("name", stream.name), ("schema", stream.schema)]
     attributes += [(name, us_to_seconds(us)) for name, us, usual in spans if us != usual]
     attributes += [("idle", str(stream.idle))] if stream.idle is not Idle.EXPLICIT else []
-    attributes += [(name, ",".join(given)) for name, given, usual in members if given != usual]
+    attributes += [
+        (name, ",".join(given))
+        for name, given, usual in members
+        if given is not UNSET and given != usual
+    ]
     attributes += [("leader", stream.leader)] if stream.leader else []
     attributes += [("k_safety", str(stream.k_safety))] if stream.k_safety else []
     attributes += [("table", "1")] if stream.table else []

@@ -11,7 +11,7 @@ from typing import Final
 
 import trio
 
-from engine.objects.definitions import StreamDefinition, StreamEntry
+from engine.objects.definitions import ANY, StreamDefinition, StreamEntry
 from engine.objects.schema import BEGINNING, END
 from engine.objects.view import Last, Recent, View
 from engine.replication.following.book import Followers, history_of
@@ -43,7 +43,9 @@ def source_of(entry: StreamEntry) -> StreamEntry:
     """The entry of the stream that a view shows, as far as reading takes it. entry: the view's."""
     shown = entry.stream
     assert shown.view is not None, "a view's stream says what it shows"
-    source = StreamDefinition(shown.view.stream, shown.schema, query=shown.query, label=shown.label)
+    source = StreamDefinition(
+        shown.view.stream, shown.schema, readers=(ANY,), query=shown.query, label=shown.label
+    )
     return StreamEntry(source, entry.schema)
 
 

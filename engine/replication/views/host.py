@@ -9,7 +9,7 @@ import trio
 
 from dht.catalog import Catalog
 from engine.objects.catalog_records import STREAM, VIEW, find
-from engine.objects.definitions import StreamDefinition, StreamEntry, check_not_late
+from engine.objects.definitions import ANY, StreamDefinition, StreamEntry, check_not_late
 from engine.objects.readers import Readers
 from engine.objects.view import View, check_order, check_view
 from engine.replication.announcements import Announcements
@@ -163,6 +163,7 @@ class Views:
             name=view.name,
             schema=source.stream.schema,
             history_us=0,
+            readers=(ANY,),
             leader=self.overlay.identity.peer_id.hex(),
             query=source.stream.query,
             view=view,

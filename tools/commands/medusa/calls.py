@@ -46,8 +46,8 @@ def ask_and_warn(home: str | None, question: Callable[[ClientCalls], Awaitable[T
 
 def create(
     home: str | None, file: str, availability: AvailabilityRequest | None = None
-) -> tuple[str, ...]:
-    """Define everything in an XML document; returns the names.
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Define everything in a document; returns the names, and who may read the streams.
 
     Args:
         availability: overrides the attributes of its queries; its secondary is the beginning of the
@@ -55,7 +55,7 @@ def create(
     """
     text = read_text(file)
 
-    async def define(client: ClientCalls) -> tuple[str, ...]:
+    async def define(client: ClientCalls) -> tuple[tuple[str, ...], dict[str, str]]:
         request = availability
         if request is not None and request.secondary:
             secondary = await _sibling(client, request.secondary)
@@ -63,7 +63,7 @@ def create(
         names = await client.create_query_xml(text, request)
         for remark in client.remarks:
             warn(remark)
-        return names
+        return names, client.readers
 
     try:
         return ask(home, define)

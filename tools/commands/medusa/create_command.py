@@ -15,15 +15,16 @@ if TYPE_CHECKING:
 def create(
     file: str, home: str | None, as_json: bool, availability: AvailabilityRequest | None = None
 ) -> None:
-    """Define everything in FILE.xml, and print the names.
+    """Define everything in FILE.xml, and print the names, and who may read the streams.
 
     Args:
         availability: overrides the attributes of its queries.
     """
     from tools.commands.medusa import calls
 
-    names = calls.create(home, file, availability)
-    say(as_json, {"created": list(names)}, "\n".join(names))
+    names, readers = calls.create(home, file, availability)
+    lines = [f"{name}: read by {readers[name]}" if name in readers else name for name in names]
+    say(as_json, {"created": list(names), "readers": readers}, "\n".join(lines))
 
 
 def create_command(what: str) -> click.Command:

@@ -9,8 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from engine.language.xml.parameters import parameters_of, type_of
-from engine.objects.definitions import ANY, CONTRACT, Idle, StreamDefinition, StreamEntry
+from engine.objects.definitions import Idle, StreamDefinition, StreamEntry
 from engine.objects.query import Box, inputs_of, outputs_of
+from engine.objects.readers import names_in_words, readers_in_words
 from engine.objects.schema import BEGINNING, Field, Schema
 from engine.replication.status import PeerStatus, Snapshot
 from engine.streams.messages import StreamStatus
@@ -57,11 +58,10 @@ def stream_details(line: StreamLine) -> Table:
         ("who may read", readers_in_words(stream)),
     ]
     if stream.label:
-        rows.append(("", f"{_names(stream.readers, stream.owner)}: by its own definition"))
-        rows += [
-            ("", f"{_names(policy.readers, policy.owner)}: by {policy.stream}, of which it is made")
-            for policy in stream.label
-        ]
+        rows.append(("", f"{names_in_words(stream.admitted, stream.owner)}: by its own definition"))
+        for policy in stream.label:
+            named = names_in_words(policy.readers, policy.owner)
+            rows.append(("", f"{named}: by {policy.stream}, of which it is made"))
     if stream.declassify:
         rows.append(("declassify", ", ".join(stream.declassify)))
     if not stream.query and stream.view is None:
@@ -79,21 +79,6 @@ def stream_details(line: StreamLine) -> Table:
             *[("trouble", Text(t.sentence, style_of(t))) for t in line.troubles],
         ]
     return details_table(rows)
-
-
-def readers_in_words(stream: StreamDefinition) -> str:
-    """The readers of a stream by its own definition, and by those of all streams that it is made
-    from."""
-    policies = stream.policies
-    if any(CONTRACT in policy.readers for policy in policies):
-        if not stream.label:
-            return _names(stream.readers, stream.owner)
-        return f"{stream.owner}, and the readers of it and of all that it is made of"
-    lists = [{policy.owner, *policy.readers} for policy in policies if ANY not in policy.readers]
-    if not lists:
-        return "every member"
-    common = set[str].intersection(*lists)
-    return ", ".join([stream.owner, *sorted(common - {stream.owner})])
 
 
 def queries_table(lines: Sequence[QueryLine]) -> Table:
@@ -211,7 +196,7 @@ def _of_source(entry: StreamEntry, owner: str) -> list[tuple[str, str | Text]]:
     stream = entry.stream
     ahead = stream.max_ahead_us
     return [
-        ("who may post", _names(stream.writers, owner)),
+        ("who may post", names_in_words(stream.writers, owner)),
         ("slack", show_duration(stream.slack_us / 1e6)),
         ("lateness", show_duration(stream.lateness_us / 1e6)),
         ("idle", stream.idle),
@@ -238,13 +223,6 @@ def _waiting(status: StreamStatus, stream: StreamDefinition) -> list[tuple[str, 
         ("waiting", f"{status.waiting:,} more, for the boundary to pass them"),
         ("", f"a row {later}{clock} or the stream's end lets them come out"),
     ]
-
-
-def _names(members: Sequence[str], owner: str) -> str:
-    if ANY in members:
-        return "every member"
-    others = ["who has a contract" if name == CONTRACT else name for name in members]
-    return ", ".join([owner, *(name for name in others if name != owner)])
 
 
 def _field(field: Field, schema: Schema) -> str:
