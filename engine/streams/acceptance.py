@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from itertools import chain, repeat
 from typing import Final, NamedTuple
 
+import pyarrow.compute as pc
 from msgspec import Struct
 
 from engine.objects.definitions import StreamDefinition
 from engine.objects.schema import BEGINNING, END
 from engine.streams.entries import MAX_META_BYTES
+from engine.streams.lateness import Judged, chosen, judge
 from engine.streams.remembered import Remembered
 from engine.streams.validate import Batch
 from overlay.encoding import decode
@@ -84,14 +86,16 @@ class Inserted(Struct, frozen=True, array_like=True):
     """The late tuples of a post that are within the stream's lateness: they are revisions.
 
     Attributes:
-        after: they have a greater stime; late ones up to it go to the stream of late tuples.
+        lateness_us: the stream's; later tuples go to the stream of late tuples.
         count: how many they are. first: the number of the first of them among the revisions.
-        position: their place in the stream's time.
+        revised_at: the place of the revision before them, in the stream's time.
+        position: that of the last of them; each is beyond the boundary at which it came.
     """
 
-    after: int
+    lateness_us: int
     count: int
     first: int
+    revised_at: int
     position: int
 
 
@@ -100,7 +104,8 @@ class Entry(Struct, frozen=True, array_like=True):
 
     Attributes:
         producer, sequence: of the post.
-        boundary: the stream's when it was accepted; rows with stime <= it are late.
+        boundary: the stream's when it was accepted; rows with stime <= it are late, and rows that
+            come behind a later one of the same post by more than `slack_us`: see `lateness`.
         count: rows posted. first: the number (seq) of the first of them.
         greatest: the greatest stime posted; BEGINNING without rows.
         arrival: the stime of all rows, if the stream takes the time of arrival.
@@ -116,6 +121,7 @@ class Entry(Struct, frozen=True, array_like=True):
         definition: the stream's altered definition, from here on, in an entry that is no post. As
             an entry it reaches replicas and survives, in order with the posts.
         inserted: the late rows that are revisions; None: there are none.
+        slack_us: the stream's when it was accepted.
     """
 
     producer: str
@@ -134,15 +140,16 @@ class Entry(Struct, frozen=True, array_like=True):
     offset: bytes | None = None
     definition: StreamDefinition | None = None
     inserted: Inserted | None = None
+    slack_us: int = 0
 
     @property
     def writer(self) -> Writer:
         return Writer(self.producer, self.participant)
 
-    @property
-    def too_late(self) -> int:
-        """Rows with stime <= it go to the stream of late tuples."""
-        return self.boundary if self.inserted is None else self.inserted.after
+    def judged(self, batch: Batch) -> Judged | None:
+        """Its late rows, of a post of tuples."""
+        lateness_us = 0 if self.inserted is None else self.inserted.lateness_us
+        return judge(batch, self.boundary, self.slack_us, lateness_us)
 
     @property
     def in_order(self) -> int:
@@ -227,10 +234,11 @@ class Acceptance:
         revisions: rows of revisions so far; the next one's number.
         revised_at: the place of the last of them; only grows.
         definition, ended_at: see `Snapshot`.
+        slack_us: how far behind the greatest stime a row may come.
     """
 
     def __init__(self, *, slack_us: int, arrival: bool) -> None:
-        self._slack_us = slack_us
+        self.slack_us = slack_us
         self._arrival = arrival
         self._doubted: set[Writer] = set()
         self._forget_posts()
@@ -291,7 +299,7 @@ class Acceptance:
         """Use that definition, if there is one."""
         if definition is not None:
             self.definition = definition
-            self._slack_us = definition.slack_us
+            self.slack_us = definition.slack_us
 
     def last_of(self, writer: Writer) -> int:
         """The number of its latest post; 0: none, or it is forgotten."""
@@ -385,23 +393,30 @@ class Acceptance:
             return max(self.arrival_at(now_us), self.revised_at)
         return max(self.boundary + 1, latest, self.revised_at)
 
-    def inserted(self, batch: Batch, lateness_us: int) -> Inserted | None:
-        """The late rows of a post that are within the lateness; None: none. All rows of a stream
-        that has ended are too late."""
-        late = batch.count_upto(self.boundary)
-        if not late or not lateness_us or self.boundary == END:
-            return None
-        after = max(self.boundary - lateness_us, BEGINNING)
-        count = late - batch.count_upto(after)
-        if not count:
-            return None
-        return Inserted(after, count, self.revisions, max(self.boundary + 1, self.revised_at))
+    def late(self, batch: Batch, lateness_us: int) -> tuple[int, Inserted | None]:
+        """How many rows of a post are too late, and which of the late ones are revisions."""
+        found = judge(batch, self.boundary, self.slack_us, lateness_us)
+        if found is None:
+            return 0, None
+        late, near = chosen(found.late), chosen(found.near)
+        if not near:
+            return late, None
+        last = pc.max(found.bounds.filter(found.near)).as_py() + 1
+        position = max(last, self.revised_at)
+        return late, Inserted(lateness_us, near, self.revisions, self.revised_at, position)
+
+    @property
+    def by_times(self) -> int:
+        """The boundary of all rows so far, by the slack that the stream has now."""
+        if self._arrival or self.greatest == BEGINNING:
+            return BEGINNING
+        return self.greatest - self.slack_us - 1
 
     def boundary_after(self, entry: Entry) -> int:
         """The boundary once this entry is applied."""
         boundary = max(self.boundary, entry.boundary)
         altered = entry.definition
-        slack_us = self._slack_us if altered is None else altered.slack_us
+        slack_us = entry.slack_us if altered is None else altered.slack_us
         if entry.count and self._arrival:
             # The next arrival is later than this one whatever the clock does.
             boundary = max(boundary, self.greatest, entry.greatest)
@@ -460,5 +475,5 @@ class Acceptance:
 
     def clock(self, now_us: int) -> int:
         """The boundary that `tick` makes."""
-        at = min(now_us - (0 if self._arrival else self._slack_us) - 1, END)
+        at = min(now_us - (0 if self._arrival else self.slack_us) - 1, END)
         return max(self.boundary, at)

@@ -423,8 +423,7 @@ class Source:
         if batch.stime is None and batch.payload.num_rows:
             arrival = self.acceptance.arrival_at(int(now * 1e6))
             batch = batch.arrived(arrival)
-        inserted = self.acceptance.inserted(batch, self._config.lateness_us)
-        late = batch.count_upto(self.boundary)
+        late, inserted = self.acceptance.late(batch, self._config.lateness_us)
         entry = Entry(
             writer.producer,
             sequence,
@@ -434,11 +433,12 @@ class Source:
             greatest=batch.high,
             arrival=arrival,
             promise=promise,
-            late=late if inserted is None else late - inserted.count,
+            late=late,
             taken=self._taken_at(now),
             participant=writer.participant,
             offset=None if offsets is None else offsets[1],
             inserted=inserted,
+            slack_us=self.acceptance.slack_us,
         )
         if self.revisions is not None and inserted is not None:
             size, becomes = taken_by(batch.payload), self.acceptance.boundary_after(entry)
@@ -592,7 +592,7 @@ class Source:
 
     def _begin(self) -> None:
         """Take posts from now on: the journal of a stream without replicas was read."""
-        self.acceptance.advance(self._reached)
+        self.acceptance.advance(max(self._reached, self.acceptance.by_times))
         if self._lost and self._late is not None:
             # Late rows are handed on as they are accepted: missing posts had numbers there.
             handed_on = self._late.acceptance.last_of(Writer(self.name))

@@ -46,15 +46,6 @@ class Batch:
         column = pa.repeat(pa.scalar(stime, pa.int64()), self.payload.num_rows)
         return Batch(self.payload, column, stime, stime)
 
-    def count_upto(self, boundary: int) -> int:
-        """How many tuples have stime <= boundary."""
-        count = int(self.payload.num_rows)
-        if not count or self.low > boundary:
-            return 0
-        if self.high <= boundary:
-            return count
-        return int(pc.sum(pc.less_equal(self.stime, boundary)).as_py())
-
 
 def read_post(body: bytes | bytearray | memoryview, schema: Schema) -> Batch:
     """The tuples in a post's body; an empty body has none.

@@ -25,7 +25,8 @@ from engine.streams.corrections import Kind
 from engine.streams.entries import Bytes
 from engine.streams.ipc import decode
 from engine.streams.journal import Position
-from engine.streams.ordering import copied, rows_upto, sort, tidy
+from engine.streams.lateness import Judged
+from engine.streams.ordering import bounds, copied, rows_upto, sort, tidy
 from engine.streams.revisions.columns import revisions_schema
 from engine.streams.validate import Batch, read_post
 from overlay.errors import BusyError, InvalidInputError
@@ -133,26 +134,27 @@ class WaitingTuples(_Waiting):
             at: where the entry ends in the journal.
             late_posts: posts before it that had late rows.
         """
-        if entry.late:
-            late = batch.payload.filter(pc.less_equal(batch.stime, entry.too_late))
+        found = entry.judged(batch)
+        if found is not None and entry.late:
+            late = batch.payload.filter(found.late)
             self.late_queue.add(LateRows(late_posts + 1, at, late, entry.taken / 1e6))
             self.late_rows += entry.late
         if entry.in_order:
-            self._pend(entry, batch)
+            self._pend(entry, batch, found)
 
-    def _pend(self, entry: Entry, batch: Batch) -> None:
+    def _pend(self, entry: Entry, batch: Batch, found: Judged | None) -> None:
         numbers = pa.arange(entry.first, entry.first + entry.count)
         rows = pa.Table.from_arrays(
             [batch.stime, numbers, *batch.payload.columns], schema=self.pending.schema
         )
-        least = max(entry.boundary, self.committed)
-        if batch.low > least:
+        if found is None and batch.low > self.committed:
             self.pending.add(rows, batch.low, batch.high, ordered=batch.ordered)
             return
-        rows = rows.filter(pc.greater(rows.column(STIME), least))
+        waits = pc.greater(batch.stime, self.committed)
+        rows = rows.filter(waits if found is None else pc.and_(waits, found.in_order))
         if rows.num_rows:
-            low = pc.min(rows.column(STIME)).as_py()
-            self.pending.add(rows, low, batch.high, ordered=batch.ordered)
+            low, high = bounds(rows.column(STIME), ordered=batch.ordered)
+            self.pending.add(rows, low, high, ordered=batch.ordered)
 
 
 class Taker(Protocol):
@@ -421,22 +423,21 @@ class WaitingRevisions(_Waiting):
         inserted = entry.inserted
         assert inserted is not None, "none of its tuples is inserted"
         self.inserted_rows += inserted.count
-        if inserted.position <= self.committed:
+        found = entry.judged(batch)
+        if found is None or inserted.position <= self.committed:
             return
+        places = pc.max_element_wise(pc.add(found.bounds, 1), inserted.revised_at)
         numbers = pa.arange(entry.first, entry.first + entry.count)
         rows = pa.Table.from_arrays(
-            [batch.stime, numbers, *batch.payload.columns],
-            names=[REVISED_STIME, REVISED_SEQ, *batch.payload.column_names],
-        )
-        times = rows.column(REVISED_STIME)
-        late = pc.and_(pc.greater(times, inserted.after), pc.less_equal(times, entry.boundary))
-        rows = rows.filter(late)
+            [places, batch.stime, numbers, *batch.payload.columns],
+            names=[STIME, REVISED_STIME, REVISED_SEQ, *batch.payload.column_names],
+        ).filter(found.near)
         columns = {
-            STIME: pa.repeat(pa.scalar(inserted.position, pa.int64()), inserted.count),
             SEQ: pa.arange(inserted.first, inserted.first + inserted.count),
             REVISION_KIND: pa.repeat(pa.scalar(str(Kind.INSERTION)), inserted.count),
             **{name: rows.column(name) for name in rows.column_names},
         }
         shape = self.pending.schema
         placed = pa.table([columns[name] for name in shape.names], schema=shape)
-        self.pending.add(placed, inserted.position, inserted.position, ordered=True)
+        placed = placed.slice(rows_upto(placed, self.committed))
+        self.pending.add(placed, *bounds(placed.column(STIME), ordered=True), ordered=True)

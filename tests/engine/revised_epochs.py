@@ -76,16 +76,14 @@ class Model:
     def take(self, act: Act) -> list[int]:
         """Returns what was missed."""
         missed = self._revise(act.revised)
-        reach = self.boundary - self._lateness_us
-        reach = self.boundary if self.boundary == 2**63 - 1 else reach
         for row in act.rows:
+            reach = self.boundary - (self._lateness_us if self.boundary < 2**63 - 1 else 0)
             if row["t"] > reach:
                 self.state.append({**row, "stime": row["t"], "seq": self.number})
             if reach < row["t"] <= self.boundary:
                 self.revised_at = max(self.boundary + 1, self.revised_at)
             self.number += 1
-        if act.rows:
-            self.greatest = max(self.greatest, *(row["t"] for row in act.rows))
+            self.greatest = max(self.greatest, row["t"])
             self.boundary = max(self.boundary, self.greatest - SLACK_US - 1)
         if act.promise is not None:
             self.boundary = max(self.boundary, act.promise)

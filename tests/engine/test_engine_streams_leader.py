@@ -178,13 +178,10 @@ def test_a_crash_before_and_after_every_change_of_the_disk(
             return all_rows(leader.log), [value for _, value in all_rows(leader.late_log)]
 
     trio.run(run)
-    late, rows, boundary, greatest = [], [], -(2**63), -(2**63)
-    for post in POSTS:
-        before = boundary
-        for row in post:
-            (rows.append(row) if row[0] > before else late.append(row[1]))
-            greatest = max(greatest, row[0])
-        boundary = max(boundary, greatest - 6)
+    late, rows, boundary = [], [], -(2**63)
+    for row in (row for post in POSTS for row in post):
+        (rows.append(row) if row[0] > boundary else late.append(row[1]))
+        boundary = max(boundary, row[0] - 6)
     expected = sorted(rows, key=lambda row: row[0]), late
     assert late, "the scenario has late rows"
     assert len(copies) > 120

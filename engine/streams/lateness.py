@@ -1,0 +1,58 @@
+"""Which tuples of a post are late: tuple by tuple, so that it does not depend on how they were put
+into posts. Vectorised; no Python per tuple."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.objects.schema import BEGINNING, END
+from engine.streams.validate import Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The tuples of a post some of which are late.
+
+    Attributes:
+        bounds: the stream's boundary as each of them came; it only grows.
+        in_order, near, late: of each, whether it came in time; late, and within the stream's
+            lateness; or later than that.
+    """
+
+    bounds: pa.Array
+    in_order: pa.Array
+    near: pa.Array
+    late: pa.Array
+
+
+def judge(batch: Batch, boundary: int, slack_us: int, lateness_us: int) -> Judged | None:
+    """The late tuples of a post; None: all of them come in time.
+
+    Args:
+        boundary: the stream's before the first of them. slack_us, lateness_us: the stream's.
+    """
+    count = batch.payload.num_rows
+    reached = boundary if batch.ordered else max(boundary, batch.high - slack_us - 1)
+    if not count or batch.low > reached:
+        return None
+    bounds = pa.repeat(pa.scalar(boundary, pa.int64()), count)
+    if not batch.ordered:
+        greatest = pc.cumulative_max(batch.stime)
+        after = pc.subtract(greatest[:-1], slack_us + 1)
+        before = pa.array([boundary], pa.int64())
+        bounds = pc.max_element_wise(bounds, pa.concat_arrays([before, after]))
+    in_order = pc.greater(batch.stime, bounds)
+    if boundary == END or not lateness_us:  # all tuples are too late for a stream that has ended
+        near = pa.repeat(pa.scalar(value=False), count)
+    else:
+        oldest = pc.subtract(pc.max_element_wise(bounds, BEGINNING + lateness_us), lateness_us)
+        near = pc.and_not(pc.greater(batch.stime, oldest), in_order)
+    return Judged(bounds, in_order, near, pc.invert(pc.or_(in_order, near)))
+
+
+def chosen(mask: pa.Array) -> int:
+    """How many are true."""
+    return int(pc.sum(mask).as_py() or 0)
