@@ -161,6 +161,8 @@ def _checked(text: str, raw: list[Token], index: int, functions: Collection[str]
     following = raw[index + 1].text if index + 1 < len(raw) else ""
     if token.text.lower() == "rlike" and raw[index + 1].token_type is TokenType.STRING:
         return _retyped(token, TokenType.RLIKE, token.text)
+    if token.text.lower() == "escape" and raw[index + 1].token_type is TokenType.STRING:
+        return _retyped(token, TokenType.ESCAPE, token.text)
     if _in_distinct_from(raw, index):
         return _retyped(token, TokenType.VAR, token.text)
     if raw[index - 1].text.lower() == "as" and raw[index - 1].token_type is TokenType.ALIAS:

@@ -21,7 +21,14 @@ from engine.language.operators import (
     common_type,
 )
 from engine.language.operators_time import PLUS_INTERVAL
-from engine.language.rewriting import OTHER_NAMES, SHORT_FORMS, Typed, completed, interval_us
+from engine.language.rewriting import (
+    OTHER_NAMES,
+    SHORT_FORMS,
+    Typed,
+    completed,
+    interval_us,
+    with_backslashes,
+)
 from engine.language.type_rules import fixed
 from engine.language.typed import Call, Constant, Expression, FieldRef, Operation
 from engine.language.user_functions import Declared
@@ -75,6 +82,7 @@ _ARGUMENTS: Final[dict[type[exp.Expression], frozenset[str]]] = {
     **dict.fromkeys(_CHAINS, frozenset({"this", "expression", "safe"})),
     exp.Div: frozenset({"this", "expression", "typed", "safe"}),
     exp.Like: frozenset({"this", "expression", "negate"}),
+    exp.Escape: frozenset({"this", "expression"}),
     exp.RegexpLike: frozenset({"this", "expression", "negate"}),
     exp.Paren: frozenset({"this"}),
     exp.Column: frozenset({"this", "table"}),
@@ -345,6 +353,16 @@ class _Typer:
             return self._choice(of, node) if name == "case" else self._operation(name, of, node)
 
         return self._said(lambda: form.build(make, operands), node)
+
+    def _escape(self, node: exp.Expression, depth: int) -> Typed:
+        """`like` with an escape character: the pattern is written with backslashes."""
+        like, sign = node.this, node.expression
+        if not isinstance(like, exp.Like) or not isinstance(like.expression, exp.Literal):
+            raise self._refusal("`escape` stands behind the pattern of `like`, a string", node)
+        pattern = self._said(lambda: with_backslashes(like.expression.name, sign.name), sign)
+        plain = like.copy()
+        plain.set("expression", exp.Literal.string(pattern))
+        return self.of(plain, depth)
 
     def _binary(self, node: exp.Expression, depth: int) -> Typed:
         kind = type(node)

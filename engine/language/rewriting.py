@@ -133,3 +133,26 @@ def interval_us(amount: str, unit: str) -> int:
     if interval not in INTEGER_RANGE[FieldType.LONG]:
         raise ValueError("the interval is longer than any two timestamps are apart")
     return interval
+
+
+def with_backslashes(pattern: str, escape: str) -> str:
+    """A pattern of `like ... escape 'c'` as one whose escape character is the backslash.
+
+    Raises:
+        ValueError: the character makes nothing plain that has a meaning, or is not one.
+    """
+    if len(escape) != 1:
+        raise ValueError(f"`escape` takes one character, not {escape[:20]!a}")
+    sign = re.escape(escape)
+    if re.fullmatch(f"(?:[^{sign}]|{sign}[%_{sign}])*", pattern, re.DOTALL) is None:
+        raise ValueError(
+            f"the character {escape!a} of `escape` must precede %, _ or itself in the pattern"
+        )
+
+    def plain(match: re.Match[str]) -> str:
+        escaped, other = match.groups()
+        if escaped is None:
+            return "\\\\" if other == "\\" else str(other)
+        return f"\\{escaped}" if escaped in "%_\\" else str(escaped)
+
+    return re.sub(f"{sign}(.)|(.)", plain, pattern, flags=re.DOTALL)

@@ -33,6 +33,11 @@ TEXTS_OF_DUCKDB = {
     "repeat(s, 3)": "repeat(s, 3)",
     "ltrim(s) || rtrim(s)": "ltrim(s, ' ') || rtrim(s, ' ')",
     "split_index(s, '.', 1)": "string_split(s, '.')[2]",
+    "s like 'a%_b'": "s LIKE 'a%_b'",
+    "s like '%!%!!a!_%' escape '!'": "s LIKE '%!%!!a!_%' ESCAPE '!'",
+    "s not like '%a%%%' escape 'a'": "s NOT LIKE '%a%%%' ESCAPE 'a'",
+    "s like '%$%\\%' escape '$'": "s LIKE '%$%\\%' ESCAPE '$'",
+    "s like '%\\%%' escape '\\'": "s LIKE '%\\%%' ESCAPE '\\'",
     "md5(s)": "md5(s)",
     "sha256(s)": "sha256(s)",
 }

@@ -95,7 +95,8 @@ class MedusaParser(WindowParser):
 
     FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = {}
     FUNCTION_PARSERS: ClassVar = {
-        name: SparkParser.FUNCTION_PARSERS[name] for name in ("CAST", "EXTRACT")
+        **{name: SparkParser.FUNCTION_PARSERS[name] for name in ("CAST", "EXTRACT")},
+        "POSITION": lambda self: self._position(),
     }
     NO_PAREN_FUNCTIONS: ClassVar[dict[TokenType, type[exp.Expr]]] = {}
     NO_PAREN_FUNCTION_PARSERS: ClassVar = {"CASE": SparkParser.NO_PAREN_FUNCTION_PARSERS["CASE"]}
@@ -180,6 +181,14 @@ class MedusaParser(WindowParser):
             )
         made.set("source", source)
         return self.expression(made, start)
+
+    def _position(self) -> exp.Expr:
+        """Parse `part IN text` or `part, text`, within the parentheses of POSITION."""
+        part = self._parse_bitwise()
+        if not self._match_set((TokenType.IN, TokenType.COMMA)):
+            self._refuse("position takes two texts: position('b' IN s)")
+        operands = [part, self._parse_bitwise()]
+        return self.expression(exp.Anonymous(this="position", expressions=operands))
 
     def _argument_type(self) -> exp.Identifier:
         if self._parse_id_var(any_token=True) is None:

@@ -144,6 +144,8 @@ class _Printer:
                 return self.between(inner, " not")
             case exp.Like() if not inner.args.get("negate"):
                 return self.like(inner, " not")
+            case exp.Escape() if not inner.this.args.get("negate"):
+                return self.escape(inner, " not")
             case _:
                 return f"not {self.text(inner)}"
 
@@ -186,6 +188,11 @@ class _Printer:
     def like(self, node: exp.Expr, negation: str = "") -> str:
         negation = " not" if node.args.get("negate") else negation
         return f"{self.text(node.this)}{negation} like {self.text(node.expression)}"
+
+    def escape(self, node: exp.Expr, negation: str = "") -> str:
+        if not isinstance(node.this, exp.Like):
+            raise self._source.refusal("ESCAPE stands behind the pattern of LIKE", node)
+        return f"{self.like(node.this, negation)} escape {self.text(node.expression)}"
 
     def matches(self, node: exp.Expr) -> str:
         return f"regexp_like({self.text(node.this)}, {self.text(node.expression)})"
@@ -232,8 +239,6 @@ class _Printer:
         match name, operands:
             case "timestampdiff", [exp.Column(table="") as unit, *rest]:
                 return f"{name}({string_text(unit.name)}, {self._all(rest)})"
-            case "position", [exp.In(args={"field": exp.Expr() as text}) as part]:
-                return f"{name}({self.text(part.this)}, {self.text(text)})"
             case _, [exp.Star()]:
                 raise self._source.refusal(
                     f"{node.name[:40]}(*) is not part of the language here: only count takes *",
@@ -254,6 +259,7 @@ _FORMS: Final[dict[type[exp.Expr], Callable[[_Printer, exp.Expr], str]]] = {
     exp.In: _Printer.in_,
     exp.Between: _Printer.between,
     exp.Like: _Printer.like,
+    exp.Escape: _Printer.escape,
     exp.Case: _Printer.case,
     exp.Cast: _Printer.cast,
     exp.TryCast: _Printer.cast,  # what Spark's grammar makes of CAST
