@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import os
 import stat
 import tempfile
@@ -199,6 +200,17 @@ def write_atomically(path: Path, data: bytes) -> None:
             there is the old content, or the new.
     """
     _replace(path, data, PUBLIC_MODE)
+
+
+def sweep_parts(path: Path) -> None:
+    """Remove what writers of that file left that were killed; nobody may be writing it.
+
+    Raises:
+        StorageError: the folder does not let it go.
+    """
+    with storing(path):
+        for part in path.parent.glob(f".{glob.escape(path.name)}.*"):
+            part.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -222,13 +222,22 @@ def _key_pem(key: Ed25519PrivateKey) -> bytes:
 
 def _read_key(path: Path) -> Ed25519PrivateKey:
     with _kept(path):
-        try:
-            key = load_pem_private_key(read_secret(path), None)
-        except (ValueError, TypeError, UnsupportedAlgorithm):
-            raise DecodeError("it holds no private key in PEM") from None
-        if not isinstance(key, Ed25519PrivateKey):
-            raise InvalidInputError("it holds no Ed25519 key")
-        return key
+        return parse_key(read_secret(path))
+
+
+def parse_key(pem: bytes) -> Ed25519PrivateKey:
+    """The private key in the content of a key file.
+
+    Raises:
+        InvalidInputError: it holds none of ours.
+    """
+    try:
+        key = load_pem_private_key(pem, None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise DecodeError("it holds no private key in PEM") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise InvalidInputError("it holds no Ed25519 key")
+    return key
 
 
 @contextmanager

@@ -126,7 +126,8 @@ class EpochWriter:
     """
 
     def __init__(self, folder: Path, schema: pa.Schema, *, compress: bool, durable: bool) -> None:
-        self._temporary = folder / f"{TEMPORARY}{id(self):x}.parquet"
+        # Without the ending of Parquet files: some programs list names with a dot before as well.
+        self._temporary = folder / f"{TEMPORARY}{id(self):x}"
         self._durable = durable
         self.rows = self.content = 0
         strings = [f.name for f in schema if pa.types.is_string(f.type)]

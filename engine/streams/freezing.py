@@ -1,4 +1,9 @@
-"""The data of a running peer as it is at one moment: hard links to its files in another folder.
+"""The data of a running peer as it is at one moment, or the log of one stream: hard links to its
+files in another folder.
+
+The log of a stream merges its files, and names the newest one anew, so that whoever lists its
+folder and then opens the files finds some gone. Those in a folder of links stay, and nothing comes
+to them: readers from outside use such a folder (ADR 39).
 
 Most files of a home are written anew and renamed, so that a link keeps the old content. Journals
 grow, so the lengths are recorded. Meanwhile no post is answered and no epoch of a source stream is
@@ -11,8 +16,9 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+from engine.streams.log import StreamLog
 from engine.streams.storage import TEMPORARY
 from engine.streams.store import StreamStore
 from engine.streams.stream_state import StoredStream
@@ -46,6 +52,45 @@ async def freeze(store: StreamStore, data: Path, into: Path) -> None:
             if state.leader is not None and not state.entry.stream.k_safety:
                 await resting.enter_async_context(state.leader.at_rest())
         _link(store, data, into)  # without an await: no log moves meanwhile
+
+
+class FrozenLog(NamedTuple):
+    """What the frozen files of a log have: the tuples between two boundaries, microseconds."""
+
+    after: int
+    upto: int
+    rows: int
+
+
+async def freeze_stream(store: StreamStore, name: str, into: Path) -> FrozenLog:
+    """Freeze the log of a stream in a folder of hard links, from behind its last lost file on.
+
+    Args:
+        into: a new folder on the same file system.
+
+    Raises:
+        NotFoundError: this peer keeps no log of it, or one without files.
+        StorageError: the disk does not take it.
+    """
+    log = _log_of(store, name)
+    await log.fetch_lost()
+    after = log.oldest
+    rows = log.link_into(into, after)
+    return FrozenLog(after, log.boundary, rows)
+
+
+def _log_of(store: StreamStore, name: str) -> StreamLog:
+    kept = [state for state in store.all() if state.name == name]
+    served = store.serving(name)
+    for state in (served, *kept):
+        if state is not None and state.log.has_begun:
+            return state.log
+    if kept:
+        raise NotFoundError(f"{name} has no tuples yet: post some, then try again")
+    raise NotFoundError(
+        f"this peer keeps no log of {name}: `medusa subscribe {name} --into FOLDER` writes its "
+        "tuples to files, wherever it is"
+    )
 
 
 def _link(store: StreamStore, data: Path, into: Path) -> None:

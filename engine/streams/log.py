@@ -402,17 +402,25 @@ class StreamLog:
             self._check_open()
             await self._boundary.changed()
 
-    def link_into(self, folder: Path) -> None:
-        """Hard-link its files into a new folder: the log as it is at this moment. Blocking.
+    def link_into(self, folder: Path, after: int = BEGINNING) -> int:
+        """Hard-link its files into a new folder: the log as it is at this moment; gives their rows.
+        Blocking.
+
+        Args:
+            after: without the files before that boundary.
 
         Raises:
             StorageError: the disk does not take them.
         """
+        linked = 0
         with storing(folder):
             folder.mkdir(parents=True)
             for file in self._files:
-                if file.path.exists():  # missing files stay missing
+                # missing files stay missing
+                if (file.upto > after or file.after >= after) and file.path.exists():
                     os.link(file.path, folder / file.path.name)
+                    linked += file.rows
+        return linked
 
     def hold(
         self, consumer: Hold, boundary: int, expires: float | None = None, holder: str = ""

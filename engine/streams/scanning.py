@@ -74,13 +74,18 @@ def look(folder: Path, schema: pa.Schema) -> list[EpochFile]:
 
 def _found(folder: Path, schema: pa.Schema) -> list[EpochFile]:
     """The epoch files there, by their start; of equal ones the longest first."""
+    return [_described(path, after, upto, schema) for after, upto, path in intervals(folder)]
+
+
+def intervals(folder: Path) -> list[tuple[int, int, Path]]:
+    """The intervals that the names of the epoch files there say, each with its file, by their
+    start; of equal ones the longest first."""
     found = [
         (int(match[1]), int(match[2]), path)
         for path in folder.iterdir()
         if (match := _NAME.fullmatch(path.name))
     ]
-    found.sort(key=lambda item: (item[0], -item[1]))
-    return [_described(path, after, upto, schema) for after, upto, path in found]
+    return sorted(found, key=lambda item: (item[0], -item[1]))
 
 
 def _contiguous(files: Sequence[EpochFile]) -> tuple[list[EpochFile], list[EpochFile]]:

@@ -27,6 +27,7 @@ HERE: Final = Path(__file__).parent
 PAGES: Final = (
     "README.md",
     "docs/posting.md",
+    "docs/reading.md",
     "docs/queries.md",
     "docs/sql.md",
     "docs/intrusion.md",

@@ -63,9 +63,12 @@ class Following(ABC, Generic[Item]):
     Attributes:
         stream: its name.
         boundary: all tuples up to it were given out, and are final; microseconds.
+        stored: the boundary that may be acknowledged, for a caller that keeps items for a while
+            before it has stored them; None: all that was taken.
     """
 
     tentative = False
+    stored: int | None = None
 
     def __init__(
         self, source: Source, stream: str, *, after: int = BEGINNING, subscriber: str = ""
@@ -235,13 +238,14 @@ class Following(ABC, Generic[Item]):
 
     async def _acknowledge(self) -> None:
         """Acknowledge all taken items; if the peer cannot be told, the next connection tells it."""
-        if self._duplex is not None and self._acknowledged < self.boundary:
+        reached = self.boundary if self.stored is None else self.stored
+        if self._duplex is not None and self._acknowledged < reached:
             try:
-                await self._duplex.send(Acknowledge(self.boundary))
-                self._acknowledged = self.boundary
+                await self._duplex.send(Acknowledge(reached))
+                self._acknowledged = reached
             except (MedusaError, EndOfCall):
                 self._duplex = None
-        if self.boundary == END:
+        if reached == END:
             self._acknowledged_end.set()
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import platform
-import secrets
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import Final
 
@@ -23,12 +23,12 @@ from engine.engine import Engine, open_engine
 from engine.functions.allowed import Functions
 from engine.replication.restored import begin_again, is_restored
 from engine.streams.config import Timing
-from engine.streams.freezing import freeze
+from engine.streams.freezing import freeze, freeze_stream
 from engine.tasks.execution import OpenExecutor
 from overlay.addresses import Address
 from overlay.clients import CLIENTS, Clients, open_client_listener
 from overlay.concurrency import next_beat, one_error
-from overlay.errors import InternalError, MedusaError, NotAuthorisedError
+from overlay.errors import InternalError, InvalidInputError, MedusaError, NotAuthorisedError
 from overlay.events import wall_clock
 from overlay.identity import Identity
 from overlay.log import LOGGER
@@ -41,6 +41,7 @@ from tools.daemon.scopes import SCOPES
 from tools.home.config import Config, XmlRpcConfig
 from tools.home.federation import enter, load_federation
 from tools.home.folder import Home, Running
+from tools.home.frozen import MAX_FROZEN_S, FrozenFolders, frozen_folders
 from tools.home.log_file import open_log
 from tools.home.messages import (
     ADMIT,
@@ -217,9 +218,10 @@ async def _open(
             execution=execution,
             functions=Functions(config.functions.allowed),
         ) as engine,
+        frozen_folders(home) as frozen,
     ):
         clients = Clients(LiveTokens(home, overlay.events), overlay.clock)
-        register_calls(engine, clients, home)
+        register_calls(engine, clients, home, frozen)
         async with (
             open_market(engine, home.folder, config.contracts),
             open_client_listener(
@@ -276,7 +278,7 @@ async def _xmlrpc_listener(
         yield address
 
 
-def register_calls(engine: Engine, clients: Clients, home: Home) -> None:
+def register_calls(engine: Engine, clients: Clients, home: Home, frozen: FrozenFolders) -> None:
     """Register every call of this peer on its service. clients: listed in its status."""
     calls.register_calls(engine, clients)
     overlay = engine.overlay
@@ -291,15 +293,20 @@ def register_calls(engine: Engine, clients: Clients, home: Home) -> None:
             raise NotAuthorisedError("only this peer's own clients have it leave")
         return Left(await overlay.learn_and_tell(request.statements))
 
-    async def freeze_data(_caller: Caller, _request: Freeze, _: bytes) -> Frozen:
-        folder = home.frozen(secrets.token_hex(4))
+    async def freeze_files(_caller: Caller, request: Freeze, _: bytes) -> Frozen:
+        if not 0 < request.seconds <= MAX_FROZEN_S:
+            raise InvalidInputError(f"a frozen folder lasts up to {MAX_FROZEN_S:g} seconds")
+        if request.stream:
+            fill = partial(freeze_stream, engine.store, request.stream)
+            folder, found = await frozen.make(fill, request.seconds)
+            return Frozen(str(folder), found.after, found.upto, found.rows)
         await overlay.save()  # a restored peer asks the peers in its file for their boundaries
-        await freeze(engine.store, home.data, folder)
+        folder, _none = await frozen.make(partial(freeze, engine.store, home.data), request.seconds)
         return Frozen(str(folder))
 
     overlay.service.unary(ADMIT, Admit, admit, clients=True, peers=False)
     overlay.service.unary(LEAVE, Leave, leave, clients=True, peers=False)
-    overlay.service.unary(FREEZE, Freeze, freeze_data, clients=True, peers=False)
+    overlay.service.unary(FREEZE, Freeze, freeze_files, clients=True, peers=False)
 
 
 def _merge(overlay: Overlay, statements: tuple[bytes, ...]) -> tuple[str, ...]:

@@ -1,9 +1,17 @@
-"""Makes the home of a new peer: keys, certificates, settings, and a federation if asked."""
+"""Makes the home of a new peer: keys, certificates, settings, and a federation if asked.
+
+All is written in a folder within the home first, the settings last, and then moved into the home,
+the settings last. So the next call after one that was killed finds all or nothing there: it
+completes the home, with the same keys, or begins anew.
+"""
 
 from __future__ import annotations
 
 import secrets
+import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +29,9 @@ from tools.home.reaching import addresses_of
 from tools.home.root_key import load_root
 
 FOLDER_MODE: Final = 0o700
+
+MAKING: Final = ".making"
+"""The folder within a home in which its files are written."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +60,14 @@ def make_peer(home: Home, participant: str, found: str | None, admission: str = 
     """
     now = time.time()
     check_participant(participant)
+    if _complete(home):
+        return _made(home, participant, found)
     root = Root.create(participant, now)
     membership = None if found is None else Membership.found(root, now, found, admission)
-    _make_folder(home)
-    root.save(home.folder)
-    return _furnish(home, root, membership, (), now)
+    with _making(home) as place:
+        root.save(place.folder)
+        _furnish(place, root, membership, (), now)
+    return _made(home, participant, found)
 
 
 def make_sibling(home: Home, other: Home) -> Made:
@@ -70,9 +84,12 @@ def make_sibling(home: Home, other: Home) -> Made:
         membership = load_membership(other.folder)
     except NotFoundError:
         membership = None
-    addresses = addresses_of(other) if membership is not None else ()
-    _make_folder(home)
-    return _furnish(home, root, membership, addresses, now)
+    federation = None if membership is None else membership.name
+    if not _complete(home):
+        addresses = addresses_of(other) if membership is not None else ()
+        with _making(home) as place:
+            _furnish(place, root, membership, addresses, now)
+    return _made(home, root.participant, federation)
 
 
 def next_steps(home: Home, made: Made) -> str:
@@ -112,26 +129,68 @@ def first_admissions(policy: AdmissionPolicy) -> str:
     )
 
 
-def _make_folder(home: Home) -> None:
+@contextmanager
+def _making(home: Home) -> Iterator[Home]:
+    """Make a home in the block, which writes its files in the folder that it is given.
+
+    Raises:
+        ConflictError: there is a home already.
+    """
     if home.exists or home.root_key.exists():
         raise ConflictError(
             f"{home.folder} is a peer's home already; choose another --home, or remove it first"
         )
+    place = Home(home.folder / MAKING)
     home.folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    shutil.rmtree(place.folder, ignore_errors=True)
+    place.folder.mkdir(mode=FOLDER_MODE)
+    yield place
+    write_atomically(place.config, TEMPLATE.read_bytes())
+    _complete(home)
+
+
+def _complete(home: Home) -> bool:
+    """Move the files of a home that is wholly written into their places; gives whether there were
+    any."""
+    place = Home(home.folder / MAKING)
+    if not place.config.exists() and not (place.folder.exists() and home.config.exists()):
+        return False
+    home.data.mkdir(exist_ok=True)
+    home.logs.mkdir(mode=FOLDER_MODE, exist_ok=True)
+    last = (place.peer_certificate, place.config)
+    for path in [*(path for path in place.folder.iterdir() if path not in last), *last]:
+        if path.exists():
+            path.rename(home.folder / path.name)
+    place.folder.rmdir()
+    return True
+
+
+def _made(home: Home, participant: str, federation: str | None) -> Made:
+    """The home that is there, by this call or by an earlier one that was killed.
+
+    Raises:
+        ConflictError: the earlier one made another.
+    """
+    identity = Identity.load(home.folder)
+    try:
+        name = load_membership(home.folder).name
+    except NotFoundError:
+        name = None
+    if (identity.participant, name) != (participant, federation):
+        raise ConflictError(
+            f"{home.folder} is a peer's home already, of {identity.participant} in "
+            f"{name or 'no federation yet'}: choose another --home, or remove it first"
+        )
+    return Made(identity.participant, identity.peer_id.hex(), name)
 
 
 def _furnish(
     home: Home, root: Root, membership: Membership | None, join_by: tuple[Address, ...], now: float
-) -> Made:
+) -> None:
     identity = Identity.issue(root, now)
     write_secret(home.token, secrets.token_hex(TOKEN_BYTES).encode())
     if membership is not None:
         save_membership(home.folder, membership, now)
     if join_by:
         write_bootstrap(home, join_by)
-    home.data.mkdir(exist_ok=True)
-    home.logs.mkdir(mode=FOLDER_MODE, exist_ok=True)
     identity.save(home.folder)
-    write_atomically(home.config, TEMPLATE.read_bytes())
-    name = membership.name if membership is not None else None
-    return Made(identity.participant, identity.peer_id.hex(), name)

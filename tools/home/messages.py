@@ -52,14 +52,31 @@ FREEZE: Final = "freeze"
 
 
 class Freeze(Struct, frozen=True):
-    """Asks for the peer's data as it is at one moment, in a folder of its own; see
-    `engine.streams.freezing`."""
+    """Asks for files as they are at one moment, in a folder of their own: of all of the peer's
+    data, or of the log of one stream; see `engine.streams.freezing`.
+
+    Attributes:
+        stream: its name; "": all data.
+        seconds: how long the folder stays at least. Then it goes, unless somebody holds it; see
+            `tools.home.frozen`.
+    """
+
+    stream: str = ""
+    seconds: float = 30.0
 
 
 class Frozen(Struct, frozen=True):
-    """The data is frozen in that folder. folder: the caller removes it."""
+    """The files are frozen in that folder.
+
+    Attributes:
+        after, upto: boundaries, microseconds: of a stream, the files have its tuples in between.
+        rows: of a stream.
+    """
 
     folder: str
+    after: int = 0
+    upto: int = 0
+    rows: int = 0
 
 
 MARKET_STATUS: Final = "market_status"

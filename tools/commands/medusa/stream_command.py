@@ -11,7 +11,7 @@ from tools.commands.medusa.create_command import create_command
 
 @click.group()
 def stream() -> None:
-    """Define, alter, delete, reopen and list streams."""
+    """Define, alter, delete, reopen, list and read streams."""
 
 
 stream.add_command(create_command("streams"))
@@ -121,6 +121,30 @@ def show_stream(name: str, home: str | None, as_json: bool) -> None:
         from tools.commands.plain_tables import show
 
         show(stream_details(found))
+
+
+@stream.command("files")
+@click.argument("name", metavar="STREAM", shell_complete=names_of("stream"))
+@click.option(
+    "--for",
+    "seconds",
+    default=900.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long the files stay.",
+)
+@home_option
+@json_option
+def files(name: str, seconds: float, home: str | None, as_json: bool) -> None:
+    """Print a folder with the tuples of STREAM that this peer keeps, as Parquet files.
+
+    The files stay as they are for a while, so DuckDB, pandas and Spark can list and read them while
+    the peer goes on. The peer must run on this machine, and you must be allowed to read its home.
+    """
+    from tools.commands.medusa import stream_files
+
+    found = stream_files.freeze(home, name, seconds)
+    say(as_json, found, found.folder)
 
 
 @stream.command("delete")

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
 
 from tools.commands.command_line import also_option, home_option, say
 from tools.commands.completion import names_of
+
+EVERY_S: Final = 60.0
+"""Seconds between two files of `--into` by default: 1,440 a day, which programs still list
+quickly."""
 
 
 @click.command()
@@ -24,8 +30,20 @@ from tools.commands.completion import names_of
     "--format",
     "kind",
     type=click.Choice(["csv", "json", "arrow", "parquet"]),
-    default="csv",
     help="Of the output (default: csv).",
+)
+@click.option(
+    "--into",
+    metavar="FOLDER",
+    help="Add Parquet files to FOLDER, instead of standard output, for programs that read them all"
+    " the while; the next run goes on behind the last file.",
+)
+@click.option(
+    "--every",
+    default=EVERY_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --into: how long a tuple waits for its file at most.",
 )
 @click.option(
     "--limit",
@@ -57,7 +75,9 @@ def subscribe(  # noqa: PLR0917 - click passes by keyword
     stream_name: str,
     after: str,
     until: str,
-    kind: str,
+    kind: str | None,
+    into: str | None,
+    every: float,
     limit: int | None,
     corrections: str | None,
     subscriber: str,
@@ -68,6 +88,8 @@ def subscribe(  # noqa: PLR0917 - click passes by keyword
     as_json: bool,
 ) -> None:
     """Write the tuples of STREAM, which may be a view, to standard output, epoch by epoch."""
+    from pathlib import Path
+
     from tools.client.at_prompt import ask
     from tools.client.times import parse_time
     from tools.commands.medusa import print_stream
@@ -80,11 +102,34 @@ def subscribe(  # noqa: PLR0917 - click passes by keyword
         say(as_json, told, f"{stream_name}: waits for subscriber {subscriber} no longer")
         return
 
+    if into is not None:
+        if kind is not None or as_json or limit is not None or corrections is not None:
+            raise click.UsageError(
+                "--into writes Parquet files of all final tuples: leave out --format, --json, "
+                "--limit and --corrections"
+            )
+        from tools.commands.medusa import stream_folder
+
+        stream_folder.write_stream(
+            home,
+            stream_name,
+            Path(into),
+            stream_folder.Options(
+                after=parse_time(after),
+                until=parse_time(until),
+                every_s=every,
+                subscriber=subscriber,
+                patience_s=patience,
+                also=also,
+            ),
+        )
+        return
+
     print_stream.print_stream(
         home,
         stream_name,
         print_stream.Options(
-            kind="json" if as_json else kind,
+            kind="json" if as_json else kind or "csv",
             after=parse_time(after),
             until=parse_time(until),
             subscriber=subscriber,

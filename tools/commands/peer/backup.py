@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
 from contracts.ledger import LEDGER_FILE
 from contracts.ledger_file import translated
 from engine.replication.leaders.logs import BallotFiles
@@ -17,8 +19,8 @@ from engine.replication.restored import FILE, Restored
 from engine.streams.freezing import SIZES, copied
 from overlay.addresses import Address
 from overlay.errors import ConflictError, InvalidInputError, MedusaError, NotFoundError
-from overlay.files import load_json, read_secret, save_json, storing, write_secret
-from overlay.identity import Identity
+from overlay.files import load_json, read_secret, save_json, storing, sweep_parts, write_secret
+from overlay.identity import PEER_KEY, Identity, parse_key
 from tools.client.at_prompt import call_daemon
 from tools.commands.peer.archive import (
     MAX_MANIFEST,
@@ -31,6 +33,7 @@ from tools.commands.peer.archive import (
     write_archive,
 )
 from tools.home.folder import Home
+from tools.home.frozen import held
 from tools.home.messages import FREEZE, Freeze, Frozen
 
 FREEZE_S: Final = 60.0
@@ -43,22 +46,26 @@ SECRETS: Final = ("root.key", "peer.key", "client.token", "tokens.json")
 def backup(home: Home, file: Path, keys: Path | None, progress: Progress) -> Manifest:
     """Write the home, as it is at one moment, to a file; the peer may run.
 
+    The file appears last, when it is complete: a call that was killed is simply repeated.
+
     Args:
-        keys: the file for its keys and tokens, mode 0600; None: they are not written.
+        keys: the file for its keys and tokens, mode 0600; None: they are not written. It may be
+            there already if it has them.
 
     Raises:
         NotFoundError: the home has no peer. ConflictError: there is such a file.
         StorageError: the disk does not take it.
     """
     home.require()
-    for path in (file, keys):
-        if path is not None and path.exists():
-            raise ConflictError(f"{path} is there already: remove it, or take another name")
-    identity = Identity.load(home.folder)
+    identity, secrets = Identity.load(home.folder), _secrets(home)
+    if file.exists():
+        raise ConflictError(f"{file} is there already: remove it, or take another name")
+    if keys is not None and keys.exists() and _load_keys(keys) != secrets:
+        raise ConflictError(f"{keys} has other keys: remove it, or take another name")
     address = home.running().overlay if home.is_locked() else None
     votes = _votes(home)
 
-    def manifest(files: dict[str, tuple[int, str]]) -> Manifest:
+    def manifest(files: dict[str, tuple[int, str]], archive: str) -> Manifest:
         return Manifest(
             VERSION,
             identity.participant,
@@ -68,13 +75,15 @@ def backup(home: Home, file: Path, keys: Path | None, progress: Progress) -> Man
             address,
             votes,
             files,
+            archive,
         )
 
-    with _data(home, address) as data:
-        done = write_archive(file, [*_members(home), *data], manifest, progress)
     if keys is not None:
-        _save_keys(home, keys)
-    return done
+        sweep_parts(keys)
+        save_json(keys, secrets, secret=True)
+    with _data(home, address) as data:
+        members = [*_members(home), *data]
+        return write_archive(file, members, manifest, identity.private_key, progress)
 
 
 def restore(
@@ -95,12 +104,11 @@ def restore(
     if home.exists or (home.folder.exists() and any(home.folder.iterdir())):
         raise ConflictError(f"{home.folder} is not empty: restore into a new --home")
     secrets = _load_keys(keys)
+    key = _peer_key(secrets, keys)
     place = home.folder.with_name(f".{home.folder.name}.restoring")
-    shutil.rmtree(place, ignore_errors=True)
-    with storing(home.folder):
-        home.folder.parent.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(place, ignore_errors=True)  # a call that was killed left it
     try:
-        manifest = extract(file, place, progress)
+        manifest = extract(file, place, key, progress)
         _check_gone(manifest)
         for name, content in secrets.items():
             write_secret(place / name, content)
@@ -138,7 +146,7 @@ def _data(home: Home, running: Address | None) -> Iterator[list[Member]]:
         return
     folder = _freeze(home)
     try:
-        with _ledger(home, folder / "ledger") as ledger:
+        with held(folder), _ledger(home, folder / "ledger") as ledger:
             sizes = load_json(folder / SIZES, dict[str, int], mend="try again", limit=MAX_MANIFEST)
             yield [*_named(folder, {folder / name: size for name, size in sizes.items()}), *ledger]
     finally:
@@ -186,12 +194,12 @@ def _votes(home: Home) -> tuple[str, ...]:
 # -- keys -----------------------------------------------------------------------------------------
 
 
-def _save_keys(home: Home, file: Path) -> None:
+def _secrets(home: Home) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for name in SECRETS:
         with suppress(NotFoundError):
             found[name] = read_secret(home.folder / name)
-    save_json(file, found, secret=True)
+    return found
 
 
 def _load_keys(file: Path | None) -> dict[str, bytes]:
@@ -203,6 +211,17 @@ def _load_keys(file: Path | None) -> dict[str, bytes]:
     if not {"peer.key", "client.token"} <= found.keys() <= set(SECRETS):
         raise InvalidInputError(f"{file}: it is no file of a peer's keys")
     return found
+
+
+def _peer_key(secrets: dict[str, bytes], file: Path | None) -> Ed25519PublicKey:
+    """
+    Raises:
+        InvalidInputError: there is none in the file of keys.
+    """
+    try:
+        return parse_key(secrets[PEER_KEY]).public_key()
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{file}: {PEER_KEY}: {error}") from None
 
 
 # -- restoring -------------------------------------------------------------------------------------

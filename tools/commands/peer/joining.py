@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import trio
 
 from overlay.certificates import der
-from overlay.errors import UntrustedError
+from overlay.errors import NotFoundError, UntrustedError
 from overlay.identity import Identity
 from overlay.invite import Invite, decode_invite
 from overlay.membership import Membership
-from overlay.membership_file import save_membership
+from overlay.membership_file import load_membership, save_membership
 from tools.home.addresses import format_address
 from tools.home.config import write_bootstrap
 from tools.home.federation import meet_members
@@ -58,13 +58,22 @@ def join(home: Home, token: str) -> Joined:
         ConflictError: the home is in another federation.
     """
     _, invitation, membership = _open(home, token)
+    # The addresses first: if this is killed, no member is left that does not find the others.
+    if _federation(home) in {None, membership.federation}:
+        write_bootstrap(home, invitation.addresses)
     save_membership(home.folder, membership, time.time())
-    write_bootstrap(home, invitation.addresses)
     return Joined(
         membership.federation,
         membership.name,
         tuple(format_address(address) for address in invitation.addresses),
     )
+
+
+def _federation(home: Home) -> str | None:
+    try:
+        return load_membership(home.folder).federation
+    except NotFoundError:
+        return None
 
 
 def _open(home: Home, token: str) -> tuple[Identity, Invite, Membership]:

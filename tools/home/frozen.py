@@ -1,0 +1,134 @@
+"""Frozen folders of a home: second names of data as it was at one moment, for a backup or a reader.
+
+The peer makes them. It removes one after its time, or later, once nobody holds it: the kernel lets
+go of what a dead process held. So a command that is killed leaves no folder for longer than that.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Final, TypeVar
+
+import trio
+
+from overlay.concurrency import next_beat
+from overlay.errors import BusyError, NotFoundError
+from tools.home.folder import Home
+
+T = TypeVar("T")
+
+MAX_FROZEN: Final = 16
+"""Frozen folders at once: each keeps files that the logs have replaced since."""
+
+MAX_FROZEN_S: Final = 86_400.0
+"""Seconds that a folder stays at most unless it is held: a day of reading."""
+
+LOOK_S: Final = 5.0
+"""Seconds between two looks for folders whose time is over."""
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Hold a frozen folder during the block, and no longer than this process lives.
+
+    Raises:
+        NotFoundError: it is gone.
+    """
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        raise NotFoundError(f"{folder} is gone: try again") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(handle)
+
+
+def is_held(folder: Path) -> bool:
+    """Whether a process holds that folder."""
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
+class FrozenFolders:
+    """The frozen folders of a running peer."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._until: dict[Path, float] = {}
+        self._making = 0
+
+    async def make(self, fill: Callable[[Path], Awaitable[T]], seconds: float) -> tuple[Path, T]:
+        """Make a folder; gives its path, and the result of `fill`, which makes it there.
+
+        Args:
+            seconds: how long it stays at least.
+
+        Raises:
+            BusyError: too many are there.
+        """
+        await self._sweep()
+        if len(self._until) + self._making >= MAX_FROZEN:
+            raise BusyError(
+                f"{MAX_FROZEN} frozen folders are in use: wait until a backup ends, or remove a "
+                f"folder of `medusa stream files` in {self._home.folder} that nobody reads"
+            )
+        folder = self._home.frozen(secrets.token_hex(4))
+        self._making += 1
+        try:
+            found = await fill(folder)
+        except BaseException:
+            _remove(folder)
+            raise
+        finally:
+            self._making -= 1
+        self._until[folder] = trio.current_time() + seconds
+        return folder, found
+
+    async def tend(self) -> None:
+        """Remove folders whose time is over, for ever."""
+        while True:
+            await trio.sleep_until(next_beat(LOOK_S))
+            await self._sweep()
+
+    async def _sweep(self) -> None:
+        now = trio.current_time()
+        over = [
+            folder
+            for folder, until in self._until.items()
+            if not folder.exists() or (until <= now and not is_held(folder))
+        ]
+        for folder in over:
+            del self._until[folder]
+            await trio.to_thread.run_sync(_remove, folder)
+
+
+@asynccontextmanager
+async def frozen_folders(home: Home) -> AsyncIterator[FrozenFolders]:
+    """The frozen folders of a peer that runs during the block. `Home.lock` removed those that an
+    earlier run left."""
+    folders = FrozenFolders(home)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(folders.tend)
+        yield folders
+        nursery.cancel_scope.cancel()
+
+
+def _remove(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
