@@ -8,6 +8,8 @@ behind all numbers, and strings are by code point; nulls do not count.
                               0 <= f < 1: x_i if f is 0 or x_i = x_(i + 1), else
                               x_i + (x_(i + 1) - x_i) f, in doubles. median(x): p is 0.5
     percentile_disc(x, p)     the value ceil(n p), from 1; for p = 0 the least
+    f(x desc, ...)            of these three, array_agg and string_agg: the same of the values in
+                              descending order; percentile(x desc, p) is percentile(x, 1 - p)
     approx_percentile(x, p)   about the same value: see `engine.language.buckets`
     top_k(x, k)               the k most frequent values, of equally frequent ones the least:
                               [[value,number],...]
@@ -96,6 +98,17 @@ SEPARATOR_LIMIT: Final = 64
 WIDTH_LIMIT: Final = 2**31
 """The greatest width of a histogram's bins."""
 
+ORDERED: Final = frozenset(
+    {
+        Function.PERCENTILE,
+        Function.PERCENTILE_DISC,
+        Function.APPROX_PERCENTILE,
+        Function.STRING_AGG,
+        Function.ARRAY_AGG,
+    }
+)
+"""The functions whose values may be taken in descending order."""
+
 MILLION: Final = 1_000_000
 """A percentile has six decimals at most, so that positions are exact."""
 
@@ -122,6 +135,7 @@ OTHER_NAMES: Final[Mapping[str, Function]] = {
     "variance": Function.VAR_SAMP,
     "stddev": Function.STDDEV_SAMP,
     "percentile_cont": Function.PERCENTILE,
+    "listagg": Function.STRING_AGG,
     "every": Function.BOOL_AND,
     "some": Function.BOOL_OR,
 }
@@ -171,6 +185,8 @@ def check_parameter(each: AggregateFunction) -> None:
     Raises:
         InvalidInputError: it is missing, too many, or out of its range; names what it should be.
     """
+    if each.descending and each.function not in ORDERED:
+        raise InvalidInputError(f"{each.function} has no order: leave out DESC")
     wanted = PARAMETERS.get(each.function)
     if wanted is None:
         if each.parameter is not None:
@@ -254,17 +270,28 @@ def _last_comma(text: str) -> int | None:
 
 def call_of(each: AggregateFunction) -> str:
     """The function as a document has it."""
+    argument = each.argument or ""
+    if each.descending:
+        argument = f"{argument} desc"
+    elif each.function in ORDERED and _DESCENDING.fullmatch(argument):
+        argument = f"({argument})"  # its last field is called desc
+    constant = constant_of(each)
+    return f"{each.function}({argument}{'' if constant is None else f', {constant}'})"
+
+
+def constant_of(each: AggregateFunction) -> str | None:
+    """The constant of a function as texts have it."""
     match each.parameter:
         case None:
-            return f"{each.function}({each.argument or ''})"
+            return None
         case str() as text:
-            constant = "'" + text.replace("'", "''") + "'"
+            return "'" + text.replace("'", "''") + "'"
         case number:
-            constant = f"{Decimal(repr(number)):f}"
-    return f"{each.function}({each.argument or ''}, {constant})"
+            return f"{Decimal(repr(number)):f}"
 
 
 _CALL = re.compile(r"\s*(\w+)\s*\((.*)\)\s*", re.DOTALL)
+_DESCENDING = re.compile(r"(.*\S)\s+desc\s*", re.DOTALL | re.IGNORECASE)
 
 
 def function_of(text: str, output: str) -> AggregateFunction:
@@ -281,5 +308,8 @@ def function_of(text: str, output: str) -> AggregateFunction:
     parameter = None
     if function in PARAMETERS:
         argument, parameter = split_parameter(argument)
+    down = _DESCENDING.fullmatch(argument) if function in ORDERED else None
+    argument = argument if down is None else down[1]
     blank = not argument.strip() or argument.strip() == "*"
-    return AggregateFunction(function, None if blank else argument, output, parameter)
+    given = None if blank else argument
+    return AggregateFunction(function, given, output, parameter, down is not None)

@@ -376,7 +376,8 @@ def _typed_function(each: AggregateFunction, given: _Input) -> TypedAggregate:
         if type_ is None:
             what = "nothing" if argument is None else argument.type
             raise InvalidInputError(f"{each.function} does not take {what}")
-        return TypedAggregate(each.function, argument, each.output, type_, each.parameter)
+        said = (each.parameter, each.descending)
+        return TypedAggregate(each.function, argument, each.output, type_, *said)
 
 
 def _aggregate_field(each: TypedAggregate, given: _Input) -> Field:

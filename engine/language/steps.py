@@ -68,6 +68,7 @@ class TypedAggregate:
     output: str
     type: FieldType
     parameter: int | float | str | None = None
+    descending: bool = False
 
     @property
     def nodes(self) -> int:

@@ -76,12 +76,14 @@ class AggregateFunction(Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         parameter: the constant that the function takes: see `engine.language.aggregates`.
+        descending: its values are taken from the greatest to the least.
     """
 
     function: Function
     argument: str | None
     output: str
     parameter: int | float | str | None = None
+    descending: bool = False
 
 
 class Aggregate(Struct, frozen=True, tag="aggregate"):

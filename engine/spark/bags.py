@@ -62,15 +62,16 @@ def bin_of(argument: Column, type_: FieldType, width: int) -> Column:
 def of_bag(each: TypedAggregate, bag: Bag) -> Column:
     """The result of one function."""
     if each.function in PERCENTILES:
-        return _percentile(each.function, bag, millionths(each.function, each.parameter))
+        return _percentile(each, bag)
     assert each.argument is not None
+    entries = F.reverse(bag.entries) if each.descending else bag.entries
     match each.function, each.parameter:
         case Function.TOP_K, int(most):
             text = _top(bag, most)
         case Function.STRING_AGG, str(separator):
-            text = _joined(bag.entries, lambda key: key, separator, F.lit(MARK))
+            text = _joined(entries, lambda key: key, separator, F.lit(MARK))
         case Function.ARRAY_AGG, _:
-            text = _in_brackets(bag.entries, lambda key: _json(key, bag.type))
+            text = _in_brackets(entries, lambda key: _json(key, bag.type))
         case Function.HISTOGRAM, int(width):
             text = _histogram(bag, width)
         case _:
@@ -78,12 +79,15 @@ def of_bag(each: TypedAggregate, bag: Bag) -> Column:
     return F.when(bag.total > _long(0), text)
 
 
-def _percentile(function: Function, bag: Bag, fraction: int) -> Column:
-    if function in {Function.PERCENTILE_DISC, Function.APPROX_PERCENTILE}:
+def _percentile(each: TypedAggregate, bag: Bag) -> Column:
+    fraction = millionths(each.function, each.parameter)
+    if each.function in {Function.PERCENTILE_DISC, Function.APPROX_PERCENTILE}:
         place = _quotient(bag.total * _long(fraction) + _long(MILLION - 1)) - _long(1)
         place = F.greatest(place, _long(0))
+        place = bag.total - _long(1) - place if each.descending else place
         found = _at(bag, place, place).getField("low")
-        return found if function is Function.PERCENTILE_DISC else estimate(found)
+        return found if each.function is Function.PERCENTILE_DISC else estimate(found)
+    fraction = MILLION - fraction if each.descending else fraction
     position = (bag.total - _long(1)) * _long(fraction)
     place, rest = _quotient(position), position % _long(MILLION)
     beyond = F.when(rest > _long(0), _long(1)).otherwise(_long(0))

@@ -74,7 +74,9 @@ def of_bag(each: TypedAggregate, entries: Bag) -> Value:
     if not entries:
         return None
     if each.function in PERCENTILES:
-        return _percentile(each.function, entries, millionths(each.function, each.parameter))
+        return _percentile(each, entries)
+    if each.descending:
+        entries = entries[::-1]
     match each.function, each.parameter:
         case Function.TOP_K, int(most):
             first = sorted(entries, key=lambda entry: -entry[1])[:most]
@@ -120,11 +122,14 @@ def _joined(entries: Sequence[tuple[str, int]], separator: str, mark: Callable[[
     return separator.join(pieces)
 
 
-def _percentile(function: Function, entries: Bag, fraction: int) -> Value:
+def _percentile(each: TypedAggregate, entries: Bag) -> Value:
+    fraction = millionths(each.function, each.parameter)
     total = sum(number for _, number in entries)
-    if function in {Function.PERCENTILE_DISC, Function.APPROX_PERCENTILE}:
-        found = _at(entries, max(-(-total * fraction // MILLION) - 1, 0))
-        return found if function is Function.PERCENTILE_DISC else estimate(found)
+    if each.function in {Function.PERCENTILE_DISC, Function.APPROX_PERCENTILE}:
+        place = max(-(-total * fraction // MILLION) - 1, 0)
+        found = _at(entries, total - 1 - place if each.descending else place)
+        return found if each.function is Function.PERCENTILE_DISC else estimate(found)
+    fraction = MILLION - fraction if each.descending else fraction
     place, rest = divmod((total - 1) * fraction, MILLION)
     low = float(_at(entries, place))
     high = float(_at(entries, place + (rest > 0)))

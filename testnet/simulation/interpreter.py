@@ -204,9 +204,8 @@ def _run_aggregate(box: Aggregate, rows: list[Row], fields: Mapping[str, FieldTy
         argument = None if each.argument is None else parse_expression(each.argument, fields)
         type_ = aggregate_type(each.function, None if argument is None else argument.type)
         assert type_ is not None, "a checked query"
-        functions.append(
-            TypedAggregate(each.function, argument, each.output, type_, each.parameter)
-        )
+        said = (each.parameter, each.descending)
+        functions.append(TypedAggregate(each.function, argument, each.output, type_, *said))
     return aggregate(rows, box.size_us, box.advance_us, box.group_by, functions)
 
 

@@ -16,6 +16,7 @@ from epoch_matches import Computed, matches
 from hypothesis import strategies as st
 from reference_aggregates import later_sql
 
+from engine.language.aggregates import ORDERED
 from engine.language.box_types import type_box
 from engine.language.joins import AS_OF, ONE_SIDED
 from engine.objects.query import (
@@ -441,7 +442,8 @@ class Builder:
             bare = function is Function.COUNT and draw(st.booleans())
             with_ = draw(st.sampled_from(PARAMETERS.get(function, [None])))
             argument = None if bare else field.name
-            made = AggregateFunction(function, argument, f"agg_{number}", with_)
+            down = function in ORDERED and draw(st.booleans())
+            made = AggregateFunction(function, argument, f"agg_{number}", with_, down)
             functions.append(made)
             value = function_sql(made, None if bare else field, order, width)
             columns.append(f"{value} AS agg_{number}")

@@ -105,8 +105,15 @@ def top(values: Sequence[object], k: int) -> str:
 
 
 def array(values: Sequence[object]) -> str:
-    ordered = sorted(values)  # type: ignore[type-var]
-    return f"[{limited(map(json_text, ordered), ',', ['null'])}]"
+    return _json_array(sorted(values))  # type: ignore[type-var]
+
+
+def array_down(values: Sequence[object]) -> str:
+    return _json_array(sorted(values, reverse=True))  # type: ignore[type-var]
+
+
+def _json_array(values: Iterable[object]) -> str:
+    return f"[{limited(map(json_text, values), ',', ['null'])}]"
 
 
 def histogram(values: Sequence[float], width: int) -> str | None:
@@ -138,6 +145,7 @@ def define_aggregates(database: duckdb.DuckDBPyConnection) -> None:
     for kind in ("BIGINT", "VARCHAR", "BOOLEAN"):
         create(f"top_{kind}", top, [f"{kind}[]", "BIGINT"])
         create(f"array_{kind}", array, [f"{kind}[]"])
+        create(f"array_down_{kind}", array_down, [f"{kind}[]"])
     for kind in ("BIGINT", "DOUBLE"):
         create(f"histogram_{kind}", histogram, [f"{kind}[]", "BIGINT"])
 
@@ -160,18 +168,20 @@ def later_sql(each: AggregateFunction, field: Field, width: int | None) -> str:
     value = f"epoch_us({f})" if field.type is FieldType.TIMESTAMP else f"{f}::{kind}"
     values = f"list({value}) FILTER ({f} IS NOT NULL)"
     variance = variance_sql(f, "samp" in each.function, wide, width)
+    order = "DESC" if each.descending else "ASC"
+    discrete = f"percentile_disc({with_}) WITHIN GROUP (ORDER BY {f} {order})"
     made = {
         Function.VAR_POP: variance,
         Function.VAR_SAMP: variance,
         Function.STDDEV_POP: f"sqrt({variance})",
         Function.STDDEV_SAMP: f"sqrt({variance})",
         Function.MEDIAN: percentile_sql(f, "0.5"),
-        Function.PERCENTILE: percentile_sql(f, str(with_)),
-        Function.PERCENTILE_DISC: f"quantile_disc({f}, {with_})",
-        Function.APPROX_PERCENTILE: f"middle(quantile_disc({f}, {with_})::DOUBLE)::DOUBLE",
+        Function.PERCENTILE: percentile_sql(f, f"(1 - {with_})" if each.descending else f"{with_}"),
+        Function.PERCENTILE_DISC: discrete,
+        Function.APPROX_PERCENTILE: f"middle({discrete}::DOUBLE)::DOUBLE",
         Function.TOP_K: f"top_{kind}({values}, {with_})",
-        Function.STRING_AGG: f"string_agg({f}, '{with_}' ORDER BY {f})",
-        Function.ARRAY_AGG: f"array_{kind}({values})",
+        Function.STRING_AGG: f"string_agg({f}, '{with_}' ORDER BY {f} {order})",
+        Function.ARRAY_AGG: f"array_{'down_' if each.descending else ''}{kind}({values})",
         Function.HISTOGRAM: f"histogram_{wide}({values}, {with_})",
         Function.BOOL_AND: f"bool_and({f})",
         Function.BOOL_OR: f"bool_or({f})",

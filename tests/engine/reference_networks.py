@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 from msgspec import structs
 
+from engine.language.aggregates import ORDERED
 from engine.language.box_types import type_box
 from engine.language.joins import AS_OF, OF_TABLES, ONE_SIDED
 from engine.objects.query import (
@@ -111,7 +112,8 @@ def aggregates(draw: st.DrawFn, schema: Schema, number: int) -> AggregateFunctio
         allowed += [Function.STRING_AGG, Function.TOP_K]
     function = draw(st.sampled_from(allowed))
     argument = None if function is Function.COUNT and draw(st.booleans()) else field.name
-    return AggregateFunction(function, argument, f"agg_{number}", CONSTANTS.get(function))
+    down = function in ORDERED and draw(st.booleans())
+    return AggregateFunction(function, argument, f"agg_{number}", CONSTANTS.get(function), down)
 
 
 CONSTANTS: dict[Function, float | str] = {

@@ -13,6 +13,7 @@ from engine.language.aggregates import (
     SEPARATOR_LIMIT,
     call_of,
     check_parameter,
+    function_of,
     millionths,
 )
 from engine.language.box_types import type_box
@@ -33,6 +34,7 @@ CALLS = st.one_of(
         st.sampled_from(["n", "coalesce(n, 0)", "x * (1 + n)"]),
         st.just("o"),
         st.integers(0, 1_000_000).map(lambda n: n / 1_000_000) | st.integers(0, 1),
+        st.booleans(),
     ),
     st.builds(
         AggregateFunction,
@@ -40,6 +42,7 @@ CALLS = st.one_of(
         st.sampled_from(["s", "s || ', '", "concat(s, '(', ''''''',')"]),
         st.just("o"),
         st.text(max_size=SEPARATOR_LIMIT).filter(str.isprintable),
+        st.booleans(),
     ),
     st.builds(
         AggregateFunction,
@@ -71,6 +74,8 @@ def test_constants_are_written_and_read_again(each: AggregateFunction) -> None:
         ("stddev(n)", Function.STDDEV_SAMP, None),
         ("every(t)", Function.BOOL_AND, None),
         ("some(t)", Function.BOOL_OR, None),
+        ("listagg(s, ',')", Function.STRING_AGG, ","),
+        ("percentile_disc(n  DESC , 0.5)", Function.PERCENTILE_DISC, 0.5),
     ],
 )
 def test_what_is_read(text: str, function: Function, parameter: float | str | None) -> None:
@@ -115,6 +120,8 @@ def document(call: str) -> str:
         ("median(s)", "median does not take string"),
         ("median(n, 0.5)", "','|unexpected|not"),
         ("mode(n)", "there is no aggregate 'mode'"),
+        ("sum(n desc)", "expression 'n desc': "),
+        ("percentile(n desc desc, 0.5)", "expression 'n desc': "),
     ],
 )
 def test_what_is_refused(call: str, reason: str) -> None:
@@ -133,11 +140,21 @@ def test_what_is_refused(call: str, reason: str) -> None:
         AggregateFunction(Function.TOP_K, "n", "o", "3"),
         AggregateFunction(Function.STRING_AGG, "s", "o", "\n"),
         AggregateFunction(Function.STRING_AGG, "s", "o", 3),
+        AggregateFunction(Function.MEDIAN, "n", "o", descending=True),
     ],
 )
 def test_constants_from_elsewhere_are_refused(each: AggregateFunction) -> None:
     with pytest.raises(InvalidInputError):
         check_parameter(each)
+
+
+def test_a_field_called_desc_is_no_order() -> None:
+    """What ends with its name is written in parentheses."""
+    for descending in (False, True):
+        each = AggregateFunction(Function.ARRAY_AGG, "1 + desc", "o", None, descending)
+        again = function_of(call_of(each), "o")
+        assert again.argument in {"1 + desc", "(1 + desc)"}
+        assert again.descending == descending
 
 
 @given(st.integers(0, 1_000_000))

@@ -371,3 +371,90 @@ def test_over_is_for_the_rows_of_streams() -> None:
     ):
         with pytest.raises(InvalidInputError, match=reason):
             made(f"SELECT {over} FROM {source}", [])
+
+
+# -- functions with an order -----------------------------------------------------------------------
+
+EACH_WINDOW = "FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE) GROUP BY window_start"
+EACH_BUCKET = f"FROM {TUMBLED} GROUP BY w"
+FRACTIONS = ("0", "0.1", "0.25", "0.5", "0.333333", "0.75", "1")
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("order", ["", " ASC", " DESC"])
+@pytest.mark.parametrize("condition", ["", " FILTER (WHERE x <> 3)"])
+def test_percentiles_have_the_order_of_within_group(seed: int, order: str, condition: str) -> None:
+    """In SELECT, in HAVING, and of strings: DuckDB 2.0 has the same words."""
+    calls = [
+        f"percentile_{kind}({p}) WITHIN GROUP (ORDER BY {x}{order}){condition} AS {kind}{x}{n}"
+        for kind, x in (("cont", "x"), ("disc", "x"), ("disc", "k"))
+        for n, p in enumerate(FRACTIONS)
+    ]
+    texts = [
+        f"string_agg(k, '+' ORDER BY k{order}){condition} AS texts",
+        f"listagg(k, '+') WITHIN GROUP (ORDER BY k{order}){condition} AS listed",
+    ]
+    items = ", ".join([*calls, *texts])
+    having = f"HAVING percentile_disc(0.3) WITHIN GROUP (ORDER BY x{order}) > -1"
+    data = rows(seed, 5 * MINUTE)
+    found = made(f"SELECT window_start, {items} {EACH_WINDOW} {having}", data)
+    items = items.replace("listagg(k, '+')", "listagg(k, '+'").replace(
+        f"'+' WITHIN GROUP (ORDER BY k{order})", f"'+' ORDER BY k{order})"
+    )
+    expected = oracle(f"SELECT w, {items} {EACH_BUCKET} {having}", data)
+    assert len(found) > 1
+    assert [[_near(value) for value in row] for row in found] == [
+        [_near(value) for value in row] for row in expected
+    ]
+
+
+def _near(value: Any) -> Any:
+    """A float without its last bits: DuckDB adds its parts in another order."""
+    return round(value, 9) if isinstance(value, float) else value
+
+
+@pytest.mark.parametrize("order", ["", " DESC"])
+def test_percentiles_of_the_last_rows_have_their_order(order: str) -> None:
+    """In windows of rows, too."""
+    over = "OVER (ORDER BY ts ROWS BETWEEN 4 PRECEDING AND CURRENT ROW)"
+    call = f"percentile_disc(0.2) WITHIN GROUP (ORDER BY x{order}) {over}"
+    data = [{**row, "ts": n, STIME: n, "x": row["x"] or 0} for n, row in enumerate(rows(4, MINUTE))]
+    last = f"list(x) {over}"
+    place = f"greatest(1, ceil(len({last}) * 0.2)::INT)"
+    value = f"list_sort({last}, '{order.strip() or 'ASC'}')[{place}]"
+    assert made(f"SELECT ts, {call} AS p FROM s", data) == oracle(
+        f"SELECT ts, {value} AS p FROM s", data
+    )
+
+
+def test_an_array_has_its_order() -> None:
+    data = [
+        {STIME: n, "ts": n, "k": k, "x": x, "seq": n}
+        for n, (k, x) in enumerate([("b", 2), ("a", 3), ("b", 1)])
+    ]
+    items = "array_agg(x ORDER BY x DESC) AS a, array_agg(k ORDER BY k) AS b"
+    assert made(f"SELECT {items} {EACH_WINDOW}", data) == [("[3,2,1]", '["a","b","b"]')]
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        (
+            "percentile_cont(0.5) WITHIN GROUP (ORDER BY x, k)",
+            "ordered by one expression.*column 55",
+        ),
+        ("percentile_cont(0.5) WITHIN GROUP (ORDER BY x NULLS FIRST)", "leave out NULLS FIRST"),
+        ("sum(x) WITHIN GROUP (ORDER BY x)", "sum has no order: leave out ORDER BY"),
+        ("count(*) WITHIN GROUP (ORDER BY x)", "count has no order"),
+        ("count(x ORDER BY x)", "count has no order"),
+        ("median(x ORDER BY x DESC)", "median has no order"),
+        ("last_value(x ORDER BY ts)", "last_value goes by the stream's time"),
+        ("string_agg(k, ',' ORDER BY ts)", "its values in their own order: ORDER BY what it takes"),
+        ("listagg(k, ',' ORDER BY k) WITHIN GROUP (ORDER BY k)", "has two ORDER BY"),
+        ("array_agg(k ORDER BY k LIMIT 2)", "LIMIT"),
+        ("array_agg(DISTINCT k ORDER BY k)", "does not take DISTINCT"),
+    ],
+)
+def test_an_order_without_meaning_is_refused(call: str, reason: str) -> None:
+    with pytest.raises(InvalidInputError, match=reason):
+        made(f"SELECT {call} AS p {EACH_WINDOW}", [])

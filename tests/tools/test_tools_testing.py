@@ -6,6 +6,8 @@ import json
 import math
 import shutil
 import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,8 +19,10 @@ from hypothesis import strategies as st
 from programs import medusa_command
 
 from overlay.errors import InvalidInputError, NotFoundError
+from tools.commands.medusa import testing
 from tools.trial.cases import find_cases, stream_of_file
 from tools.trial.comparison import compare, read_expected, write_expected
+from tools.trial.rehearsal import Trial
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -180,6 +184,29 @@ def test_an_expected_column_that_the_answer_has_not(tmp_path: Path) -> None:
 
 
 # -- the command -----------------------------------------------------------------------------------
+
+
+def test_an_error_of_one_case_is_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A defect that one query meets fails its case; the others and the summary go on."""
+    for name in ("a", "b"):
+        case(tmp_path / name, BUSY, {"s.csv": ROWS}, {"busy.csv": ANSWER})
+
+    @asynccontextmanager
+    async def no_peer(*_: object) -> AsyncIterator[None]:
+        yield None
+
+    def defective(text: str, *_: object, case: str) -> Trial:
+        if case == "case.0":
+            raise KeyError("")
+        raise InvalidInputError(text[:7])
+
+    monkeypatch.setattr(testing, "open_peer_of_the_moment", no_peer)
+    monkeypatch.setattr(testing, "trial_of", defective)
+    outcomes = testing.run(str(tmp_path), None, None, update=False, quiet=True)
+    assert [each.name for each in outcomes] == ["a", "b"]
+    assert outcomes[0].reason.startswith("a defect of Medusa, please report it: KeyError at test_")
+    assert "CREATE" in outcomes[1].reason
+    assert testing.summary(outcomes) == "2 cases: 2 failed"
 
 
 def medusa_test(*arguments: str) -> subprocess.CompletedProcess[str]:

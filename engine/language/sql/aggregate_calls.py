@@ -8,12 +8,12 @@ from typing import Final
 
 from sqlglot import exp
 
-from engine.language.aggregates import OTHER_NAMES
+from engine.language.aggregates import ORDERED, OTHER_NAMES, PERCENTILES
 from engine.language.sql.dialect import Medusa
 from engine.language.sql.errors import Source
 from engine.language.sql.expressions import Substitute, expression_text
 from engine.language.sql.relation import Relation
-from engine.objects.query import Function
+from engine.objects.query import AggregateFunction, Function
 
 _NAMES: Final = {
     **{str(each): each for each in Function},
@@ -71,6 +71,46 @@ class Argument:
 
     text: str | None
     constant: Constant = None
+    descending: bool = False
+
+    def of(self, function: Function, output: str) -> AggregateFunction:
+        """The function of this argument."""
+        return AggregateFunction(function, self.text, output, self.constant, self.descending)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call, taken apart: `name([DISTINCT] given [ORDER BY order]) [WITHIN GROUP (ORDER BY order)]
+    [FILTER (WHERE condition)]`.
+
+    Attributes:
+        within: the order is that of WITHIN GROUP.
+    """
+
+    name: str
+    given: tuple[exp.Expr, ...]
+    distinct: bool
+    order: exp.Order | None
+    within: bool
+    condition: exp.Expr | None
+
+
+def _taken_apart(node: exp.Expr, source: Source) -> _Call:
+    condition = order = None
+    if isinstance(node, exp.Filter):
+        condition, node = node.expression.this, node.this
+    within = isinstance(node, exp.WithinGroup)
+    if isinstance(node, exp.WithinGroup):
+        order, node = node.expression, node.this
+    given = list(node.expressions)
+    if given and isinstance(given[-1], exp.Order):
+        if order is not None:
+            raise source.refusal(f"{node.name} has two ORDER BY", order)
+        order, given[-1] = given[-1], given[-1].this
+    distinct = len(given) == 1 and isinstance(given[0], exp.Distinct)
+    if distinct:
+        given = list(given[0].expressions)
+    return _Call(node.name, tuple(given), distinct, order, within, condition)
 
 
 def key_of(node: exp.Expr) -> str:
@@ -89,20 +129,15 @@ def substitute_of(relation: Relation, source: Source) -> Substitute:
     return found
 
 
-def _call_of(node: exp.Expr) -> exp.Expr:
-    """The call itself, of one with FILTER or WITHIN GROUP."""
-    return node.this if isinstance(node, (exp.Filter, exp.WithinGroup)) else node
-
-
 def function_of(node: exp.Expr, source: Source) -> Function:
     """The function of a call.
 
     Raises:
         PointedError: it does not take DISTINCT.
     """
-    call = _call_of(node)
+    call = _taken_apart(node, source)
     function = _NAMES[call.name.lower()]
-    if any(isinstance(each, exp.Distinct) for each in call.expressions):
+    if call.distinct:
         if function is not Function.COUNT:
             raise source.refusal(f"{function} does not take DISTINCT; count does", node)
         return Function.COUNT_DISTINCT
@@ -116,25 +151,43 @@ def argument_of(node: exp.Expr, function: Function, relation: Relation, source: 
         PointedError: the function takes no such argument.
     """
     substitute = substitute_of(relation, source)
-    call = _call_of(node)
-    given = list(call.expressions)
-    if len(given) == 1 and isinstance(given[0], exp.Distinct):
-        given = list(given[0].expressions)
-    if isinstance(node, exp.WithinGroup):  # percentile_cont(0.5) WITHIN GROUP (ORDER BY x)
-        order = node.expression.expressions[0]
-        given = [order.this if isinstance(order, exp.Ordered) else order, *given]
+    call = _taken_apart(node, source)
+    given = list(call.given)
+    key = None if call.order is None else _key(call, call.order, function, source)
+    if key is not None and call.within and function in PERCENTILES:
+        given.insert(0, key.this)  # percentile_cont(0.5) WITHIN GROUP (ORDER BY x)
     if len(given) > 2:
         raise source.refusal(f"{call.name} takes an argument and a constant", node)
     constant = _constant(given[1], source) if len(given) == 2 else None
     bare = not given or isinstance(given[0], exp.Star)
     text = None if bare else expression_text(given[0], source, substitute)
-    if not isinstance(node, exp.Filter):
-        return Argument(text, constant)
+    if key is not None and text != expression_text(key.this, source, substitute):
+        raise source.refusal(
+            f"{call.name} has its values in their own order: ORDER BY what it takes, or that DESC",
+            key,
+        )
+    descending = key is not None and bool(key.args.get("desc"))
+    if call.condition is None:
+        return Argument(text, constant, descending)
     if function in _IN_ORDER:
         raise source.refusal(f"{function} takes no FILTER: filter in a subquery", node)
-    chosen = expression_text(node.expression.this, source, substitute)
+    chosen = expression_text(call.condition, source, substitute)
     kept = "1" if text is None else text
-    return Argument(f"case when {chosen} then {kept} end", constant)
+    return Argument(f"case when {chosen} then {kept} end", constant, descending)
+
+
+def _key(call: _Call, order: exp.Order, function: Function, source: Source) -> exp.Ordered:
+    """By what the values of a call are ordered."""
+    if function not in ORDERED:
+        why = "goes by the stream's time" if function in _IN_ORDER else "has no order"
+        raise source.refusal(f"{call.name} {why}: leave out ORDER BY", order)
+    key, *more = order.expressions
+    if more:
+        raise source.refusal(f"{call.name} is ordered by one expression: what it takes", more[0])
+    if key.args.get("nulls_first"):
+        raise source.refusal(f"nulls do not count in {call.name}: leave out NULLS FIRST", key)
+    assert isinstance(key, exp.Ordered), "in ORDER BY"
+    return key
 
 
 def _constant(node: exp.Expr, source: Source) -> Constant:

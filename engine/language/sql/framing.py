@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import msgspec
 from sqlglot import exp
 
 from engine.language.sql.aggregate_calls import (
@@ -197,7 +198,7 @@ class Framing:
     def _function(self, call: exp.Window, name: str) -> AggregateFunction:
         function = function_of(call.this, self._source)
         argument = argument_of(call.this, function, self._relation, self._source)
-        return AggregateFunction(function, argument.text, name, argument.constant)
+        return argument.of(function, name)
 
     def _columns(self, items: Sequence[Item]) -> Iterator[tuple[str, Column]]:
         """The columns outside of the calls, with the keys of their nodes."""
@@ -221,9 +222,7 @@ class Framing:
         for name, each in functions.items():
             if each.argument is not None:
                 outputs.append((f"of_{name}", each.argument))
-                functions[name] = AggregateFunction(
-                    each.function, f"of_{name}", name, each.parameter
-                )
+                functions[name] = msgspec.structs.replace(each, argument=f"of_{name}")
         schema = self._boxes.add(Map("prepare", self._relation.stream, "", tuple(outputs)), select)
         return schema.name, tuple(name for _, name, _ in groups)
 

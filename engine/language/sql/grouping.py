@@ -154,10 +154,7 @@ class Grouping:
             self._check_partition(window, select)
         functions = self._functions(calls)
         stream, arguments = self._prepared(select, functions)
-        called = tuple(
-            AggregateFunction(function, arguments[key].text, name, arguments[key].constant)
-            for function, key, name in functions
-        )
+        called = tuple(arguments[key].of(function, name) for function, key, name in functions)
         if window is None:
             names = tuple(name for _, name, _ in self._groups)
             totals = Totals("totals", stream, "", names, called, self._is_table)

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from sqlglot import Token, TokenType
 
-from engine.language.aggregates import call_of
+from engine.language.aggregates import PERCENTILES, call_of, constant_of
 from engine.language.sql.expressions import name_text
 from engine.language.sql.printing_matches import match_sql
 from engine.language.sql.relation import WINDOW_TIME
@@ -177,7 +177,14 @@ def _call(each: AggregateFunction) -> str:
     if each.argument is None:
         return f"{each.function}(*)"
     argument = expression_sql(each.argument)
-    return call_of(msgspec.structs.replace(each, argument=argument))
+    if not each.descending:
+        return call_of(msgspec.structs.replace(each, argument=argument))
+    order = f"ORDER BY {argument} DESC"
+    constant = constant_of(each)
+    if each.function in PERCENTILES:
+        return f"{each.function}({constant}) WITHIN GROUP ({order})"
+    given = argument if constant is None else f"{argument}, {constant}"
+    return f"{each.function}({given} {order})"
 
 
 # -- tables and places -----------------------------------------------------------------------------

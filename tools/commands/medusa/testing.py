@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -107,10 +108,19 @@ async def _run(
             except MedusaError as error:
                 outcome.reason = str(error)
                 outcome.excerpt = error.excerpt if isinstance(error, InTextError) else ()
+            except Exception as error:  # noqa: BLE001 - of one case: the others are run
+                outcome.reason = _defect(error)
             found.append(outcome)
             if not quiet:
                 click.echo("\n".join(map(printable, lines(outcome))))
     return found
+
+
+def _defect(error: Exception) -> str:
+    """What is said of an error that Medusa does not know: a defect of its own."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return f"a defect of Medusa, please report it: {type(error).__name__}{place}: {error}"
 
 
 async def _run_case(
