@@ -302,12 +302,17 @@ class Copy:
         else:
             self.load, self.cost_ns = self.runner.load, self.runner.cost_ns
 
+    @property
+    def is_away(self) -> bool:
+        """Whether another peer runs it."""
+        return bool(self.current.term.holder)
+
     def watch(self, now: float) -> float:
         """How long a worker has been behind, seconds. now: on trio's clock."""
         reached = self.runner.input_boundary
         if self.spared.value and self.reading is not None:
             reached = max(reached, self.reading.boundary)
-        if not self.current.term.holder or self.boundary >= reached:
+        if not self.is_away or self.boundary >= reached:
             self.behind_since = None
             return 0.0
         if self.behind_since is None or self.state.moved_at > self.behind_since:

@@ -35,6 +35,7 @@ from msgspec.structs import replace
 from engine.objects.schema import END
 from engine.replication.copy import Copy
 from engine.replication.moves.checks import check_worker
+from engine.replication.moves.homecoming import Away, to_take_home
 from engine.replication.moves.messages import (
     Assignment,
     Confirm,
@@ -93,7 +94,7 @@ class Mover:
         may_pass_on: decides whether the worker of a task may pass it on; raises
             NotAuthorisedError if not. The market decides it.
         teller: tells workers of their placements.
-        missed: told of a worker that let a task stand still: (worker, task).
+        missed: told of a worker that let a task stand still, or is gone: (worker, task).
         agree: asked about a placement before it counts: (task, placement). An error stops the move.
     """
 
@@ -378,7 +379,7 @@ class Mover:
         return await connection.call(method, request, response, timeout_s=patience_s)
 
     async def tend(self) -> None:
-        """Tell workers again, and take back tasks that stand still; for ever."""
+        """Tell workers again, and take back tasks that are lost there; for ever."""
         while True:
             await trio.sleep_until(next_beat(self._timing.workers_s))
             self._sparing.look_at_all()
@@ -390,9 +391,19 @@ class Mover:
                     self._nursery.start_soon(self.teller.tell, placed)
                 if placed.boundary == END and placed.current.term.holder:
                     self._nursery.start_soon(self._dismiss, placed)
-                patience_s = placed.current.owed.availability_s or self._patience_s
-                if placed.watch(trio.current_time()) > patience_s:
-                    self._nursery.start_soon(self._miss, placed)
+            away = {
+                self._away(placed): placed
+                for placed in self._queries.tasks()
+                if placed.is_away and placed.running and not placed.moving.locked()
+            }
+            for each, why in to_take_home(away, self._overlay.gossip.health).items():
+                self._nursery.start_soon(self._miss, away[each], why)
+
+    def _away(self, placed: Copy) -> Away:
+        placement, spared = placed.current, placed.spared.value
+        patience_s = placement.owed.availability_s or self._patience_s
+        behind_s = placed.watch(trio.current_time())
+        return Away(placed.name, placement.term.holder, behind_s, patience_s, spared)
 
     async def _dismiss(self, placed: Copy) -> None:
         """Take back a task whose output has ended: its worker has nothing more to do."""
@@ -404,9 +415,9 @@ class Mover:
                 self._queries.place(placed, at_home)
                 await self._send_subscribers(placed)
 
-    async def _miss(self, placed: Copy) -> None:
+    async def _miss(self, placed: Copy, why: str) -> None:
         self.missed.tell(placed.current.term.holder, placed.name)
-        await self._take_home(placed, "stands still")
+        await self._take_home(placed, why)
 
     async def _take_home(self, placed: Copy, why: str) -> None:
         worker = placed.current.term.holder

@@ -1,0 +1,121 @@
+"""The tasks at a peer that is gone come home together, however they depend on one another."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from engine_peers import Place, Town, begin, make_stream, until
+from hypothesis import given
+from hypothesis import strategies as st
+from moving_tasks import Reader, post
+from replicated_queries import Made, believes
+
+from engine.objects.query import Filter, Query
+from engine.replication.moves.homecoming import Away, to_take_home
+from engine.replication.moves.messages import Deal
+from engine.streams.config import Timing
+from overlay.gossip.events import Health
+from tools.client.async_client import AsyncMedusaClient
+
+PATIENCE_S = 2.0
+STAGES = ("one", "two", "three")
+
+pytestmark = pytest.mark.town(
+    patience_s=PATIENCE_S, timing=Timing(tend_s=0.05, workers_s=0.05, confirm_s=0.05)
+)
+
+
+def stage(place: Place, source: str, path: str) -> Query:
+    box = Filter("all", source, (place.name(path),), ("value >= 0",))
+    return Query(place.name("q/" + path), (box,))
+
+
+async def chain(
+    town: Town, owner: Place, worker: Place
+) -> tuple[AsyncMedusaClient, str, Reader, list[str]]:
+    """Three queries, each over what the one before makes, whose tasks all run at the worker."""
+    client = await town.client(owner)
+    source = last = await make_stream(client, owner, "s")
+    for path in STAGES:
+        await begin(client, stage(owner, last, path))
+        last = owner.name(path)
+    reader = Reader(client, last, "value")
+    await reader.feed(client, source, range(100))
+    for path in STAGES:
+        await owner.up.engine.mover.move(owner.name(path), worker.peer_id, Deal(giver=owner.id))
+    await reader.feed(client, source, range(100, 200))
+    return client, source, reader, [owner.name(path) for path in STAGES]
+
+
+def away(owner: Place, tasks: list[str]) -> list[str]:
+    find = owner.up.engine.queries.find
+    return [task for task in tasks if find(task)[1].current.term.holder]
+
+
+async def homecoming_s(owner: Place, tasks: list[str]) -> float:
+    began = trio.current_time()
+    await until(lambda: not away(owner, tasks), "all are home")
+    return trio.current_time() - began
+
+
+async def test_the_tasks_of_a_dead_worker_come_home_at_once(town: Town, made: Made) -> None:
+    owner, worker = await town.siblings(2)
+    client, source, reader, tasks = await chain(town, owner, worker)
+    gone = worker.id
+    await town.stop(worker)
+    await post(client, source, range(200, 300))
+    believes(made, owner, gone, Health.DEAD)
+    took_s = await homecoming_s(owner, tasks)
+    await reader.end(client, source, range(300, 400))
+    assert reader.rows == [(at, at) for at in range(400)]
+    assert took_s < PATIENCE_S  # one after the other they take three times as long, at least
+
+
+async def test_one_patience_is_enough_for_all_tasks_of_a_worker_that_left(
+    town: Town, made: Made
+) -> None:
+    owner, worker = await town.siblings(2)
+    client, source, reader, tasks = await chain(town, owner, worker)
+    missed: list[str] = []
+    owner.up.engine.mover.missed.add(lambda _, task: missed.append(task))
+    gone = worker.id
+    await town.stop(worker)
+    believes(made, owner, gone, Health.LEFT)
+    await trio.sleep(2 * PATIENCE_S)
+    assert away(owner, tasks) == tasks, "nothing waits for it"
+    await post(client, source, range(200, 300))
+    took_s = await homecoming_s(owner, tasks)
+    assert sorted(missed) == sorted(tasks)
+    assert PATIENCE_S <= took_s < 2 * PATIENCE_S
+    await reader.end(client, source, range(300, 400))
+    assert reader.rows == [(at, at) for at in range(400)]
+
+
+HEALTH = st.sampled_from(Health)
+TASKS = st.lists(
+    st.builds(
+        Away,
+        st.text("abc", min_size=1),
+        st.sampled_from([b"1", b"2", b"3"]),
+        st.sampled_from([0.0, 5.0, 31.0]),
+        st.sampled_from([30.0, 60.0]),
+        st.booleans(),
+    ),
+    unique_by=lambda each: each.task,
+)
+
+
+@given(TASKS, st.fixed_dictionaries({b"1": HEALTH, b"2": HEALTH, b"3": HEALTH}))
+def test_what_comes_home(tasks: list[Away], health: dict[bytes, Health]) -> None:
+    home = to_take_home(tasks, health.__getitem__)
+    for each in tasks:
+        together = [other for other in tasks if other.worker == each.worker]
+        match health[each.worker]:
+            case Health.DEAD:
+                expected = not each.spared or each.is_late
+            case Health.LEFT:
+                waited_for = any(other.is_late for other in together)
+                expected = each.is_late or (waited_for and not each.spared)
+            case _:
+                expected = each.is_late
+        assert (each in home) is expected
