@@ -228,8 +228,12 @@ class Directory:
         remember(self._preferred, stream, peer)
 
     def read_from(self, stream: str) -> PeerId | None:
-        """The producer that was last connected to for new tuples of the stream."""
+        """The producer that a copy of the stream was last read from."""
         return self._read_from.get(stream)
+
+    def reads_from(self, stream: str, peer: PeerId) -> None:
+        """Note that a copy of the stream is read from that producer now."""
+        remember(self._read_from, stream, peer)
 
     async def connect(
         self, stream: str, *, oldest: bool = False, at: PeerId = NO_PEER
@@ -278,8 +282,6 @@ class Directory:
             except UnavailableError as error:
                 failed.append(str(error))
             else:
-                if not oldest:
-                    remember(self._read_from, stream, peer)
                 return connection
         raise UnavailableError(f"no producer of {stream} can be reached: {'; '.join(failed)}")
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.replication.versions.choice import MISSED, Choice, Rank, Version
+from engine.replication.versions.choice import MISSED, MOST_RETURNS, RETURN, Choice, Rank, Version
 from engine.streams.suffix import State
 
 KEEP_ALIVE = 0.1
@@ -19,7 +22,7 @@ def version(state: State = State.STABLE, at: int = 0) -> Version:
 
 
 def choice(**states: State) -> Choice:
-    made = Choice(KEEP_ALIVE, STANDING)
+    made = Choice(KEEP_ALIVE, STANDING, Random(1))
     made.known([name.encode() for name in states])
     for name, state in states.items():
         made.heard(name.encode(), version(state), 0.0)
@@ -46,7 +49,58 @@ def test_whoever_is_read_stays_unless_another_is_better(
     assert choice(**states).choose(current, 0.1) == chosen
 
 
-def test_a_producer_that_misses_its_keep_alives_is_left_and_not_gone_back_to() -> None:
+RETURN_S = RETURN * KEEP_ALIVE
+
+
+def followed(
+    made: Choice, current: bytes, well: set[bytes], *, began: float, seconds: float
+) -> list[tuple[float, bytes]]:
+    """What is read from when on, while these producers answer every keep-alive."""
+    changes = [(began, current)]
+    for step in range(1, round(seconds / KEEP_ALIVE)):
+        now = began + step * KEEP_ALIVE
+        for peer in well:
+            made.heard(peer, version(), now)
+        if (chosen := made.choose(changes[-1][1], now)) != changes[-1][1]:
+            assert chosen is not None
+            changes.append((now, chosen))
+    return changes
+
+
+def test_the_preferred_producer_is_read_again_when_it_has_been_well_for_a_while() -> None:
+    made = choice(a=State.STABLE, b=State.STABLE)
+    (_, _), (left_at, left_to) = followed(made, A, {B}, began=0.0, seconds=10 * KEEP_ALIVE)
+    assert (left_to, left_at < 6 * KEEP_ALIVE) == (B, True)
+    (back_at, _), (at, back_to) = followed(made, B, {A, B}, began=1.0, seconds=2 * RETURN_S)
+    assert back_to == A
+    assert 0.5 * RETURN_S < at - back_at < RETURN_S + 2 * KEEP_ALIVE
+
+
+def test_one_that_another_cannot_be_read_at_is_tried_ever_more_seldom() -> None:
+    """It answers, and each subscription at it fails: the reader is at the other one again."""
+    made, tried = choice(a=State.STABLE, b=State.STABLE), [0.0]
+    for step in range(1, 20_000):
+        now = step * KEEP_ALIVE
+        for peer in (A, B):
+            made.heard(peer, version(), now)
+        if made.choose(B, now) == A:
+            tried.append(now)
+    waits = [after - before for before, after in itertools.pairwise(tried)]
+    longest = MOST_RETURNS * RETURN_S
+    for number, wait in enumerate(waits):
+        expected = min(2**number * RETURN_S, longest)
+        assert 0.5 * expected <= wait <= expected + 2 * KEEP_ALIVE
+    assert len(waits) > 6
+
+
+def test_a_return_that_lasted_is_no_reason_to_wait_longer() -> None:
+    made = choice(a=State.STABLE, b=State.STABLE)
+    for began in (0.0, 100.0, 200.0):
+        (_, _), (at, back_to) = followed(made, B, {A, B}, began=began, seconds=2 * RETURN_S)
+        assert (back_to, at - began < RETURN_S + 2 * KEEP_ALIVE) == (A, True)
+
+
+def test_a_producer_that_misses_its_keep_alives_is_left_and_not_gone_back_to_at_once() -> None:
     made = choice(a=State.STABLE, b=State.STABLE)
     gone = (MISSED + 1) * KEEP_ALIVE
     made.heard(B, version(), gone)
@@ -59,11 +113,11 @@ def test_a_producer_that_misses_its_keep_alives_is_left_and_not_gone_back_to() -
 def test_without_anybody_better_whoever_is_read_stays() -> None:
     made = choice(a=State.STABLE, b=State.STABLE)
     assert made.choose(A, 100.0) == A
-    assert Choice(KEEP_ALIVE, STANDING).choose(None, 0.0) is None
+    assert Choice(KEEP_ALIVE, STANDING, Random(1)).choose(None, 0.0) is None
 
 
 def test_a_producer_that_has_not_answered_yet_is_not_chosen() -> None:
-    made = Choice(KEEP_ALIVE, STANDING)
+    made = Choice(KEEP_ALIVE, STANDING, Random(1))
     made.known([A, B])
     assert made.choose(None, 0.0) is None
     made.heard(B, version(), 0.0)
@@ -95,10 +149,10 @@ def test_one_that_stands_while_another_goes_on_is_missing_something() -> None:
         )
     )
 )
-def test_it_never_changes_for_one_that_is_no_better(
+def test_it_changes_for_one_that_is_better_or_as_good_and_preferred(
     steps: list[tuple[bytes, State | None, int, float]],
 ) -> None:
-    made, current, now = Choice(KEEP_ALIVE, STANDING), A, 0.0
+    made, current, now = Choice(KEEP_ALIVE, STANDING, Random(1)), A, 0.0
     made.known([A, B, C])
     for peer, state, at, wait in steps:
         now += wait
@@ -106,7 +160,9 @@ def test_it_never_changes_for_one_that_is_no_better(
         chosen = made.choose(current, now)
         assert chosen is not None
         if chosen != current:
-            assert made.rank(chosen, now) < made.rank(current, now)
+            is_preferred = [A, B, C].index(chosen) < [A, B, C].index(current)
+            better = made.rank(chosen, now) - made.rank(current, now)
+            assert better < 0 or (better == 0 and is_preferred)
         best = min(made.rank(each, now) for each in (A, B, C))
         assert made.rank(chosen, now) == best or best is Rank.FAILURE
         current = chosen

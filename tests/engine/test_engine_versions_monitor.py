@@ -61,6 +61,8 @@ class Town:
         self.read = dict.fromkeys(names, versions[0])
         self.reconnected: list[str] = []
         self.opened: Listeners[[Any]] = Listeners()
+        self.elsewhere: set[str] = set()
+        self.reach = SimpleNamespace(is_elsewhere=self.elsewhere.__contains__)
 
     def all(self) -> list[Any]:
         return self.state
@@ -106,6 +108,24 @@ async def test_who_does_not_answer_is_read_no_more() -> None:
     town = Town(["medusa://a.org/s"], (GONE, SECONDARY))
     await watch(town, Peers({SECONDARY: State.STABLE}), 1.0)
     assert town.read == {"medusa://a.org/s": SECONDARY}
+
+
+async def test_who_could_not_be_read_once_is_read_when_it_answers() -> None:
+    town = Town(["medusa://a.org/s"], (PRIMARY, SECONDARY))
+    town.read = {"medusa://a.org/s": SECONDARY}
+    peers = Peers({PRIMARY: State.STABLE, SECONDARY: State.STABLE})
+    await watch(town, peers, 1.0)
+    assert town.read == {"medusa://a.org/s": SECONDARY}
+    await watch(town, peers, 3.0)
+    assert town.read == {"medusa://a.org/s": PRIMARY}
+    assert town.reconnected == ["medusa://a.org/s"]
+
+
+async def test_what_is_read_at_a_suggested_place_stays_there() -> None:
+    town = Town(["medusa://a.org/s"], (PRIMARY, SECONDARY))
+    town.elsewhere.add("medusa://a.org/s")
+    await watch(town, Peers({SECONDARY: State.STABLE}), 10.0)
+    assert town.reconnected == []
 
 
 async def test_the_only_producer_is_not_asked() -> None:

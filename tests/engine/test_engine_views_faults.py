@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from engine_peers import Town, begin, make_stream, received, rows, to_the_end, until
@@ -10,10 +12,11 @@ from viewed_streams import caught_up, post
 
 from engine.objects.query import Filter, Query
 from engine.objects.view import Last, Range, View
+from engine.replication.following.book import Followers
 from engine.streams.config import Timing
 from engine.streams.log import StreamLog
 from engine.streams.stream_state import LogKey
-from overlay.errors import ConflictError, NotFoundError, StorageFullError
+from overlay.errors import ConflictError, NotFoundError, StorageFullError, UnavailableError
 
 QUICK = Timing(tend_s=0.02, view_again_s=0.05)
 pytestmark = pytest.mark.town(timing=QUICK)
@@ -52,6 +55,35 @@ async def test_views_of_views_and_of_what_is_deleted(town: Town, interpreted: No
     await client.delete_view(moving)
     assert await to_the_end(client.subscribe(frozen)) == [(3, 3), (5, 5)]
     assert (await client.list_objects()).names["view"] == (frozen, utah.name("far"))
+
+
+async def test_a_view_that_cannot_go_on_at_a_start_goes_on_later(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    client = await town.client(mit)
+    stream = await make_stream(client, mit, "s", history_us=10**9)
+    await client.post_event(stream, rows([(1, 1)]), boundary=1)
+    await client.flush()
+    view = utah.name("v")
+    async with utah.client() as other:
+        await other.create_view(View(view, stream, Range(0, 1_000)))
+        assert await received(other.subscribe(view), 1) == [(1, 1)]
+    await town.stop(utah)
+    follow, refused = Followers.follow_history, list[str]()
+
+    async def once(at: Followers, *arguments: Any) -> Any:
+        if not refused:
+            refused.append("once")
+            raise UnavailableError("it failed, as the test wants")
+        return await follow(at, *arguments)
+
+    monkeypatch.setattr(Followers, "follow_history", once)
+    await town.start(utah)
+    assert refused
+    await client.post_event(stream, rows([(2, 2)]), boundary=2)
+    async with utah.client() as other:
+        assert await received(other.subscribe(view), 2) == [(1, 1), (2, 2)]
 
 
 async def test_a_full_disk_only_delays_a_view(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from functools import partial
@@ -118,6 +119,11 @@ class Reach:
         self.choose: Decision[[str], Awaitable[Place | None]] = Decision(_nowhere_else)
         self.opening: Decision[[str, str, int], Awaitable[None]] = Decision(_unheard)
         self.failed: Listeners[[str, Place, MedusaError]] = Listeners()
+        self._elsewhere: Counter[str] = Counter()
+
+    def is_elsewhere(self, stream: str) -> bool:
+        """Whether a stream is read at a chosen place now, whichever of its producers is best."""
+        return self._elsewhere[stream] > 0
 
     def open(self, place: Place, request: Subscribe) -> AbstractAsyncContextManager[Reading]:
         """Open a subscription to a stream after a boundary.
@@ -138,12 +144,15 @@ class Reach:
                 yield reading
             return
         await self.opening(stream, chosen.stream, after)
+        self._elsewhere[stream] += 1
         try:
             async with self._open(chosen, request) as reading:
                 yield reading
         except MedusaError as error:
             self.failed.tell(stream, chosen, error)
             raise
+        finally:
+            self._elsewhere[stream] -= 1
 
     @asynccontextmanager
     async def _open(self, place: Place, request: Subscribe) -> AsyncIterator[Reading]:
@@ -161,6 +170,8 @@ class Reach:
             return
         connection = await self.directory.connect(request.stream, oldest=oldest, at=place.peer)
         async with connection.open(place.method, _asked(place, request)) as duplex:
+            if not place.peer:
+                self.directory.reads_from(request.stream, connection.remote.peer_id)
             yield duplex
 
     def _here(self, request: Subscribe) -> StreamState | None:

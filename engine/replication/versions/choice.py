@@ -3,6 +3,10 @@
 The order of preference is Borealis' (TODS 2008, section 4.4), with one change: there a producer
 that corrects earlier tuples has no time for new ones, so one that is still failing is better. Here
 a producer gives both (`engine.streams.feed`), so the one that corrects is better.
+
+Among versions as good, Borealis stays with the one that is read. Here one is preferred: the peer at
+work, from which the others have their tuples. A reader that had to leave it, or could not reach it
+once, goes back when it has been well for a while.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from random import Random  # noqa: TID251 - its type: the driver passes one
 from typing import Final
 
 from msgspec import Struct
@@ -53,6 +58,15 @@ MISSED: Final = 3
 """Keep-alives that a producer may miss, one after the other (Borealis)."""
 
 
+RETURN: Final = 20
+"""Keep-alives for which the preferred producer must have been well before a reader goes back to it:
+a machine that is busy in bursts is not read in vain."""
+
+MOST_RETURNS: Final = 64
+"""How much longer the wait becomes, at most, for a producer that a reader had to leave again and
+again: it answers, and its tuples do not come."""
+
+
 class Rank(IntEnum):
     """How good a version is, the best first."""
 
@@ -75,11 +89,12 @@ _RANKS: Final = {
 @dataclass(slots=True)
 class _Producer:
     """One producer. heard_at: when it last said that it produces the stream; moved_at: when it last
-    advanced; seconds."""
+    advanced; well_since: since when all its answers say STABLE; seconds."""
 
     version: Version | None = None
     heard_at: float = float("-inf")
     moved_at: float = float("-inf")
+    well_since: float = float("inf")
 
 
 class Choice:
@@ -88,13 +103,19 @@ class Choice:
     Args:
         keep_alive_s: how often producers are asked, seconds.
         standing_s: one that has not moved for so long while others have misses an input.
+        rng: shortens waits by up to a half, so that readers do not go back together.
 
     `now` is in seconds of any steady clock.
     """
 
-    def __init__(self, keep_alive_s: float, standing_s: float) -> None:
+    def __init__(self, keep_alive_s: float, standing_s: float, rng: Random) -> None:
         self._silence_s = (MISSED + 1) * keep_alive_s
         self._standing_s = standing_s
+        self._return_s = RETURN * keep_alive_s
+        self._rng = rng
+        self._returns = 1
+        self._returned_at = float("-inf")
+        self._wait_s = self._next_wait_s()
         self._producers: dict[PeerId, _Producer] = {}
 
     def known(self, peers: Sequence[PeerId]) -> None:
@@ -107,7 +128,12 @@ class Choice:
         if producer is None:
             return
         before, producer.version = producer.version, version
-        if version is not None:
+        if version is None:
+            producer.well_since = float("inf")
+        else:
+            was_silent = before is None or now - producer.heard_at > self._silence_s
+            if was_silent or version.state is not State.STABLE:
+                producer.well_since = now
             producer.heard_at = now
             if before is None or version.reaches > before.reaches:
                 producer.moved_at = now
@@ -134,13 +160,33 @@ class Choice:
         return 0 if producer is None or producer.version is None else producer.version.number
 
     def choose(self, current: PeerId | None, now: float) -> PeerId | None:
-        """The producer to read from: the present one, unless another is better.
+        """The producer to read from: the present one, unless another is better, or is the preferred
+        one and has been as good for a while.
 
         Args:
             current: the present one; None: none.
         """
         ranks = {peer: self.rank(peer, now) for peer in self._producers}
         best = min(ranks.values(), default=Rank.FAILURE)
-        if best is Rank.FAILURE or ranks.get(current or NO_PEER) == best:
+        if best is Rank.FAILURE:
             return current
-        return next(peer for peer, rank in ranks.items() if rank == best)
+        first = next(peer for peer, rank in ranks.items() if rank == best)
+        if current == first or ranks.get(current or NO_PEER) != best:
+            return first
+        return first if self._goes_back(self._producers[first], now) else current
+
+    def _goes_back(self, preferred: _Producer, now: float) -> bool:
+        """Whether to try the preferred producer again now. If the last time did not last, the wait
+        is twice as long."""
+        if self._returns > 1 and now - self._returned_at > 2 * self._wait_s:  # that one lasted
+            self._returns = 1
+            self._wait_s = self._next_wait_s()
+        if now - max(preferred.well_since, self._returned_at) < self._wait_s:
+            return False
+        self._returned_at = now
+        self._returns = min(2 * self._returns, MOST_RETURNS)
+        self._wait_s = self._next_wait_s()
+        return True
+
+    def _next_wait_s(self) -> float:
+        return self._returns * self._return_s * self._rng.uniform(0.5, 1.0)

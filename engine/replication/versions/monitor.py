@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import SystemRandom  # noqa: TID251 - jitter in a driver
 from typing import Final
 
 import trio
@@ -49,6 +50,7 @@ class VersionMonitor:
         self._keep_alive_s = config.keep_alive_s
         self._standing_s = STANDING * config.epoch_s
         self._nursery = nursery
+        self._jitter = SystemRandom()
         self._choices: dict[str, Choice] = {}
         self._asked: set[PeerId] = set()
         self._learned_at: dict[str, float] = {}
@@ -70,7 +72,8 @@ class VersionMonitor:
                 del self._choices[stream]
             self._ask_all(followed)
             for stream in self._choices:
-                self._choose(stream)
+                if not self._followers.reach.is_elsewhere(stream):
+                    self._choose(stream)
             if self._choices:
                 await trio.sleep_until(began + self._keep_alive_s)
             elif followed:
@@ -86,8 +89,9 @@ class VersionMonitor:
             peers = self._directory.versions(stream)
             if len(peers) < 2 and stream not in self._choices:
                 continue  # there is no choice
-            choice = self._choices.setdefault(stream, Choice(self._keep_alive_s, self._standing_s))
-            choice.known(peers)
+            if stream not in self._choices:
+                self._choices[stream] = Choice(self._keep_alive_s, self._standing_s, self._jitter)
+            self._choices[stream].known(peers)
             for peer in peers:
                 questions.setdefault(peer, []).append(stream)
         for peer, streams in questions.items():

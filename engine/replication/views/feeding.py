@@ -5,6 +5,7 @@ The copy's boundary is the whole state: a restart goes on from it.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -114,6 +115,13 @@ class Feeding:
         self._source = source
         return source
 
+    async def try_to_open(self) -> None:
+        """`open`; a failure is noted, and filling tries it again."""
+        try:
+            await self.open()
+        except MedusaError as error:
+            self._note(error)
+
     def start(self, nursery: trio.Nursery) -> None:
         """Fill the view until it has ended; a failed copy is tried again."""
         self._job.start(nursery, self._fill)
@@ -182,14 +190,23 @@ class Feedings:
         """Make the log of a view, and fill it."""
         await self.open(await self.store.keep(entry, Role.VIEW))
 
-    @kill_point(KillPoint.VIEW_OPEN)
     async def open(self, state: StreamState) -> None:
-        """Fill a view that has a log."""
+        """Fill a view that has a log. Raises: MedusaError: what it shows cannot be read."""
+        await self._open(state, lambda feeding: feeding.open())
+
+    async def resume(self, state: StreamState) -> None:
+        """Fill a view of the last run, as soon as what it shows can be read."""
+        await self._open(state, lambda feeding: feeding.try_to_open())
+
+    @kill_point(KillPoint.VIEW_OPEN)
+    async def _open(
+        self, state: StreamState, opening: Callable[[Feeding], Awaitable[object]]
+    ) -> None:
         set_up(state)
         if state.log.boundary == END:
             return
         feeding = Feeding(state, self.followers, self.events, self.store.timing)
-        await feeding.open()
+        await opening(feeding)
         self._feedings[state.name] = feeding
         feeding.start(self.nursery)
 

@@ -21,7 +21,6 @@ from engine.streams.stream_state import StreamState
 from overlay.errors import (
     BusyError,
     ConflictError,
-    MedusaError,
     NotFoundError,
     UnavailableError,
 )
@@ -110,15 +109,12 @@ class Views:
         return queries + self.feedings.readers(name)
 
     async def resume(self) -> None:
-        """Go on with the views of the last run. A view that cannot go on stands still."""
+        """Go on with the views of the last run."""
         for state in self.all():
-            try:
-                await self.feedings.open(state)
-                await self._publish(state.entry)  # a crash may have come before; again is no change
-            except MedusaError as error:
-                self.overlay.events.note(
-                    "error", f"stands still with {state.name} until a restart: {error}"
-                )
+            await self.feedings.resume(state)
+            # a crash may have come before; again is no change
+            self.announcements.announce_soon(state.entry)
+            self.catalog.publish_soon(VIEW, ObjectName.parse(state.name), view_of(state))
         known = {state.name for state in self.all()}
         for published in self.catalog.own(VIEW):
             if str(published.name) not in known:
