@@ -47,7 +47,7 @@ from engine.tasks.status import troubles_of
 from overlay.files import storing
 from overlay.names import ObjectName
 from overlay.node import Overlay
-from overlay.troubles import Trouble
+from overlay.troubles import Reason, Trouble
 
 
 class Engine:
@@ -101,8 +101,10 @@ class Engine:
             overlay.troubles.add(look)
 
     def _troubles_of_tasks(self) -> Iterator[Trouble]:
+        for query, (_, why) in self.queries.unfit.items():
+            yield Trouble(Reason.QUERY_REFUSED, query, f"does not run any more: {why}", "delete it")
         tasks = self.queries.task_status() + self.assignments.task_status()
-        return troubles_of(tasks, self.executor.trouble)
+        yield from troubles_of(tasks, self.executor.trouble)
 
     def _keep_streams(self, home: Path) -> None:
         """Make the parts for streams: logs, subscriptions, directory, followers."""

@@ -33,6 +33,8 @@ class Reason(StrEnum):
     """Posts to a stream are refused."""
     CANNOT_READ = "cannot_read"
     """The owner of a stream does not let this peer read it."""
+    QUERY_REFUSED = "query_refused"
+    """A query of the last run does not run any more: this release refuses it."""
     CANNOT_COMPUTE = "cannot_compute"
     """The executor of all tasks does not work."""
     TASK_FAILS = "task_fails"

@@ -17,7 +17,7 @@ from engine.streams.config import Timing
 from overlay.gossip.events import Health
 from tools.client.async_client import AsyncMedusaClient
 
-PATIENCE_S = 2.0
+PATIENCE_S = 4.0
 STAGES = ("one", "two", "three")
 
 pytestmark = pytest.mark.town(
@@ -81,12 +81,14 @@ async def test_one_patience_is_enough_for_all_tasks_of_a_worker_that_left(
     gone = worker.id
     await town.stop(worker)
     believes(made, owner, gone, Health.LEFT)
-    await trio.sleep(2 * PATIENCE_S)
+    await trio.sleep(1.2 * PATIENCE_S)
     assert away(owner, tasks) == tasks, "nothing waits for it"
     await post(client, source, range(200, 300))
     took_s = await homecoming_s(owner, tasks)
     assert sorted(missed) == sorted(tasks)
-    assert PATIENCE_S <= took_s < 2 * PATIENCE_S
+    assert took_s >= PATIENCE_S
+    first, *_, last = [each.at for each in owner.up.engine.mover.records][-3:]
+    assert last - first < PATIENCE_S
     await reader.end(client, source, range(300, 400))
     assert reader.rows == [(at, at) for at in range(400)]
 

@@ -16,6 +16,7 @@ from overlay.errors import (
     NotFoundError,
     StorageFullError,
 )
+from overlay.troubles import Reason
 from tools.client.async_client import AsyncMedusaClient
 
 
@@ -107,6 +108,10 @@ async def test_a_stored_query_over_a_new_limit_is_said_and_can_be_deleted(
     (text,) = [event.text for event in said]
     assert text.startswith(f"does not run {many.name} any more: query {many.name}: box 'pass'")
     assert text.endswith("at character 1; delete it")
+    (trouble,) = mit.up.engine.overlay.troubles.now()
+    assert (trouble.reason, trouble.thing) == (Reason.QUERY_REFUSED, many.name)
+    assert trouble.sentence.startswith(f"{many.name} does not run any more: query {many.name}: box")
+    assert trouble.sentence.endswith("at character 1; delete it")
     async with mit.client() as client:
         await client.post_event(source, rows([(10, 2)]), end=True)
         assert await to_the_end(client.subscribe(mit.name("out/few"))) == [(10, 2)]
@@ -120,3 +125,4 @@ async def test_a_stored_query_over_a_new_limit_is_said_and_can_be_deleted(
         assert mit.up.engine.store.get(mit.name("out/many")) is None
     await town.restart(mit)
     assert not mit.up.engine.queries.unfit
+    assert not mit.up.engine.overlay.troubles.now()
