@@ -72,6 +72,7 @@ from overlay.errors import (
     UntrustedError,
     WithdrawnError,
 )
+from overlay.troubles import Reason, Trouble
 from tools.client.async_client import (
     AsyncMedusaClient,
     Change,
@@ -145,6 +146,7 @@ __all__ = [
     "QueryStatus",
     "Range",
     "Rank",
+    "Reason",
     "Recent",
     "Recovery",
     "RefusedError",
@@ -164,6 +166,7 @@ __all__ = [
     "TaskStatus",
     "Top",
     "Totals",
+    "Trouble",
     "TupleWindows",
     "UnavailableError",
     "Union",
