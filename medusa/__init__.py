@@ -32,6 +32,7 @@ from engine.objects.query import (
     Map,
     Match,
     Measure,
+    OrderBy,
     PatternStep,
     Query,
     QueryStatus,
@@ -41,6 +42,7 @@ from engine.objects.query import (
     Totals,
     TupleWindows,
     Union,
+    order_by,
 )
 from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
 from engine.objects.view import Last, Range, Recent, View
@@ -140,6 +142,7 @@ __all__ = [
     "NotRetainedError",
     "ObjectDescription",
     "Objects",
+    "OrderBy",
     "PatternStep",
     "PeerStatus",
     "Query",
@@ -177,6 +180,7 @@ __all__ = [
     "WithdrawnError",
     "__version__",
     "open_medusa",
+    "order_by",
     "query",
     "stream",
 ]

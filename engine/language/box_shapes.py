@@ -172,7 +172,7 @@ def _check_rank(box: Rank) -> None:
         raise InvalidInputError(
             f"it gives the first {box.most:,} tuples; 1 to {MAX_RANKS:,} can be"
         )
-    refuse_repeated("field of its order", [name for name, _ in box.order_by])
+    refuse_repeated("field of its order", [each.field for each in box.order_by])
     refuse_repeated("field of its partitions", box.partition_by)
 
 

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from engine.language.aggregates import function_named
-from engine.objects.query import Function, Measure
+from engine.objects.query import Function, Measure, OrderBy, order_by
 from overlay.errors import InvalidInputError
 
 _CALL: Final = re.compile(r"\s*(\w+)\s*\((.*)\)\s*", re.DOTALL)
@@ -37,18 +37,36 @@ def measure_of(text: str, output: str) -> Measure:
     )
 
 
-def order_text(name: str, *, descending: bool) -> str:
-    """A field of an order, like `price desc`."""
-    return f"{name} {'desc' if descending else 'asc'}"
+def order_text(order: OrderBy) -> str:
+    """A field of an order, like `price desc`, with what is not understood anyway."""
+    words = [order.field, *(["desc"] if order.descending else [])]
+    return " ".join([*words, *nulls_words(order)])
 
 
-def order_of(text: str) -> tuple[str, bool]:
-    """`field`, `field asc` or `field desc` as a pair of `Rank.order_by`.
+def nulls_words(order: OrderBy) -> list[str]:
+    """Where nulls are, unless they are there anyway."""
+    if order == order_by(order.field, descending=order.descending):
+        return []
+    return ["nulls first" if order.nulls_first else "nulls last"]
+
+
+def order_of(text: str) -> OrderBy:
+    """`field [asc | desc] [nulls first | nulls last]`.
 
     Raises:
-        InvalidInputError: it is none of them.
+        InvalidInputError: it is something else.
     """
-    field, _, direction = text.strip().partition(" ")
-    if direction.strip().lower() not in {"", "asc", "desc"}:
-        raise InvalidInputError(f"{text[:80]!a} is not a field, or a field with asc or desc")
-    return field, direction.strip().lower() == "desc"
+    found = _ORDER.fullmatch(" ".join(text.split()))
+    if found is None:
+        raise InvalidInputError(
+            f"{text[:80]!a} is not a field, behind which may be asc or desc, and nulls first or "
+            "nulls last"
+        )
+    field, direction, nulls = found.groups()
+    first = None if nulls is None else nulls.lower() == "first"
+    return order_by(field, descending=(direction or "").lower() == "desc", nulls_first=first)
+
+
+_ORDER: Final = re.compile(
+    r"(\S+)(?: (asc|desc))?(?: nulls (first|last))?", re.ASCII | re.IGNORECASE
+)

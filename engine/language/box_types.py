@@ -271,7 +271,7 @@ def _type_tuple_windows(box: TupleWindows, given: _Input) -> TypedBox:
 
 def _type_top(box: Top, schema: Schema) -> TypedBox:
     known = {field.name: field for field in schema.fields}
-    for name in (*box.partition_by, *(name for name, _ in box.order_by)):
+    for name in (*box.partition_by, *(each.field for each in box.order_by)):
         if name not in known:
             raise InvalidInputError(
                 f"{name[:64]!a} is no field; there are {', '.join(known)[:200]}"
@@ -280,7 +280,8 @@ def _type_top(box: Top, schema: Schema) -> TypedBox:
     made = Schema(box.output, fields)
     check_schema(made)
     made = msgspec.structs.replace(made, key=totals.top_key(box.partition_by, box.place))
-    step = TopStep(schema.fields, box.partition_by, box.order_by, box.most, box.place)
+    parts = (box.partition_by, box.order_by, box.most, box.place, _newest_first(box, schema))
+    step = TopStep(schema.fields, *parts)
     return TypedBox(box, {box.output: made}, {box.output: step})
 
 
@@ -306,7 +307,7 @@ def _type_spans(box: Sessions | Cumulate, given: _Input) -> TypedBox:
 
 def _type_rank(box: Rank, schema: Schema) -> TypedBox:
     known = {field.name for field in schema.fields}
-    for name in (*box.partition_by, *(name for name, _ in box.order_by)):
+    for name in (*box.partition_by, *(each.field for each in box.order_by)):
         if name not in known:
             listed = _listed([(each.name, each.type) for each in schema.fields])
             raise InvalidInputError(
@@ -316,8 +317,14 @@ def _type_rank(box: Rank, schema: Schema) -> TypedBox:
     made = Schema(box.output, (*schema.fields, *place), schema.time if box.size_us == 1 else None)
     check_schema(made)
     made = msgspec.structs.replace(made, key=schema.key)
-    step = RankStep(box.size_us, schema.fields, box.partition_by, box.order_by, box.most, box.place)
+    parts = (box.partition_by, box.order_by, box.most, box.place, _newest_first(box, schema))
+    step = RankStep(box.size_us, schema.fields, *parts)
     return TypedBox(box, {box.output: made}, {box.output: step})
+
+
+def _newest_first(box: Rank | Top, schema: Schema) -> bool:
+    """Whether the order has the stream's time descending: then all of the stream's order is."""
+    return any(each.field == schema.time and each.descending for each in box.order_by)
 
 
 def _type_join(box: Join, left: Schema, right: Schema, functions: Declared | None) -> TypedBox:

@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 from engine.language.aggregates import VARIANCES
 from engine.language.joins import AS_OF
 from engine.language.typed import Expression, FieldRef
-from engine.objects.query import Contiguity, Function, JoinKind
+from engine.objects.query import Contiguity, Function, JoinKind, OrderBy
 from engine.objects.schema import END, Field, FieldType
 
 AVERAGE_REPEATS: Final = 5
@@ -124,14 +124,16 @@ class RankStep:
 
     Attributes:
         fields: of the input, and of the output before the place.
+        newest_first: equal tuples are in the reverse of the stream's order.
     """
 
     size_us: int
     fields: tuple[Field, ...]
     partition_by: tuple[str, ...]
-    order_by: tuple[tuple[str, bool], ...]
+    order_by: tuple[OrderBy, ...]
     most: int
     place: str
+    newest_first: bool
 
     form: ClassVar[Form] = Form.WHOLE
     grain_us: ClassVar[int] = 1
@@ -388,13 +390,15 @@ class TopStep:
 
     Attributes:
         fields: of the input, all of which are in the output.
+        newest_first: of equal tuples of one stime the last comes first.
     """
 
     fields: tuple[Field, ...]
     partition_by: tuple[str, ...]
-    order_by: tuple[tuple[str, bool], ...]
+    order_by: tuple[OrderBy, ...]
     most: int
     place: str
+    newest_first: bool
 
     @property
     def nodes(self) -> int:

@@ -155,17 +155,35 @@ class Cumulate(Struct, frozen=True, tag="cumulate"):
     functions: tuple[AggregateFunction, ...]
 
 
+class OrderBy(Struct, frozen=True):
+    """A field of an order: `price DESC NULLS LAST`.
+
+    Attributes:
+        nulls_first: whether tuples without a value are before all others. Unless it is said they
+            are first in an ascending order and last in a descending one, as in Flink and Spark.
+    """
+
+    field: str
+    descending: bool
+    nulls_first: bool
+
+
+def order_by(field: str, *, descending: bool = False, nulls_first: bool | None = None) -> OrderBy:
+    """A field of an order. nulls_first: None: see `OrderBy`."""
+    return OrderBy(field, descending, not descending if nulls_first is None else nulls_first)
+
+
 class Rank(Struct, frozen=True, tag="rank"):
     """Of the tuples of each window of stime, [k * size, (k + 1) * size) aligned to the epoch, and
     of each partition, the first few in an order: SQL's `ROW_NUMBER() OVER (...) <= most`.
 
     They come out when the boundary passes the window's last microsecond, which is their stime.
-    Nulls are last in ascending and in descending order. Equal tuples are in the order of the
-    stream: by stime, then by arrival if it is a source stream, else by their fields.
+    Equal tuples are in the order of the stream: by stime, then by arrival if it is a source stream,
+    else by their fields. If the order has the stream's time descending, they are in the reverse.
 
     Attributes:
         size_us: of the window; 1: of the tuples of one stime, such as a window's results.
-        order_by: (field, descending) pairs; none: the order of the stream.
+        order_by: none: the order of the stream.
         most: tuples of a window and partition that come out.
         place: the output's last field, the tuple's place from 1; "": it has none.
     """
@@ -175,7 +193,7 @@ class Rank(Struct, frozen=True, tag="rank"):
     output: str
     size_us: int
     partition_by: tuple[str, ...]
-    order_by: tuple[tuple[str, bool], ...]
+    order_by: tuple[OrderBy, ...]
     most: int
     place: str = ""
 
@@ -325,7 +343,7 @@ class Top(Struct, frozen=True, tag="top", omit_defaults=True):
     place. Its key is the partition and the place.
 
     Attributes:
-        order_by: (field, descending) pairs; nulls are last. Of equal tuples the earlier is first.
+        order_by: of equal tuples the earlier is first; those of one stime are as in a `Rank`.
         most: places of a partition.
         place: the field with the place, from 1; "": there is one place, and no such field.
     """
@@ -334,7 +352,7 @@ class Top(Struct, frozen=True, tag="top", omit_defaults=True):
     input: str
     output: str
     partition_by: tuple[str, ...]
-    order_by: tuple[tuple[str, bool], ...]
+    order_by: tuple[OrderBy, ...]
     most: int
     place: str = ""
 

@@ -167,7 +167,7 @@ class _Compiled:
         if task.recalls and isinstance(last_step, TotalsStep):
             self._table = TotalsOf(last_step, fields)
         elif task.recalls and isinstance(last_step, TopStep):
-            self._table = TopOf(last_step)
+            self._table = TopOf(last_step, by_arrival=self._by_arrival)
         elif task.recalls and isinstance(last_step, TupleWindowsStep):
             self._table = TupleWindowsOf(last_step, fields, by_arrival=self._by_arrival)
         self._all = bool(task.tables)

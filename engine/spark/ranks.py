@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from engine.language.steps import RankStep
+from engine.objects.query import OrderBy
 from engine.objects.schema import SEQ, STIME, Field
 from engine.spark.columns import quoted
 from engine.spark.functions import order_of
@@ -29,7 +30,9 @@ class Ranks:
     def __init__(self, step: RankStep, fields: Sequence[Field], *, by_arrival: bool) -> None:
         end = _last_of_window(step.size_us)
         ties = F.struct(STIME, SEQ) if by_arrival else order_of(fields)
-        order = [_ordered(name, descending=down) for name, down in step.order_by]
+        if step.newest_first:
+            ties = ties.desc()
+        order = list(map(ordered, step.order_by))
         window = Window.partitionBy(end, *map(quoted, step.partition_by)).orderBy(*order, ties)
         self._place = F.row_number().over(window)
         self._most = step.most
@@ -49,10 +52,12 @@ class Ranks:
         return placed.where(F.col(_PLACE) <= self._most).select(*self._found)
 
 
-def _ordered(name: str, *, descending: bool) -> Column:
-    """Nulls are last both ways."""
-    field = quoted(name)
-    return field.desc_nulls_last() if descending else field.asc_nulls_last()
+def ordered(order: OrderBy) -> Column:
+    """A field in an order."""
+    field = quoted(order.field)
+    if order.descending:
+        return field.desc_nulls_first() if order.nulls_first else field.desc_nulls_last()
+    return field.asc_nulls_first() if order.nulls_first else field.asc_nulls_last()
 
 
 def _last_of_window(size_us: int) -> Column:

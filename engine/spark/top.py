@@ -14,8 +14,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from engine.language.steps import TopStep
-from engine.objects.schema import BEGINNING, STIME
+from engine.objects.query import order_by
+from engine.objects.schema import BEGINNING, SEQ, STIME
 from engine.spark.columns import quoted
+from engine.spark.ranks import ordered
 
 _NEW: Final = "is new "
 _TURN: Final = "turn "
@@ -26,10 +28,16 @@ _NUMBER: Final = "number "
 
 
 class TopOf:
-    """The first tuples of a DataFrame of its input."""
+    """The first tuples of a DataFrame of its input.
 
-    def __init__(self, step: TopStep) -> None:
+    Args:
+        by_arrival: the input has SEQ, and tuples of one stime are in its order.
+    """
+
+    def __init__(self, step: TopStep, *, by_arrival: bool) -> None:
         self._step = step
+        self._in_order = [SEQ] if by_arrival else [each.name for each in step.fields]
+        self._hidden = [SEQ] if by_arrival else []
         self._names = [each.name for each in step.fields]
         self._partition = [quoted(name) for name in step.partition_by]
 
@@ -54,20 +62,20 @@ class TopOf:
         """The tuples with `row`: a number in the order that is asked for, and the fields; and with
         `turn`: their place in the order of time."""
         fields = [quoted(name) for name in self._names]
-        new = frame.select(quoted(STIME), *fields, F.lit(True).alias(_NEW), F.lit(0).alias(_KEPT))
+        own_columns = (F.lit(True).alias(_NEW), F.lit(0).alias(_KEPT))
+        new = frame.select(quoted(STIME), *fields, *own_columns, *map(quoted, self._hidden))
         both = new
         if own is not None:
             both = new.unionByName(self._before(own, frame))
+        last = self._step.newest_first
+        in_order = [order_by(name, descending=last, nulls_first=last) for name in self._in_order]
         ties = [
             F.col(_NEW).asc(),
             F.col(_KEPT).asc(),
             quoted(STIME).asc(),
-            *(each.asc_nulls_last() for each in fields),
+            *map(ordered, in_order),
         ]
-        order = [
-            quoted(name).desc_nulls_last() if down else quoted(name).asc_nulls_last()
-            for name, down in self._step.order_by
-        ]
+        order = list(map(ordered, self._step.order_by))
         by_rank = Window.partitionBy(*self._partition).orderBy(*order, *ties)
         by_time = Window.partitionBy(*self._partition).orderBy(*ties)
         row = F.struct(F.row_number().over(by_rank).alias(_NUMBER), *fields)
@@ -97,6 +105,7 @@ class TopOf:
             *(F.col(_ROW).getField(name).alias(name) for name in self._names),
             F.lit(False).alias(_NEW),
             F.col(_TURN).cast(T.IntegerType()).alias(_KEPT),
+            *(F.lit(None).cast(T.LongType()).alias(name) for name in self._hidden),
         )
 
     def _pass(

@@ -9,6 +9,7 @@ from math import gcd
 from msgspec import Struct
 
 from engine.language.aggregates import call_of
+from engine.language.box_texts import order_text
 from engine.language.classes import BoxClass, class_of
 from engine.language.matches import pattern_text
 from engine.language.panes import (
@@ -272,7 +273,7 @@ def _join(box: Join) -> str:
 
 
 def _first(box: Rank | Top) -> str:
-    order = ", ".join(f"{name} descending" if down else name for name, down in box.order_by)
+    order = ", ".join(map(order_text, box.order_by))
     if isinstance(box, Top):
         by = " and ".join(box.partition_by)
         return f"a table of the first {box.most:,} so far of each {by}, by {order}"

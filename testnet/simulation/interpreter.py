@@ -148,7 +148,9 @@ def _run_state(
         case Totals() | Top() | TupleWindows():
             return _run_table(box, rows, schemas)
         case Rank():
-            return ranked(box, rows)
+            rank = type_box(box, schemas).steps[box.output]
+            assert isinstance(rank, RankStep), "of a rank"
+            return ranked(rank, rows)
         case Aggregate():
             return _run_aggregate(box, rows, _types(schemas[box.input]))
         case Match():
@@ -209,7 +211,7 @@ def _run_aggregate(box: Aggregate, rows: list[Row], fields: Mapping[str, FieldTy
     return aggregate(rows, box.size_us, box.advance_us, box.group_by, functions)
 
 
-_IN_ORDER: Final = WindowStep | SpanStep | MatchStep | TupleWindowsStep
+_IN_ORDER: Final = WindowStep | SpanStep | MatchStep | TupleWindowsStep | TopStep
 
 
 def run_task(

@@ -25,6 +25,7 @@ from engine.objects.query import (
     Totals,
     TupleWindows,
     Union,
+    order_by,
 )
 
 COUNT: Final = AggregateFunction(Function.COUNT, None, "rows")
@@ -107,8 +108,11 @@ def _totals(source: str, output: str) -> Totals:
     return Totals("totals", source, output, ("key",), (COUNT, TOTAL, values))
 
 
+_LARGEST: Final = (order_by("value", descending=True), order_by("number"))
+
+
 def _top(source: str, output: str) -> Top:
-    return Top("top", source, output, ("key",), (("value", True), ("number", False)), 2, "place")
+    return Top("top", source, output, ("key",), _LARGEST, 2, "place")
 
 
 # -- windows ---------------------------------------------------------------------------------------
@@ -132,8 +136,7 @@ def _cumulate(rng: random.Random, source: str, output: str) -> Cumulate:
 
 def _first(rng: random.Random, source: str, output: str) -> Rank:
     size = rng.choice((1, 500_000, 1_000_000))
-    order = (("value", True), ("number", False))
-    return Rank("windows", source, output, size, ("key",), order, 2, "place")
+    return Rank("windows", source, output, size, ("key",), _LARGEST, 2, "place")
 
 
 def _match(rng: random.Random, source: str, output: str) -> Match:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
-from engine.objects.query import Rank
+from engine.objects.query import OrderBy
 from engine.objects.schema import STIME
 from engine.tasks.plan import RankStep
 from testnet.simulation.expressions import Row
 
 
-def ranked(step: RankStep | Rank, rows: Sequence[Row]) -> list[Row]:
+def ranked(step: RankStep, rows: Sequence[Row]) -> list[Row]:
     """The first rows of each window and partition. rows: in the order of their stream."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
@@ -19,17 +20,19 @@ def ranked(step: RankStep | Rank, rows: Sequence[Row]) -> list[Row]:
         groups.setdefault((end, *(row[name] for name in step.partition_by)), []).append(row)
     found: list[Row] = []
     for (end, *_), members in groups.items():
-        ordered = members
-        for name, descending in reversed(step.order_by):
-            ordered = _by(ordered, name, descending=descending)
+        ordered = in_order(step.order_by, members[::-1] if step.newest_first else members)
         for place, row in enumerate(ordered[: step.most], start=1):
             made = {key: value for key, value in row.items() if key != "seq"}
             found.append({**made, STIME: end, **({step.place: place} if step.place else {})})
     return found
 
 
-def _by(rows: list[Row], name: str, *, descending: bool) -> list[Row]:
-    """The rows by one field, nulls last; equal ones as they were."""
-    present = [row for row in rows if row[name] is not None]
-    present.sort(key=lambda row: row[name], reverse=descending)
-    return [*present, *(row for row in rows if row[name] is None)]
+def in_order(order: Sequence[OrderBy], rows: Sequence[Row]) -> list[Row]:
+    """The rows in an order; equal ones as they were."""
+    found = list(rows)
+    for by in reversed(order):
+        none = [row for row in found if row[by.field] is None]
+        present = [row for row in found if row[by.field] is not None]
+        present.sort(key=itemgetter(by.field), reverse=by.descending)
+        found = [*none, *present] if by.nulls_first else [*present, *none]
+    return found

@@ -12,6 +12,7 @@ from engine.language.totals import State, layout_of
 from engine.objects.query import Function
 from engine.objects.schema import DELETED, STIME, FieldType
 from testnet.simulation.expressions import Row, evaluate
+from testnet.simulation.ranks import in_order
 
 _MASK = 2**32 - 1
 
@@ -157,9 +158,8 @@ def top(step: TopStep, rows: Sequence[Row], own: Iterable[Row], after: int) -> l
             at.setdefault((row[STIME], key), []).append(row)
     for stime, key in sorted(at, key=lambda each: each[0]):
         before = kept.get(key, [])
-        # a stable sort: of equal tuples those that were there are first
-        new = sorted(at[stime, key], key=lambda row: [(row[n] is None, row[n]) for n in names])
-        now = sorted([*before, *new], key=functools.cmp_to_key(_order(step)))
+        new = at[stime, key][::-1] if step.newest_first else at[stime, key]
+        now = in_order(step.order_by, [*before, *new])  # of equal ones those that were there first
         kept[key] = now[: step.most]
         for place, row in enumerate(kept[key]):
             if place < len(before) and before[place] is row:
@@ -167,17 +167,3 @@ def top(step: TopStep, rows: Sequence[Row], own: Iterable[Row], after: int) -> l
             found = {STIME: stime, **{name: row[name] for name in names}}
             made.append(found | ({step.place: place + 1} if step.place else {}))
     return made
-
-
-def _order(step: TopStep) -> Any:  # noqa: ANN401 - what cmp_to_key takes
-    def compared(one: Row, two: Row) -> int:
-        for name, down in step.order_by:
-            a, b = one[name], two[name]
-            if a == b:
-                continue
-            if a is None or b is None:
-                return 1 if a is None else -1
-            return (1 if a > b else -1) * (-1 if down else 1)
-        return 0
-
-    return compared

@@ -15,6 +15,7 @@ import pyarrow as pa
 from epoch_matches import Computed, matches
 from hypothesis import strategies as st
 from reference_aggregates import later_sql
+from reference_networks import orders
 
 from engine.language.aggregates import ORDERED
 from engine.language.box_types import type_box
@@ -307,15 +308,19 @@ class Builder:
         size = draw(st.sampled_from([1, 1, 7, 30]))
         fields = st.lists(st.sampled_from(schema.fields), max_size=2, unique=True)
         partition = tuple(field.name for field in draw(fields))
-        order_by = tuple((field.name, draw(st.booleans())) for field in draw(fields))
+        order = orders(draw, draw(fields))
         place = draw(st.sampled_from(["", f"place_{name}"]))
-        box = Rank(name, source, out, size, partition, order_by, draw(st.integers(1, 3)), place)
+        box = Rank(name, source, out, size, partition, order, draw(st.integers(1, 3)), place)
         window = f"stime - ((stime % {size}) + {size}) % {size} + {size - 1}"
-        order = [f"{field} {'DESC' if down else 'ASC'} NULLS LAST" for field, down in order_by]
-        order.append(order_sql(schema, source=source in SOURCES))
+        terms = [
+            f"{by.field} {'DESC' if by.descending else 'ASC'} "
+            f"NULLS {'FIRST' if by.nulls_first else 'LAST'}"
+            for by in order
+        ]
+        terms.append(order_sql(schema, source=source in SOURCES))
         number = (
             f"row_number() OVER (PARTITION BY {', '.join((window, *partition))} "
-            f"ORDER BY {', '.join(order)})"
+            f"ORDER BY {', '.join(terms)})"
         )
         columns = [f"{window} AS stime", *(field.name for field in schema.fields)]
         if place:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from hypothesis import strategies as st
@@ -23,6 +24,7 @@ from engine.objects.query import (
     Map,
     Match,
     Measure,
+    OrderBy,
     PatternStep,
     Query,
     Rank,
@@ -32,6 +34,7 @@ from engine.objects.query import (
     TupleWindows,
     Union,
     inputs_of,
+    order_by,
 )
 from engine.objects.schema import DELETED, END, Field, FieldType, Schema
 
@@ -224,7 +227,7 @@ def windows(draw: st.DrawFn, kind: str, number: int, source: str, schema: Schema
         case "rank":
             fields = st.lists(st.sampled_from(schema.fields), max_size=2, unique=True)
             partition = tuple(field.name for field in draw(fields))
-            order = tuple((field.name, draw(st.booleans())) for field in draw(fields))
+            order = orders(draw, draw(fields))
             size, most = draw(st.sampled_from([1, 7, 30])), draw(st.integers(1, 3))
             place = draw(st.sampled_from(["", f"place_{number}"]))
             return Rank(name, source, out, size, partition, order, most, place)
@@ -244,6 +247,15 @@ def windows(draw: st.DrawFn, kind: str, number: int, source: str, schema: Schema
                 most = size * draw(st.integers(1, 4))
                 return Cumulate(name, source, out, size, most, tuple(chosen), functions)
             return Aggregate(name, source, out, size, advance, tuple(chosen), functions)
+
+
+def orders(draw: st.DrawFn, fields: Iterable[Field]) -> tuple[OrderBy, ...]:
+    """An order by these fields; where nulls are may not be said."""
+    drawn = st.tuples(st.booleans(), st.none() | st.booleans())
+    return tuple(
+        order_by(each.name, descending=down, nulls_first=first)
+        for each, (down, first) in ((each, draw(drawn)) for each in fields)
+    )
 
 
 @st.composite
@@ -284,7 +296,7 @@ def totals(draw: st.DrawFn, number: int, source: str, schema: Schema, *, changes
 def tops(draw: st.DrawFn, number: int, source: str, schema: Schema) -> Top:
     fields = st.lists(st.sampled_from(schema.fields), min_size=1, max_size=2, unique=True)
     partition = tuple(field.name for field in draw(fields))
-    order = tuple((field.name, draw(st.booleans())) for field in draw(fields))
+    order = orders(draw, draw(fields))
     most = draw(st.integers(1, 3))
     place = f"place_{number}" if most > 1 or draw(st.booleans()) else ""
     return Top(f"box{number}", source, f"t{number}", partition, order, most, place)

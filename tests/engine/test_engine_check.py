@@ -19,6 +19,7 @@ from engine.objects.query import (
     Rank,
     Sessions,
     Union,
+    order_by,
 )
 from engine.objects.schema import Field, FieldType, Schema, check_schema
 from overlay.errors import InvalidInputError
@@ -173,7 +174,10 @@ def test_aggregates_types() -> None:
         (Rank("r", "in", "out", 1, (), (), 0), "1 to 1,000 can be"),
         (Rank("r", "in", "out", 0, (), (), 1), "is not up to 366 days"),
         (Rank("r", "in", "out", 1, ("nope",), (), 1), "goes by 'nope', which is no field"),
-        (Rank("r", "in", "out", 1, (), (("ts", True), ("ts", False)), 1), "occurs 2 times"),
+        (
+            Rank("r", "in", "out", 1, (), (order_by("ts"), order_by("ts", descending=True)), 1),
+            "occurs 2 times",
+        ),
         (Rank("r", "in", "out", 1, (), (), 1, "ts"), "ts"),
         (window(group_by=("nope",)), "groups by 'nope', which is no field"),
         (window(group_by=("src", "src")), "field src occurs 2 times"),

@@ -49,6 +49,7 @@ from engine.objects.query import (
     Totals,
     TupleWindows,
     Union,
+    order_by,
     outputs_of,
     streams_read,
     streams_written,
@@ -287,14 +288,32 @@ COUNT = AggregateFunction(Function.COUNT, None, "n")
 
 def test_a_time_that_is_grouped_by_is_no_window() -> None:
     by_time = ("ts", "a")
+    last, end = (order_by(name, descending=True) for name in ("ts", "window_end"))
     boxes: list[Box] = [
-        Rank("instants", S, f"{MIT}i", 1, by_time, (("ts", True), ("b", False)), 2, "place"),
-        Rank("minutes", S, f"{MIT}m", 60_000_000, by_time, (("b", False),), 2),
-        Top("best", S, f"{MIT}b", by_time, (("ts", True),), 1),
+        Rank(
+            "instants",
+            S,
+            f"{MIT}i",
+            1,
+            by_time,
+            (order_by("ts", descending=True), order_by("b")),
+            2,
+            "place",
+        ),
+        Rank("minutes", S, f"{MIT}m", 60_000_000, by_time, (order_by("b"),), 2),
+        Top("best", S, f"{MIT}b", by_time, (last,), 1),
         Totals("sums", S, f"{MIT}s2", by_time, (COUNT,)),
         Sessions("visits", S, f"{MIT}v", 5, 9, by_time, (COUNT,)),
         Cumulate("so_far", S, f"{MIT}f", 5, 10, by_time, (COUNT,)),
-        Rank("of_windows", f"{MIT}v", f"{MIT}w", 30, ("window_start",), (("window_end", True),), 1),
+        Rank(
+            "of_windows",
+            f"{MIT}v",
+            f"{MIT}w",
+            30,
+            ("window_start",),
+            (end,),
+            1,
+        ),
         Rank("at_ends", f"{MIT}v", f"{MIT}x", 1, ("window_end", "ts"), (), 3, "window_time"),
         Totals("of_starts", f"{MIT}f", f"{MIT}y", ("window_end", "window_start"), (COUNT,)),
         Sessions("again", f"{MIT}x", f"{MIT}z", 5, 10, ("window_time",), (COUNT,)),
@@ -345,8 +364,8 @@ def test_a_place_that_is_no_output_has_a_name_of_its_own() -> None:
     named_place = (Field("Place", F.INT), Field("place_", F.LONG))
     schema = Schema(S, (*FIELDS, *named_place), "ts")
     boxes: list[Box] = [
-        Rank("r", S, f"{MIT}r", 60, (), (("place_", True),), 1),
-        Top("t", S, f"{MIT}t", ("Place",), (("place_", True),), 1),
+        Rank("r", S, f"{MIT}r", 60, (), (order_by("place_", descending=True),), 1),
+        Top("t", S, f"{MIT}t", ("Place",), (order_by("place_", descending=True),), 1),
     ]
     everywhere(Query(f"{MIT}q", tuple(boxes)), {S: schema})
 
@@ -464,7 +483,7 @@ def test_odd_names_are_kept_by_all_boxes(
     read, *streams = (f"medusa://x/{part}" for part in parts)
     schema = Schema(read, tuple(Field(name, F.LONG) for name in names))
     count = (msgspec.structs.replace(COUNT, argument=f'"{one}"'),)
-    order = ((two, True), (three, False))
+    order = (order_by(two, descending=True), order_by(three))
     first, last = variables
     steps = (
         PatternStep(first, f'"{one}" > prev."{two}" or "{first}"."{three}" = 1', 1, None),

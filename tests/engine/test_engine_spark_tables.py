@@ -30,10 +30,12 @@ from engine.objects.query import (
     Join,
     JoinKind,
     Map,
+    OrderBy,
     Query,
     Top,
     Totals,
     TupleWindows,
+    order_by,
 )
 from engine.objects.schema import BEGINNING, DELETED, END, Field, FieldType, Schema
 from engine.spark.program import Program
@@ -45,7 +47,9 @@ from examples import examples
 from testnet.simulation.interpreter import run_task
 
 F = FieldType
-STREAM = Schema("s", (Field("k", F.INT, nullable=True), Field("x", F.DOUBLE)))
+STREAM = Schema(
+    "s", (Field("k", F.INT, nullable=True), Field("x", F.DOUBLE), Field("ts", F.TIMESTAMP)), "ts"
+)
 TABLE = Schema(
     "t",
     (Field("k", F.INT), Field("v", F.LONG, nullable=True), Field(DELETED, F.BOOL, nullable=True)),
@@ -62,7 +66,10 @@ KINDS = {JoinKind.INNER: "JOIN", JoinKind.LEFT: "LEFT JOIN"} | {
 def rows(draw: st.DrawFn, schema: Schema, more: Mapping[str, st.SearchStrategy[Any]]) -> pa.Table:
     row = st.fixed_dictionaries({"stime": st.integers(-20, 40), **more})
     found = sorted(draw(st.lists(row, max_size=25)), key=lambda each: each["stime"])
-    numbered = [{**each, "seq": number} for number, each in enumerate(found)]
+    numbered = [
+        {**each, "seq": number, "ts": each["stime"]}  # a table has no such field
+        for number, each in enumerate(found)
+    ]
     return pa.Table.from_pylist(numbered, schema=schema.source)
 
 
@@ -288,29 +295,43 @@ def windows_of_tuples(draw: st.DrawFn) -> tuple[Query, str]:
 TIES = f"k NULLS LAST, v NULLS LAST, {DELETED} NULLS LAST"
 
 
+def words(order: OrderBy) -> str:
+    """The order of a field in DuckDB's words."""
+    nulls = "FIRST" if order.nulls_first else "LAST"
+    return f"{'DESC' if order.descending else 'ASC'} NULLS {nulls}"
+
+
 def _top(draw: st.DrawFn) -> tuple[Query, str]:
     most = draw(st.integers(1, 3))
-    down = draw(st.booleans())
     place = "place" if most > 1 or draw(st.booleans()) else ""
     mapped = draw(st.booleans())
-    box = Top("t", "s", "first" if mapped else "out", ("k",), (("x", down),), most, place)
-    order = f"x {'DESC' if down else 'ASC'} NULLS LAST, stime, x NULLS LAST, seq"
+    group, value = draw(st.permutations(["k", "x"]))
+    by_value = order_by(
+        value, descending=draw(st.booleans()), nulls_first=draw(st.none() | st.booleans())
+    )
+    by_time = order_by("ts", descending=draw(st.booleans()))
+    order = draw(st.sampled_from([(by_value,), (by_time,), (by_value, by_time)]))
+    box = Top("t", "s", "first" if mapped else "out", (group,), order, most, place)
+    terms = [f"{'stime' if each.field == 'ts' else each.field} {words(each)}" for each in order]
+    last = any(each == order_by("ts", descending=True) for each in order)
+    terms += ["stime", f"seq {'DESC' if last else 'ASC'}"]
     ranked = (
-        "SELECT t.stime AS seen, s.*, row_number() OVER (PARTITION BY t.stime, s.k ORDER BY "
-        f"{order.replace('stime', 's.stime')}) AS place FROM (SELECT DISTINCT stime, k FROM s) t "
-        "JOIN s ON s.k IS NOT DISTINCT FROM t.k AND s.stime <= t.stime"
+        f"SELECT t.stime AS seen, s.*, row_number() OVER (PARTITION BY t.stime, s.{group} ORDER BY "
+        f"{', '.join(terms).replace('stime', 's.stime')}) AS place "
+        f"FROM (SELECT DISTINCT stime, {group} FROM s) t "
+        f"JOIN s ON s.{group} IS NOT DISTINCT FROM t.{group} AND s.stime <= t.stime"
     )
     changed = (
-        "SELECT seen, k, x, place, seq, "
-        "lag(seq) OVER (PARTITION BY k, place ORDER BY seen) AS old "
+        "SELECT seen, k, x, ts, place, seq, "
+        f"lag(seq) OVER (PARTITION BY {group}, place ORDER BY seen) AS old "
         f"FROM ({ranked}) WHERE place <= {most}"
     )
     boxes: tuple[Box, ...] = (box,)
-    columns = "seen AS stime, k, x" + (", place::INTEGER" if place else "")
+    columns = "seen AS stime, k, x, ts" + (", place::INTEGER" if place else "")
     if mapped:
         fields = (("y", "x"), ("k", "k"), *((("place", "place"),) if place else ()))
         boxes = (box, Map("m", "first", "out", fields))
-        columns = columns.replace("k, x", "x AS y, k")
+        columns = columns.replace("k, x, ts", "x AS y, k")
     return Query("q", boxes), f"SELECT {columns} FROM ({changed}) WHERE old IS DISTINCT FROM seq"
 
 
@@ -381,6 +402,7 @@ def test_different_values_of_two_types_are_counted_together(
         {
             "stime": stime,
             "seq": stime,
+            "ts": stime,
             "k": chance.choice([None, 0, 1, 2, 3]),
             "x": chance.choice([0.0, zero, 0.5, -1.0, 2.5]),
         }

@@ -3,7 +3,9 @@ from __future__ import annotations
 import re
 
 import pytest
+from reference_interpreter import run_query
 
+from engine.language.check import check_query
 from engine.language.matches import pattern_text
 from engine.language.sql.script import Script
 from engine.objects.query import Box, Contiguity, Function, Map, Match, Measure
@@ -127,3 +129,36 @@ def test_what_has_no_answer_is_refused_at_its_place(
     with pytest.raises(InvalidInputError, match=re.escape(reason)) as error:
         boxes(SELECT.replace(old, new))
     assert f"at line {line}, column " in str(error.value)
+
+
+def numbers(pattern: str, define: str, rows: list[tuple[int, int]]) -> list[int]:
+    """How many rows each match has. rows: (time, bytes)."""
+    text = f"""SELECT * FROM conns MATCH_RECOGNIZE (
+      ORDER BY ts MEASURES COUNT(*) AS n AFTER MATCH SKIP TO NEXT ROW
+      PATTERN ({pattern}) WITHIN INTERVAL '10' SECOND DEFINE {define}
+    )"""
+    (query,) = Script(text, "medusa://mit.edu/").complete({CONNS.name: CONNS}, {}).queries
+    data = [
+        {"stime": at, "ts": at, "src": "a", "dst": "b", "bytes": each, "seq": n}
+        for n, (at, each) in enumerate(rows)
+    ]
+    schemas = check_query(query, {CONNS.name: CONNS})
+    return [
+        row["n"] for row in run_query(query, {CONNS.name: data}, schemas)["medusa://mit.edu/answer"]
+    ]
+
+
+def test_rows_exactly_within_are_a_match() -> None:
+    """Flink 2.3 has no match here: its WITHIN is a bound that is not reached."""
+    define = "A AS A.bytes = 1, B AS B.bytes = 2"
+    for last, found in ((10_000_000, [2]), (10_000_001, [])):
+        assert numbers("A B", define, [(0, 1), (last, 2)]) == found
+
+
+def test_quantifiers_are_greedy_and_give_back() -> None:
+    """As SQL:2016 says. Flink 2.3 takes no B for `A B?` and finds no `A B* C` in 1 2 2 1."""
+    one = "A AS A.bytes = 1, B AS B.bytes = 2"
+    assert numbers("A B?", one, [(0, 1), (1, 2)]) == [2]
+    assert numbers("A B??", one, [(0, 1), (1, 2)]) == [1]
+    any_b = "A AS A.bytes = 1, B AS B.bytes >= 1, C AS C.bytes = 1"
+    assert numbers("A B* C", any_b, [(0, 1), (1, 2), (2, 2), (3, 1)]) == [4]

@@ -15,7 +15,7 @@ from engine.language.check import check_query
 from engine.language.sql.script import Script
 from engine.language.tables import tables_of
 from engine.objects.definitions import StreamDefinition, StreamEntry
-from engine.objects.query import Join, Top, Totals
+from engine.objects.query import Join, Top, Totals, order_by
 from engine.objects.schema import DELETED, Schema
 from engine.streams.revisions.columns import revisions_entry
 from engine.tasks.network import Network
@@ -60,7 +60,7 @@ TOPS = [
     ),
     (
         f"SELECT k, x FROM ({NUMBERED.format('k', 'ts DESC, x')}) WHERE place = 1",
-        f"SELECT k, x FROM ({FIRST.format('ts DESC, x NULLS LAST')}) WHERE place = 1",
+        f"SELECT k, x FROM ({FIRST.format('ts DESC, x NULLS FIRST')}) WHERE place = 1",
     ),
     (
         f"SELECT k, place, x FROM ({NUMBERED.format('k', 'x DESC')}) WHERE place < 4 AND x > 2",
@@ -73,7 +73,7 @@ TOPS = [
     (
         f"""SELECT x, count(*) AS n, sum(x) AS total FROM ({NUMBERED.format("k", "ts DESC, x")})
         WHERE place <= 4 GROUP BY x""",
-        f"""SELECT x, count(*), sum(x)::BIGINT FROM ({FIRST.format("ts DESC, x NULLS LAST")})
+        f"""SELECT x, count(*), sum(x)::BIGINT FROM ({FIRST.format("ts DESC, x NULLS FIRST")})
         WHERE place <= 4 GROUP BY x""",
     ),
     (
@@ -105,7 +105,30 @@ def test_a_place_of_one_is_no_field_and_the_order_is_as_it_is_said() -> None:
     (query,) = Script(text, BASE).complete({S: SCHEMA}, {}).queries
     (top,) = (box for box in query.boxes if isinstance(box, Top))
     assert (top.partition_by, top.most, top.place) == (("k", "x"), 1, "")
-    assert top.order_by == (("ts", True), ("k", False))
+    assert top.order_by == (order_by("ts", descending=True), order_by("k", nulls_first=True))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        NUMBERED.format("k", "ts DESC"),
+        NUMBERED.format("window_start, k", "ts DESC").replace(
+            "FROM s", "FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE)"
+        ),
+    ],
+)
+@pytest.mark.parametrize(("order", "x"), [("DESC", 3), ("ASC", 1)])
+def test_of_equal_times_the_last_that_came_is_the_newest(text: str, order: str, x: int) -> None:
+    """As the deduplication of Flink 2.3 has it, where the order of arrival is that of the job."""
+    data = [{"stime": 5, "ts": 5, "k": "a", "x": each, "seq": each} for each in (1, 2, 3)]
+    wanted = text.replace("ts DESC", f"ts {order}")
+    (query,) = (
+        Script(f"SELECT k, x FROM ({wanted}) WHERE place = 1", BASE)
+        .complete({S: SCHEMA}, {})
+        .queries
+    )
+    (row,) = run_query(query, {S: data}, check_query(query, {S: SCHEMA}))[f"{BASE}/answer"]
+    assert row["x"] == x
 
 
 def test_a_table_of_the_last_tuples_is_joined_and_counted() -> None:

@@ -104,13 +104,13 @@ RANKS = [
     (
         TOP,
         f"""SELECT w, k, n, place FROM (SELECT *, row_number() OVER (PARTITION BY w
-        ORDER BY n DESC, k NULLS LAST) AS place
+        ORDER BY n DESC, k NULLS FIRST) AS place
         FROM (SELECT w, k, count(*) AS n FROM {TUMBLED} GROUP BY w, k)) WHERE place <= 2""",
     ),
     (
         TOP_OF_A_STREAM,
         f"""SELECT w + 60000000, k, n, place FROM (SELECT *, row_number() OVER (PARTITION BY w
-        ORDER BY n DESC, k NULLS LAST) AS place
+        ORDER BY n DESC, k NULLS FIRST) AS place
         FROM (SELECT w, k, count(*) AS n FROM {TUMBLED} GROUP BY w, k))
         WHERE place <= 2 AND n > 1""",
     ),
@@ -123,8 +123,23 @@ RANKS = [
     (
         LAST,
         f"""SELECT k, x FROM (SELECT *, row_number() OVER (PARTITION BY w, k
-        ORDER BY ts DESC, k NULLS LAST, x NULLS LAST) AS place FROM {TUMBLED} WHERE x > 0)
-        WHERE place = 1""",
+        ORDER BY ts DESC, k DESC NULLS FIRST, x DESC NULLS FIRST) AS place
+        FROM {TUMBLED} WHERE x > 0) WHERE place = 1""",
+    ),
+    *(
+        (
+            TOP_OF_TUPLES.replace("ORDER BY x DESC", f"ORDER BY x {said}"),
+            f"""SELECT ts, k, x, w, w + 60000000, place FROM (SELECT *, row_number() OVER (
+            PARTITION BY w, k ORDER BY x {means}, ts, k NULLS LAST, x NULLS LAST) AS place
+            FROM {TUMBLED}) WHERE place IN (2, 3)""",
+        )
+        for said, means in (
+            ("", "ASC NULLS FIRST"),  # as in Flink 2.3 and Spark 4.3
+            ("NULLS LAST", "ASC NULLS LAST"),
+            ("ASC NULLS FIRST", "ASC NULLS FIRST"),
+            ("DESC NULLS FIRST", "DESC NULLS FIRST"),
+            ("DESC NULLS LAST", "DESC NULLS LAST"),
+        )
     ),
 ]
 
@@ -144,7 +159,7 @@ def test_a_place_that_nobody_reads_is_not_made() -> None:
     assert (rank.most, rank.place, rank.size_us) == (1, "", MINUTE)
 
 
-FIRST = "NULLS FIRST"
+BOTH = " NULLS FIRST NULLS LAST"
 PLACES = "SELECT *, ROW_NUMBER() OVER (PARTITION BY {} ORDER BY x{}) AS place FROM {}"
 TUMBLE = "TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE)"
 
@@ -162,8 +177,8 @@ TUMBLE = "TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE)"
             "say WHERE place <= n",
         ),
         (
-            f"SELECT k FROM ({PLACES.format('window_end', ' ' + FIRST, TUMBLE)}) WHERE place = 1",
-            "nulls are last",
+            f"SELECT k FROM ({PLACES.format('window_end', BOTH, TUMBLE)}) WHERE place = 1",
+            "syntax error at 'NULLS'",
         ),
         (
             f"SELECT * FROM ({PLACES.format('window_start', '', TUMBLE)}) WHERE place <= 1001",
@@ -215,7 +230,8 @@ SELECT window_end, k FROM (
 ) WHERE place = 1
 """
 TOP_OF_CUMULATED_IN_DUCKDB = f"""
-SELECT e, k FROM (SELECT *, row_number() OVER (PARTITION BY w, e ORDER BY n DESC, k NULLS LAST) AS p
+SELECT e, k FROM (SELECT *, row_number() OVER (PARTITION BY w, e
+ORDER BY n DESC, k NULLS FIRST) AS p
 FROM ({CUMULATED_IN_DUCKDB}) c(w, e, k, n)) WHERE p = 1
 """
 TUMBLED_BY_FUNCTION = """

@@ -30,6 +30,7 @@ from medusa import (
     Totals,
     TupleWindows,
     Union,
+    order_by,
 )
 
 MIT = "medusa://mit.edu/"
@@ -164,7 +165,7 @@ def test_windows_of_other_kinds_and_the_first_of_each() -> None:
     count = (AggregateFunction(Function.COUNT, None, "n"),)
     total = (AggregateFunction(Function.SUM, "bytes", "total"),)
     conns, hour = f"{MIT}conns", 3_600_000_000
-    order = (("bytes", True), ("ts", False))
+    order = (order_by("bytes", descending=True), order_by("ts"))
     inside = f"{MIT}q/cumulate_1"
     assert {box.name: box for box in made.boxes} == {
         "visits": Sessions(
@@ -219,9 +220,10 @@ def test_tables_are_kept_and_joined() -> None:
     counted = (AggregateFunction(Function.COUNT, None, "sources"),)
     fields = (("owner", "right.owner"),)
     on = "left.src_ip = right.ip"
+    largest = (order_by("bytes", descending=True),)
     assert {box.name: box for box in made.boxes} == {
         "sums": Totals("sums", conns, f"{MIT}sums", ("src_ip",), functions),
-        "best": Top("best", conns, f"{MIT}best", ("src_ip",), (("bytes", True),), 2, "place"),
+        "best": Top("best", conns, f"{MIT}best", ("src_ip",), largest, 2, "place"),
         "sizes": Totals("sizes", f"{MIT}sums", f"{MIT}sizes", ("n",), counted, True),
         "owned": Join(
             *("owned", conns, f"{MIT}owners", f"{MIT}owned"), JoinKind.LEFT, 0, 0, on, fields, True

@@ -362,8 +362,8 @@ class Windows:
         """Of each window and group the first `most` tuples, as they are.
 
         Args:
-            order: fields, each with `desc` behind it if the greatest is first; none: the order of
-                the stream.
+            order: fields, each with `desc` behind it if the greatest is first, and with `nulls
+                first` or `nulls last`; none: the order of the stream.
             place: a field more, with the tuple's place from 1; "": none.
 
         Raises:

@@ -256,9 +256,7 @@ def _first(box: Rank | Top, stream: str) -> str:
         length = _text(span_text(box.size_us))
         windows += ".instants()" if box.size_us == 1 else f".window({length})"
     groups = _grouped(windows, [*map(_text, box.partition_by)])
-    order = [
-        _text(order_text(name, descending=True) if down else name) for name, down in box.order_by
-    ]
+    order = [_text(order_text(each)) for each in box.order_by]
     arguments = [str(box.most), *([f"order=[{', '.join(order)}]"] if order else [])]
     arguments += [f"place={_text(box.place)}"] if box.place else []
     return _call(f"{groups}.first", arguments)

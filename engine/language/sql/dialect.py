@@ -113,6 +113,25 @@ class MedusaParser(WindowParser):
             )
         return super()._parse_statement()
 
+    def _parse_ordered(
+        self, parse_method: Callable[[], exp.Expr | None] | None = None
+    ) -> exp.Ordered | None:
+        """An expression of ORDER BY. Whether NULLS FIRST or LAST is said decides: None, if not."""
+        this = parse_method() if parse_method else self._parse_disjunction()
+        if this is None:
+            return None
+        descending = bool(self._match(TokenType.DESC))
+        if not descending:
+            self._match(TokenType.ASC)
+        nulls_first: bool | None = None
+        if self._match_text_seq("NULLS", "FIRST"):
+            nulls_first = True
+        elif self._match_text_seq("NULLS", "LAST"):
+            nulls_first = False
+        made = self.expression(exp.Ordered(this=this, desc=descending, nulls_first=False))
+        made.set("nulls_first", nulls_first)  # the check of a new node asks for a value
+        return made
+
     def _is_query(self) -> bool:
         return self._curr.token_type in {TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN}
 
@@ -271,8 +290,6 @@ class MedusaParser(WindowParser):
 
 class Medusa(Spark):
     """Spark's SQL with standard strings and names: 'text', "name" or `name`."""
-
-    NULL_ORDERING = "nulls_are_last"
 
     class Tokenizer(Spark.Tokenizer):
         """Splits a script into words and signs."""

@@ -9,6 +9,7 @@ import msgspec
 from sqlglot import Token, TokenType
 
 from engine.language.aggregates import PERCENTILES, call_of, constant_of
+from engine.language.box_texts import nulls_words
 from engine.language.sql.expressions import name_text
 from engine.language.sql.printing_matches import match_sql
 from engine.language.sql.relation import WINDOW_TIME
@@ -35,6 +36,7 @@ from engine.objects.query import (
     JoinKind,
     Map,
     Match,
+    OrderBy,
     Rank,
     Sessions,
     Top,
@@ -212,7 +214,10 @@ def _first(box: Rank | Top, schema: Schema) -> str:
     partition = [_no_window(name, of[name], schema) for name in box.partition_by]
     if isinstance(box, Rank):
         partition.insert(0, WINDOW_START if windowed else STIME)
-    order = [f"{of[name]} DESC" if down else of[name] for name, down in box.order_by]
+    order = [
+        " ".join([of[each.field], *(["DESC"] if each.descending else []), *_nulls(each)])
+        for each in box.order_by
+    ]
     place = box.place or _free("place", schema)
     over = f"PARTITION BY {', '.join(partition)}"
     over += f" ORDER BY {', '.join(order)}" if order else ""
@@ -228,6 +233,10 @@ def _first(box: Rank | Top, schema: Schema) -> str:
         f"      FROM {table}\n"
         f"    ) WHERE {name_sql(place)} <= {box.most}"
     )
+
+
+def _nulls(order: OrderBy) -> list[str]:
+    return [each.upper() for each in nulls_words(order)]
 
 
 def _free(word: str, schema: Schema) -> str:

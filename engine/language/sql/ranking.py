@@ -20,7 +20,15 @@ from engine.language.sql.expressions import name_text
 from engine.language.sql.projection import Item
 from engine.language.sql.relation import Column, Ranking, Relation
 from engine.language.totals import MOST_PLACES
-from engine.objects.query import AggregateFunction, Function, Rank, Top, TupleWindows
+from engine.objects.query import (
+    AggregateFunction,
+    Function,
+    OrderBy,
+    Rank,
+    Top,
+    TupleWindows,
+    order_by,
+)
 from engine.objects.schema import STIME, Schema
 
 NUMBERED_BY: Final = "rank_key_"
@@ -48,7 +56,7 @@ class Numbered:
     place: str
     size_us: int | None
     partition: tuple[str, ...]
-    order: tuple[tuple[str, bool], ...]
+    order: tuple[OrderBy, ...]
     position: int
 
     def waiting(self, relation: Relation) -> Relation:
@@ -109,19 +117,19 @@ def numbered(
             node,
         )
     position = next(number for number, (each, _) in enumerate(items) if each is node)
-    order = [_ordered(each, kept, source) for each in ordered]
-    first = dict(reversed(order))  # a field that is named twice counts once
-    unique = tuple((name, first[name]) for name in dict.fromkeys(name for name, _ in order))
+    order = [_ordered(each, kept) for each in ordered]
+    first = {each.field: each for each in reversed(order)}  # one that is named twice counts once
+    unique = tuple(first[name] for name in dict.fromkeys(each.field for each in order))
     size = sizes.pop() if sizes else None
     groups = tuple(dict.fromkeys(partition))
     return Numbered(tuple(kept), place, size, groups, unique, position)
 
 
-def _ordered(node: exp.Expr, items: list[Item], source: Source) -> tuple[str, bool]:
+def _ordered(node: exp.Expr, items: list[Item]) -> OrderBy:
     assert isinstance(node, exp.Ordered), "in ORDER BY"
-    if node.args.get("nulls_first"):
-        raise source.refusal("nulls are last here, in ascending and descending order", node)
-    return _named(node.this, items), bool(node.args.get("desc"))
+    nulls_first: bool | None = node.args.get("nulls_first")
+    name = _named(node.this, items)
+    return order_by(name, descending=bool(node.args.get("desc")), nulls_first=nulls_first)
 
 
 def _named(node: exp.Expr, items: list[Item]) -> str:
@@ -232,8 +240,10 @@ def is_running(relation: Relation) -> bool:
     ranking = relation.ranking
     if ranking is None or ranking.size_us is not None or len(ranking.order) != 1:
         return False
-    ((name, down),) = ranking.order
-    return not down and any(each.name == name and each.time for each in relation.columns)
+    (by,) = ranking.order
+    return not by.descending and any(
+        each.name == by.field and each.time for each in relation.columns
+    )
 
 
 def running(relation: Relation) -> TupleWindows:

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from engine.language.sql.errors import Source
 from engine.language.sql.expressions import name_text
-from engine.objects.query import WINDOW_END, WINDOW_START
+from engine.objects.query import WINDOW_END, WINDOW_START, OrderBy
 from engine.objects.schema import DELETED, STIME, FieldType, Schema
 
 WINDOW_TIME: Final = "window_time"
@@ -76,14 +76,14 @@ class Ranking:
     Attributes:
         place: the name of the number.
         size_us: of the window; 1: of the tuples of one stime; None: of all tuples so far.
-        partition: fields. order: (field, descending) pairs.
+        partition: fields.
         position: of the number among the shown columns.
     """
 
     place: str
     size_us: int | None
     partition: tuple[str, ...]
-    order: tuple[tuple[str, bool], ...]
+    order: tuple[OrderBy, ...]
     position: int
 
 

@@ -27,7 +27,15 @@ from engine.language.typed import fields_in
 from engine.language.xml.borealis_streams import OldBox, OldTable, Streams
 from engine.language.xml.borealis_tables import Names, plain, split, table_of
 from engine.language.xml.boxes import Parameters
-from engine.objects.query import Box, Join, JoinKind, Map, Top, Union
+from engine.objects.query import (
+    Box,
+    Join,
+    JoinKind,
+    Map,
+    Top,
+    Union,
+    order_by,
+)
 from engine.objects.schema import DELETED, STIME, Field, FieldType, Schema
 from overlay.errors import InvalidInputError
 
@@ -206,7 +214,7 @@ def _newest(table: OldTable, word: str, changes: Sequence[str]) -> list[Box]:
         source = f"{table.name}/{union}"
         boxes.append(Union(f"{short}/{union}", tuple(changes), source))
     order = [CHANGED, DELETED, *([UPDATED] if word == "updated" else [])]
-    newest = tuple((each, True) for each in order)
+    newest = tuple(order_by(each, descending=True) for each in order)
     boxes.append(Top(f"{short}/{name}", source, output, table.schema.key, newest, 1))
     return boxes
 

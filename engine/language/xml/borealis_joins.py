@@ -30,6 +30,7 @@ from engine.objects.query import (
     Top,
     TupleWindows,
     Union,
+    order_by,
 )
 from engine.objects.schema import DELETED, STIME, Schema
 from overlay.errors import InvalidInputError
@@ -163,7 +164,7 @@ def _of_last(
     )
     fields = [(each, name_text(each)) for each in (*names.kept.values(), names.number)]
     slots = _slots((f"{name}/slots", made, f"{output}/slots"), names, kept, fields)
-    newest = ((names.number, True),)
+    newest = (order_by(names.number, descending=True),)
     last = Top(f"{name}/last", f"{output}/slots", f"{output}/last", (names.slot,), newest, 1)
     sides = {kept.side: ("right", names.kept), other.side: ("left", {})}
     joined = Join(

@@ -23,6 +23,7 @@ from engine.objects.query import (
     JoinKind,
     Map,
     Match,
+    OrderBy,
     Rank,
     Sessions,
     Top,
@@ -328,7 +329,7 @@ def _read_top(
 
 def _read_order(
     parameters: Parameters,
-) -> tuple[tuple[str, ...], tuple[tuple[str, bool], ...], int, str]:
+) -> tuple[tuple[str, ...], tuple[OrderBy, ...], int, str]:
     """The fields of the partition, the order, how many tuples are kept, the field of the place."""
     most = (parameters.take("most") or "").strip()
     if not re.fullmatch(r"\d{1,9}", most, re.ASCII):

@@ -107,7 +107,7 @@ def _function_parameters(
 
 def _order_parameters(box: Rank | Top) -> list[tuple[str, str]]:
     """What is kept of each partition, in which order."""
-    order = [order_text(name, descending=down) for name, down in box.order_by]
+    order = list(map(order_text, box.order_by))
     found = [("most", str(box.most)), *_numbered("order-by", order)]
     if box.partition_by:
         found.append(("partition-by", ",".join(box.partition_by)))

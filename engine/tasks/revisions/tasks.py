@@ -137,7 +137,7 @@ def by_arrival(task: Task) -> bool:
         len(task.inputs) == 1
         and task.inputs[0] in task.source_inputs
         and bool(steps)
-        and isinstance(steps[0], WindowStep | SpanStep | MatchStep | TupleWindowsStep)
+        and isinstance(steps[0], WindowStep | SpanStep | MatchStep | TupleWindowsStep | TopStep)
     )
 
 
