@@ -219,11 +219,6 @@ NO_TIMES = "windows of rows have no {}: say firstval(stime) or lastval(stime)"
         ),
         ("TUMBLE(TABLE s, 10 ROWS, PARTIAL)", "PARTIAL", PARTIAL),
         (f"HOP(TABLE s, DESCRIPTOR(ts), {SECOND}, {SECOND}, PARTIAL)", "PARTIAL", PARTIAL),
-        (
-            "TUMBLE(TABLE s PARTITION BY x, 10 ROWS)",
-            "k,",
-            "group rows by the fields of their PARTITION BY: x",
-        ),
         ("TUMBLE(TABLE s, 0 ROWS)", "0", "its windows have 0 tuples; 1 to 1,000"),
         ("TUMBLE(TABLE s, 1001 ROWS)", "1001", "its windows have 1,001 tuples; 1 to 1,000"),
         ("HOP(TABLE s, 1 ROWS, 101 ROWS)", "101", "a tuple is in 101 of its windows; at most 100"),
@@ -236,6 +231,11 @@ NO_TIMES = "windows of rows have no {}: say firstval(stime) or lastval(stime)"
 )
 def test_rows_that_make_no_windows_are_refused(table: str, at: str, reason: str) -> None:
     refused(COUNTED.format(table), at, reason)
+
+
+def test_rows_are_grouped_by_what_their_windows_are_of() -> None:
+    text = "SELECT count(*) AS n FROM TUMBLE(TABLE s PARTITION BY x, 10 ROWS) GROUP BY k"
+    refused(text, "k", "group rows by the fields of their PARTITION BY: x")
 
 
 TENS = "TUMBLE(TABLE s, 10 ROWS)"
@@ -265,7 +265,7 @@ TENS = "TUMBLE(TABLE s, 10 ROWS)"
         ),
         (f"SELECT k, y FROM {TENS} GROUP BY k", "y ", "there is no field y; there are ts, k, x"),
         (f"SELECT k, x FROM {TENS} GROUP BY k", "x ", "x is neither grouped nor aggregated"),
-        (f"SELECT k FROM {TENS}", "k ", "windows of rows are aggregated: say which aggregates"),
+        (f"SELECT k FROM {TENS}", "TUMBLE", "windows of rows are aggregated: say which aggregates"),
         (
             f"SELECT k FROM {TENS} GROUP BY k, TUMBLE(ts, INTERVAL '1' MINUTE)",
             "TUMBLE(ts",

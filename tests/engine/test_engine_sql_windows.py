@@ -474,3 +474,74 @@ def test_an_array_has_its_order() -> None:
 def test_an_order_without_meaning_is_refused(call: str, reason: str) -> None:
     with pytest.raises(InvalidInputError, match=reason):
         made(f"SELECT {call} AS p {EACH_WINDOW}", [])
+
+
+MINUTE_OF = "TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE)"
+HALVES = "HOP(TABLE s, DESCRIPTOR(ts), INTERVAL '30' SECOND, INTERVAL '1' MINUTE)"
+OVER_HALVES = "(SELECT x, ts, (ts // 30000000 - r.i) * 30000000 AS w FROM s, range(2) r(i))"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            f"""SELECT k, max(window_end) AS e, count(*) FILTER (WHERE ts < window_start + INTERVAL
+            '30' SECOND) AS early, sum(CASE WHEN window_end > ts THEN x END) AS x
+            FROM {MINUTE_OF} GROUP BY window_start, k""",
+            f"""SELECT k, w + 60000000, count(*) FILTER (WHERE ts < w + 30000000), sum(x)::BIGINT
+            FROM {TUMBLED} GROUP BY w, k""",
+        ),
+        (
+            f"""SELECT max(window_end) AS e, min(window_start) AS b, firstval(window_time) AS t
+            FROM {HALVES} GROUP BY window_start HAVING max(window_end) > TIMESTAMP '1970-01-01'""",
+            f"""SELECT w + 60000000, w, w + 59999999 FROM {OVER_HALVES}
+            GROUP BY w HAVING w + 60000000 > 0""",
+        ),
+        (
+            f"SELECT k, x FROM {MINUTE_OF} WHERE ts < window_start + INTERVAL '30' SECOND",
+            f"SELECT k, x FROM {TUMBLED} WHERE ts < w + 30000000",
+        ),
+    ],
+)
+@pytest.mark.parametrize("seed", range(2))
+def test_the_times_of_a_window_stand_in_aggregates_and_conditions(
+    text: str, words: str, seed: int
+) -> None:
+    data = rows(seed, 5 * MINUTE)
+    answer = made(text, data)
+    assert answer == oracle(words, data)
+    assert answer
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            f"SELECT k,\n x\nFROM {HALVES}",
+            "a tuple is in several of these windows.* line 3, column 6",
+        ),
+        (
+            "SELECT k,\n count(*) FILTER (WHERE ts < window_end)\n"
+            f"FROM {HALVES} GROUP BY k, window_end",
+            "a row is in several of these windows: window_end can be selected.* line 2, column 30",
+        ),
+        (
+            "SELECT k,\n sum(x - epoch(window_end))\nFROM SESSION(TABLE s PARTITION BY k, "
+            "DESCRIPTOR(ts), INTERVAL '1' MINUTE)\nGROUP BY window_start, window_end, k",
+            "which session a row is in is known when that is over: .* line 2",
+        ),
+        (
+            "SELECT k FROM (\n SELECT k, ROW_NUMBER() OVER (PARTITION BY k ORDER BY x) AS place\n"
+            " FROM s) AS z\n WHERE place > 2",
+            "say WHERE place <= n.* line 4",
+        ),
+        (
+            "SELECT x\nFROM SESSION(TABLE s PARTITION BY k, DESCRIPTOR(ts), INTERVAL '1' MINUTE)\n"
+            "GROUP BY window_start,\n x",
+            "group sessions by .* line 4",
+        ),
+    ],
+)
+def test_a_refusal_points_at_the_line_that_it_is_about(text: str, reason: str) -> None:
+    with pytest.raises(InvalidInputError, match=reason):
+        Script(text, BASE).complete({S: SCHEMA}, {})

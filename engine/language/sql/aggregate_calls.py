@@ -12,7 +12,7 @@ from engine.language.aggregates import ORDERED, OTHER_NAMES, PERCENTILES
 from engine.language.sql.dialect import Medusa
 from engine.language.sql.errors import Source
 from engine.language.sql.expressions import Substitute, expression_text
-from engine.language.sql.relation import Relation
+from engine.language.sql.relation import Relation, Window
 from engine.objects.query import AggregateFunction, Function
 
 _NAMES: Final = {
@@ -121,12 +121,43 @@ def key_of(node: exp.Expr) -> str:
 def substitute_of(relation: Relation, source: Source) -> Substitute:
     def found(node: exp.Expr) -> str | None:
         if isinstance(node, exp.Column):
+            time = relation.time_of_window(node, source)
+            if time is not None and isinstance(relation.window, Window):
+                _check_one_window(relation.window, time, node, source)
             return relation.find(node, source).text
         if is_aggregate(node):
             raise source.refusal("an aggregate function can be in SELECT and HAVING only", node)
         return None
 
     return found
+
+
+def _check_one_window(window: Window, time: str, node: exp.Expr, source: Source) -> None:
+    """Refuse a window's time where it is one of each row's, and rows are in several windows."""
+    if window.is_tumbling:
+        return
+    why = "a row is in several of these windows"
+    if window.kind == "SESSION":
+        why = "which session a row is in is known when that is over"
+    raise source.refusal(
+        f"{why}: {time} can be selected, grouped by, in HAVING, and alone in min, max, firstval "
+        "and lastval",
+        node,
+    )
+
+
+def time_of_window(node: exp.Expr, relation: Relation, source: Source) -> str | None:
+    """The time of a window that a call gives, which is one for all its rows, like
+    `max(window_end)`; None: it gives something else."""
+    call = _taken_apart(node, source)
+    plain = call.condition is None and call.order is None and not call.distinct
+    if not plain or len(call.given) != 1 or _NAMES[call.name.lower()] not in _ONE_OF_ALL:
+        return None
+    return relation.time_of_window(call.given[0], source)
+
+
+_ONE_OF_ALL: Final = frozenset({Function.MIN, Function.MAX, Function.FIRSTVAL, Function.LASTVAL})
+"""Of values that are all the same they give that value."""
 
 
 def function_of(node: exp.Expr, source: Source) -> Function:

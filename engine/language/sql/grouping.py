@@ -17,6 +17,7 @@ from engine.language.sql.aggregate_calls import (
     function_of,
     key_of,
     substitute_of,
+    time_of_window,
 )
 from engine.language.sql.dialect import Medusa
 from engine.language.sql.errors import Source
@@ -272,7 +273,8 @@ class Grouping:
             listed = ", ".join(sorted(asked))[:200] or "none; it stands behind TABLE name"
             what = "rows by" if of_rows else "sessions by window_start, window_end and"
             raise self._source.refusal(
-                f"group {what} the fields of their PARTITION BY: {listed}", select
+                f"group {what} the fields of their PARTITION BY: {listed}",
+                self._groups[0][0] if self._groups else select,
             )
 
     @property
@@ -294,6 +296,8 @@ class Grouping:
         found: list[tuple[Function, str, str]] = []
         times: Counter[str] = Counter()
         for node in calls:
+            if time_of_window(node, self._relation, self._source) is not None:
+                continue  # the result of the window has it
             key = key_of(node)
             names = self._names.get(key) or [f"agg_{len(found)}"]
             if times[key] < len(names):
@@ -379,7 +383,9 @@ class Grouping:
             found.values[_LAST_NUMBER] = name_text(self._number)
         names = {key: name for _, key, name in functions}
         for node in calls:
-            found.values[key_of(node)] = name_text(names[key_of(node)])
+            time = time_of_window(node, self._relation, self._source)
+            value = name_text(names[key_of(node)]) if time is None else made[time]
+            found.values[key_of(node)] = value
         fields = self._boxes.schemas[stream].fields
         said = window is not None or not self._is_table
         found.natural = tuple(each.name for each in fields if said or each.name != DELETED)

@@ -89,6 +89,7 @@ class Joining:
         self._node = node
         self._within = within_us
         self._bounds = Bounds()
+        self._bounded_at: exp.Expr = node
         self._of_panes = Bounds()
         self._conditions: list[str] = []
         self._temporal = _version_of(node) is not None
@@ -253,6 +254,7 @@ class Joining:
             exp.LT: (None, difference - 1),
         }
         self._bounds.add(*bounds[kind])
+        self._bounded_at = node
         return True
 
     def _same_pane(self, node: exp.EQ) -> int | None:
@@ -326,7 +328,9 @@ class Joining:
                 self._node,
             )
         if least > most:
-            raise self._source.refusal("no pair of rows can meet these bounds of time", self._node)
+            raise self._source.refusal(
+                "no pair of rows can meet these bounds of time", self._bounded_at
+            )
         return least, most
 
     def _look_one_way(self, bounds: Bounds) -> None:
@@ -344,7 +348,7 @@ class Joining:
             "a join AS OF looks one way, and these bounds of time are on both sides of the row: "
             f"AND {right}.stime <= {left}.stime looks back from it, "
             f"AND {right}.stime >= {left}.stime forward",
-            self._node,
+            self._bounded_at,
         )
 
     def _offsets(self, least: int, most: int) -> dict[str, int]:

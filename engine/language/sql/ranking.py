@@ -174,6 +174,7 @@ def bounded(
     kept = bool(relation.ranking.partition) and min(found, default=MOST_PLACES + 1) <= MOST_PLACES
     if is_running(relation) and not kept:
         return None, list(conditions)
+    at = next((each for each in conditions if _names(each, place)), at)
     if not found:
         raise source.refusal(
             f"{place[:80]} numbers any number of tuples: say WHERE {place[:40]} <= n{IN_ORDER}", at
@@ -223,6 +224,10 @@ _TURNED: Final[dict[type[exp.Expr], type[exp.Expr]]] = {
 
 def _is(node: exp.Expr, place: str) -> bool:
     return isinstance(node, exp.Column) and node.name.lower() == place.lower()
+
+
+def _names(node: exp.Expr, place: str) -> bool:
+    return any(_is(each, place) for each in node.find_all(exp.Column))
 
 
 def _number(node: exp.Expr) -> int | None:

@@ -54,6 +54,11 @@ class Window:
     advance_us: int
     partition: tuple[exp.Expr, ...] = ()
 
+    @property
+    def is_tumbling(self) -> bool:
+        """Whether each row is in one window, which its time alone tells."""
+        return self.kind != "SESSION" and self.size_us == self.advance_us
+
 
 @dataclass(frozen=True, slots=True)
 class RowWindow:
@@ -136,6 +141,14 @@ class Relation:
                 f"there is no field {shown[:80]}; {self._known(table)}{_mend(node)}", node
             )
         return found[0]
+
+    def time_of_window(self, node: exp.Expr, source: Source) -> str | None:
+        """Which time of the window that waits for a GROUP BY the node is; None: none."""
+        if not isinstance(node, exp.Column) or not isinstance(self.window, Window):
+            return None
+        column = self.find(node, source)
+        of_window = column.name in TIMES_OF_WINDOWS and not column.shown
+        return column.name if of_window else None
 
     def shown(self, table: str = "") -> list[Column]:
         """The columns of `*`, or of `table.*`."""

@@ -44,7 +44,7 @@ def in_windows(
     relation = _aliased(relation, node)
     tables = relation.columns[0].tables
     virtual = tuple(
-        Column(name, tables, name, offset, time=True, shown=False)
+        Column(name, tables, _of_row(name, window), offset, time=True, shown=False)
         for name, offset in (
             (WINDOW_START, 1 - window.size_us),
             (WINDOW_END, 1),
@@ -86,22 +86,21 @@ def with_window(relation: Relation, node: exp.Select, source: Source) -> Relatio
     """
     window = relation.window
     assert window is not None, "of a table function"
+    at = next(node.find_all(WindowTable, RowsTable), node)
     if isinstance(window, RowWindow):
         raise source.refusal(
             "windows of rows are aggregated: say which aggregates, like count(*), and GROUP BY",
-            node,
+            at,
         )
     if window.kind == "SESSION":
-        raise source.refusal("sessions are grouped: GROUP BY window_start", node)
-    if window.size_us != window.advance_us:
-        raise source.refusal("a tuple is in several of these windows: group by window_start", node)
+        raise source.refusal("sessions are grouped: GROUP BY window_start", at)
+    if not window.is_tumbling:
+        raise source.refusal("a tuple is in several of these windows: group by window_start", at)
     size = window.size_us
-    start = f"cast(stime as long) - (cast(stime as long) % {size} + {size}) % {size}"
-    spans = {WINDOW_START: 0, WINDOW_END: size, WINDOW_TIME: size - 1}
+    spans = _spans(size)
     columns = tuple(
         replace(
             each,
-            text=f"cast({start} + {spans[each.name]} as timestamp)",
             offset=None,
             shown=True,
             pane=(size, spans[each.name] - size + 1),
@@ -111,6 +110,20 @@ def with_window(relation: Relation, node: exp.Select, source: Source) -> Relatio
         for each in relation.columns
     )
     return Relation(relation.schema, columns)
+
+
+def _of_row(name: str, window: Window) -> str:
+    """A time of the window that a row is in, over the row; if it may be in several, its name."""
+    size = window.size_us
+    if not window.is_tumbling:
+        return name
+    start = f"cast(stime as long) - (cast(stime as long) % {size} + {size}) % {size}"
+    return f"cast({start} + {_spans(size)[name]} as timestamp)"
+
+
+def _spans(size_us: int) -> dict[str, int]:
+    """How much later than its start the times of a window are."""
+    return {WINDOW_START: 0, WINDOW_END: size_us, WINDOW_TIME: size_us - 1}
 
 
 def _partition(node: exp.Expr) -> tuple[exp.Expr, ...]:
