@@ -82,7 +82,8 @@ def test_definitions_and_listings(peer: FakePeer, tmp_path: Path, run: Run) -> N
     document = tmp_path / "q.xml"
     document.write_text("<medusa/>")
     assert run("query", "create", str(document), "--json").value == {
-        "created": ["medusa://mit.edu/made"]
+        "created": ["medusa://mit.edu/made"],
+        "readers": {},
     }
     assert run("schema", "create", str(document)).out == b"medusa://mit.edu/made\n"
     assert run("query", "start", "medusa://mit.edu/q").code == 0

@@ -75,9 +75,10 @@ async def test_the_manual_works_as_written(
     for document in examples("xml", "## Time travel"):
         file = tmp_path / "views.xml"
         file.write_text(document)
-        made = (await prompt("stream", "create", str(file))).split()
-        assert [name.rsplit("/", 1)[1] for name in made] == [
-            *("latest", "minutes", "now", "ten_minutes")
+        made = (await prompt("stream", "create", str(file))).splitlines()
+        assert made == [
+            f"medusa://mit.edu/{path}: read by mit.edu alone"
+            for path in ("latest", "minutes", "now", "ten_minutes")
         ]
     assert stimes(await prompt("subscribe", mit.name("ten_minutes"))) == part
     listed = await prompt("list")

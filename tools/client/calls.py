@@ -63,7 +63,7 @@ class ClientCalls(QueryCalls):
         """Define a source stream.
 
         Args:
-            stream: its spans are microseconds.
+            stream: its spans are microseconds. Without `readers` it is for its owner alone.
 
         Raises:
             InvalidInputError: a name, a span or a list of participants is not valid.
@@ -75,6 +75,8 @@ class ClientCalls(QueryCalls):
             ...     "medusa://mit.edu/alerts", "medusa://mit.edu/alert", readers=("utah.edu",)
             ... )
             >>> await medusa.create_stream(alerts)
+            >>> medusa.readers
+            {'medusa://mit.edu/alerts': 'mit.edu, utah.edu'}
         """
         await self._define("create_stream", CreateStream(stream), Created)
 
@@ -284,7 +286,7 @@ class ClientCalls(QueryCalls):
         Example:
             >>> entry = await medusa.stream_entry("medusa://mit.edu/conns")
             >>> entry.schema.name, entry.stream.readers
-            ('medusa://mit.edu/conn', ('*',))
+            ('medusa://mit.edu/conn', ())
         """
         patience = Patience(self._patience_s)
         while True:
