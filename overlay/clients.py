@@ -21,7 +21,7 @@ from overlay.certificates import check_certificate, load_certificate
 from overlay.client_tokens import PROOF_BYTES, ClientToken, in_words, proof_of, shown_by
 from overlay.concurrency import next_beat
 from overlay.connection import Connection, KeepAlive, running
-from overlay.errors import DeadlineError, NotAuthorisedError, UntrustedError
+from overlay.errors import BusyError, DeadlineError, NotAuthorisedError, UntrustedError
 from overlay.events import Events, wall_clock
 from overlay.greeting import (
     Answer,
@@ -35,19 +35,17 @@ from overlay.identity import Identity
 from overlay.listeners import Listeners
 from overlay.listening import (
     HANDSHAKE_S,
+    Admit,
     ConnectionLimits,
     Listening,
     bound_address,
     dial_tcp,
     listen_tcp,
 )
-from overlay.memory import MEMORY_BYTES, Memory, Share
+from overlay.memory import MEMORY_BYTES, Memory
 from overlay.names import NO_PEER
 from overlay.rpc import Caller, Service
 from overlay.tls import CLIENT_PROTOCOL, client_context, listener_context, shake_hands, show
-
-CLIENTS: Final = "our clients"
-"""The name under which memory for clients is counted; no participant has that name."""
 
 LOOK_S: Final = 1.0
 """Seconds between two checks of the tokens of connected clients."""
@@ -168,9 +166,9 @@ async def open_client_listener(
     context = listener_context(identity)
     if renewed is not None:
         renewed.add(partial(show, context))
-    share = (memory or Memory(MEMORY_BYTES)).share(CLIENTS)
+    budget = memory or Memory(MEMORY_BYTES)
 
-    async def welcome(stream: trio.SocketStream, proven: Callable[[], None]) -> None:
+    async def welcome(stream: trio.SocketStream, admit: Admit) -> None:
         tls = await shake_hands(stream, context, CLIENT_PROTOCOL, server_side=True)
         proof = await receive_hello(tls, PROOF_BYTES)
         try:
@@ -178,16 +176,21 @@ async def open_client_listener(
         except NotAuthorisedError as error:
             await send_verdict(tls, Verdict(Answer.WRONG_TOKEN, text=str(error)))
             raise
+        caller = caller_with(token, identity.participant)
+        try:
+            admit(caller.holder)
+        except BusyError as error:
+            await send_verdict(tls, Verdict(Answer.BUSY, text=str(error)))
+            raise
         await send_verdict(tls, Verdict(Answer.ACCEPTED))
-        proven()
         connection = Connection(
             tls,
-            caller_with(token, identity.participant),
+            caller,
             dialled=False,
             service=service,
             events=events,
             keep_alive=keep_alive,
-            memory=share,
+            memory=budget.share(caller.holder),
         )
         came_from = stream.socket.getpeername()[:2]
         with clients.session(Session(token, came_from, clients.clock(), connection)):
@@ -219,7 +222,7 @@ async def open_admitted_client(
     *,
     came_from: Address,
     events: Events,
-    memory: Share,
+    memory: Memory,
 ) -> AsyncIterator[Connection]:
     """Connect, inside the peer, a client that speaks another protocol to it.
 
@@ -228,20 +231,21 @@ async def open_admitted_client(
 
     Args:
         participant: ours. came_from: where the client is.
-        memory: the share of clients.
+        memory: the bound on memory that the connections share with all others.
 
     Raises:
         NotAuthorisedError: no such token, or it no longer counts.
     """
     token = clients.admit(proof)
+    caller = caller_with(token, participant)
     near, far = (trio.SocketStream(end) for end in trio.socket.socketpair())
     answering = Connection(
         far,
-        caller_with(token, participant),
+        caller,
         dialled=False,
         service=service,
         events=events,
-        memory=memory,
+        memory=memory.share(caller.holder),
     )
     calling = Connection(
         near, Caller(participant, NO_PEER), dialled=True, service=Service(), events=events

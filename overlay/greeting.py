@@ -18,6 +18,7 @@ import trio
 
 from overlay.errors import (
     BrokenError,
+    BusyError,
     DecodeError,
     MedusaError,
     NotAuthorisedError,
@@ -41,6 +42,8 @@ class Answer(IntEnum):
     """Another connection between the two is there, or about to be: use that."""
     UNTRUSTED = 2
     WRONG_TOKEN = 3
+    BUSY = 4
+    """The dialler's share of the connections is used up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,8 @@ class Verdict:
                 # peers of older releases send no text
                 reason = printable(self.text) or "wrong token"
                 return NotAuthorisedError(reason)
+            case Answer.BUSY:
+                return BusyError(printable(self.text))
 
 
 async def send_hello(stream: trio.abc.Stream, hello: bytes) -> None:

@@ -4,7 +4,6 @@ connection."""
 from __future__ import annotations
 
 import ipaddress
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -12,31 +11,43 @@ from typing import Final, TypeAlias
 import trio
 
 from overlay.addresses import Address, cannot_listen, shown
-from overlay.errors import MedusaError, UnavailableError
+from overlay.errors import BusyError, MedusaError, UnavailableError
 from overlay.events import Events
+from overlay.places import Places
 
 HANDSHAKE_S: Final = 10.0
 """Seconds from the TCP connection to the end of the greeting: some slow round trips. Until then the
 other side has proved nothing and holds a task and a socket of this peer."""
 
-Handler: TypeAlias = Callable[[trio.SocketStream, Callable[[], None]], Awaitable[None]]
-"""Serves a connection to its end; calls the second argument once the remote has proved itself."""
+Admit: TypeAlias = Callable[[str], None]
+"""Told the holder of a connection, once the remote has proved who it is.
+
+Raises:
+    BusyError: the holder has as many connections as it may.
+"""
+
+Handler: TypeAlias = Callable[[trio.SocketStream, Admit], Awaitable[None]]
+"""Serves a connection to its end."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """Most connections at once, those in their handshake included.
+    """Most connections at once.
 
     Attributes:
-        per_network: from one IPv4 address or one IPv6 /64, all of which one machine can use; many
-            peers of a test or behind one NAT share it.
-        per_participant: accepted from all peers of one participant, which can create any number.
+        handshakes: of remotes that have not proved who they are.
+        per_network: of those, from one IPv4 address or one IPv6 /64, all of which one machine can
+            use; many peers of a test or behind one NAT share it. What has proved itself counts for
+            its holder instead: clients of one machine do not take each other's places.
+        per_holder: of all peers of one participant, which can create any number, or of all clients
+            with one token; never more than are free (see `Places`).
         in_all: each costs a socket, three tasks and some 100 KiB.
     """
 
-    per_network: int = 256
-    per_participant: int = 256
-    in_all: int = 1024
+    handshakes: int = 256
+    per_network: int = 128
+    per_holder: int = 256
+    in_all: int = 768
 
 
 async def listen_tcp(address: Address) -> trio.SocketListener:
@@ -67,7 +78,7 @@ class Listening:
 
     A connection that has not proved itself within `handshake_s` is closed. If there is no more
     room, the oldest unproved one is closed: a remote that proves itself quickly gets in, however
-    many others do not even try.
+    many others do not even try. Then it counts for its holder, who shares the places with others.
     """
 
     def __init__(
@@ -77,7 +88,7 @@ class Listening:
         self._limits = limits
         self._events = events
         self._handshake_s = handshake_s
-        self._held: Counter[str] = Counter()
+        self._places = Places(limits.in_all, limits.per_holder)
         self._unproven: dict[trio.CancelScope, str] = {}
 
     async def serve(self, listener: trio.SocketListener) -> None:
@@ -88,50 +99,55 @@ class Listening:
     async def _accept(self, stream: trio.SocketStream) -> None:
         try:
             network = _network(stream)
-            if not self._make_room(network):
-                self._events.note("warning", f"refused a connection from {network}: too many")
-                return
-            self._held[network] += 1
+            self._make_room(network)
             try:
                 await self._handle(stream, network)
             except MedusaError as error:
                 self._events.note("warning", f"refused a connection from {network}: {error}")
             except Exception as error:  # noqa: BLE001 - only the stranger's connection ends
                 self._events.fault(f"failed to serve a connection from {network}", error)
-            finally:
-                self._held -= Counter({network: 1})
         finally:
             await trio.aclose_forcefully(stream)
 
     async def _handle(self, stream: trio.SocketStream, network: str) -> None:
+        holders: list[str] = []
         with trio.CancelScope(deadline=trio.current_time() + self._handshake_s) as scope:
 
-            def proven() -> None:
+            def admit(holder: str) -> None:
+                if not self._places.take(holder):
+                    raise BusyError(_used_up(holder, self._places))
+                holders.append(holder)
                 scope.deadline = float("inf")
                 self._unproven.pop(scope, None)
 
             self._unproven[scope] = network
             try:
-                await self._handler(stream, proven)
+                await self._handler(stream, admit)
             finally:
                 self._unproven.pop(scope, None)
+                for holder in holders:
+                    self._places.give_back(holder)
         if scope.cancelled_caught:
             late = trio.current_time() >= scope.deadline
             reason = f"no greeting within {self._handshake_s:g} s" if late else "too many others"
             raise UnavailableError(reason)
 
-    def _make_room(self, network: str) -> bool:
-        """Whether there is room, after closing the oldest unproved connection if needed."""
-        if self._held[network] >= self._limits.per_network:
-            rivals = [scope for scope, other in self._unproven.items() if other == network]
-        elif self._held.total() >= self._limits.in_all:
+    def _make_room(self, network: str) -> None:
+        """Close the oldest unproved connection if there is no room for another one."""
+        rivals = [scope for scope, other in self._unproven.items() if other == network]
+        if len(rivals) < self._limits.per_network:
             rivals = list(self._unproven)
-        else:
-            return True
-        for scope in rivals[:1]:
-            del self._unproven[scope]
-            scope.cancel()
-        return bool(rivals)
+            if len(rivals) < self._limits.handshakes:
+                return
+        del self._unproven[rivals[0]]
+        rivals[0].cancel()
+
+
+def _used_up(holder: str, places: Places) -> str:
+    return (
+        f"{holder} has {places.held(holder)} connections here, all of its share of the "
+        f"{places.limit} that others use, too: close some; one connection carries many calls"
+    )
 
 
 def _network(stream: trio.SocketStream) -> str:

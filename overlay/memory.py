@@ -64,7 +64,7 @@ class Memory:
         """The share of one holder; it is dropped once nothing refers to it."""
         share = self._shares.get(holder)
         if share is None:
-            share = self._shares[holder] = Share(self)
+            share = self._shares[holder] = Share(self, holder)
         return share
 
 
@@ -72,13 +72,15 @@ class Share:
     """One holder's part of a peer's memory and time.
 
     Attributes:
+        holder: whose it is.
         held: bytes.
         flat: of them, charges for connections and calls, at a flat rate.
         pace: the account of its time.
     """
 
-    def __init__(self, memory: Memory | None = None) -> None:
+    def __init__(self, memory: Memory | None = None, holder: str = "") -> None:
         self._memory = memory or Memory(MEMORY_BYTES)
+        self.holder = holder
         self.held = 0
         self.flat = 0
         self.pace = Pace()
@@ -130,7 +132,7 @@ class Budgets:
     """The memory of a process by kind, so that waiting posts take none from answers to readers.
 
     Attributes:
-        messages: queued, under way or in a handler, by participant (our own clients count as one).
+        messages: queued, under way or in a handler, by participant, and by token of our clients.
         streams: posts that wait for their boundary, and incomplete epochs, by stream.
         recent_bytes: for the latest epochs of all streams, which readers are about to ask for.
     """

@@ -356,7 +356,8 @@ class Multiplexer:
         self.cost_s += CALL_S
         self._charge(STREAM_BYTES)
         if self._theirs > self._max_streams:
-            self.reset(stream, BusyError.code, f"{self._max_streams} calls are open already")
+            text = f"{self._max_streams} calls are open over this connection, the most: end some"
+            self.reset(stream, BusyError.code, text)
         elif self._memory.crowded:
             self._refuse(stream)
         else:
@@ -451,7 +452,12 @@ class Multiplexer:
 
     def _refuse(self, stream: Stream) -> None:
         """Reset a stream whose bytes exceed the memory share."""
-        text = f"{self._memory.held} bytes of yours wait here already; read or wait, then try again"
+        share = self._memory
+        text = (
+            f"{share.holder or 'the caller'} holds {share.held} bytes here already, all of its "
+            f"share ({share.flat} of them for its connections and calls): read what waits, or end "
+            "calls and connections, then try again"
+        )
         self.reset(stream, BusyError.code, text)
 
     # -- the end of a stream

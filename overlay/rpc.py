@@ -66,6 +66,11 @@ class EndOfCall(trio.EndOfChannel):
     """The other side has finished: no message follows."""
 
 
+def holder_with(token: str) -> str:
+    """The holder that the clients with a token of that name are; no participant is called so."""
+    return f"client token {token}"
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     """The remote that makes a call.
@@ -81,6 +86,12 @@ class Caller:
     own: bool = False
     token: str = OWNER
     scopes: frozenset[Scope] = EVERY_SCOPE
+
+    @property
+    def holder(self) -> str:
+        """Whose share of this peer's memory, time and places it takes: its participant's, with all
+        its peers, or that of its token, with all that show it."""
+        return self.participant if self.peer_id is not None else holder_with(self.token)
 
 
 async def keep(pace: Pace) -> None:

@@ -6,6 +6,7 @@ One rule depends on order: the first root known for a name stays.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final, assert_never
 
 from cryptography import x509
@@ -37,6 +38,14 @@ MAX_REFUSED: Final = 1_000
 again."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Count:
+    """What the statements taken in so far amount to."""
+
+    tally: Tally
+    holders: dict[str, Member]
+
+
 class StatementSet:
     """The statements of one federation, as far as known here, and the holder of each name.
 
@@ -46,7 +55,6 @@ class StatementSet:
         name: its name for people.
         founder: the participant that founded it.
         words: the statements.
-        tally: the statements that count.
     """
 
     def __init__(self, charter: bytes, statements: Iterable[bytes] = ()) -> None:
@@ -75,9 +83,18 @@ class StatementSet:
         self._statements: dict[bytes, bytes] = {}
         self._refused: dict[bytes, None] = {}
         self._about: dict[bytes, bytes] = {}
-        self._holders: dict[str, Member] = {}
-        self._settle()
+        self._count: _Count | None = None
         self.merge(statements, 0.0)
+
+    @property
+    def tally(self) -> Tally:
+        """The statements that count."""
+        return self._counted().tally
+
+    @property
+    def _holders(self) -> dict[str, Member]:
+        """The holder of each name: of the counted members, the first known."""
+        return self._counted().holders
 
     def merge(self, statements: Iterable[bytes], now: float) -> list[Change]:
         """Take in others' statements; returns the new and the refused ones. Never raises.
@@ -179,8 +196,8 @@ class StatementSet:
 
     def _add_admission(self, digest: bytes, body: Admission, sponsor: Member) -> str:
         member = self.words.open_admission(digest, body, sponsor)
+        holder = self._holders.get(body.participant)  # of those before it
         self.words.add_admission(member, sponsor)
-        holder = self._holders.get(body.participant)
         # a statement that does not count is stored as well, so that all peers' sets agree
         if not self.tally.admits(member):
             needed = self.words.policies[member.policy].policy.needed
@@ -202,11 +219,14 @@ class StatementSet:
 
     def _add_revocation(self, body: Revocation, signer: Member) -> str:
         member = self.words.add_revocation(body, signer)
-        self._recount()
         if body.peer_id:
-            peer = f"peer {body.peer_id.hex()} of {member.participant}"
-            left = (member.digest, body.peer_id) in self.words.left_peers
-            return f"lost {peer}: it has left" if left else f"revoked {peer}"
+            peer = (member.digest, body.peer_id)
+            if peer in self.words.witnesses:  # of others, no statement counts less
+                self._recount()
+            text = f"peer {body.peer_id.hex()} of {member.participant}"
+            left = peer in self.words.left_peers
+            return f"lost {text}: it has left" if left else f"revoked {text}"
+        self._recount()
         if member.digest in self.tally.withdrawn:
             return f"withdrew the invitation of {member.participant}, by {signer.participant}"
         if member.digest not in self.tally.revoked:
@@ -216,17 +236,21 @@ class StatementSet:
         return f"revoked {member.participant}, by {signer.participant}"
 
     def _recount(self) -> None:
-        self._settle()
+        """Count all statements again when that is next needed: a count costs milliseconds, and most
+        statements come together with others, as at a start."""
+        self._count = None
         # a name may be free now, or a statement count: refused statements get another try
         self._refused.clear()
 
-    def _settle(self) -> None:
-        """Find the holder of each name: of the counted members, the first known."""
-        self.tally = Tally.of(self.words)
-        self._holders = {}
-        for digest, member in self.words.members.items():
-            if digest in self.tally.counted:
-                self._holders.setdefault(member.participant, member)
+    def _counted(self) -> _Count:
+        if self._count is None:
+            tally = Tally.of(self.words)
+            holders: dict[str, Member] = {}
+            for digest, member in self.words.members.items():
+                if digest in tally.counted:
+                    holders.setdefault(member.participant, member)
+            self._count = _Count(tally, holders)
+        return self._count
 
     def _refuse(self, digest: bytes) -> None:
         self._refused[digest] = None

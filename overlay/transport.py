@@ -37,6 +37,7 @@ from overlay.links import Link, Links, Refusals
 from overlay.listeners import Listeners
 from overlay.listening import (
     HANDSHAKE_S,
+    Admit,
     ConnectionLimits,
     Listening,
     bound_address,
@@ -235,6 +236,8 @@ class Transport:
             connection = None
             try:
                 connection = await self._greet(stream, expected)
+            except BusyError as error:  # as good as away, for now
+                raise UnavailableError(f"{where}: {error}") from None
             except MedusaError as error:
                 raise type(error)(f"{where}: {error}") from None
             finally:
@@ -277,18 +280,17 @@ class Transport:
 
     # -- accepting
 
-    async def welcome(self, stream: trio.SocketStream, proven: Callable[[], None]) -> None:
-        """Serve an accepted connection to its end; `proven` is called once it stands.
+    async def welcome(self, stream: trio.SocketStream, admit: Admit) -> None:
+        """Serve an accepted connection to its end.
 
         Raises:
             MedusaError: it failed before it stood.
         """
-        connection = await self._admit(stream)
+        connection = await self._greeted(stream, admit)
         if connection is not None:
-            proven()
             await self._drive(connection)
 
-    async def _admit(self, stream: trio.SocketStream) -> Connection | None:
+    async def _greeted(self, stream: trio.SocketStream, admit: Admit) -> Connection | None:
         """TLS, greeting and verdict; None if another connection is kept."""
         tls = await self._shake_hands(stream, server_side=True)
         hello = await receive_hello(tls)
@@ -297,11 +299,15 @@ class Transport:
         except UntrustedError as error:
             await send_verdict(tls, Verdict(Answer.UNTRUSTED, self._instance, str(error)))
             raise
-        self._check_share(name.participant)
         link = self._links.to(name.peer_id)
         if self._is_duplicate(link, name, hello):
             await send_verdict(tls, Verdict(Answer.DUPLICATE, self._instance))
             return None
+        try:
+            admit(name.participant)
+        except BusyError as error:
+            await send_verdict(tls, Verdict(Answer.BUSY, self._instance, str(error)))
+            raise
         connection = self._adopt(tls, name, hello, dialled=False)
         try:
             await send_verdict(tls, Verdict(Answer.ACCEPTED, self._instance))
@@ -309,15 +315,6 @@ class Transport:
             self._disown(connection)
             raise
         return connection
-
-    def _check_share(self, participant: str) -> None:
-        """
-        Raises:
-            BusyError: the participant has as many connections as it may.
-        """
-        held = sum(1 for c in self.connections() if c.remote.participant == participant)
-        if held >= self._config.limits.per_participant:
-            raise BusyError(f"{participant} has {held} connections, the most")
 
     def _is_duplicate(self, link: Link, name: PeerName, instance: bytes) -> bool:
         if link.connection is not None and link.instance == instance:

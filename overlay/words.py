@@ -46,6 +46,19 @@ MAX_CHAIN: Final = 32
 MAX_CHANGES: Final = 64
 """Policy changes that one participant may sign: each one that counts causes a new count."""
 
+MAX_REVOKED_PEERS: Final = 1_000
+"""Revocations of peers that one participant may sign: nobody can tell whether there ever was such a
+peer, and each peer of the federation keeps them, and checks them at each start. A participant that
+has lost more keys of peers than that ends its membership, and is admitted under another name."""
+
+MAX_ENDINGS: Final = 4
+"""Times that one participant may say that a membership ends, each time keeping less of the member's
+word: each causes a new count."""
+
+MAX_WITNESSES: Final = 8
+"""Peers of one participant that may witness one entry: several may meet a member at once. For an
+entry that others built upon each causes a new count."""
+
 
 class EarlyError(UntrustedError, code="early"):
     """A statement whose member or signer is not known yet."""
@@ -87,11 +100,12 @@ class PolicyVersion:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """One signer's revocation of a member. at: seconds since the epoch."""
+    """One signer's revocation of a member. at: seconds since the epoch. times: that it was said."""
 
     kept: frozenset[bytes]
     withdrawn: bool
     at: float
+    times: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +129,7 @@ class Words:
         endings: by digest of an admission: its revocations and withdrawals, by signer.
         revoked_peers: by (member, peer id): the statements of that peer that stay good.
         left_peers: of those, the peers that left, by their own participant's statement.
+        witnesses: (member, peer id) of the peers that witnessed entries.
     """
 
     federation: str
@@ -127,6 +142,8 @@ class Words:
     endings: dict[bytes, dict[bytes, Ending]] = field(default_factory=dict)
     revoked_peers: dict[tuple[bytes, bytes], frozenset[bytes]] = field(default_factory=dict)
     left_peers: set[tuple[bytes, bytes]] = field(default_factory=set)
+    witnesses: set[tuple[bytes, bytes]] = field(default_factory=set)
+    _peers_ended: Counter[bytes] = field(default_factory=Counter)
     _said: Counter[bytes] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -296,6 +313,7 @@ class Words:
         Raises:
             EarlyError: the member is not known.
             UntrustedError: the entry is too late, or the witness may not confirm it.
+            BusyError: too many peers of the witness' participant have confirmed it.
         """
         member = self.member(body.member)
         _check_times(body.entered_at)
@@ -304,7 +322,12 @@ class Words:
         peer_id = check_issued(certificate, witness.certificate).peer_id
         # several witnesses may do so concurrently: all are kept, so that all peers' sets agree
         entries = self.entries.setdefault(member.digest, {})
+        if sum(each.member == witness.digest for each in entries.values()) >= MAX_WITNESSES:
+            raise BusyError(
+                f"{MAX_WITNESSES} peers of {witness.participant} have met {member.participant}"
+            )
         entries[digest] = Witness(witness.digest, peer_id, body.entered_at)
+        self.witnesses.add((witness.digest, peer_id))
         return f"let in {member.participant}, met by {witness.participant}"
 
     def add_policy(self, digest: bytes, body: PolicyChange, signer: Member) -> str:
@@ -340,7 +363,7 @@ class Words:
 
         Raises:
             EarlyError: the member is not known. UntrustedError: the signer may not revoke it.
-            ConflictError: it says nothing new.
+            ConflictError: it says nothing new. BusyError: the signer has said too many.
         """
         member = self.member(body.member)
         _check_times(body.revoked_at)
@@ -354,6 +377,12 @@ class Words:
             known = self.revoked_peers.get(peer)
             if known is not None and known <= kept:
                 raise ConflictError(f"peer {body.peer_id.hex()} was revoked already")
+            if self._peers_ended[signer.digest] >= MAX_REVOKED_PEERS:
+                raise BusyError(
+                    f"{signer.participant} has revoked {MAX_REVOKED_PEERS} peers, the most: revoke "
+                    f"{member.participant} itself, and admit it under another name"
+                )
+            self._peers_ended[signer.digest] += 1
             self.revoked_peers[peer] = kept if known is None else known & kept
             if body.withdrawn and signer.digest == member.digest:
                 self.left_peers.add(peer)
@@ -363,10 +392,16 @@ class Words:
         if before is not None:
             if before.kept <= kept and before.withdrawn >= body.withdrawn:
                 raise ConflictError(f"{member.participant} was revoked already")
+            if before.times >= MAX_ENDINGS:
+                raise BusyError(
+                    f"{signer.participant} has said {MAX_ENDINGS} times that the membership of "
+                    f"{member.participant} ends"
+                )
             kept &= before.kept
         withdrawn = body.withdrawn or (before is not None and before.withdrawn)
         at = body.revoked_at if before is None else min(before.at, body.revoked_at)
-        endings[signer.digest] = Ending(kept, withdrawn, at)
+        times = 1 if before is None else before.times + 1
+        endings[signer.digest] = Ending(kept, withdrawn, at, times)
         return member
 
 

@@ -13,7 +13,6 @@ from typing import Final
 import trio
 
 from engine.streams.parts import PART_BYTES
-from overlay.clients import CLIENTS
 from overlay.errors import BusyError
 from overlay.memory import Memory
 from overlay.rpc import Caller
@@ -23,7 +22,7 @@ TURNS: Final = 2
 not be quicker on the same disk and cores, and the next participant would wait for all of them."""
 
 MAX_OF_PARTICIPANT: Final = 1024
-"""Subscriptions of one participant's peers, or of our clients: each takes < 1 ms per epoch."""
+"""Subscriptions of one participant's peers, or one token's clients: each takes < 1 ms an epoch."""
 
 MAX_OF_PEER: Final = 256
 """Subscriptions of one peer, so that no connection takes all of its participant's."""
@@ -97,7 +96,7 @@ class Delivery:
         Raises:
             BusyError: too many are served already.
         """
-        holder, peer = _holder(caller), caller.peer_id or b""
+        holder, peer = caller.holder, caller.peer_id or b""
         if self._of_participant[holder] >= MAX_OF_PARTICIPANT:
             raise BusyError(
                 f"{MAX_OF_PARTICIPANT} subscriptions of {holder} are served here already: end some"
@@ -117,7 +116,7 @@ class Delivery:
 
     def shares(self, caller: Caller) -> Shares:
         """A feed's share, for that caller, of this peer's memory and time."""
-        return Shares(self._turns, self._memory, _holder(caller))
+        return Shares(self._turns, self._memory, caller.holder)
 
 
 class Shares:
@@ -135,8 +134,3 @@ class Shares:
     def holding(self, size: int) -> AbstractContextManager[None]:
         """Within the block a part of so many bytes is held for the holder."""
         return self._share.holding(size)
-
-
-def _holder(caller: Caller) -> str:
-    """The holder whose share of the memory a caller's connection takes."""
-    return CLIENTS if caller.peer_id is None else caller.participant

@@ -10,6 +10,7 @@ import pytest
 import trio
 from deadline import DEADLINE_S
 from hostile_siege import Siege, open_siege
+from tools_xmlrpc import OpenStock, stock_clients
 
 
 @pytest.fixture(scope="session")
@@ -45,3 +46,10 @@ def siege() -> Iterator[Siege]:
 def seconds(request: pytest.FixtureRequest) -> float:
     """How long an attack lasts."""
     return float(request.param)
+
+
+@pytest.fixture
+def stock() -> Iterator[OpenStock]:
+    """Makes stock clients of XML-RPC, which are closed after the test."""
+    with stock_clients() as make:
+        yield make

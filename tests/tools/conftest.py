@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from engine_peers import Place
 from tools_fake_peer import FakePeer, open_fake_peer
 from tools_market_town import Loads, set_up
-from tools_xmlrpc import OpenStock, Stock
+from tools_xmlrpc import OpenStock, stock_clients
 
 
 @pytest.fixture
@@ -28,12 +26,5 @@ async def peer(tmp_path: Path) -> AsyncIterator[FakePeer]:
 @pytest.fixture
 def stock() -> Iterator[OpenStock]:
     """Makes stock clients of XML-RPC, which are closed after the test."""
-    made: list[Stock] = []
-
-    def make(place: Place, token: str | None = None, **options: Any) -> Stock:
-        made.append(Stock(place, token, **options))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.proxy("close")()
+    with stock_clients() as make:
+        yield make

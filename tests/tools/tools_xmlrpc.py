@@ -5,7 +5,8 @@ from __future__ import annotations
 import http.client
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 from xmlrpc.client import Fault, ServerProxy
@@ -98,3 +99,17 @@ def bearer(place: Place, token: str | None = None) -> dict[str, str]:
 
 
 OpenStock = Callable[..., Stock]
+
+
+@contextmanager
+def stock_clients() -> Iterator[OpenStock]:
+    """Makes clients, which are closed after the block."""
+    made: list[Stock] = []
+
+    def make(place: Place, token: str | None = None, **options: Any) -> Stock:
+        made.append(Stock(place, token, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.proxy("close")()

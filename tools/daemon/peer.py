@@ -26,7 +26,7 @@ from engine.streams.config import Timing
 from engine.streams.freezing import freeze, freeze_stream
 from engine.tasks.execution import OpenExecutor
 from overlay.addresses import Address
-from overlay.clients import CLIENTS, Clients, open_client_listener
+from overlay.clients import Clients, open_client_listener
 from overlay.concurrency import next_beat, one_error
 from overlay.errors import InternalError, InvalidInputError, MedusaError, NotAuthorisedError
 from overlay.events import wall_clock
@@ -272,7 +272,7 @@ async def _xmlrpc_listener(
         config,
         overlay.events,
         renewed=overlay.renewed,
-        memory=overlay.memory.messages.share(CLIENTS),
+        memory=overlay.memory.messages,
         threads=overlay.threads,
     ) as address:
         yield address

@@ -97,7 +97,7 @@ class Calls:
         table = None
         if events:
             work = partial(table_of, events, entry.schema)
-            table = await self.threads.run(self.subscriber.label, work)
+            table = await self.threads.run(self.subscriber.holder, work)
         token = self.subscriber.token
         posted = await self.posting.post(self.link, stream, token, table, options)
         return {

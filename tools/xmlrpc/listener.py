@@ -6,7 +6,7 @@ import base64
 import binascii
 import ipaddress
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -18,19 +18,21 @@ import trio
 from overlay.addresses import Address
 from overlay.client_tokens import proof_of
 from overlay.clients import Clients, open_admitted_client
-from overlay.errors import BrokenError, InternalError, MedusaError, NotAuthorisedError
+from overlay.errors import BrokenError, BusyError, InternalError, MedusaError, NotAuthorisedError
 from overlay.events import Events
 from overlay.identity import Identity
 from overlay.listeners import Listeners
 from overlay.listening import (
     HANDSHAKE_S,
+    Admit,
     ConnectionLimits,
     Listening,
     bound_address,
     listen_tcp,
 )
-from overlay.memory import Share
-from overlay.rpc import Service
+from overlay.memory import Memory
+from overlay.places import Places
+from overlay.rpc import Service, holder_with
 from overlay.threads import Threads
 from overlay.tls import HTTP_PROTOCOL, listener_context, shake_hands, show
 from tools.client.async_client import AsyncMedusaClient
@@ -50,6 +52,9 @@ MAX_BODY_BYTES: Final = 2 * 2**20
 BODY_S: Final = 30.0
 """Seconds for the body of a request."""
 
+TURN_S: Final = 30.0
+"""Seconds that a request may wait for those of the same token: as long as a body may take."""
+
 SEND_S: Final = 60.0
 """Seconds for an answer of many events to a slow client."""
 
@@ -57,9 +62,10 @@ IDLE_S: Final = 120.0
 """Seconds between two requests over one connection: longer than any pull waits."""
 
 BODIES_AT_ONCE: Final = 32
-"""Requests and answers under way: all others wait for their turn."""
+"""Requests and answers under way. Each token has as many as are free: others of it wait for their
+turn."""
 
-CONNECTIONS: Final = ConnectionLimits(per_network=64, in_all=256)
+CONNECTIONS: Final = ConnectionLimits(handshakes=64, per_network=32, per_holder=96, in_all=192)
 """Fewer than of clients of the peer's own protocol: an answer that waits for its turn is held as
 tuples, and takes up to 8 MiB."""
 
@@ -90,10 +96,10 @@ class Desk:
     service: Service
     events: Events
     threads: Threads
-    memory: Share
+    memory: Memory
     posting: Posting
     sinks: Sinks
-    bodies: trio.CapacityLimiter
+    bodies: Places
 
     @asynccontextmanager
     async def client(
@@ -137,7 +143,7 @@ async def open_xmlrpc_listener(
     events: Events,
     *,
     renewed: Listeners[[Identity]],
-    memory: Share,
+    memory: Memory,
     threads: Threads,
     limits: ConnectionLimits | None = None,
     handshake_s: float = HANDSHAKE_S,
@@ -150,7 +156,8 @@ async def open_xmlrpc_listener(
         config: its `listen` is set.
         events: gets faults in calls, and refused clients.
         renewed: tells when the identity's certificate was renewed.
-        memory: the share of clients. threads: read and write long documents.
+        memory: the bound on memory that clients share with all others.
+        threads: read and write long documents.
         handshake_s: from the connection to its first request. idle_s: between two requests.
 
     Raises:
@@ -172,13 +179,13 @@ async def open_xmlrpc_listener(
             memory,
             Posting(identity.peer_id.hex(), PATIENCE_S),
             sinks,
-            trio.CapacityLimiter(BODIES_AT_ONCE),
+            Places(BODIES_AT_ONCE),
         )
 
-        async def welcome(stream: trio.SocketStream, proven: Callable[[], None]) -> None:
+        async def welcome(stream: trio.SocketStream, admit: Admit) -> None:
             tls = await shake_hands(stream, context, HTTP_PROTOCOL, server_side=True, unnamed=True)
             host, port = stream.socket.getpeername()[:2]
-            await Visit(desk, HttpServer(tls), (_plain(host), port), idle_s).serve(proven)
+            await Visit(desk, HttpServer(tls), (_plain(host), port), idle_s).serve(admit)
 
         listening = Listening(welcome, limits or CONNECTIONS, events, handshake_s)
         nursery.start_soon(listening.serve, listener)
@@ -195,11 +202,12 @@ class Visit:
     came_from: Address
     idle_s: float
 
-    async def serve(self, proven: Callable[[], None]) -> None:
-        """Answer requests until the client goes. proven: called at the first good token.
+    async def serve(self, admit: Admit) -> None:
+        """Answer requests until the client goes. admit: asked at the first good token.
 
         Raises:
             NotAuthorisedError: the token does not count; the client was told.
+            BusyError: the token's share of connections is used up; the client was told.
             BrokenError: the connection broke.
         """
         async with AsyncExitStack() as opened:
@@ -210,14 +218,14 @@ class Visit:
                     _check_head(head)
                     try:
                         proof = proof_of(token_in(head))
-                        self.desk.clients.admit(proof)
+                        token = self.desk.clients.admit(proof)
                         if shown not in {None, proof}:
                             raise NotAuthorisedError("another token: open a connection of its own")
                         if calls is None:
-                            proven()
+                            admit(holder_with(token.name))
                             client = self.desk.client(proof, self.came_from)
                             calls, shown = await opened.enter_async_context(client), proof
-                    except NotAuthorisedError as error:
+                    except (NotAuthorisedError, BusyError) as error:
                         await self._send_away(error)
                         raise
                     if not await self._answer(calls):
@@ -235,7 +243,7 @@ class Visit:
             return await self.http.head()
         return None
 
-    async def _send_away(self, error: NotAuthorisedError) -> None:
+    async def _send_away(self, error: MedusaError) -> None:
         """Tell a client that it is refused: after its request, or it would not read the answer."""
         with trio.move_on_after(BODY_S):
             await self.http.body(MAX_BODY_BYTES, keep=False)
@@ -243,17 +251,35 @@ class Visit:
 
     async def _answer(self, calls: Calls) -> bool:
         """Answer one call; whether another one may follow."""
-        body = b""
-        with trio.move_on_after(BODY_S) as reading:
-            async with self.desk.bodies:
-                body = await self.http.body(MAX_BODY_BYTES)
-        if reading.cancelled_caught:
-            raise HttpError(HTTPStatus.REQUEST_TIMEOUT, f"no request within {BODY_S:g} s")
+        try:
+            body = await self._body(calls.subscriber.holder)
+        except BusyError as error:
+            await self._send_away(error)
+            return False
         made = await self._carried_out(calls, body)
         with trio.move_on_after(SEND_S):
-            async with self.desk.bodies:
+            async with self.desk.bodies.place(calls.subscriber.holder):
                 return await self._send(await self._document(calls, made))
         return False
+
+    async def _body(self, holder: str) -> bytes:
+        """The body of a request, once the holder may have another one under way.
+
+        Raises:
+            HttpError: it does not come. BusyError: it has no turn.
+        """
+        bodies = self.desk.bodies
+        with trio.move_on_after(TURN_S) as turn:
+            async with bodies.place(holder):
+                turn.deadline = float("inf")
+                with trio.move_on_after(BODY_S):
+                    return await self.http.body(MAX_BODY_BYTES)
+                raise HttpError(HTTPStatus.REQUEST_TIMEOUT, f"no request within {BODY_S:g} s")
+        raise BusyError(
+            f"{holder} has {bodies.held(holder)} requests under way, all of its share of the "
+            f"{bodies.limit} that others use, too, and none ended within {TURN_S:g} s: send the "
+            "bodies of its requests, read its answers, or send fewer at a time"
+        )
 
     async def _send(self, document: bytes) -> bool:
         return await self.http.answer(HTTPStatus.OK, XML, document)
@@ -269,7 +295,7 @@ class Visit:
         if isinstance(made, bytes):
             return made
         try:
-            label = calls.subscriber.label
+            label = calls.subscriber.holder
             return await self.desk.threads.run(label, lambda: write_answer(made()))
         except Exception as error:  # noqa: BLE001 - as above
             return self._fault(error)
@@ -277,7 +303,7 @@ class Visit:
     async def _read(self, calls: Calls, body: bytes) -> Call:
         if len(body) <= SHORT_BYTES:
             return read_call(body)
-        return await self.desk.threads.run(calls.subscriber.label, partial(read_call, body))
+        return await self.desk.threads.run(calls.subscriber.holder, partial(read_call, body))
 
     def _fault(self, error: Exception) -> bytes:
         if isinstance(error, MedusaError):

@@ -36,6 +36,7 @@ from overlay.errors import (
 )
 from overlay.events import Events
 from overlay.listening import dial_tcp
+from overlay.rpc import holder_with
 from overlay.threads import Threads
 from overlay.tls_stream import TlsStream
 from tools.client.async_client import AsyncMedusaClient
@@ -104,9 +105,9 @@ class Subscriber:
     client: Callable[[], AbstractAsyncContextManager[AsyncMedusaClient]]
 
     @property
-    def label(self) -> str:
-        """Under which the long work for it is done in turn with that for others."""
-        return f"client {self.token}"
+    def holder(self) -> str:
+        """Whose share of the peer it takes: that of its token."""
+        return holder_with(self.token)
 
 
 @dataclass(frozen=True)
