@@ -1,0 +1,337 @@
+"""Where engines answer differently: the rows of the table in docs/sql.md.
+
+What Spark and DuckDB answer is asked of them; what Flink answers was seen by running Flink 2.3 on
+small inputs of our own, in November 2026. A row that needs more than one expression names the test
+that shows Medusa's answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+FLINK: Final = "Flink 2.3"
+
+UNKNOWN: Final = "–"
+"""The engine has no such thing, or was not tried."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A row of the table.
+
+    Attributes:
+        case: in words of the page.
+        medusa, flink, spark, duckdb: what each answers, in words of the page.
+        sql: the expression that Medusa computes; or an aggregate over the `values` x of a window.
+        refused: the reason for which Medusa refuses the expression.
+        spark_sql, duckdb_sql: what Spark and DuckDB compute, if not `sql`; None: they are not
+            asked.
+        test: a test that shows Medusa's answer, where it is no expression: `file.py::name`.
+    """
+
+    case: str
+    medusa: str
+    flink: str = UNKNOWN
+    spark: str = UNKNOWN
+    duckdb: str = UNKNOWN
+    sql: str = ""
+    values: tuple[object, ...] = ()
+    refused: str = ""
+    spark_sql: str | None = ""
+    duckdb_sql: str | None = ""
+    test: str = ""
+
+    @property
+    def row(self) -> str:
+        """As the page has it."""
+        cells = (self.case, self.medusa, self.flink, self.spark, self.duckdb)
+        return f"| {' | '.join(cells)} |"
+
+
+_NAN: Final = "cast('NaN' AS DOUBLE)"
+_INFINITY: Final = "cast('Infinity' AS DOUBLE)"
+_OFFSET: Final = "cast('2026-01-01 10:00:00+01:00' AS TIMESTAMP)"
+
+DIFFERENCES: Final = (
+    Difference(
+        "`7 / 2` of integers is a double",
+        medusa="3.5",
+        flink="3",
+        spark="3.5",
+        duckdb="3.5",
+        sql="7 / 2",
+    ),
+    Difference(
+        "`7 / 0` is null, as every result that there is not",
+        medusa="NULL",
+        flink="error",
+        spark="error",
+        duckdb="inf",
+        sql="7 / 0",
+    ),
+    Difference(
+        "`2147483647 + 1` of `INT`s does not fit",
+        medusa="NULL",
+        flink="-2147483648",
+        spark="error",
+        duckdb="error",
+        sql="2147483647 + 1",
+    ),
+    Difference(
+        "`avg(x)` of the integers 1 and 2",
+        medusa="1.5",
+        flink="1",
+        spark="1.5",
+        duckdb="1.5",
+        sql="avg(x)",
+        values=(1, 2),
+    ),
+    Difference(
+        "`greatest(1, NULL)`, `least`: nulls are skipped",
+        medusa="1",
+        flink="NULL",
+        spark="1",
+        duckdb="1",
+        sql="greatest(1, NULL)",
+    ),
+    Difference(
+        "`'a_c' LIKE 'a\\_c'`: a backslash makes `_` and `%` plain, unless `ESCAPE` names another",
+        medusa="true",
+        flink="false",
+        spark="true",
+        duckdb="false",
+        sql="'a_c' LIKE 'a\\_c'",
+        spark_sql="'a_c' LIKE r'a\\_c'",
+    ),
+    Difference(
+        "NaN `= NaN`",
+        medusa="true",
+        flink="true",
+        spark="true",
+        duckdb="true",
+        sql=f"{_NAN} = {_NAN}",
+    ),
+    Difference(
+        "NaN `> 5`: NaN is greater than every number, in comparisons, orders, `max` and `greatest`",
+        medusa="true",
+        flink="false",
+        spark="true",
+        duckdb="true",
+        sql=f"{_NAN} > 5",
+    ),
+    Difference(
+        "`sign` of NaN, as NaN is greater than 0",
+        medusa="1",
+        spark="NaN",
+        duckdb="0",
+        sql=f"sign({_NAN})",
+    ),
+    Difference(
+        "`floor` and `ceil` of NaN, which is no `LONG`",
+        medusa="NULL",
+        spark="0",
+        duckdb="NaN",
+        sql=f"floor({_NAN})",
+    ),
+    Difference(
+        "`-1 * 0.0`: results never have -0.0",
+        medusa="0.0",
+        spark="-0.0",
+        duckdb="-0.0",
+        sql="-1 * 0.0e0",
+    ),
+    Difference(
+        "`cast(9.223372036854776e18 AS LONG)`, 2^63",
+        medusa="NULL",
+        spark="9223372036854775807",
+        duckdb="error",
+        sql="cast(9.223372036854776e18 AS LONG)",
+    ),
+    Difference(
+        "`cast(1e39 AS FLOAT)` is beyond the greatest",
+        medusa="NULL",
+        spark="inf",
+        duckdb="error",
+        sql="cast(1e39 AS FLOAT)",
+    ),
+    Difference(
+        "`cast('1d' AS DOUBLE)`, `'0x1p3'`: a text is a number as SQL writes one",
+        medusa="NULL",
+        spark="1.0",
+        duckdb="error",
+        sql="cast('1d' AS DOUBLE)",
+    ),
+    Difference(
+        "`cast('1e400' AS DOUBLE)` is beyond the greatest",
+        medusa="NULL",
+        spark="inf",
+        duckdb="inf",
+        sql="cast('1e400' AS DOUBLE)",
+    ),
+    Difference(
+        "`cast('1.5' AS INT)` is no integer",
+        medusa="NULL",
+        spark="error",
+        duckdb="2",
+        sql="cast('1.5' AS INT)",
+    ),
+    Difference(
+        "a time with an offset, `cast('2026-01-01 10:00:00+01:00' AS TIMESTAMP)`, is that moment",
+        medusa="2026-01-01 09:00:00",
+        spark="2026-01-01 09:00:00",
+        duckdb="2026-01-01 10:00:00",
+        sql=_OFFSET,
+        spark_sql=f"date_format({_OFFSET}, 'yyyy-MM-dd HH:mm:ss')",
+    ),
+    Difference(
+        "a time without one, `cast('2026-01-01 10:00:00' AS TIMESTAMP)`, is in UTC",
+        medusa="2026-01-01 10:00:00",
+        flink="no moment",
+        spark="the session's zone",
+        duckdb="no moment",
+        sql="cast('2026-01-01 10:00:00' AS TIMESTAMP)",
+        spark_sql=None,
+        duckdb_sql=None,
+    ),
+    Difference(
+        "`timestampdiff(HOUR, ...)` from 10:59 to 11:01: whole units, towards zero",
+        medusa="0",
+        spark="0",
+        duckdb="1",
+        sql="timestampdiff(HOUR, TIMESTAMP '2026-01-01 10:59:00', TIMESTAMP '2026-01-01 11:01:00')",
+        duckdb_sql="date_diff('hour', TIMESTAMP '2026-01-01 10:59', TIMESTAMP '2026-01-01 11:01')",
+    ),
+    Difference(
+        "`timestampdiff(MONTH, ...)` from January 31 to February 28: a month has no fixed length",
+        medusa="refused",
+        flink="1",
+        spark="0",
+        duckdb="1",
+        sql="timestampdiff(MONTH, TIMESTAMP '2026-01-31', TIMESTAMP '2026-02-28')",
+        refused="a month has no fixed length",
+        duckdb_sql="date_diff('month', TIMESTAMP '2026-01-31', TIMESTAMP '2026-02-28')",
+    ),
+    Difference(
+        "a JSON member that is null, `json_value('{\"a\":null}', '$.a')`",
+        medusa="NULL",
+        flink="NULL",
+        spark="NULL",
+        duckdb="NULL",
+        sql="json_value('{\"a\":null}', '$.a')",
+        spark_sql="get_json_object('{\"a\":null}', '$.a')",
+        duckdb_sql="json_extract_string('{\"a\":null}', '$.a')",
+    ),
+    Difference(
+        "a JSON number with an exponent, `1e2`, is as it is written; a cast reads it",
+        medusa="1e2",
+        spark="100.0",
+        duckdb="100.0",
+        sql="json_value('{\"a\":1e2}', '$.a')",
+        spark_sql="get_json_object('{\"a\":1e2}', '$.a')",
+        duckdb_sql="json_extract_string('{\"a\":1e2}', '$.a')",
+    ),
+    Difference(
+        "a JSON number without one is an exact decimal, which has no -0.0: `-0.0`",
+        medusa="0",
+        spark="-0.0",
+        duckdb="-0.0",
+        sql="json_value('{\"a\":-0.0}', '$.a')",
+        spark_sql="get_json_object('{\"a\":-0.0}', '$.a')",
+        duckdb_sql="json_extract_string('{\"a\":-0.0}', '$.a')",
+    ),
+    Difference(
+        "`stddev_pop(x)` of 2 and Infinity",
+        medusa="NaN",
+        spark="NaN",
+        duckdb="NaN",
+        sql="stddev_pop(x)",
+        values=(2.0, float("inf")),
+    ),
+    Difference(
+        "`var_pop(x)` of one NaN",
+        medusa="NaN",
+        spark="NaN",
+        duckdb="0.0",
+        sql="var_pop(x)",
+        values=(float("nan"),),
+    ),
+    Difference(
+        "`stddev_samp(x)` of one value, NaN or not",
+        medusa="NULL",
+        spark="NULL",
+        duckdb="NULL",
+        sql="stddev_samp(x)",
+        values=(float("nan"),),
+    ),
+    Difference(
+        "`hash64('a')` is XXH64 with the seed 42; that with the seed 0 is another",
+        medusa="-8582455328737087284",
+        spark="-8582455328737087284",
+        sql="hash64('a')",
+        spark_sql="xxhash64('a')",
+        duckdb_sql=None,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class OrderOfRows:
+    """A row of the second table: the order of rows, and what goes by it.
+
+    Attributes:
+        of, medusa, others: in words of the page.
+        test: a test that shows Medusa's answer: `file.py::name`.
+    """
+
+    of: str
+    medusa: str
+    others: str
+    test: str
+
+    @property
+    def row(self) -> str:
+        """As the page has it."""
+        return f"| {self.of} | {self.medusa} | {self.others} |"
+
+
+ORDERS: Final = (
+    OrderOfRows(
+        "nulls in an order",
+        "first in `ASC`, last in `DESC`; `NULLS FIRST` and `NULLS LAST` say otherwise",
+        "the same in Flink and Spark; DuckDB has them last",
+        "tests/engine/test_engine_sql_windows.py::test_the_first_of_each_window",
+    ),
+    OrderOfRows(
+        "`ROW_NUMBER() OVER (... ORDER BY ts DESC) = 1`, equal times",
+        "the row that came last",
+        "the same in Flink; of a batch, any of them",
+        "tests/engine/test_engine_sql_tops.py::test_of_equal_times_the_last_that_came_is_the_newest",
+    ),
+    OrderOfRows(
+        "`WITHIN` of a pattern, rows exactly so far apart",
+        "a match: `WITHIN` is a bound like `BETWEEN`",
+        "Flink: no match; take a microsecond from the bound",
+        "tests/engine/test_engine_sql_matches.py::test_rows_exactly_within_are_a_match",
+    ),
+    OrderOfRows(
+        "`B?`, `B*`, `B{1,2}` in a pattern",
+        "greedy, and given back if the rest needs it, as SQL:2016 says; `B??`, `B*?` take as few "
+        "as they can",
+        "Flink: `?` is always reluctant, so `A B?` never takes a B; `B*` and `B{1,2}` never give a "
+        "row back, so `A B* C` misses matches",
+        "tests/engine/test_engine_sql_matches.py::test_quantifiers_are_greedy_and_give_back",
+    ),
+    OrderOfRows(
+        "`ASOF`, several rows of the other stream at one time",
+        "back: the last that came; forward: the first",
+        "Spark and DuckDB: by the order that rows happen to have",
+        "tests/engine/test_engine_spark_epochs.py::test_a_join_as_of_looks_back_or_forward_at_any_cut",
+    ),
+    OrderOfRows(
+        "`FOR SYSTEM_TIME AS OF`, several rows of a key at one time",
+        "the last that came",
+        "Spark: by the order that rows happen to have",
+        "tests/engine/test_engine_spark_tables.py::test_a_table_is_joined_as_of_each_tuple_whatever_is_cut_and_folded",
+    ),
+)
