@@ -10,6 +10,7 @@ from typing import Final
 
 from sqlglot import exp
 
+from engine.language.unsaid import Unsaid
 from overlay.errors import InvalidInputError
 
 
@@ -35,10 +36,15 @@ def position_of(node: exp.Expr) -> int:
 
 
 class Source:
-    """The text of a script: makes the errors that point into it."""
+    """The text of a script: makes the errors that point into it.
+
+    Attributes:
+        unsaid: the bounds that hold because the script names none.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.unsaid = Unsaid()
 
     def refusal(self, reason: str, at: exp.Expr | int) -> PointedError:
         """The error that points at a node, or at a position."""

@@ -38,6 +38,7 @@ from engine.language.sql.relation import (
     of_stream,
     shifted,
 )
+from engine.language.sql.windowing import unsaid_longest
 from engine.objects.query import (
     WINDOW_END,
     WINDOW_START,
@@ -49,7 +50,6 @@ from engine.objects.query import (
     Sessions,
     Totals,
     TupleWindows,
-    longest_session,
 )
 from engine.objects.schema import DELETED, STIME
 
@@ -255,7 +255,9 @@ class Grouping:
         check_time(self._relation, time, self._source)
         lengths = [interval_us(each, self._source) for each in spans]
         if kind == "SESSION":
-            return Window(kind, self._within_us or longest_session(lengths[0]), lengths[0])
+            gap = lengths[0]
+            longest = self._within_us or unsaid_longest(self._relation.stream, gap, self._source)
+            return Window(kind, longest, gap)
         return Window(kind, lengths[-1], lengths[0])
 
     def _check_partition(self, window: Window | RowWindow, select: exp.Expr) -> None:

@@ -95,7 +95,8 @@ class Script:
         definer = _Definer(self._source, self._name, named, schemas, tables)
         for statement in self._statements:
             definer.add(statement)
-        return replace(definer.document, explain=self._explain)
+        remarks = self._source.unsaid.remarks()
+        return replace(definer.document, explain=self._explain, remarks=remarks)
 
     def _name(self, node: exp.Table) -> str:
         db = node.args.get("db")

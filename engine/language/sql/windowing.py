@@ -40,7 +40,8 @@ def in_windows(
     kind = str(node.this)
     window = Window(kind, lengths[-1], lengths[0], _partition(node))
     if kind == "SESSION":
-        window = replace(window, size_us=within_us or longest_session(lengths[0]))
+        longest = within_us or unsaid_longest(relation.stream, lengths[0], source)
+        window = replace(window, size_us=longest)
     relation = _aliased(relation, node)
     tables = relation.columns[0].tables
     virtual = tuple(
@@ -62,6 +63,13 @@ def in_windows(
             replace(each, tables=()) if each.name in shared else each for each in virtual
         )
     return replace(relation, columns=(*own, *virtual), window=window)
+
+
+def unsaid_longest(stream: str, gap_us: int, source: Source) -> int:
+    """How long a session of a stream may last where nothing says it, microseconds."""
+    longest = longest_session(gap_us)
+    source.unsaid.sessions(stream, longest)
+    return longest
 
 
 def in_row_windows(relation: Relation, node: RowsTable, source: Source) -> Relation:

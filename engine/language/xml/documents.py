@@ -1,14 +1,16 @@
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from engine.language.document import Document
+from engine.language.unsaid import Unsaid
 from engine.language.xml import medusa
 from engine.language.xml.borealis import read_borealis, read_deploy
+from engine.language.xml.boxes import seconds_to_us
 from engine.language.xml.medusa import Qualify, read_query, read_schema, read_stream, read_view
 from engine.language.xml.tree import Node, parse_xml
 from engine.objects.definitions import StreamDefinition
-from engine.objects.query import Query
+from engine.objects.query import Query, longest_session
 from engine.objects.schema import Schema
 from engine.objects.view import View
 from overlay.names import SCHEME, ObjectName
@@ -88,7 +90,27 @@ def _read_medusa(root: Node, qualify: Qualify) -> Document:
                     "expected <schema>, <stream>, <query>, <connection_point_view>, several of "
                     "them in <medusa>, or <borealis>"
                 )
-    return Document(tuple(schemas), tuple(streams), tuple(queries), tuple(views))
+    remarks = _unsaid(nodes, qualify).remarks()
+    return Document(tuple(schemas), tuple(streams), tuple(queries), tuple(views), remarks=remarks)
+
+
+def _unsaid(nodes: Sequence[Node], qualify: Qualify) -> Unsaid:
+    """The bounds that these definitions, which have been read, leave unsaid."""
+    found = Unsaid()
+    for node in nodes:
+        if node.tag == "stream":
+            found.stream(qualify(node.attributes["name"]), node.attributes)
+    for box in (child for node in nodes for child in node.children if child.tag == "box"):
+        given = {
+            each.attributes["name"]: each.attributes["value"]
+            for each in box.children
+            if each.tag == "param"
+        }
+        if box.attributes["type"] == "sessions" and "longest" not in given:
+            stream = next(each for each in box.children if each.tag == "input")
+            longest = longest_session(seconds_to_us(given["gap"]))
+            found.sessions(qualify(stream.attributes["stream"]), longest)
+    return found
 
 
 def _qualifier(base: str | None) -> Qualify:

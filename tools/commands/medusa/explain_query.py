@@ -29,7 +29,7 @@ from overlay.plain import plain
 from tools.client.at_prompt import ask
 from tools.client.entries import entry_of
 from tools.client.times import show_duration, show_time
-from tools.commands.command_line import read_text
+from tools.commands.command_line import read_text, warn
 from tools.commands.in_text import in_file
 from tools.commands.medusa.reading_document import complete_document, entry_of_stream
 from tools.commands.plain_tables import details_table
@@ -91,6 +91,8 @@ def explain_document(home: str | None, file: str) -> list[Explanation]:
         document = await complete_document(client, text)
         if not document.queries:
             raise InvalidInputError("there is no query in it")
+        for remark in document.remarks:
+            warn(remark)
         known = _declared(document)
         found = []
         for query in document.queries:

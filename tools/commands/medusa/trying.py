@@ -136,7 +136,9 @@ def plans(tried: Trial) -> list[Explanation]:
 
 
 def show_plans(tried: Trial, as_json: bool) -> None:
-    """Print the plans."""
+    """Print the plans, and what the author should know."""
+    for remark in tried.document.remarks:
+        warn(remark)
     found = plans(tried)
     if as_json:
         say_json(found)
