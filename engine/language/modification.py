@@ -14,19 +14,23 @@ from engine.language.check import MAX_BOXES
 from engine.language.xml.boxes import read_box
 from engine.language.xml.parameters import parameters_of, type_of
 from engine.language.xml.tree import Node, parse_xml
+from engine.objects.availability import Availability
+from engine.objects.functions import unpinned
 from engine.objects.query import Aggregate, Box, Query, TupleWindows, inputs_of, outputs_of
 from overlay.errors import InvalidInputError
 
 
 class BoxChange(Struct, frozen=True):
-    """New values for some parameters of one box.
+    """New values for parameters of one box.
 
     Attributes:
         box: its name. parameters: (name, value) pairs as in XML; the others stay.
+        whole: these are all that it shall have: the others are left out.
     """
 
     box: str
     parameters: tuple[tuple[str, str], ...]
+    whole: bool = False
 
 
 class ModifyQuery(Struct, frozen=True):
@@ -102,7 +106,7 @@ def modified_query(query: Query, changes: Sequence[BoxChange]) -> Query:
         if change.box in seen:
             raise InvalidInputError(f"box {change.box[:64]!a} is named twice: name it once")
         seen.add(change.box)
-        boxes[change.box] = _modified_box(boxes[change.box], change.parameters)
+        boxes[change.box] = _modified_box(boxes[change.box], change)
     return msgspec.structs.replace(query, boxes=tuple(boxes.values()))
 
 
@@ -115,10 +119,81 @@ def told(changes: Sequence[BoxChange]) -> str:
     return "; ".join(parts)
 
 
-def _modified_box(box: Box, parameters: Sequence[tuple[str, str]]) -> Box:
-    given = _given(box, parameters)
-    state = dict(parameters_of(box))
-    if isinstance(box, Aggregate) and box.size_us == box.advance_us and "window-size" in given:
+class ParameterChange(Struct, frozen=True):
+    """How one parameter of a box differs. before, after: None: it is not there."""
+
+    box: str
+    parameter: str
+    before: str | None
+    after: str | None
+
+    def in_words(self) -> str:
+        values = " -> ".join(str(each or "nothing") for each in (self.before, self.after))
+        return f"box {self.box}, {self.parameter}: {values}"
+
+
+def differences(query: Query, edited: Query) -> tuple[ParameterChange, ...]:
+    """The parameters of the boxes in which an edited query differs.
+
+    Raises:
+        InvalidInputError: it differs in more: other boxes, other streams, outputs or readers.
+    """
+    before = {box.name: box for box in query.boxes}
+    after = {box.name: box for box in edited.boxes}
+    refused = [f"there is no box {name[:64]!a} any more" for name in before.keys() - after.keys()]
+    refused += [f"there is a new box {name[:64]!a}" for name in after.keys() - before.keys()]
+    for name in before.keys() & after.keys():
+        one, two = before[name], after[name]
+        if type_of(one) != type_of(two):
+            refused.append(f"box {name[:64]!a} is a {type_of(two)}, not a {type_of(one)}")
+        elif (inputs_of(one), outputs_of(one)) != (inputs_of(two), outputs_of(two)):
+            refused.append(f"box {name[:64]!a} reads or makes other streams")
+    refused += _others(query, edited)
+    if refused:
+        raise InvalidInputError(
+            f"{query.name}: a modification gives its boxes other parameters, and here "
+            f"{'; '.join(sorted(refused)[:8])}: create another query beside it"
+        )
+    return tuple(
+        ParameterChange(name, parameter, one.get(parameter), two.get(parameter))
+        for name, box in before.items()
+        for one, two in [(dict(parameters_of(box)), dict(parameters_of(after[name])))]
+        for parameter in dict.fromkeys([*one, *two])
+        if one.get(parameter) != two.get(parameter)
+    )
+
+
+def _others(query: Query, edited: Query) -> list[str]:
+    """What differs besides the boxes. Availability that an edited query does not say stays."""
+    found = [
+        f"its {what} are others"
+        for what in ("outputs", "readers")
+        if set(getattr(query, what)) != set(getattr(edited, what))
+    ]
+    if edited.availability not in {query.availability, Availability()}:
+        found.append("its availability is another")
+    if (query.after, query.until, query.version) != (edited.after, edited.until, edited.version):
+        found.append("its part of the past is another")
+    if not set(unpinned(edited.functions)) <= set(unpinned(query.functions)):
+        found.append("it declares other functions")
+    return found
+
+
+def changes_to(edited: Query, differing: Sequence[ParameterChange]) -> tuple[BoxChange, ...]:
+    """The modification that makes a query the edited one. differing: of `differences`."""
+    names = {each.box for each in differing}
+    return tuple(
+        BoxChange(box.name, tuple(parameters_of(box)), whole=True)
+        for box in edited.boxes
+        if box.name in names
+    )
+
+
+def _modified_box(box: Box, change: BoxChange) -> Box:
+    given = _given(box, change.parameters)
+    state = {} if change.whole else dict(parameters_of(box))
+    tumbling = isinstance(box, Aggregate) and box.size_us == box.advance_us
+    if tumbling and "window-size" in given and "advance" in state:
         del state["advance"]  # windows that do not overlap stay so, unless `given` has an advance
     by_tuples = given.get("window-size-by", state.get("window-size-by")) == "TUPLES"
     if by_tuples != isinstance(box, TupleWindows):

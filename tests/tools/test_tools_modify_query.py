@@ -14,7 +14,7 @@ import pytest
 import trio
 from deadline import DEADLINE_S
 from engine_interpreted import interpret
-from engine_peers import Town
+from engine_peers import Town, until
 from tools_prompt import Prompt
 from tools_travel import MINUTE_S, THREE, examples, world
 
@@ -71,7 +71,7 @@ def wanted(after_s: int, upto_s: int, *, window_s: int, least: int) -> list[Answ
     ]
 
 
-async def answers(client: AsyncMedusaClient) -> list[Answer]:
+async def answers(client: AsyncMedusaClient, stream: str = "busy") -> list[Answer]:
     """What comes out in all, once the stream has gone on until six."""
     rows = conns(FOUR_S, SIX_S)
     table = pa.table(
@@ -84,7 +84,7 @@ async def answers(client: AsyncMedusaClient) -> list[Answer]:
     await client.post_event("medusa://mit.edu/conns", table, boundary=SIX_S * 1_000_000)
     found: list[Answer] = []
     with trio.fail_after(DEADLINE_S):
-        async for epoch in client.subscribe("medusa://mit.edu/busy"):
+        async for epoch in client.subscribe(f"medusa://mit.edu/{stream}"):
             columns = (epoch.table.column(name) for name in ("stime", "src_ip", "conns"))
             found += zip(*(column.to_pylist() for column in columns), strict=True)
             if epoch.upto >= SIX_S * 1_000_000 - 1:
@@ -149,6 +149,61 @@ async def test_boxes_are_modified_together_by_a_document(
         *wanted(TWO_S, FIVE_S, window_s=60, least=2),
         *wanted(FIVE_S, SIX_S, window_s=120, least=3),
     ]
+
+
+SCRIPT = """CREATE QUERY watch AS BEGIN
+  CREATE TEMPORARY STREAM counts AS
+  SELECT window_start, src_ip, count(*) AS conns
+  FROM TUMBLE(TABLE conns, DESCRIPTOR(ts), INTERVAL '60' SECOND) GROUP BY window_start, src_ip;
+  CREATE STREAM often AS SELECT * FROM counts WHERE conns >= 2;
+END"""
+WATCH = "medusa://mit.edu/watch"
+
+
+async def test_an_edited_script_is_taken_and_its_changes_are_shown(
+    town: Town, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mit = await town.settle("mit.edu")
+    prompt = Prompt(mit.home.folder, capfd)
+    client = await town.client(mit)
+    await world(client, mit)
+    file = tmp_path / "watch.sql"
+    file.write_text(SCRIPT)
+    await prompt("query", "create", str(file))
+    await client.start_query(WATCH)
+    await until(lambda: mit.state("often").log.boundary >= FOUR_S * 1_000_000)
+    same = await prompt("query", "modify", WATCH, str(file))
+    assert same == f"{WATCH}: it is what the script says; nothing changes\n"
+
+    file.write_text(SCRIPT.replace("'60'", "'120'").replace(">= 2", ">= 3"))
+    said = await prompt("query", "modify", WATCH, str(file), "--at", FIVE)
+    assert said.splitlines() == [
+        "box counts, window-size: 60 -> 120",
+        "box counts, advance: 60 -> 120",
+        "box often, expression.0: conns >= 2 -> conns >= 3",
+        f"{WATCH}: modified; counts after 2018-03-24 17:00:00 ({FIVE_US})",
+    ]
+    assert await answers(client, "often") == [
+        *wanted(TWO_S, FIVE_S, window_s=60, least=2),
+        *wanted(FIVE_S, SIX_S, window_s=120, least=3),
+    ]
+    file.write_text(SCRIPT)
+    back = json.loads(await prompt("query", "modify", WATCH, str(file), "--json"))
+    change = {"box": "counts", "parameter": "window-size", "before": "120", "after": "60"}
+    assert change in back["changes"]
+    for edited, reason in (
+        (SCRIPT.replace("watch", "other"), "it defines medusa://mit.edu/other, not"),
+        (SCRIPT.replace("BY window_start, src_ip", "BY window_start"), "neither grouped nor"),
+        (SCRIPT.replace("often", "seldom"), "there is a new box 'seldom'"),
+        (SCRIPT.replace("watch", "watch WITH (ha = 'active_standby')"), "its availability is"),
+        (SCRIPT.replace("SELECT * FROM counts", "SELECT conns FROM counts"), "create another"),
+        (SCRIPT.replace("conns >= 2", "conn >= 2"), "at line 5"),
+    ):
+        file.write_text(edited)
+        code, out, err = await prompt.outcome("query", "modify", WATCH, str(file))
+        assert (code, out) == (1, "")
+        assert err.startswith(f"medusa: {file}: ")
+        assert reason in err
 
 
 async def test_the_manual_works_as_written(

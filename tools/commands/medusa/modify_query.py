@@ -3,37 +3,107 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from engine.language.modification import BoxChange, Modification, Modified, read_modification
+import msgspec
+
+from engine.language.modification import (
+    BoxChange,
+    Modification,
+    Modified,
+    ParameterChange,
+    changes_to,
+    differences,
+    read_modification,
+)
+from engine.objects.definitions import QueryEntry
 from engine.objects.schema import BEGINNING
 from overlay.errors import InvalidInputError
 from tools.client.at_prompt import ask
+from tools.client.entries import entry_of
 from tools.client.times import parse_time, show_time
-from tools.commands.command_line import read_text
+from tools.commands.in_text import in_file
+from tools.commands.medusa.reading_document import complete_document
+
+if TYPE_CHECKING:
+    from tools.client.calls import ClientCalls
 
 
 def modify(home: str | None, query: str, wish: Modification, *, alone: bool) -> Modified:
     return ask(home, lambda client: client.modify_query(query, wish.changes, wish.at, alone=alone))
 
 
-def in_words(modified: Modified) -> str:
+def in_words(modified: Modified, changes: Sequence[ParameterChange] | None = None) -> str:
+    """changes: to an edited script; None: they were said one by one."""
+    if changes is not None:
+        if not changes:
+            return f"{modified.query}: it is what the script says; nothing changes"
+        told = [each.in_words() for each in changes]
+        return "\n".join([*told, in_words(modified)])
     if modified.since == BEGINNING:
         return f"{modified.query}: modified; counts from the beginning"
     counts = f"{show_time(modified.since)} ({modified.since})"
     return f"{modified.query}: modified; counts after {counts}"
 
 
-def from_document(file: str, at: str | None) -> Modification:
+def modify_to(
+    home: str | None, query: str, file: str, text: str, at: str | None, *, alone: bool
+) -> tuple[Modified, tuple[ParameterChange, ...]]:
+    """Modify a query to what an edited script says; returns which parameters that changes.
+
+    Args:
+        file: its name. text: SQL, or XML, that defines the query.
+
+    Raises:
+        InvalidInputError: names the file, and what is wrong, or is no modification.
+    """
+    boundary = None if at is None else parse_time(at)
+
+    async def change(client: ClientCalls) -> tuple[Modified, tuple[ParameterChange, ...]]:
+        entry = entry_of(await client.lookup_object(query, "query"), "query", QueryEntry)
+        document = await complete_document(client, text)
+        made = {each.name: each for each in document.queries}
+        edited = made.get(entry.query.name)
+        if edited is None:
+            known = ", ".join(made)[:200] or "no query"
+            raise InvalidInputError(f"it defines {known}, not {entry.query.name}")
+        differing = differences(entry.query, edited)
+        if not differing:
+            return Modified(entry.query.name, entry.since), ()
+        changes = changes_to(edited, differing)
+        return await client.modify_query(query, changes, boundary, alone=alone), differing
+
+    try:
+        return ask(home, change)
+    except InvalidInputError as error:
+        raise in_file(error, file, text) from None
+
+
+def is_script(text: str) -> bool:
+    """Whether a text defines queries, in SQL or XML: it is no document of <modify> elements."""
+    begins = text.lstrip()[:1]
+    return begins not in {"", "<"} or ("<query" in text and "<modify" not in text)
+
+
+def as_data(modified: Modified, changes: Sequence[ParameterChange]) -> dict[str, object]:
+    """The answer for programs."""
+    return {
+        "query": modified.query,
+        "since": modified.since,
+        "changes": msgspec.to_builtins(changes),
+    }
+
+
+def from_document(file: str, text: str, at: str | None) -> Modification:
     """The modification in a document.
 
     Args:
-        file: XML, - for standard input.
+        file: the name of the file. text: XML.
         at: overrides the document's.
 
     Raises:
         InvalidInputError: names file, line and reason.
     """
-    text = read_text(file)
     try:
         wish = read_modification(text, parse_time)
     except InvalidInputError as error:

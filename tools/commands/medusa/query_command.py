@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from overlay.errors import UnavailableError
-from tools.commands.command_line import home_option, json_option, say, say_json
+from tools.commands.command_line import home_option, json_option, read_text, say, say_json
 from tools.commands.completion import names_of
 from tools.commands.medusa.availability_options import availability_options, requested
 from tools.commands.medusa.create_command import create
@@ -64,7 +64,7 @@ _add_status("delete", "DELETED", "Delete query NAME and the streams it produces.
 
 @query.command("modify")
 @click.argument("name", shell_complete=names_of("query"))
-@click.argument("file", metavar="[FILE.xml]", required=False)
+@click.argument("file", metavar="[FILE]", required=False)
 @click.option("--box", metavar="BOX", help="The box that is to have other parameters.")
 @click.option(
     "--set",
@@ -98,17 +98,23 @@ def modify_query(  # noqa: PLR0917 - click passes by keyword
 ) -> None:
     """Change parameters of boxes of query NAME while it runs, exactly from one time on.
 
-    The changes are given by --box and --set, or by a document, FILE.xml (- for standard input), of
-    <modify> elements. Results up to that time stay as they are.
+    The changes are given by --box and --set; or by FILE (- for standard input): the edited script
+    of the query, of which the boxes that change are shown, or a document of <modify> elements.
+    Results up to that time stay as they are.
     """
     from tools.commands.medusa import modify_query as modifying
 
     if file is None and box is not None and settings:
         wish = modifying.from_prompt(box, settings, at)
     elif file is not None and box is None and not settings:
-        wish = modifying.from_document(file, at)
+        text = read_text(file)
+        if modifying.is_script(text):
+            made, changes = modifying.modify_to(home, name, file, text, at, alone=alone)
+            say(as_json, modifying.as_data(made, changes), modifying.in_words(made, changes))
+            return
+        wish = modifying.from_document(file, text, at)
     else:
-        raise click.UsageError("give --box BOX and --set NAME=VALUE, or a FILE.xml")
+        raise click.UsageError("give --box BOX and --set NAME=VALUE, or a FILE")
     done = modifying.modify(home, name, wish, alone=alone)
     say(as_json, {"query": name, "since": done.since}, modifying.in_words(done))
 
