@@ -325,7 +325,7 @@ class Trader:
         """See `Admission.check_pass_on`."""
         self._admission.check_pass_on(placement)
 
-    def missed(self, worker: PeerId, _task: str) -> None:
+    def missed(self, worker: PeerId) -> None:
         """A worker of ours does not answer: the Brain treats it as unreachable."""
         self._handle(Unreachable(worker.hex()))
 

@@ -94,7 +94,7 @@ class Mover:
         may_pass_on: decides whether the worker of a task may pass it on; raises
             NotAuthorisedError if not. The market decides it.
         teller: tells workers of their placements.
-        missed: told of a worker that let a task stand still, or is gone: (worker, task).
+        missed: told of a worker that let a task stand still, or is gone; once, whatever it had.
         agree: asked about a placement before it counts: (task, placement). An error stops the move.
     """
 
@@ -112,7 +112,7 @@ class Mover:
         self.teller.gone.add(self._fetch)
         self.records: deque[MoveRecord] = deque(maxlen=KEPT_RECORDS)
         self.may_pass_on: Decision[[Placement], None] = Decision(_only_siblings)
-        self.missed: Listeners[[PeerId, str]] = Listeners()
+        self.missed: Listeners[[PeerId]] = Listeners()
         self.agree: Decision[[str, Placement], None] = Decision(_nobody_minds)
 
     def be_patient(self, patience_s: float) -> None:
@@ -396,8 +396,11 @@ class Mover:
                 for placed in self._queries.tasks()
                 if placed.is_away and placed.running and not placed.moving.locked()
             }
-            for each, why in to_take_home(away, self._overlay.gossip.health).items():
-                self._nursery.start_soon(self._miss, away[each], why)
+            home = to_take_home(away, self._overlay.gossip.health)
+            for worker in dict.fromkeys(each.worker for each in home):
+                self.missed.tell(worker)
+            for each, why in home.items():
+                self._nursery.start_soon(self._take_home, away[each], why)
 
     def _away(self, placed: Copy) -> Away:
         placement, spared = placed.current, placed.spared.value
@@ -414,10 +417,6 @@ class Mover:
             with suppress(MedusaError):  # a full disk: the next time
                 self._queries.place(placed, at_home)
                 await self._send_subscribers(placed)
-
-    async def _miss(self, placed: Copy, why: str) -> None:
-        self.missed.tell(placed.current.term.holder, placed.name)
-        await self._take_home(placed, why)
 
     async def _take_home(self, placed: Copy, why: str) -> None:
         worker = placed.current.term.holder
