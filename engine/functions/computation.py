@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import trio
 
 from engine.functions.allowed import AllowedFunction, Functions
@@ -29,6 +28,7 @@ from engine.objects.functions import UserFunction
 from engine.objects.schema import STIME
 from engine.streams.epochs import read_group, reading
 from engine.streams.ordering import between
+from engine.streams.parquet import write_parquet
 from engine.streams.retention import dated
 from engine.tasks.calls import NamedCall, Stage, Stages, is_projection, is_time, stages_of
 from engine.tasks.canonical import canonical
@@ -123,7 +123,7 @@ class CallingExecutor:
         with storing(self._folder):
             self._folder.mkdir(exist_ok=True)
             folder = tempfile.TemporaryDirectory(prefix=BETWEEN, dir=self._folder)
-            pq.write_table(rows, Path(folder.name, ROWS_FILE))
+            write_parquet(rows, Path(folder.name, ROWS_FILE))
             return folder
 
     def close(self) -> None:

@@ -13,7 +13,6 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -32,6 +31,7 @@ from engine.spark.top import TopOf
 from engine.spark.totals import TotalsOf
 from engine.spark.tuple_windows import TupleWindowsOf
 from engine.spark.windows import Windows, names_made
+from engine.streams.parquet import write_parquet
 from engine.tasks.canonical import canonical
 from engine.tasks.execution import Result
 from engine.tasks.plan import (
@@ -116,7 +116,7 @@ def blank_epoch(
     for number, (name, schema) in enumerate(zip(task.inputs, task.input_schemas, strict=True)):
         path = folder / f"{number}.parquet"
         source = name in task.source_inputs
-        pq.write_table(_blank(schema.source if source else schema.derived), path)
+        write_parquet(_blank(schema.source if source else schema.derived), path)
         files[name] = [path]
     upto = task.span_us
     interval = needs(task, -1, upto, 0)

@@ -31,6 +31,7 @@ import pyarrow.parquet as pq
 
 from engine.objects.schema import STIME
 from engine.streams.ordering import between, bounds, is_ordered
+from engine.streams.parquet import open_parquet
 from engine.streams.storage import TEMPORARY, sync_file
 from overlay.errors import DamagedError, InternalError, StorageError
 from overlay.files import storing
@@ -115,14 +116,7 @@ def path_of(folder: Path, after: int, upto: int) -> Path:
 class EpochWriter:
     """Writes one epoch file under a temporary name, piece by piece; `commit` gives it its own.
 
-    Blocking; may run in any thread. Settings by measurement on (timestamp, 2 strings, 3 ints),
-    100,000 rows, CPU time: no compression 4.6 ms and 4.5 MB; lz4 8.0 and 3.0; snappy 7.6 and 3.0;
-    zstd 11.2 and 1.7; without dictionaries 3.6 and 7.3 MB. So recent epochs are not compressed, and
-    compaction, for which no caller waits, uses zstd. Integers are written as differences (Parquet's
-    DELTA_BINARY_PACKED): times and numbers rise by little, so 150 rows of five longs take 1.8 kB
-    instead of 7.1, and no longer to write. Statistics are of stime only: no reader prunes by
-    others. Checksums of pages cost 1.4 ms more here (12 %), and 1.3 ms at each read (20 %); under
-    Spark they do not show beside the 110 ms of its read.
+    Blocking; may run in any thread.
     """
 
     def __init__(self, folder: Path, schema: pa.Schema, *, compress: bool, durable: bool) -> None:
@@ -130,20 +124,8 @@ class EpochWriter:
         self._temporary = folder / f"{TEMPORARY}{id(self):x}"
         self._durable = durable
         self.rows = self.content = 0
-        strings = [f.name for f in schema if pa.types.is_string(f.type)]
-        integers = [f.name for f in schema if pa.types.is_integer(f.type)]
-        integers += [f.name for f in schema if pa.types.is_timestamp(f.type)]
         with storing(self._temporary):
-            self._writer = pq.ParquetWriter(
-                self._temporary,
-                schema,
-                compression="zstd" if compress else "none",
-                compression_level=1 if compress else None,
-                use_dictionary=strings or False,
-                column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
-                write_statistics=[STIME],
-                write_page_checksum=True,
-            )
+            self._writer = open_parquet(self._temporary, schema, compress=compress)
 
     def write(self, table: pa.Table) -> None:
         """Write rows behind those before. Raises: StorageError: call `abandon` then."""

@@ -16,13 +16,13 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import trio
 
 from engine.objects.schema import BEGINNING, END
 from engine.streams.epochs import reading
 from engine.streams.log import StreamLog
 from engine.streams.ordering import between
+from engine.streams.parquet import write_parquet
 from engine.streams.parts import Part
 from engine.streams.retention import Hold
 from overlay.concurrency import Watched
@@ -234,5 +234,5 @@ def _cut(paths: list[Path], after: int, folder: Path) -> list[Path]:
             rows = between(parquet.read(use_threads=False), after, END)
         found.append(folder / f"{number}.parquet")
         with storing(found[-1]):
-            pq.write_table(rows, found[-1])
+            write_parquet(rows, found[-1])
     return found

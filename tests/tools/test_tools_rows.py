@@ -5,8 +5,10 @@ from __future__ import annotations
 import datetime
 import io
 import json
+import math
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -53,9 +55,9 @@ def _read(data: bytes, kind: Format, *, ignore_extra: bool = False) -> pa.Table:
     return pa.concat_tables([SCHEMA.payload.empty_table(), *rows.batches()])
 
 
-def _written(table: pa.Table, kind: Format) -> bytes:
+def _written(table: pa.Table, kind: Format, *, ours: bool = False) -> bytes:
     file = io.BytesIO()
-    if kind is Format.PARQUET:
+    if kind is Format.PARQUET and not ours:
         pq.write_table(table, file)
     else:
         writer = open_writer(file, kind, table.schema)
@@ -71,6 +73,16 @@ def test_what_is_written_is_read_back(rows: list[dict[str, object]], kind: Forma
     if kind is Format.CSV and any("\r" in str(row["name"]) + str(row["note"]) for row in rows):
         return  # CSV readers take a carriage return in a text for a line's end
     assert _read(_written(table, kind), kind).equals(table)
+
+
+def test_parquet_of_a_subscription_keeps_nan_for_readers_that_skip_by_bounds(
+    tmp_path: Path,
+) -> None:
+    table = pa.table({"stime": [1, 2], "x": [1.0, math.nan]})
+    (tmp_path / "x.parquet").write_bytes(_written(table, Format.PARQUET, ours=True))
+    with duckdb.connect() as database:
+        asked = f"select stime from '{tmp_path}/x.parquet' where x > 5"
+        assert database.execute(asked).fetchall() == [(2,)]
 
 
 @settings(max_examples=200, deadline=None)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import math
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -369,6 +371,15 @@ def test_answers_are_written_even_without_rows(tmp_path: Path) -> None:
         pytest.raises(InvalidInputError, match=r"two answers would be a\.par"),
     ):
         Files(tmp_path, ["medusa://you/a", "medusa://you/x/a"], stack)
+
+
+def test_answers_in_files_keep_nan_for_readers_that_skip_by_bounds(tmp_path: Path) -> None:
+    rows = pa.table({"stime": [1, 2], "x": [1.0, math.nan]})
+    with ExitStack() as stack:
+        Files(tmp_path, ["medusa://you/a"], stack).take("medusa://you/a", rows)
+    with duckdb.connect() as database:
+        asked = f"select stime from '{tmp_path}/a.parquet' where x > 5"
+        assert database.execute(asked).fetchall() == [(2,)]
 
 
 # -- places in texts -------------------------------------------------------------------------------

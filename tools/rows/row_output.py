@@ -11,8 +11,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pv
-import pyarrow.parquet as pq
 
+from engine.streams.parquet import open_parquet
 from overlay.errors import InvalidInputError
 from tools.rows.formats import Format
 from tools.rows.moments import texts_of
@@ -161,7 +161,7 @@ class _Parquet:
     def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
         self._file = file
         self._schema = schema
-        self._writer = pq.ParquetWriter(_Counted(file), schema, compression="zstd")
+        self._writer = open_parquet(_Counted(file), schema, compress=True)
         self._waiting: list[pa.Table] = []
         self._rows = self._bytes = 0
 

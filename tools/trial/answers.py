@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -18,7 +17,8 @@ from engine.objects.schema import STIME
 from overlay.errors import InvalidInputError
 from overlay.files import storing
 from overlay.plain import plain
-from tools.rows.row_output import readable
+from tools.rows.formats import Format
+from tools.rows.row_output import RowWriter, open_writer, readable
 
 SHOWN_ROWS: Final = 20
 """Rows of an answer on the screen."""
@@ -122,14 +122,15 @@ class Files:
             stream: folder / name for stream, name in zip(streams, names, strict=True)
         }
         self._stack = stack
-        self._writers: dict[str, pq.ParquetWriter] = {}
+        self._writers: dict[str, RowWriter] = {}
 
     def take(self, stream: str, table: pa.Table) -> None:
         """Write a stream's next tuples."""
-        writer = self._writers.get(stream)
         with storing(self.paths[stream]):
-            if writer is None:
-                writer = pq.ParquetWriter(self.paths[stream], table.schema)
-                self._writers[stream] = self._stack.enter_context(writer)
+            if stream not in self._writers:
+                file = self._stack.enter_context(self.paths[stream].open("wb"))
+                writer = open_writer(file, Format.PARQUET, table.schema)
+                self._writers[stream] = writer
+                self._stack.callback(writer.finish)
             if table.num_rows:
-                writer.write_table(table)
+                self._writers[stream].write(table)

@@ -17,11 +17,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import trio
 
 from engine.objects.schema import BEGINNING, END, REVISED_STIME, SCENARIO, STIME
 from engine.streams.log import StreamLog
+from engine.streams.parquet import write_parquet
 from engine.streams.revisions.columns import SIGN, revisions_name, signed
 from engine.streams.revisions.resolving import read_rows
 from engine.tasks.execution import Result
@@ -275,7 +275,7 @@ def _read_all(
 def _write(path: Path, tuples: pa.Table) -> None:
     with storing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(tuples, path)
+        write_parquet(tuples, path)
 
 
 def _runs(windows: Sequence[Revised], size_us: int) -> Iterator[list[Revised]]:
