@@ -172,14 +172,17 @@ def check_schema(schema: Schema) -> None:
     _check_key(schema)
 
 
+def wrong_name(name: str) -> str:
+    """Why a name can be none of a field; "": it can."""
+    if _FIELD_NAME.fullmatch(name) is None:
+        return "a name has 1 to 64 letters, digits and underscores, and does not begin with a digit"
+    return "the name is reserved" if name.lower() in RESERVED else ""
+
+
 def _check_field(field: Field) -> None:
-    if _FIELD_NAME.fullmatch(field.name) is None:
-        raise InvalidInputError(
-            f"field {field.name[:80]!a}: a name has 1 to 64 letters, digits and underscores, "
-            "and does not begin with a digit"
-        )
-    if field.name.lower() in RESERVED:
-        raise InvalidInputError(f"field {field.name}: the name is reserved")
+    if reason := wrong_name(field.name):
+        shown = field.name if field.name.lower() in RESERVED else f"{field.name[:80]!a}"
+        raise InvalidInputError(f"field {shown}: {reason}")
     if field.size is not None and field.type is not FieldType.STRING:
         raise InvalidInputError(f"field {field.name}: only strings have a size")
     if field.size is not None and not 0 < field.size <= MAX_STRING:

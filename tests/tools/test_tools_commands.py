@@ -177,6 +177,7 @@ def test_post_and_subscribe(peer: FakePeer, tmp_path: Path, run: Run) -> None:
         "before": 0,
         "boundary": BEGINNING,
         "dropped": [],
+        "unfilled": [],
     }
     assert peer.stored["me"] == [(1, 2)]
     again = run("post", STREAM, str(csv), "--producer", "me")

@@ -8,13 +8,17 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+import trio
 from deadline import DEADLINE_S
 from programs import medusa_command
 from tools_fake_peer import STREAM, FakePeer, fake_peer_in_thread
+from trio.testing import MockClock
+
+from tools.commands.medusa.follow import LOOK_S, Successors
 
 pytestmark = pytest.mark.process
 
@@ -111,6 +115,93 @@ def test_a_file_is_followed_over_rotations_and_kills(peer: FakePeer, tmp_path: P
     with posting(peer, log, "--follow"):
         append(log, "12,l\n")
         wait_for(peer, *"abcdefghijkl")
+
+
+def zeek(rows: str) -> str:
+    lines = "".join(f"{number}\t{name}\n" for number, name in enumerate(rows))
+    return f"#fields\tts\tname\n{lines}"
+
+
+def archive(current: Path, day: str, hours: str, keep: int | None = None) -> None:
+    """What zeekctl does: the log goes, compressed, into the folder of the day.
+
+    Args:
+        keep: stop when so many bytes are compressed, and the log is not deleted yet.
+    """
+    rotated = current.with_name(f"conn-{day}-{hours[:2]}.log")
+    current.rename(rotated)
+    folder = current.parent.parent / day
+    folder.mkdir(exist_ok=True)
+    with gzip.open(folder / f"conn.{hours}.log.gz", "wb") as packed:
+        packed.write(rotated.read_bytes())
+    if keep is None:
+        rotated.unlink()
+        return
+    with (folder / f"conn.{hours}.log.gz").open("rb+") as packed:
+        packed.truncate(min(keep, os.fstat(packed.fileno()).st_size))
+
+
+def test_a_log_of_zeek_is_followed_into_the_folders_of_its_days(
+    peer: FakePeer, tmp_path: Path
+) -> None:
+    (tmp_path / "spool").mkdir()
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "current").symlink_to(tmp_path / "spool")
+    current = tmp_path / "logs" / "current" / "conn.log"
+    current.write_text(zeek("ab"))
+    with posting(peer, current, "--follow"):
+        wait_for(peer, *"ab")
+        # the last line comes just before the log goes, compressed, to another folder
+        append(current, "2\tc\n")
+        archive(current, "2026-11-28", "10:00:00-11:00:00")
+        current.write_text(zeek("d"))
+        wait_for(peer, *"abcd")
+    # meanwhile it was rotated twice, over midnight
+    append(current, "1\te\n")
+    archive(current, "2026-11-28", "23:00:00-24:00:00")
+    current.write_text(zeek("f"))
+    archive(current, "2026-11-29", "00:00:00-01:00:00")
+    for number, path in enumerate(sorted((tmp_path / "logs").glob("2026*/*"))):
+        os.utime(path, (number + 1, number + 1))
+    current.write_text(zeek("g"))
+    with posting(peer, current, "--follow"):
+        wait_for(peer, *"abcdefg")
+        append(current, "1\th\n")
+        wait_for(peer, *"abcdefgh")
+    # and once more, while the archive is being made: both files are there
+    for keep, name in ((30, "i"), (1000, "j")):
+        archive(current, "2026-11-29", f"0{keep // 500 + 1}:00:00", keep)
+        current.write_text(zeek(name))
+        with posting(peer, current, "--follow"):
+            wait_for(peer, *"abcdefghij"[: ord(name) - ord("a") + 1])
+
+
+def test_each_file_of_a_path_is_held_open(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+
+    async def main() -> list[bytes]:
+        found = []
+        with closing(Successors(log)) as successors:
+            log.write_bytes(b"0")
+            successors.open()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(successors.watch)
+                for number in range(1, 4):
+                    log.rename(tmp_path / "away")
+                    log.touch()  # while it is empty, the writer may write to the one before
+                    await trio.sleep(3 * LOOK_S)
+                    assert successors.newest_is_there is False
+                    log.write_bytes(b"%d" % number)
+                    await trio.sleep(2 * LOOK_S)
+                    (tmp_path / "away").unlink()
+                for _ in range(4):
+                    with await successors.take() as file:
+                        found.append(file.read())
+                assert not successors.ready
+                nursery.cancel_scope.cancel()
+        return found
+
+    assert trio.run(main, clock=MockClock(autojump_threshold=0)) == [b"0", b"1", b"2", b"3"]
 
 
 def test_a_file_is_followed_over_truncation(peer: FakePeer, tmp_path: Path) -> None:

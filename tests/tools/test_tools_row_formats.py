@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from engine.objects.schema import Field, FieldType, Schema
 from overlay.errors import InvalidInputError
+from tools.rows.encodings import as_utf8
 from tools.rows.formats import Format, Reading, RowFile, format_of, read_rows
 from tools.rows.json_rows import MAX_ARRAY_BYTES
 from tools.rows.row_input import (
@@ -26,6 +27,7 @@ from tools.rows.row_input import (
     end_of_quoted_lines,
     whole_lines,
 )
+from tools.rows.row_output import open_writer
 from tools.rows.row_process import open_rows
 
 SCHEMA = Schema(
@@ -205,3 +207,197 @@ def test_lines_are_cut_where_no_quotation_is_open(text: str, width: int) -> None
         blocks = list(whole_lines(iter(pieces), end, source))
         assert b"".join(blocks) == data
         assert all(end(block) == len(block) for block in blocks[:-1])
+
+
+# -- encodings -------------------------------------------------------------------------------------
+
+ENCODINGS = ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"]
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("text", [TSV, JSON, "ts,src_ip\n1,é\n", '[{"ts":1,"id.orig_h":"é"}]'])
+def test_texts_of_other_encodings_are_the_same_rows(encoding: str, text: str) -> None:
+    data = text.encode(encoding)
+    wanted = tuples(opened(text.encode(), ignore_extra=True))
+    assert tuples(opened(data, ignore_extra=True)) == wanted
+    assert tuples(opened(gzip.compress(data), ignore_extra=True)) == wanted
+
+
+@given(st.text(max_size=30), st.sampled_from(ENCODINGS), st.lists(st.integers(1, 5), min_size=1))
+def test_pieces_of_a_text_are_cut_anywhere(text: str, encoding: str, widths: list[int]) -> None:
+    data, pieces = ("{}" + text).encode(encoding), []
+    while data:
+        width = widths[len(pieces) % len(widths)]
+        pieces.append(data[:width])
+        data = data[width:]
+    read = as_utf8(lambda: pieces.pop(0) if pieces else b"")
+    assert b"".join(iter(read, b"")) == ("{}" + text).encode()
+
+
+def test_utf_16_that_breaks_off_is_said_to() -> None:
+    with pytest.raises(InvalidInputError, match=r"f: it begins as UTF-16.* and does not go on so"):
+        tuples(opened("ts,src_ip\n1,a".encode("utf-16") + b"\x00"))
+
+
+# -- columns ---------------------------------------------------------------------------------------
+
+PLAIN = Schema(
+    "medusa://mit.edu/plain",
+    (
+        Field("ts", FieldType.TIMESTAMP),
+        Field("id_orig_h", FieldType.STRING),
+        Field("note", FieldType.STRING, nullable=True),
+    ),
+    "ts",
+)
+DOTTED = [
+    (b"ts,id.orig_h\n1,a\n2,b\n", Format.CSV),
+    (b"#fields\tts\tid.orig_h\n1\ta\n2\tb\n", Format.ZEEK),
+    (b'{"ts":1,"id.orig_h":"a"}\n{"ts":2,"id.orig_h":"b"}\n', Format.ZEEK),
+    (b'{"ts":1,"id.orig_h":"a"}\n{"ts":2,"id.orig_h":"b"}\n', Format.JSON),
+    (b'[{"ts":1,"id.orig_h":"a"},{"ts":2,"id.orig_h":"b"}]', Format.JSON),
+]
+
+
+@pytest.mark.parametrize(("data", "kind"), DOTTED)
+def test_dots_of_names_are_underscores_of_the_schema(data: bytes, kind: Format) -> None:
+    rows = read_rows(RowInput(io.BytesIO(data)), "f", Reading(PLAIN, kind))
+    assert [row["id_orig_h"] for row in rows_of(rows)] == ["a", "b"]
+    assert not rows.columns.dropped
+    assert rows.columns.unfilled == ["note"]
+    optional = Schema(
+        PLAIN.name, (PLAIN.fields[0], Field("id_orig_h", FieldType.STRING, None, True))
+    )
+    for ignore_extra in (True, False):
+        reading = Reading(optional, kind, ignore_extra)
+        rows = read_rows(RowInput(io.BytesIO(data)), "f", reading)
+        assert [row["id_orig_h"] for row in rows_of(rows)] == ["a", "b"], "also where null may be"
+    mapped = Reading(PLAIN, kind, ignore_extra=True, names={"id.orig_h": "note", "ts": "ts"})
+    with pytest.raises(InvalidInputError, match=r"id_orig_h"):
+        rows_of(read_rows(RowInput(io.BytesIO(data)), "f", mapped))
+
+
+def rows_of(rows: RowFile) -> list[dict[str, object]]:
+    return [row for table in rows.batches() for row in table.to_pylist()]
+
+
+def test_a_name_with_dots_that_comes_later_is_seen() -> None:
+    optional = Schema(PLAIN.name, (PLAIN.fields[0], Field("a_b", FieldType.INT, None, True)), "ts")
+    lines = b'{"ts":1}\n' * 300_000 + b'{"ts":2,"a.b":7}\n'
+    for ignore_extra in (True, False):
+        reading = Reading(optional, Format.JSON, ignore_extra)
+        rows = read_rows(RowInput(io.BytesIO(lines)), "f", reading)
+        assert [table.column("a_b")[-1].as_py() for table in rows.batches()][-1] == 7
+
+
+def test_fields_that_nothing_fills_are_known() -> None:
+    rows = opened(TSV.replace("\tlocal_orig\t", "\tlocal.orig\t").encode())
+    assert [row[3] for row in tuples(rows)] == [None, None]
+    assert rows.columns.unfilled == ["local"]
+    rows = opened(
+        b'{"ts":1,"id.orig_h":"a","note":null}\n{"ts":1,"id.orig_h":"a","local_orig":true}\n'
+    )
+    assert len(tuples(rows)) == 2
+    assert rows.columns.unfilled == ["dst_port", "note"]
+
+
+def test_rows_without_any_value_are_rows() -> None:
+    schema = Schema(PLAIN.name, (PLAIN.fields[2],))
+    rows = read_rows(RowInput(io.BytesIO(b"{}\n{}\n")), "f", Reading(schema, Format.JSON))
+    assert rows_of(rows) == [{"note": None}] * 2
+    assert rows.columns.unfilled == []
+
+
+ODD: dict[str, Any] = {
+    "day": [datetime.time(1)],
+    "list": [[1]],
+    "struct": [{"a": 1}],
+    "bytes": [b"\xff"],
+    "uuid": pa.array([b"0" * 16], pa.uuid()),
+    "long": pa.array([1], pa.duration("ns")),
+    "far": pa.array([2**62], pa.int64()).cast(pa.timestamp("s")),
+    "wide": pa.array([1], pa.decimal256(60)),
+    "view": pa.array(["x"], pa.string_view()),
+}
+
+
+@pytest.mark.parametrize("kind", [Format.PARQUET, Format.ARROW])
+def test_a_column_that_is_no_field_stops_no_file(kind: Format) -> None:
+    import pyarrow.parquet as pq
+
+    file, table = io.BytesIO(), pa.table({"ts": [1], "src_ip": ["a"], **ODD})
+    if kind is Format.PARQUET:
+        table = table.drop("far")  # which its writer refuses
+        pq.write_table(table, file)
+    else:
+        with pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
+    rows = opened(file.getvalue(), kind, ignore_extra=True)
+    assert len(tuples(rows)) == 1
+    assert {*rows.columns.dropped} == {*table.column_names} - {"ts", "src_ip"}
+
+
+def test_a_column_of_csv_that_is_no_field_stops_no_file() -> None:
+    data = b"ts,raw,src_ip\n1,\xff\xfe,a\n"
+    assert len(tuples(opened(data, ignore_extra=True))) == 1
+    with pytest.raises(InvalidInputError, match="row 1, field 'src_ip': it is not UTF-8"):
+        tuples(opened(b"ts,raw,src_ip\n1,a,\xff\n", ignore_extra=True))
+
+
+@pytest.mark.parametrize("kind", [Format.CSV, Format.JSON, Format.PARQUET, Format.ARROW])
+def test_what_is_written_of_a_stream_is_posted_without_further_words(kind: Format) -> None:
+    at = [datetime.datetime(2018, 3, 24, tzinfo=UTC)] * 2
+    fields = {"ts": at, "src_ip": ["a", "b"], "dst_port": [1, None]}
+    payload = pa.Table.from_pydict(
+        {**fields, "local": [True] * 2, "note": ["x", ""]}, SCHEMA.payload
+    )
+    source = payload.add_column(0, "stime", [[1, 2]]).add_column(1, "seq", [[0, 1]])
+    file = io.BytesIO()
+    writer = open_writer(file, kind, source.schema)
+    writer.write(source)
+    writer.finish()
+    rows = opened(file.getvalue(), kind, names={})
+    assert tuples(rows) == [tuple(row.values()) for row in payload.to_pylist()]
+    assert sorted(rows.columns.dropped) == ["seq", "stime"]
+    renamed = Schema(SCHEMA.name, (Field("at", FieldType.LONG),), "at")
+    reading = Reading(renamed, kind, ignore_extra=True, names={"stime": "at"})
+    again = read_rows(RowInput(io.BytesIO(file.getvalue())), "f", reading)
+    assert tuples_of_longs(again) == [1, 2]
+
+
+def tuples_of_longs(rows: RowFile) -> list[int]:
+    return [value for table in rows.batches() for value in table.column("at").to_pylist()]
+
+
+# -- Parquet's old timestamps ----------------------------------------------------------------------
+
+
+def int96(counts: list[int | None], unit: str = "us") -> bytes:
+    import pyarrow.parquet as pq
+
+    file = io.BytesIO()
+    column = pa.array(counts, pa.int64()).cast(pa.timestamp(unit))
+    table = pa.table({"ts": column, "src_ip": ["a"] * len(counts)})
+    pq.write_table(table, file, use_deprecated_int96_timestamps=True)
+    return file.getvalue()
+
+
+@given(st.lists(st.none() | st.integers(-2 * 10**17, 2 * 10**18), min_size=1, max_size=9))
+def test_int96_is_right_beyond_the_years_of_nanoseconds(counts: list[int | None]) -> None:
+    optional = Schema(SCHEMA.name, (Field("ts", FieldType.TIMESTAMP, nullable=True),))
+    reading = Reading(optional, Format.PARQUET, ignore_extra=True)
+    rows = read_rows(RowInput(io.BytesIO(int96(counts))), "f", reading)
+    found = [v for t in rows.batches() for v in t.column("ts").cast(pa.int64()).to_pylist()]
+    assert found == counts
+
+
+def test_int96_is_cut_down_and_refused_beyond_64_bits_of_microseconds() -> None:
+    rows = opened(int96([-1, 999, 1000], "ns"), Format.PARQUET, names={})
+    assert [row[0] for row in tuples(rows)] == [
+        datetime.datetime(1969, 12, 31, 23, 59, 59, 999999, UTC),
+        datetime.datetime(1970, 1, 1, tzinfo=UTC),
+        datetime.datetime(1970, 1, 1, microsecond=1, tzinfo=UTC),
+    ]
+    far = opened(int96([1, 10**14], "s"), Format.PARQUET, names={})
+    with pytest.raises(InvalidInputError, match=r"row 2, column 'ts': times are within 292,000"):
+        tuples(far)

@@ -110,7 +110,7 @@ FILES: list[tuple[str, Format, Callable[[], bytes], str]] = [
     ("line", Format.CSV, lambda: b"n,text\n" + b"x" * 20_000_000, "a line of more than 8388608"),
     ("quote", Format.CSV, lambda: b'n,text\n1,"' + b"\n" * 20_000_000, "a quotation never closed"),
     ("nul", Format.CSV, lambda: b"n,text\n\0,a\n", "row 1, field 'n': '\\x00' is no long"),
-    ("utf-16", Format.CSV, lambda: "n,text\n1,a\n".encode("utf-16"), "UTF-16: write it as UTF-8"),
+    ("utf-16", Format.CSV, lambda: "n,text\n1".encode("utf-16") + b"\0\xd8", "as UTF-16"),
     ("latin", Format.CSV, lambda: "n,text\n1,é\n".encode("latin-1"), "row 1, field 'text'"),
     ("number", Format.CSV, lambda: b"n\n" + b"9" * 2**20, "row 1, field 'n': '9999"),
     (

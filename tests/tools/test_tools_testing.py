@@ -155,6 +155,13 @@ def test_another_value_is_a_missing_and_an_unexpected_row() -> None:
     assert found.unexpected == ((1, 0.1 + 1e-6, "a"),)
 
 
+def test_times_beyond_the_calendar_of_python_are_compared_and_shown() -> None:
+    far = pa.table({"at": pa.array([2**62, 2**61], pa.int64()).cast(pa.timestamp("us", "UTC"))})
+    assert compare(far, far.slice(0, 2).take([1, 0])).none
+    found = compare(far, far.slice(1))
+    assert found.missing == (("+148108-07-06T14:00:27.387904Z",),)
+
+
 def test_only_expected_columns_count() -> None:
     wanted = table([(1, 0.5, "a")]).select(["k"])
     assert compare(wanted, table([(2, 7.0, "a")])).none

@@ -7,7 +7,7 @@ import io
 import json
 import math
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time
 from pathlib import Path
 
 import duckdb
@@ -24,12 +24,17 @@ from overlay.errors import InvalidInputError, NotFoundError
 from tools.commands.in_text import InTextError, in_file
 from tools.commands.medusa.trying import files_of, keys_of
 from tools.trial.answers import SHOWN_ROWS, Answers, Files, with_moments
-from tools.trial.recordings import RecordingError, schema_of_file
+from tools.trial.peer_of_the_moment import Posted
+from tools.trial.recordings import RecordingError, recording_of
 from tools.trial.rehearsal import trial_of
 
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
 # -- recordings ------------------------------------------------------------------------------------
+
+
+def schema_of(file: Path, name: str, time: str | None) -> Schema:
+    return recording_of(file, name, time).schema
 
 
 def types(schema: Schema) -> dict[str, str]:
@@ -73,7 +78,7 @@ def test_types_of_parquet_and_arrow(tmp_path: Path) -> None:
         with file, new(file, EVERY.schema) as writer:
             writer.write_table(EVERY)
     for name in ("x.parquet", "x.arrow", "x.arrows"):
-        made = schema_of_file(tmp_path / name, "medusa://a/s", None)
+        made = schema_of(tmp_path / name, "medusa://a/s", None)
         assert types(made) == TYPES
         assert made.time == "at"
         assert [each.nullable for each in made.fields] == [False, *[True] * 10]
@@ -88,7 +93,7 @@ def test_types_of_csv_and_json(tmp_path: Path) -> None:
     )
     expected = {"n": "long", "v": "double", "k": "string", "at": "timestamp", "e": "string"}
     for name in ("x.csv", "x.csv.gz", "x.json"):
-        made = schema_of_file(tmp_path / name, "medusa://a/s", None)
+        made = schema_of(tmp_path / name, "medusa://a/s", None)
         assert types(made) == expected, name
         assert made.time == "at"
 
@@ -97,15 +102,15 @@ def test_the_time_is_the_named_column_of_the_files_that_have_it(tmp_path: Path) 
     (tmp_path / "a.csv").write_text("ts,at\n1.5,2026-01-01T00:00:00Z\n")
     (tmp_path / "b.csv").write_text("n,at\n1,2026-01-01T00:00:00Z\n")
     (tmp_path / "c.csv").write_text("n,ts\n1,x\n")
-    assert schema_of_file(tmp_path / "a.csv", "medusa://a/s", "ts").time == "ts"
-    assert schema_of_file(tmp_path / "a.csv", "medusa://a/s", None).time == "at"
-    assert schema_of_file(tmp_path / "b.csv", "medusa://a/s", "ts").time == "at"
+    assert schema_of(tmp_path / "a.csv", "medusa://a/s", "ts").time == "ts"
+    assert schema_of(tmp_path / "a.csv", "medusa://a/s", None).time == "at"
+    assert schema_of(tmp_path / "b.csv", "medusa://a/s", "ts").time == "at"
     with pytest.raises(RecordingError, match=r"c\.csv: .*ts"):  # a text is no time
-        schema_of_file(tmp_path / "c.csv", "medusa://a/s", "ts")
+        schema_of(tmp_path / "c.csv", "medusa://a/s", "ts")
     with pytest.raises(RecordingError, match=r"c.csv has no column 'zz'; there are n long, ts str"):
-        schema_of_file(tmp_path / "c.csv", "medusa://a/s", "zz")
+        schema_of(tmp_path / "c.csv", "medusa://a/s", "zz")
     with pytest.raises(RecordingError, match=r"say --time COLUMN, of the columns n long, ts str"):
-        schema_of_file(tmp_path / "c.csv", "medusa://a/s", None)
+        schema_of(tmp_path / "c.csv", "medusa://a/s", None)
 
 
 @pytest.mark.parametrize(
@@ -121,25 +126,85 @@ def test_the_time_is_the_named_column_of_the_files_that_have_it(tmp_path: Path) 
         ("x.log", b"#fields\ta\n"),
         ("x.txt", b"a\n"),
         ("x", b"a\n"),
-        ("x.csv", b"\xff\xfea\x00"),
+        ("x.csv", b"\xff\xfea\x00\xd8"),
         ("x.csv", b"at,at\n2026-01-01T00:00:00Z,1\n"),
-        ("x.csv", b"at,a-b\n2026-01-01T00:00:00Z,1\n"),
-        ("x.csv", b"at,stime\n2026-01-01T00:00:00Z,1\n"),
+        ("x.csv", b"a-b,stime\n2026-01-01T00:00:00Z,1\n"),
     ],
 )
 def test_files_that_are_no_recordings(tmp_path: Path, name: str, data: bytes) -> None:
     (tmp_path / name).write_bytes(data)
     with pytest.raises(RecordingError) as raised:
-        schema_of_file(tmp_path / name, "medusa://a/s", None)
+        schema_of(tmp_path / name, "medusa://a/s", None)
     assert str(tmp_path / name) in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no such file"):
-        schema_of_file(tmp_path / "x.csv", "medusa://a/s", None)
+        schema_of(tmp_path / "x.csv", "medusa://a/s", None)
     with pytest.raises(NotFoundError, match="no such file"):
-        schema_of_file(tmp_path, "medusa://a/s", None)
+        schema_of(tmp_path, "medusa://a/s", None)
+
+
+def test_columns_that_cannot_be_fields_are_left_out_and_said_why(tmp_path: Path) -> None:
+    odd = {"day": [time(1)], "parts": [[1]], "a-b": [1], "stime": [7], "id.orig_h": ["x"]}
+    pq.write_table(pa.table({"at": [MOMENT], **odd}), tmp_path / "x.parquet")
+    made = recording_of(tmp_path / "x.parquet", "medusa://a/s", None)
+    assert types(made.schema) == {"at": "timestamp", "id_orig_h": "string"}
+    assert list(made.left_out) == ["day", "parts", "a-b", "stime"]
+    trial = trial_of("SELECT id_orig_h FROM s", {"s": tmp_path / "x.parquet"}, None)
+    assert [each.partition("column ")[2] for each in trial.remarks] == [
+        "'day' is of type time64[us]: no field is: left out",
+        "'parts' is of type list<element: int64>: no field is: left out",
+        "'a-b': a name has 1 to 64 letters, digits and underscores, and does not begin with a "
+        "digit: left out",
+    ]
+    with pytest.raises(
+        PointedError, match=r"no field day; .*'day' is of type time64.*, at line 1, column 8$"
+    ):
+        trial_of("SELECT day FROM s", {"s": tmp_path / "x.parquet"}, None)
+
+
+def test_times_in_texts_are_those_that_are_read(tmp_path: Path) -> None:
+    text = "ts,clock,n,at\n2026-01-01T00:00:00z,10:00:00,1,\n2026-01-02,11:00:00,2026-01-03,\n"
+    (tmp_path / "x.csv").write_text(text)
+    (tmp_path / "x.json").write_text(
+        "\ufeff"
+        '{"ts":"2026-01-01t00:00:00.123456789Z","clock":"10:00:00","n":"1"}\n'
+        '{"ts":"2026-01-02","clock":"11:00:00","n":"2026-01-03","at":null}\n'
+    )
+    (tmp_path / "wide.csv").write_bytes(text.encode("utf-16"))
+    expected = {"ts": "timestamp", "clock": "string", "n": "string", "at": "string"}
+    for name in ("x.csv", "x.json", "wide.csv"):
+        assert types(schema_of(tmp_path / name, "medusa://a/s", None)) == expected, name
+
+
+def test_columns_of_other_names_are_fields(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("stime,seq,a.b\n5,0,1\n")
+    files = {"s": tmp_path / "x.csv"}
+    with pytest.raises(RecordingError, match=r"of rows that Medusa wrote, --map stime=FIELD"):
+        trial_of("SELECT c FROM s", files, None)
+    made = trial_of("SELECT c FROM s", files, "at", names={"stime": "at", "a.b": "c"})
+    (schema,) = made.document.schemas
+    assert types(schema) == {"at": "long", "c": "long"}
+    assert made.names == {"stime": "at", "a.b": "c"}
+    assert made.remarks == ()
+    with pytest.raises(RecordingError, match="--map x=y: no stream has a field 'y'"):
+        trial_of("SELECT c FROM s", files, "at", names={"stime": "at", "a.b": "c", "x": "y"})
+
+
+def test_files_without_rows_and_answers_without_any_are_remarked(rows: Path) -> None:
+    trial = trial_of(SCRIPT, {"s": rows, "medusa://mit.edu/s": rows}, None)
+    ours, others = sorted(trial.files)
+    small, both = trial.outputs
+    nothing = Posted(rows={others: 0})
+    assert nothing.remarks(trial, {small: 0}) == [f"{rows}: it has no rows"] * 2
+    some = Posted(rows={ours: 2, others: 1}, unfilled={ours: ["n"]})
+    assert some.remarks(trial, {small: 0, both: 1}) == [
+        f"{rows}: no column for field 'n', null in every row; --map COLUMN=FIELD says which "
+        "column is meant",
+        f"{small}: no row, of 3 rows that were read",
+    ]
 
 
 # -- rehearsals ------------------------------------------------------------------------------------
@@ -256,7 +321,7 @@ def test_files_of_answers_are_recordings(tmp_path: Path) -> None:
     file = tmp_path / "answers.parquet"
     at = pa.array([MOMENT], pa.timestamp("us", "UTC"))
     pq.write_table(pa.table({"stime": [1], "window_start": at, "n": [3]}), file)
-    schema = schema_of_file(file, "medusa://you/s", None)
+    schema = schema_of(file, "medusa://you/s", None)
     assert (types(schema), schema.time) == (
         {"window_start": "timestamp", "n": "long"},
         "window_start",

@@ -163,6 +163,11 @@ def test_answers_without_rows_are_files_and_columns(attempt: Attempt, tmp_path: 
     declared = "CREATE STREAM s (at TIMESTAMP, id INT, price DOUBLE, WATERMARK FOR at AS at);"
     done = attempt(declared + query, "--stream", "s=empty.csv", "--json")
     assert json.loads(done.out)["rows"] == {"medusa://you/dear": 0}
+    assert "medusa: empty.csv: it has no rows\n" in done.err
+    (tmp_path / "log.csv").write_text("at,the.id,price\n2026-01-01,1,1\n2026-01-01t01:00:00z,2,1\n")
+    done = attempt(declared + query, "--stream", "s=log.csv", "--map", "the.id=id")
+    assert done.code == 0, done.err
+    assert "medusa://you/dear: no row, of 2 rows that were read" in done.err
 
 
 def test_json_explain_and_late_rows(attempt: Attempt, tmp_path: Path) -> None:
@@ -176,6 +181,7 @@ def test_json_explain_and_late_rows(attempt: Attempt, tmp_path: Path) -> None:
         "rows": {"medusa://you/answer": 150_000},
         "files": {},
         "late": {"medusa://you/s": 2},
+        "remarks": [],
     }
     assert "medusa://you/s: 2 rows came too late: sort the file by its time" in done.err
     done = attempt(BUSY, "--stream", f"conns={EXAMPLES / 'conns.csv'}", "--time", "ts", "--explain")

@@ -59,6 +59,28 @@ def json_option(function: Function) -> Function:
     return click.option("--json", "as_json", is_flag=True, help="Write JSON.")(function)
 
 
+def map_option(function: Function) -> Function:
+    return click.option(
+        "--map",
+        "names",
+        metavar="COLUMN=FIELD",
+        multiple=True,
+        help="The column COLUMN of the file is the schema's FIELD: id.orig_h=src_ip. May be "
+        "repeated.",
+    )(function)
+
+
+def fields_by_column(mapped: tuple[str, ...]) -> dict[str, str]:
+    """What --map says. Raises: click.BadParameter: one is not COLUMN=FIELD."""
+    names = {}
+    for each in mapped:
+        column, equals, field = each.rpartition("=")
+        if not equals or not column or not field:
+            raise click.BadParameter(f"{each!r} is not COLUMN=FIELD", None, None, "--map")
+        names[column] = field
+    return names
+
+
 def say(as_json: bool, value: object, text: str) -> None:
     """Print the JSON of `value`, or `text`."""
     if as_json:

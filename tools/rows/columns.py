@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.objects.moments import FORMS, TOO_FAR, moment_of
-from engine.objects.schema import Field, FieldType, Schema
+from engine.objects.schema import SEQ, STIME, Field, FieldType, Schema
 from engine.streams.validate import times_of
 from overlay.errors import InvalidInputError
 from tools.rows.moments import is_text, moments_of
@@ -21,8 +21,16 @@ SHOWN_NAMES: Final = 30
 """Names of columns in a message: Zeek's conn.log has two dozen."""
 
 
+OURS: Final = frozenset({STIME, SEQ})
+"""Columns of what `medusa subscribe` and `medusa try --out` write, which no schema can have: they
+are left out of what is posted, and are no mistake."""
+
+
 class Columns:
     """Assigns a file's columns to the fields of a schema.
+
+    A column fills the field of its name; one with dots, as Zeek has, also a field with underscores
+    for them.
 
     Attributes:
         dropped: columns that are no fields, in the order in which they were found.
@@ -36,6 +44,14 @@ class Columns:
         self.dropped: dict[str, None] = {}
         self._names = names or {}
         self._columns = {field: column for column, field in self._names.items()}
+        self._filled: set[str] = set()
+
+    @property
+    def unfilled(self) -> list[str]:
+        """The fields that no column has filled so far; none before the first column."""
+        if not self._filled:
+            return []
+        return [field.name for field in self.schema.fields if field.name not in self._filled]
 
     def column_of(self, field: str) -> str:
         """The name of a field's column in the file."""
@@ -45,22 +61,29 @@ class Columns:
         """The columns of a file that become fields."""
         return [column for column in columns if self._is_field(column)]
 
+    def dotted(self, columns: Iterable[str]) -> Mapping[str, str]:
+        """Columns with dots by the fields that they fill."""
+        return {self._named(each): each for each in columns if "." in each and self._is_field(each)}
+
     def take(self, columns: Sequence[str]) -> list[str]:
         """The names of a file's columns, as fields.
 
         Raises:
             InvalidInputError: they are not the schema's.
         """
-        named = [self._names.get(column, column) for column in columns]
-        check_names(named, self.schema, ignore_extra=self.ignore_extra)
+        named = [self._named(column) for column in columns]
+        foreign = [name for name in named if name not in OURS or self.schema.field(name)]
+        check_names(foreign, self.schema, ignore_extra=self.ignore_extra)
         self.drop(columns)
         return named
 
+    def fill(self, named: Iterable[str]) -> None:
+        """Note the fields that have columns."""
+        self._filled |= {name for name in named if self.schema.field(name) is not None}
+
     def refusal(self, columns: Sequence[str]) -> str:
         """The error about columns that the schema does not have; "": there are none."""
-        fields = {field.name for field in self.schema.fields}
-        named = [self._names.get(column, column) for column in columns]
-        extra = [name for name in named if name not in fields]
+        extra = [name for name in columns if not self._is_field(name) and name not in OURS]
         return _said_of(extra, self.schema, flags=True)
 
     def drop(self, columns: Iterable[str]) -> None:
@@ -68,7 +91,14 @@ class Columns:
         self.dropped |= dict.fromkeys(name for name in columns if not self._is_field(name))
 
     def _is_field(self, column: str) -> bool:
-        return self.schema.field(self._names.get(column, column)) is not None
+        return self.schema.field(self._named(column)) is not None
+
+    def _named(self, column: str) -> str:
+        if column in self._names or "." not in column:
+            return self._names.get(column, column)
+        plain = column.replace(".", "_")
+        known = self.schema.field(plain) is not None and plain not in self._columns
+        return plain if known else column
 
 
 def to_payload(
@@ -116,7 +146,7 @@ def check_names(names: list[str], schema: Schema, *, ignore_extra: bool | None) 
         if not field.nullable and field.name not in names:
             mend = "" if ignore_extra is None else f"; --map COLUMN={field.name} says which it is"
             raise InvalidInputError(
-                f"no column for field {field.name!r}; it has {few(names)}{mend}"
+                f"no column for field {field.name!r}; it has {few_names(names)}{mend}"
             )
 
 
@@ -130,16 +160,24 @@ def _said_of(extra: Sequence[str], schema: Schema, *, flags: bool) -> str:
         else ""
     )
     known = ", ".join(field.name for field in schema.fields)
-    return f"{few(extra)}: no field of the schema{mend}; {schema.name} has: {known}"
+    return f"{few_names(extra)}: no field of the schema{mend}; {schema.name} has: {known}"
 
 
-def few(names: Sequence[str]) -> str:
-    """The first of some columns' names, for a message."""
+def few_names(names: Sequence[str], kind: str = "column") -> str:
+    """The first of some names, for a message. kind: what they name."""
     if not names:
-        return "no column"
+        return f"no {kind}"
     shown = ", ".join(repr(name[:SHOWN_CHARACTERS]) for name in names[:SHOWN_NAMES])
     more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
-    return f"column{'s' if len(names) > 1 else ''} {shown}{more}"
+    return f"{kind}{'s' if len(names) > 1 else ''} {shown}{more}"
+
+
+def unfilled_told(fields: Sequence[str]) -> str:
+    """What to say of fields that no column of a file fills."""
+    return (
+        f"no column for {few_names(fields, 'field')}, null in every row; --map COLUMN=FIELD says "
+        "which column is meant"
+    )
 
 
 def to_field(column: pa.ChunkedArray, field: Field, first_row: int) -> pa.ChunkedArray:

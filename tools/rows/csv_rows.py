@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,11 +18,12 @@ MAX_COLUMNS: Final = 4096
 """Columns of a file: far more than any schema's fields. Each takes memory before its name is
 known."""
 
-_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
-"""The first bytes of a text in UTF-16."""
-
 _OTHER_COUNT: Final = re.compile(r"Row #(\d+): Expected \d+ columns, got (\d+)")
 _NOT_UTF_8: Final = re.compile(r"CSV column #(\d+): Row #(\d+): .*invalid UTF8")
+
+
+Choose = Callable[[Sequence[str]], Sequence[str]]
+"""Chooses the columns of a file that are read."""
 
 
 @dataclass(frozen=True)
@@ -90,20 +91,19 @@ class Lines:
                 f"names {len(self.names)}"
             )
         if match := _NOT_UTF_8.search(str(error)):
-            name = (self.wanted or self.names)[int(match[1])]
+            name = self.names[int(match[1])]
             return f"row {self.rows + int(match[2])}, field {name!r}: it is not UTF-8"
         return " ".join(str(error).split())
 
 
-def csv_tables(blocks: Iterator[bytes]) -> Iterator[pa.Table]:
-    """Parse CSV whose first line names the columns. The first table is empty, and has their names.
+def csv_tables(blocks: Iterator[bytes], choose: Choose) -> Iterator[pa.Table]:
+    """Parse CSV whose first line names the columns. The first table is empty, and has their names;
+    the others have those that are chosen.
 
     Raises:
         InvalidInputError: names the row, and the field if there is one.
     """
     first = next(blocks, b"")
-    if first.startswith(_UTF_16):
-        raise InvalidInputError("it is UTF-16: write it as UTF-8")
     if not first.strip():
         raise InvalidInputError("it is empty: its first line has to name the columns")
     end = end_of_first_line(first) or len(first)
@@ -117,13 +117,18 @@ def csv_tables(blocks: Iterator[bytes]) -> Iterator[pa.Table]:
         ).column_names
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise InvalidInputError(f"its first line: {' '.join(str(error).split())}") from None
-    lines = Lines(names, Dialect())
-    yield pa.table([pa.array([], pa.string()) for _ in names], names=names)
+    lines = Lines(names, Dialect(), choose(names))
+    yield names_alone(names)
     if rest.strip():
         yield lines.table(rest)
     for block in blocks:
         if block.strip():
             yield lines.table(block)
+
+
+def names_alone(names: Sequence[str]) -> pa.Table:
+    """A table without rows, for the names of its columns."""
+    return pa.table([pa.array([], pa.string()) for _ in names], names=list(names))
 
 
 def check_columns(count: int) -> None:

@@ -17,10 +17,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import Struct
 
+from engine.objects.moments import TOO_FAR
 from engine.objects.schema import Schema
 from overlay.errors import InvalidInputError, MedusaError
 from tools.rows.columns import Columns, to_payload
-from tools.rows.csv_rows import check_columns, csv_tables
+from tools.rows.csv_rows import Choose, check_columns, csv_tables, names_alone
+from tools.rows.encodings import plain_beginning
 from tools.rows.json_rows import JsonRows
 from tools.rows.row_input import RowInput, end_of_lines, end_of_quoted_lines, whole_lines
 from tools.rows.zeek_rows import zeek_tables
@@ -122,6 +124,7 @@ class RowFile:
         try:
             for table in self.tables:
                 named = table.rename_columns(self.columns.take(table.column_names))
+                self.columns.fill(each.name for each in named.schema if not _is_null(each))
                 for part in _parts(named):
                     yield to_payload(part, self.columns.schema, row, ignore_extra=True)
                     row += len(part)
@@ -134,6 +137,10 @@ class RowFile:
             raise InvalidInputError(f"{self.name}: {_one_line(error)}") from None
         except InvalidInputError as error:
             raise InvalidInputError(f"{self.name}: {error}") from None
+
+
+def _is_null(column: pa.Field) -> bool:
+    return bool(pa.types.is_null(column.type))
 
 
 def read_rows(source: RowInput, name: str, reading: Reading) -> RowFile:
@@ -172,7 +179,7 @@ def _open(source: RowInput, name: str, reading: Reading) -> RowFile:
         lines = whole_lines(pieces, end_of_lines, source)
         file.tables = rows.array(pieces) if beginning == b"[" else rows.tables(lines)
     else:
-        file.tables = csv_tables(whole_lines(pieces, end_of_quoted_lines, source))
+        file.tables = csv_tables(whole_lines(pieces, end_of_quoted_lines, source), columns.wanted)
     return file
 
 
@@ -186,18 +193,18 @@ def _open_columnar(source: RowInput, name: str, reading: Reading, kind: Format) 
     columns = Columns(reading.schema, reading.names, ignore_extra=reading.ignore_extra)
     file, whole = RowFile(name, columns), source.whole()
     if kind is Format.PARQUET:
-        reader = pq.ParquetFile(whole, pre_buffer=False, page_checksum_verification=True)
+        reader = _open_parquet(whole)
         check_columns(reader.metadata.num_columns)
         columns.take(reader.schema_arrow.names)
         file.rows = reader.metadata.num_rows
-        file.tables = _parquet(reader, columns.wanted(reader.schema_arrow.names))
+        file.tables = _parquet(whole, reader, columns.wanted(reader.schema_arrow.names))
     else:
-        file.tables = _arrow(whole)
+        file.tables = _arrow(whole, columns.wanted)
     return file
 
 
 def _looks_like(beginning: bytes) -> Format | None:
-    text = beginning.lstrip()
+    text = plain_beginning(beginning).lstrip()
     return next((kind for magic, kind in _BEGINNINGS.items() if text.startswith(magic)), None)
 
 
@@ -223,20 +230,62 @@ def _bytes(table: pa.Table) -> int:
     return total
 
 
-def _parquet(reader: pq.ParquetFile, wanted: list[str]) -> Iterator[pa.Table]:
-    batches = reader.iter_batches(batch_size=PARQUET_ROWS, columns=wanted, use_threads=False)
-    return (pa.Table.from_batches([batch]) for batch in batches)
+def _open_parquet(file: IO[bytes], int96_unit: str | None = None) -> pq.ParquetFile:
+    return pq.ParquetFile(
+        file,
+        pre_buffer=False,
+        page_checksum_verification=True,
+        coerce_int96_timestamp_unit=int96_unit,
+    )
 
 
-def _arrow(file: IO[bytes]) -> Iterator[pa.Table]:
+def _parquet(file: IO[bytes], reader: pq.ParquetFile, wanted: list[str]) -> Iterator[pa.Table]:
+    def batches(of: pq.ParquetFile, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        yield from of.iter_batches(batch_size=PARQUET_ROWS, columns=columns, use_threads=False)
+
+    old = _int96(reader, wanted)
+    if not old:
+        yield from (pa.Table.from_batches([batch]) for batch in batches(reader, wanted))
+        return
+    # nanoseconds would wrap after 2262; microseconds wrap as well, and seconds have room for all
+    fine = _open_parquet(file, int96_unit="us")
+    coarse = _open_parquet(file, int96_unit="s")
+    row = 1
+    for batch, seconds in zip(batches(fine, wanted), batches(coarse, old), strict=True):
+        for name in old:
+            _check_int96(name, batch.column(name), seconds.column(name), row)
+        yield pa.Table.from_batches([batch])
+        row += len(batch)
+
+
+def _int96(reader: pq.ParquetFile, wanted: list[str]) -> list[str]:
+    """The wanted columns that are timestamps of the old kind."""
+    columns = (reader.schema.column(index) for index in range(reader.metadata.num_columns))
+    old = {column.path for column in columns if column.physical_type == "INT96"}
+    return [name for name in wanted if name in old]
+
+
+def _check_int96(name: str, micros: pa.Array, seconds: pa.Array, first_row: int) -> None:
+    wrapped = pc.not_equal(pc.floor_temporal(micros, unit="second").cast(seconds.type), seconds)
+    if pc.any(wrapped).as_py():
+        row = first_row + pc.index(wrapped, True).as_py()
+        raise InvalidInputError(f"row {row}, column {name!r}: {TOO_FAR}")
+
+
+def _arrow(file: IO[bytes], choose: Choose) -> Iterator[pa.Table]:
     if file.seekable() and file.read(len(ARROW_FILE_MAGIC)) == ARROW_FILE_MAGIC:
         reader = pa.ipc.open_file(file)
         batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
     else:
         if file.seekable():
             file.seek(0)
-        batches = iter(pa.ipc.open_stream(file))
-    return (pa.Table.from_batches([batch]) for batch in batches)
+        reader = pa.ipc.open_stream(file)
+        batches = iter(reader)
+    names = reader.schema.names
+    wanted = {*choose(names)}
+    indices = [index for index, name in enumerate(names) if name in wanted]
+    yield names_alone(names)
+    yield from (pa.Table.from_batches([batch.select(indices)]) for batch in batches)
 
 
 def _one_line(error: Exception) -> str:

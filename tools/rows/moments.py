@@ -57,6 +57,12 @@ def is_text(kind: pa.DataType) -> bool:
     )
 
 
+def all_are_moments(texts: pa.ChunkedArray) -> bool:
+    """Whether there are texts, and each is a date, and maybe a time."""
+    dates = pc.match_substring_regex(texts, _PARTS)
+    return bool(pc.all(dates).as_py()) and _of_forms(texts).null_count == texts.null_count
+
+
 def _of_units(counts: pa.ChunkedArray, per_second: int) -> pa.ChunkedArray:
     if per_second <= _MICROSECONDS:
         return _checked_product(counts, _MICROSECONDS // per_second)

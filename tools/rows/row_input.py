@@ -17,6 +17,7 @@ from typing import IO, Final
 import pyarrow as pa
 
 from overlay.errors import InvalidInputError
+from tools.rows.encodings import as_utf8
 
 BLOCK_BYTES: Final = 8 * 2**20
 """Bytes read at once, and of the longest line: no tuple is longer than a message."""
@@ -30,8 +31,8 @@ GROWN_S: Final = 0.2
 _PACKED: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 """The first bytes of compressed files, and the compression."""
 
-_LOOKED_AT: Final = 16
-"""First bytes by which a format is recognised."""
+_LOOKED_AT: Final = 64
+"""First bytes by which a format is recognised: `#separator` in UTF-32, and its mark."""
 
 
 class RowInput(io.RawIOBase):
@@ -121,7 +122,10 @@ class RowInput(io.RawIOBase):
         return data
 
     def unpacked(self) -> Callable[[], bytes]:
-        """A function that reads the next block, decompressed if necessary."""
+        """A function that reads the next block, decompressed if necessary, in UTF-8."""
+        return as_utf8(self._blocks())
+
+    def _blocks(self) -> Callable[[], bytes]:
         if self.packed:
             file = pa.PythonFile(io.BufferedReader(self), "r")
             stream = pa.CompressedInputStream(file, self.packed)

@@ -38,8 +38,8 @@ _FAILED: Final = 3
 _ROWS: Final = b"rows"
 """Key of the schema's metadata: the number of rows."""
 
-_DROPPED: Final = b"dropped"
-"""Key of a batch's metadata: the dropped columns, JSON."""
+_FOUND: Final = b"found"
+"""Key of a batch's metadata: `_Found`, JSON, where it is news."""
 
 _MAX_LINE: Final = 2000
 """Bytes of the line of error."""
@@ -59,6 +59,13 @@ class Asked(Struct, frozen=True):
     until: int | None = None
 
 
+class _Found(Struct, frozen=True):
+    """What is known of a file's columns so far; see `Rows`."""
+
+    dropped: list[str] = []
+    unfilled: list[str] = []
+
+
 @dataclass
 class Rows:
     """Rows being read.
@@ -67,6 +74,7 @@ class Rows:
         total: bytes of the file, or None if not known (a pipe).
         rows: of the file, if its format tells, once the first have been read.
         dropped: columns that the schema does not have, found so far.
+        unfilled: fields that no column has filled so far.
     """
 
     asked: Asked
@@ -77,6 +85,12 @@ class Rows:
     _position: int = 0
     rows: int | None = None
     dropped: list[str] = field(default_factory=list)
+    unfilled: list[str] = field(default_factory=list)
+
+    @property
+    def growing(self) -> bool:
+        """Whether the file is followed."""
+        return self.asked.until is not None
 
     @property
     def position(self) -> int:
@@ -100,9 +114,10 @@ class Rows:
                 self.rows = int(rows)
             payload = self.asked.reading.schema.payload
             while True:
-                batch, dropped = stream.read_next_batch_with_custom_metadata()
-                if dropped is not None:
-                    self.dropped += msgspec.json.decode(dropped[_DROPPED], type=list[str])
+                batch, news = stream.read_next_batch_with_custom_metadata()
+                if news is not None:
+                    found = msgspec.json.decode(news[_FOUND], type=_Found)
+                    self.dropped, self.unfilled = found.dropped, found.unfilled
                 yield pa.Table.from_arrays(batch.columns, schema=payload)
         code = self._process.wait()
         self._position = self.position  # callers ask for it after the file is closed
@@ -195,14 +210,14 @@ def main() -> int:
 def _write(rows: RowFile, payload: pa.Schema) -> None:
     """Write the rows to standard output, with the file's metadata for the other side."""
     schema = payload if rows.rows is None else payload.with_metadata({_ROWS: str(rows.rows)})
-    told = 0
+    told = _Found()
     with pa.ipc.new_stream(sys.stdout.buffer, schema) as sink:
         for table in rows.batches():
             for batch in table.to_batches():
-                dropped = list(rows.columns.dropped)[told:]
-                told += len(dropped)
-                more = {_DROPPED: msgspec.json.encode(dropped)} if dropped else None
-                sink.write_batch(batch, custom_metadata=more)
+                found = _Found(list(rows.columns.dropped), rows.columns.unfilled)
+                news = {_FOUND: msgspec.json.encode(found)} if found != told else None
+                sink.write_batch(batch, custom_metadata=news)
+                told = found
             sys.stdout.flush()
     sys.stdout.flush()  # the end of the stream
 

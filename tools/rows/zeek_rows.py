@@ -8,21 +8,18 @@ that would break a line are written as `\xHH`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from overlay.errors import InvalidInputError
-from tools.rows.csv_rows import Dialect, Lines, check_columns
+from tools.rows.csv_rows import Choose, Dialect, Lines, check_columns, names_alone
 
 _ESCAPED: Final = re.compile(r"\\x([0-9a-fA-F]{2})")
 _SHOWN: Final = 60
 """Characters of a line in a message."""
-
-Choose = Callable[[Sequence[str]], Sequence[str]]
-"""Chooses the fields of a log that are read."""
 
 
 class _Header:
@@ -87,8 +84,7 @@ def zeek_tables(blocks: Iterator[bytes], choose: Choose) -> Iterator[pa.Table]:
                 header.take(run)
                 if run.startswith(b"#fields"):
                     lines = None
-                    names = header.fields
-                    yield pa.table([pa.array([], pa.string()) for _ in names], names=names)
+                    yield names_alone(header.fields)
                 continue
             if not run.strip():
                 continue

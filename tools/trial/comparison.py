@@ -15,7 +15,7 @@ from engine.objects.schema import Field, Schema
 from overlay.errors import InvalidInputError
 from overlay.files import storing
 from tools.rows.formats import Format, Reading, format_of
-from tools.rows.row_output import open_writer
+from tools.rows.row_output import open_writer, readable
 from tools.rows.row_process import open_rows
 from tools.trial.answers import with_moments
 from tools.trial.recordings import arrow_schema_of, field_type_of
@@ -100,9 +100,11 @@ def compare(expected: pa.Table, answer: pa.Table) -> Differences:
 
 
 def _rows(table: pa.Table) -> list[Row]:
+    """The rows' values; timestamps as texts, as Python has no years beyond 9999."""
     if not table.num_columns:
         return [()] * table.num_rows
-    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    columns = (column.to_pylist() for column in readable(table).columns)
+    return list(zip(*columns, strict=True))
 
 
 def _exact(row: Row, floats: Sequence[int]) -> Row:

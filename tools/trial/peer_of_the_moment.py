@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import pyarrow as pa
@@ -25,13 +26,15 @@ from overlay.concurrency import one_error
 from overlay.errors import MedusaError, NotFoundError, UnavailableError
 from overlay.gossip.config import Preset
 from tools.client.async_client import AsyncMedusaClient, open_medusa
+from tools.client.posting import Poster
 from tools.daemon.peer import open_peer
 from tools.home.config import Config, load_config
 from tools.home.folder import Home
 from tools.home.founding import make_peer
+from tools.rows.columns import unfilled_told
 from tools.rows.formats import Reading
 from tools.rows.post_speed import cut, stime_of
-from tools.rows.row_process import open_rows
+from tools.rows.row_process import Rows, open_rows
 from tools.trial.rehearsal import Trial
 
 EPOCH_S: Final = 0.05
@@ -40,6 +43,8 @@ EPOCH_S: Final = 0.05
 LOOK_S: Final = 0.2
 """Seconds between two checks whether a task has failed."""
 
+NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
+
 _LOG: Final = re.compile(r"; see \S+$")
 """Of a reason: a file of the peer, which is gone when the reason is read."""
 
@@ -47,20 +52,50 @@ Take = Callable[[str, pa.Table], None]
 """Takes a stream's next tuples; first an empty table."""
 
 
+@dataclass
+class Posted:
+    """What was read of the files of a trial, by stream.
+
+    Attributes:
+        rows: their number.
+        late: rows that came too late, behind the stream's slack; only where there are some.
+        unfilled: fields that no column filled; only where there are some.
+    """
+
+    rows: dict[str, int] = field(default_factory=dict)
+    late: dict[str, int] = field(default_factory=dict)
+    unfilled: dict[str, list[str]] = field(default_factory=dict)
+
+    def remarks(self, trial: Trial, answers: Mapping[str, int]) -> list[str]:
+        """What is odd about the files, and about answers without rows.
+
+        Args:
+            answers: by stream, the number of rows.
+        """
+        told = []
+        for stream, file in trial.files.items():
+            if not self.rows.get(stream):
+                told.append(f"{file}: it has no rows")
+            elif stream in self.unfilled:
+                told.append(f"{file}: {unfilled_told(self.unfilled[stream])}")
+        read = sum(self.rows.values())
+        for stream, rows in answers.items():
+            if read and not rows:
+                told.append(f"{trial.as_given(stream)}: no row, of {read:,} rows that were read")
+        return told
+
+
 async def run_trial(
     trial: Trial,
     take: Take,
     speed: float | None = None,
     functions: FunctionsConfig = NO_FUNCTIONS,
-) -> dict[str, int]:
+) -> Posted:
     """Create everything at a peer of its own, post the files, give each answer out as it comes.
 
     Args:
         speed: times the recorded speed; None: as fast as possible.
         functions: those of users that its queries may call.
-
-    Returns:
-        by stream, the rows that came too late, behind the stream's slack.
 
     Raises:
         MedusaError: it cannot be created or computed, or a row does not fit.
@@ -75,7 +110,7 @@ async def run_at(
     streams: Iterable[str],
     take: Take,
     speed: float | None = None,
-) -> dict[str, int]:
+) -> Posted:
     """The same at a peer that runs. Each stream gives an empty table first.
 
     Args:
@@ -87,8 +122,8 @@ async def run_at(
             corrected = any(each.lateness_us for each in trial.document.streams)
             queries = trial.document.queries
             both.start_soon(partial(follow, client, queries, streams, take, corrected=corrected))
-            late = await post_files(client, trial.files, speed)
-    return late
+            posted = await post_files(client, trial.files, speed, trial.names)
+    return posted
 
 
 async def forget(client: AsyncMedusaClient, trial: Trial) -> None:
@@ -184,27 +219,39 @@ async def follow(
 
 
 async def post_files(
-    client: AsyncMedusaClient, files: Mapping[str, Path], speed: float | None = None
-) -> dict[str, int]:
-    """Post each stream's file and end the stream; returns the late rows by stream.
+    client: AsyncMedusaClient,
+    files: Mapping[str, Path],
+    speed: float | None = None,
+    names: Mapping[str, str] = NO_NAMES,
+) -> Posted:
+    """Post each stream's file and end the stream.
 
     Args:
         speed: times the recorded speed; None: as fast as possible.
+        names: fields by columns of other names.
 
     Raises:
         MedusaError: a row does not fit.
     """
-    late: dict[str, int] = {}
+    posted = Posted()
     start = _Start(len(files))
 
     async def post(stream: str, file: Path) -> None:
-        if (rows := await _post(client, stream, file, speed, start)) > 0:
-            late[stream] = rows
+        poster = await client.poster(stream)
+        schema = poster.schema
+        mapped = {column: field for column, field in names.items() if schema.field(field)}
+        reading = Reading(schema, None, ignore_extra=True, names=mapped)
+        with open_rows(file, reading) as rows:
+            posted.rows[stream] = await _post(poster, rows, speed, start)
+        if poster.late:
+            posted.late[stream] = poster.late
+        if rows.unfilled:
+            posted.unfilled[stream] = rows.unfilled
 
     async with trio.open_nursery() as nursery:
         for stream, file in files.items():
             nursery.start_soon(post, stream, file)
-    return late
+    return posted
 
 
 async def _follow_corrected(client: AsyncMedusaClient, stream: str, take: Take) -> None:
@@ -251,29 +298,26 @@ class _Start:
         return self.first
 
 
-async def _post(
-    client: AsyncMedusaClient, stream: str, file: Path, speed: float | None, start: _Start
-) -> int:
-    """Post a file and end its stream; returns the number of late rows."""
-    poster = await client.poster(stream)
-    reading = Reading(poster.schema, None, ignore_extra=True)
-    with open_rows(file, reading) as rows:
-        batches = rows.batches()
-        first = await trio.to_thread.run_sync(next, batches, None, abandon_on_cancel=True)
-        tables = batches if first is None else chain([first], batches)
-        since = None if first is None else stime_of(first, poster.schema)
-        origin = await start.together(since)
-        began = trio.current_time()
-        pieces = cut(tables, poster.schema, speed, origin)
-        while True:
-            piece = await trio.to_thread.run_sync(next, pieces, None, abandon_on_cancel=True)
-            if piece is None:
-                break
-            await trio.sleep_until(began + piece.due)
-            await poster.post(piece.table)
+async def _post(poster: Poster, rows: Rows, speed: float | None, start: _Start) -> int:
+    """Post a file's rows and end its stream; returns their number."""
+    count = 0
+    batches = rows.batches()
+    first = await trio.to_thread.run_sync(next, batches, None, abandon_on_cancel=True)
+    tables = batches if first is None else chain([first], batches)
+    since = None if first is None else stime_of(first, poster.schema)
+    origin = await start.together(since)
+    began = trio.current_time()
+    pieces = cut(tables, poster.schema, speed, origin)
+    while True:
+        piece = await trio.to_thread.run_sync(next, pieces, None, abandon_on_cancel=True)
+        if piece is None:
+            break
+        await trio.sleep_until(began + piece.due)
+        await poster.post(piece.table)
+        count += piece.table.num_rows
     await poster.post(None, end=True)
     await poster.flush()
-    return poster.late
+    return count
 
 
 async def watch(client: AsyncMedusaClient, queries: Sequence[Query]) -> None:

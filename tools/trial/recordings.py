@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -12,9 +14,12 @@ import pyarrow.csv as pv
 import pyarrow.json as pj
 import pyarrow.parquet as pq
 
-from engine.objects.schema import STIME, Field, FieldType, Schema, check_schema
+from engine.objects.schema import STIME, Field, FieldType, Schema, check_schema, wrong_name
 from overlay.errors import InvalidInputError, NotFoundError
 from tools.rows.formats import Format, format_of
+from tools.rows.moments import all_are_moments
+from tools.rows.row_input import RowInput, end_of_lines, end_of_quoted_lines
+from tools.rows.row_process import open_to_read
 
 BEGINNING_BYTES: Final = 4 * 2**20
 """Bytes of a CSV or JSON file from which the types of its columns are inferred."""
@@ -36,23 +41,48 @@ class RecordingError(InvalidInputError, code=None):
     """What is given for a stream is wrong, not the query."""
 
 
-def schema_of_file(file: Path, name: str, time: str | None) -> Schema:
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What a recorded file has.
+
+    Attributes:
+        schema: of its rows.
+        left_out: columns that cannot be fields, and why.
+    """
+
+    schema: Schema
+    left_out: Mapping[str, str]
+
+
+def recording_of(
+    file: Path, name: str, time: str | None, names: Mapping[str, str] | None = None
+) -> Recording:
     """The schema of a recorded file's rows.
 
     Args:
         name: the schema's.
         time: the field of their time, if the file has it; else it is the first timestamp.
+        names: fields by columns of other names.
 
     Raises:
         NotFoundError: there is no such file.
         RecordingError: it is of another format, or has no column with a time; names the file.
     """
-    arrow = arrow_schema_of(file)
-    if _is_answer(file, arrow):
-        arrow = arrow.remove(0)
-    if not len(arrow):
-        raise RecordingError(f"{file} has no columns")
-    fields = [Field(each.name, field_type_of(file, each), nullable=True) for each in arrow]
+    fields: list[Field] = []
+    left_out: dict[str, str] = {}
+    for column in arrow_schema_of(file):
+        field = (names or {}).get(column.name, column.name.replace(".", "_"))
+        reason = wrong_name(field)
+        if reason:
+            left_out[column.name] = f"{file}: column {column.name[:80]!a}: {reason}"
+            continue
+        try:
+            fields.append(Field(field, field_type_of(file, column), nullable=True))
+        except RecordingError as error:
+            left_out[column.name] = str(error)
+    if not fields:
+        reasons = f": {next(iter(left_out.values()))}" if left_out else ""
+        raise RecordingError(f"{file} has no columns{reasons}")
     chosen = _time_of(file, fields, time)
     fields = [
         msgspec.structs.replace(each, nullable=False) if each.name == chosen else each
@@ -63,14 +93,7 @@ def schema_of_file(file: Path, name: str, time: str | None) -> Schema:
         check_schema(schema)
     except InvalidInputError as error:
         raise RecordingError(f"{file}: {error}") from None
-    return schema
-
-
-def _is_answer(file: Path, arrow: pa.Schema) -> bool:
-    """Whether `medusa try --out` has written the file: its first column is the rows' stime, which
-    is no field."""
-    of_answers = format_of(file) is Format.PARQUET and arrow.names[:1] == [STIME]
-    return of_answers and arrow.types[0] == pa.int64()
+    return Recording(schema, left_out)
 
 
 def with_key(schema: Schema, key: Sequence[str], file: Path) -> Schema:
@@ -104,7 +127,8 @@ def _time_of(file: Path, fields: Sequence[Field], time: str | None) -> str:
     if time is not None:
         raise RecordingError(f"{file} has no column {time[:80]!a}; there are {known}")
     raise RecordingError(
-        f"{file}: no column is a timestamp: say --time COLUMN, of the columns {known}"
+        f"{file}: no column is a timestamp: say --time COLUMN, of the columns {known}; of "
+        f"rows that Medusa wrote, --map {STIME}=FIELD --time FIELD takes their stime"
     )
 
 
@@ -134,12 +158,12 @@ def arrow_schema_of(file: Path) -> pa.Schema:
             case Format.PARQUET:
                 return pq.read_schema(file)
             case Format.CSV:
-                with pv.open_csv(file, pv.ReadOptions(block_size=BEGINNING_BYTES)) as reader:
-                    return reader.schema
+                beginning = _beginning(file, end_of_quoted_lines)
+                return _types_of_texts(pv.read_csv(io.BytesIO(beginning)))
             case Format.JSON:
-                options = pj.ReadOptions(block_size=BEGINNING_BYTES, use_threads=False)
-                with pj.open_json(file, options) as reader:
-                    return reader.schema
+                beginning = _beginning(file, end_of_lines)
+                options = pj.ReadOptions(block_size=len(beginning) + 1, use_threads=False)
+                return _types_of_texts(pj.read_json(io.BytesIO(beginning), options))
             case Format.ARROW:
                 with pa.OSFile(str(file)) as source:
                     return _of_arrow(source)
@@ -148,8 +172,34 @@ def arrow_schema_of(file: Path) -> pa.Schema:
                     f"{file}: a recorded file ends in .csv, .json, .parquet or .arrow; for another "
                     "one, declare the stream in the query"
                 )
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise RecordingError(f"{file}: {str(error).splitlines()[0]}") from None
+    except RecordingError:
+        raise
+    except InvalidInputError as error:
+        raise RecordingError(f"{file}: {error}") from None
+
+
+def _beginning(file: Path, end: Callable[[bytes], int]) -> bytes:
+    """The first lines of a text."""
+    with open_to_read(file) as opened:
+        source = RowInput(opened)
+        block = source.unpacked()()
+    cut = block[:BEGINNING_BYTES]
+    return cut if len(cut) == len(block) else cut[: end(cut)] or cut
+
+
+def _types_of_texts(table: pa.Table) -> pa.Schema:
+    """The types of the columns; texts are as `tools.rows.moments` reads them."""
+    fields = []
+    for column in table.schema:
+        kind = column.type
+        if pa.types.is_time(kind):  # of the day: no type of a field
+            kind = pa.string()
+        elif pa.types.is_string(kind) and all_are_moments(table.column(column.name)):
+            kind = FieldType.TIMESTAMP.arrow
+        fields.append(pa.field(column.name, kind))
+    return pa.schema(fields)
 
 
 def _of_arrow(source: pa.NativeFile) -> pa.Schema:

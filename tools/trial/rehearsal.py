@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
@@ -19,7 +20,8 @@ from engine.objects.query import Query, inputs_of, outputs_of, streams_read, str
 from engine.objects.schema import Schema
 from overlay.errors import InvalidInputError, NotFoundError
 from overlay.names import SCHEME, ObjectName
-from tools.trial.recordings import RecordingError, schema_of_file, with_key
+from tools.rows.columns import OURS
+from tools.trial.recordings import RecordingError, recording_of, with_key
 
 SELF: Final = "you"
 """The participant of names without one, where there is no home that says another."""
@@ -33,6 +35,8 @@ class Trial:
         files: by source stream. outputs: the streams whose tuples are the answer, in order.
         made: by the document's names, all streams that its queries make.
         shown: by names that are others than in the document, the document's.
+        names: fields by columns of other names, in all files.
+        remarks: what whoever tries it should know of the document and of the files.
     """
 
     participant: str
@@ -41,6 +45,8 @@ class Trial:
     outputs: tuple[str, ...]
     made: Mapping[str, str]
     shown: Mapping[str, str]
+    names: Mapping[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
     def as_given(self, text: str) -> str:
         """A text with the document's names."""
@@ -57,17 +63,19 @@ def trial_of(
     *,
     case: str | None = None,
     keys: Mapping[str, tuple[str, ...]] | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> Trial:
     """The trial of a document.
 
     Args:
         files: by the streams' names as they were given.
-        time: see `tools.trial.recordings.schema_of_file`.
+        time: see `tools.trial.recordings.recording_of`.
         own: the participant of names without one.
         case: a path for all its names, under `own`; None: they stay, if they are the document's
             participant's.
         keys: by the names of streams that the document does not declare and reads as tables, the
             columns of their keys.
+        names: see `Trial`.
 
     Raises:
         InvalidInputError: the document is wrong; names the place and the reason.
@@ -81,13 +89,19 @@ def trial_of(
         raise NotFoundError(f"schema {min(draft.uses)} is not defined in the query")
     tables = {qualified(name, own): key for name, key in (keys or {}).items()}
 
+    left_out: dict[str, str] = {}
+
     def schema_read(name: str) -> Schema:
         file = _file_of(name, given)
-        schema = schema_of_file(file, f"{name}/schema", time)
-        return with_key(schema, tables[name], file) if name in tables else schema
+        found = recording_of(file, f"{name}/schema", time, names)
+        left_out.update(found.left_out)
+        return with_key(found.schema, tables[name], file) if name in tables else found.schema
 
     read = {name: schema_read(name) for name in sorted(draft.reads)}
-    document = draft.complete(read, {}, tables.keys() & read.keys())
+    try:
+        document = draft.complete(read, {}, tables.keys() & read.keys())
+    except InvalidInputError as error:
+        raise _with_reason(error, left_out) from None
     made = {
         stream for query in document.queries for box in query.boxes for stream in outputs_of(box)
     }
@@ -103,7 +117,30 @@ def trial_of(
         if stream.name not in made:
             _file_of(stream.name, given, read=stream.name in used)
     _check_all_read(document, read, given, tables)
-    return _ours(document, read, tables, given, None if case is None else (own, case))
+    _check_mapped(names or {}, [*document.schemas, *read.values()])
+    trial = _ours(document, read, tables, given, None if case is None else (own, case))
+    foreign = (f"{reason}: left out" for name, reason in left_out.items() if name not in OURS)
+    return replace(trial, names=names or {}, remarks=(*document.remarks, *foreign))
+
+
+def _with_reason(error: InvalidInputError, left_out: Mapping[str, str]) -> InvalidInputError:
+    """The error, with the reason for which a column that it names is no field."""
+    for column, reason in left_out.items():
+        if re.search(rf"\bfield {re.escape(column)}\b", str(error)):
+            place = _PLACE.search(str(error))
+            end = place.start() if place else len(str(error))
+            return type(error)(f"{str(error)[:end]}; {reason}{str(error)[end:]}")
+    return error
+
+
+_PLACE: Final = re.compile(r", at line \d+, column \d+$")
+
+
+def _check_mapped(names: Mapping[str, str], schemas: Sequence[Schema]) -> None:
+    """Refuse a field that no stream has."""
+    for column, name in names.items():
+        if all(schema.field(name) is None for schema in schemas):
+            raise RecordingError(f"--map {column}={name}: no stream has a field {name!r}")
 
 
 def qualified(name: str, own: str) -> str:

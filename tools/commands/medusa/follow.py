@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import os
 import re
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
 import trio
 
-from overlay.errors import InvalidInputError
+from overlay.errors import InvalidInputError, MedusaError, NotFoundError
 from tools.client.link import open_background
 from tools.commands.medusa.file_position import Position, Trail
 from tools.rows.formats import Reading
@@ -31,8 +32,85 @@ TAIL_BYTES: Final = 256
 """Bytes before the read position that must not change while the file grows; otherwise it was
 rewritten."""
 
+PACKED: Final = {".gz", ".zst", ".zstd"}
+
+DAY: Final = re.compile(r"\d{4}-?\d\d-?\d\d")
+"""The name of a folder of logs of one day."""
+
+DAYS: Final = 31
+"""Such folders that are searched for what was posted last: each file in them may be read."""
+
 Post = Callable[[Rows, Position], Awaitable[Position]]
 """Posts a file's rows after a position; returns the position at its end."""
+
+
+class Successors:
+    """The files that come to a path, one after the other.
+
+    Each is held open from when it is seen. So it is read to its end though it is renamed, moved to
+    another folder, compressed or deleted meanwhile, and though others have followed it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._waiting: deque[IO[bytes]] = deque()
+        self._failure: MedusaError | None = None
+        self._newest: tuple[int, int] | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether `take` returns at once."""
+        return bool(self._waiting or self._failure)
+
+    def open(self) -> None:
+        """Open the present file.
+
+        Raises:
+            NotFoundError: there is none. InvalidInputError: it cannot be opened.
+        """
+        file = open_to_read(self._path)
+        here = os.fstat(file.fileno())
+        self._newest = here.st_dev, here.st_ino
+        self._waiting.append(file)
+
+    @property
+    def newest_is_there(self) -> bool:
+        """Whether the newest file has the path still."""
+        with suppress(OSError):
+            there = self._path.stat()
+            return (there.st_dev, there.st_ino) == self._newest
+        return False
+
+    async def watch(self) -> None:
+        """Open each new file. One that is empty does not count yet: its writer may still write to
+        the one before."""
+        while True:
+            await trio.sleep(LOOK_S)
+            with suppress(OSError):
+                if not self.newest_is_there and self._path.stat().st_size > 0:
+                    try:
+                        self.open()
+                    except NotFoundError:
+                        continue  # renamed this moment
+                    except MedusaError as error:
+                        self._failure = error
+
+    async def take(self) -> IO[bytes]:
+        """The next file, once there is one.
+
+        Raises:
+            InvalidInputError: it cannot be opened.
+        """
+        while not self._waiting:
+            if self._failure is not None:
+                raise self._failure
+            await trio.sleep(LOOK_S)
+        return self._waiting.popleft()
+
+    def close(self) -> None:
+        """Close the files that nobody has taken."""
+        while self._waiting:
+            self._waiting.popleft().close()
 
 
 @dataclass
@@ -43,14 +121,14 @@ class Growing:
         torn: it was truncated; its last line may be incomplete.
     """
 
-    path: Path
     file: IO[bytes]
     rows: Rows
+    successors: Successors
     _end: int
     torn: bool = False
     _seen: tuple[int, bytes] = (0, b"")
 
-    async def until_replaced(self) -> None:
+    async def watch(self) -> None:
         """Return when another file has its place, or it was truncated; its reader then reads it to
         its end."""
         while True:
@@ -58,8 +136,11 @@ class Growing:
             if self._truncated():
                 self.torn = True
                 os.write(self._end, b"t")
+                with suppress(NotFoundError):
+                    if not self.successors.ready:
+                        self.successors.open()  # for what is written from its beginning on
                 break
-            if self._replaced():
+            if self.successors.ready:
                 break
         self.close()
 
@@ -68,16 +149,6 @@ class Growing:
         if self._end >= 0:
             os.close(self._end)
             self._end = -1
-
-    def _replaced(self) -> bool:
-        """Whether a writer has begun a new file of that name. While the new one is empty, the
-        writer may still write to the old one."""
-        try:
-            there = self.path.stat()
-        except OSError:
-            return False  # the new file is yet to come
-        here = os.fstat(self.file.fileno())
-        return (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino) and there.st_size > 0
 
     def _truncated(self) -> bool:
         """Whether the rows read are no longer in the file."""
@@ -95,18 +166,17 @@ class Growing:
 
 
 @contextmanager
-def open_growing(path: Path, reading: Reading) -> Iterator[Growing]:
-    """
-    Raises:
-        NotFoundError: no such file. InvalidInputError: it cannot be opened.
-    """
+def open_growing(
+    path: Path, file: IO[bytes], successors: Successors, reading: Reading
+) -> Iterator[Growing]:
+    """Read an open file, which is closed in the end. path: for messages."""
     until, end = os.pipe()
     growing: Growing | None = None
     try:
-        with open_to_read(path) as file:
+        with file:
             asked = Asked(str(path), reading_of(path, reading), until=until)
             with read_apart(file, asked) as rows:
-                growing = Growing(path, file, rows, end)
+                growing = Growing(file, rows, successors, end)
                 yield growing
     finally:
         os.close(until)
@@ -123,31 +193,46 @@ async def follow(path: Path, reading: Reading, producer: str, since: Position, p
         producer: the name of the producer.
 
     Raises:
-        InvalidInputError: a row does not fit; or no file beside it begins with the rows up to that
-            position.
+        NotFoundError: no such file. InvalidInputError: a row does not fit; or no file beside it
+            begins with the rows up to that position.
     """
     reading = reading_of(path, reading)  # a rotated file has another name
     start = Position()
-    for older, position in await trio.to_thread.run_sync(_behind, path, reading, producer, since):
-        if older == path:
-            start = position
-        else:
-            with open_rows(older, reading) as rows:
-                await post(rows, position)
+    with closing(Successors(path)) as successors:
+        behind = await trio.to_thread.run_sync(_begin, successors, path, reading, producer, since)
+        async with open_background() as looking:
+            looking.start_soon(successors.watch)
+            for older, position in behind:
+                if older == path:
+                    start = position
+                else:
+                    with open_rows(older, reading) as rows:
+                        await post(rows, position)
+            while True:
+                file = await successors.take()
+                with open_growing(path, file, successors, reading) as growing:
+                    async with open_background() as nursery:
+                        nursery.start_soon(growing.watch)
+                        reached = await post(growing.rows, start)
+                    torn = growing.torn
+                if torn:
+                    copy = await trio.to_thread.run_sync(_copy, path, reading, reached)
+                    if copy is not None:
+                        with open_rows(copy, reading) as rows:
+                            await post(rows, reached)
+                start = Position()
+
+
+def _begin(
+    successors: Successors, path: Path, reading: Reading, producer: str, since: Position
+) -> list[tuple[Path, Position]]:
+    """Open the present file; returns what `_behind` does, with this file as the present one."""
     while True:
-        with open_growing(path, reading) as growing:
-            async with open_background() as nursery:
-                nursery.start_soon(growing.until_replaced)
-                reached = await post(growing.rows, start)
-            torn = growing.torn
-        if torn:
-            copy = await trio.to_thread.run_sync(_copy, path, reading, reached)
-            if copy is not None:
-                with open_rows(copy, reading) as rows:
-                    await post(rows, reached)
-        start = Position()
-        while not path.exists():  # noqa: ASYNC110, ASYNC240 - nobody tells, and it takes no time
-            await trio.sleep(LOOK_S)
+        successors.open()
+        found = _behind(path, reading, producer, since)
+        if successors.newest_is_there:
+            return found
+        successors.close()  # it was rotated meanwhile
 
 
 def _behind(
@@ -161,7 +246,11 @@ def _behind(
     if _begins_with(path, reading, since):
         return [(path, since)]
     newer: list[tuple[Path, Position]] = []
-    for rotated in _rotated(path):
+    rotations = _rotated(path)
+    plain = [each for each in rotations if each.parent == path.parent and each.suffix not in PACKED]
+    for rotated in rotations:
+        if rotated.parent != path.parent and any(_copied(rotated, each, reading) for each in plain):
+            continue
         if _begins_with(rotated, reading, since):
             return [(rotated, since), *reversed(newer)]
         newer.append((rotated, Position()))
@@ -180,13 +269,37 @@ def _copy(path: Path, reading: Reading, reached: Position) -> Path | None:
 
 def _rotated(path: Path) -> list[Path]:
     """Files that may have been rotated from it, the latest first: `conn.log.1`, `conn.log-2018.gz`,
-    `conn.2018-03-24.log`."""
+    `conn.2018-03-24.log`, `conn-2018-03-24.log`; in folders named after a day, as Zeek's
+    `2018-03-24`, `conn.log` too."""
     name, stem, suffix = (re.escape(each) for each in (path.name, path.stem, path.suffix))
-    like = re.compile(rf"{name}[.-].+|{stem}\..+{suffix}(\.(gz|zst|zstd))?")
-    found = [each for each in path.parent.iterdir() if like.fullmatch(each.name)]
+    like = rf"{name}[.-].+|{stem}(\.|-\d).+{suffix}(\.(gz|zst|zstd))?"
+    found = [each for each in path.parent.iterdir() if re.fullmatch(like, each.name)]
+    for folder in _of_days(path):
+        found += (each for each in folder.iterdir() if re.fullmatch(rf"{like}|{name}", each.name))
     # a file that is being compressed exists twice for a while
     whole = [each for each in found if each.with_suffix("") not in found and each.is_file()]
     return sorted(whole, key=lambda each: each.stat().st_mtime, reverse=True)
+
+
+def _of_days(path: Path) -> list[Path]:
+    """The latest folders that are named after a day, in the file's folder or beside that."""
+    folder = path.absolute().parent  # not resolved: Zeek's `current` is a link to elsewhere
+    around = [each for parent in (folder, folder.parent) for each in parent.iterdir()]
+    days = [each for each in around if DAY.fullmatch(each.name) and each.is_dir()]
+    return sorted(days, key=lambda each: each.name, reverse=True)[:DAYS]
+
+
+def _copied(copy: Path, file: Path, reading: Reading) -> bool:
+    """Whether a file of another folder is a copy of this one, or will be once it is whole."""
+    with open_rows(copy, reading) as copied, open_rows(file, reading) as rows:
+        try:
+            there, here = next(copied.batches(), None), next(rows.batches(), None)
+        except InvalidInputError:
+            return True  # the end is missing still
+    if there is None or here is None:
+        return there is here
+    count = min(there.num_rows, here.num_rows)
+    return bool(there.slice(0, count).equals(here.slice(0, count)))
 
 
 def _begins_with(path: Path, reading: Reading, position: Position) -> bool:

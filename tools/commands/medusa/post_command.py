@@ -6,7 +6,14 @@ from typing import Final
 
 import click
 
-from tools.commands.command_line import also_option, home_option, json_option, say
+from tools.commands.command_line import (
+    also_option,
+    fields_by_column,
+    home_option,
+    json_option,
+    map_option,
+    say,
+)
 from tools.commands.completion import names_of
 
 SHOWN_ROWS: Final = 10
@@ -22,13 +29,7 @@ SHOWN_ROWS: Final = 10
     type=click.Choice(["csv", "json", "zeek", "parquet", "arrow"]),
     help="Of FILE, gzip or zstd around it or not (default: by its name, or what it begins with).",
 )
-@click.option(
-    "--map",
-    "names",
-    metavar="COLUMN=FIELD",
-    multiple=True,
-    help="The column COLUMN of FILE is the schema's FIELD: id.orig_h=src_ip. May be repeated.",
-)
+@map_option
 @click.option(
     "--speed",
     default="max",
@@ -129,7 +130,7 @@ def post(  # noqa: PLR0917 - click passes by keyword
         file,
         post_file.Options(
             kind=kind,
-            names=_names(names),
+            names=fields_by_column(names),
             speed=_speed(speed),
             end=end,
             producer=producer,
@@ -162,20 +163,11 @@ def post(  # noqa: PLR0917 - click passes by keyword
         "before": done.before,
         "boundary": done.boundary,
         "dropped": list(done.dropped),
+        "unfilled": list(done.unfilled),
     }
     if revisions:
         value["missed"] = list(done.missed)
     say(as_json, value, f"posted {told}; boundary {show_time(done.boundary)}")
-
-
-def _names(mapped: tuple[str, ...]) -> dict[str, str]:
-    names = {}
-    for each in mapped:
-        column, equals, field = each.rpartition("=")
-        if not equals or not column or not field:
-            raise click.BadParameter(f"{each!r} is not COLUMN=FIELD", None, None, "--map")
-        names[column] = field
-    return names
 
 
 def _speed(text: str) -> float | None:

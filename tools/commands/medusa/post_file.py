@@ -26,7 +26,7 @@ from tools.commands.command_line import warn
 from tools.commands.medusa.file_position import Position, Trail, decode_position, producer_of
 from tools.commands.medusa.follow import follow
 from tools.commands.medusa.post_progress import PostProgress, open_progress
-from tools.rows.columns import few
+from tools.rows.columns import few_names, unfilled_told
 from tools.rows.formats import Format, Reading
 from tools.rows.post_speed import Piece, cut
 from tools.rows.row_process import Asked, Rows, open_rows, read_apart
@@ -73,6 +73,7 @@ class Done:
         boundary: its boundary afterwards, microseconds.
         missed: the rows of the file, from 1, that revise no kept tuple.
         dropped: columns of the file that the schema does not have.
+        unfilled: fields of the schema that no column of the file fills: they are null.
         inserted: rows that came late, within the stream's lateness.
     """
 
@@ -83,6 +84,7 @@ class Done:
     missed: tuple[int, ...] = ()
     dropped: tuple[str, ...] = ()
     inserted: int = 0
+    unfilled: tuple[str, ...] = ()
 
 
 def post_file(home: str | None, stream: str, file: str, options: Options) -> Done:
@@ -163,7 +165,7 @@ class Posting:
 
     Attributes:
         since: the part that was stored before. posted: rows that were queued.
-        trail: of the file that is read now. missed, dropped: see `Done`.
+        trail: of the file that is read now. missed, dropped, unfilled: see `Done`.
     """
 
     poster: Poster
@@ -174,6 +176,7 @@ class Posting:
     posted: int = 0
     missed: list[int] = field(default_factory=list)
     dropped: tuple[str, ...] = ()
+    unfilled: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.trail = Trail(self.reading.schema.payload)
@@ -188,6 +191,7 @@ class Posting:
             tuple(self.missed),
             self.dropped,
             self.poster.inserted,
+            self.unfilled,
         )
 
     async def post(self, rows: Rows, since: Position) -> Position:
@@ -208,6 +212,11 @@ class Posting:
             self.posted += piece.table.num_rows
             self.progress.seen = trail.rows
             self._tell_dropped(rows)
+            if rows.growing:
+                self._tell_unfilled(rows)
+        self._tell_unfilled(rows)
+        if not trail.rows and not rows.growing and not self.options.quiet:
+            warn(f"{rows.asked.name}: it has no rows")
         return trail.position
 
     def _tell_dropped(self, rows: Rows) -> None:
@@ -216,7 +225,15 @@ class Posting:
         if new:
             self.dropped += tuple(new)
             if not self.options.quiet:
-                warn(f"{few(new)}: no field of the schema, not posted")
+                warn(f"{few_names(new)}: no field of the schema, not posted")
+
+    def _tell_unfilled(self, rows: Rows) -> None:
+        """Tell of the fields without columns once a file; of one that grows, at its first rows."""
+        if self.options.revisions:
+            return  # a deletion has the key alone
+        if rows.unfilled and not self.unfilled and not self.options.quiet:
+            warn(f"{rows.asked.name}: {unfilled_told(rows.unfilled)}")
+        self.unfilled = tuple(rows.unfilled)
 
 
 async def _in_thread(pieces: Iterator[Piece]) -> AsyncIterator[Piece]:

@@ -36,6 +36,7 @@ class Outcome:
         reason: why it could not be run; "": it was. excerpt: the place in the query.
         differences: by answer, if it differs. written: files that were written.
         late: by input, rows that came too late.
+        remarks: what is odd about the inputs and answers.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Outcome:
     differences: dict[str, Differences] = field(default_factory=dict)
     written: list[Path] = field(default_factory=list)
     late: Mapping[str, int] = field(default_factory=dict)
+    remarks: Sequence[str] = ()
 
     @property
     def ok(self) -> bool:
@@ -65,6 +67,7 @@ class Outcome:
             },
             "written": [str(each) for each in self.written],
             "late": self.late,
+            "remarks": list(self.remarks),
         }
 
 
@@ -145,10 +148,12 @@ async def _run_case(
             streams.setdefault(stream, file_of_stream(case, SELF, made[stream]))
     answers = Answers(whole=True)
     try:
-        late = await run_at(client, trial, streams, answers.take)
+        posted = await run_at(client, trial, streams, answers.take)
     finally:
         await forget(client, trial)
-    outcome.late = {trial.as_given(stream): rows for stream, rows in late.items()}
+    outcome.late = {trial.as_given(stream): rows for stream, rows in posted.late.items()}
+    found = {stream: answers.rows.get(stream, 0) for stream in streams}
+    outcome.remarks = [*trial.remarks, *posted.remarks(trial, found)]
     for stream, file in streams.items():
         table = with_moments(answers.beginnings[stream])
         wanted = read_expected(file, table.schema) if file.exists() else None
@@ -194,6 +199,7 @@ def lines(outcome: Outcome) -> list[str]:
             made += [f"      {word}: {_shown(found, row)}" for row in rows[:SHOWN_ROWS]]
             if len(rows) > SHOWN_ROWS:
                 made.append(f"      and {len(rows) - SHOWN_ROWS:,} more {word}")
+    made += [f"    {remark}" for remark in outcome.remarks]
     for stream, late in outcome.late.items():
         made.append(
             f"    {stream}: {late:,} rows came too late: sort the file by its time, or declare the "

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import click
 
-from tools.commands.command_line import home_option, json_option, say_json, warn
+from tools.commands.command_line import (
+    fields_by_column,
+    home_option,
+    json_option,
+    map_option,
+    say_json,
+    warn,
+)
 
 
 @click.command("try")
@@ -40,6 +47,7 @@ from tools.commands.command_line import home_option, json_option, say_json, warn
     metavar="N",
     help="Post the rows at N times the speed at which they were recorded (default: at once).",
 )
+@map_option
 @click.option("--out", metavar="DIR", help="Write the answers to DIR, as Parquet files.")
 @click.option(
     "--functions",
@@ -56,6 +64,7 @@ def try_query(  # noqa: PLR0917 - click passes by keyword
     tables: tuple[str, ...],
     time: str | None,
     speed: float | None,
+    names: tuple[str, ...],
     out: str | None,
     functions: str | None,
     explain: bool,
@@ -75,7 +84,8 @@ def try_query(  # noqa: PLR0917 - click passes by keyword
     files = trying.files_of(streams)
     allowed = functions_of(functions)
     text = read_text(query)
-    tried = trying.trial(query, text, files, time, home, keys=trying.keys_of(tables))
+    keys, mapped = trying.keys_of(tables), fields_by_column(names)
+    tried = trying.trial(query, text, files, time, home, keys=keys, names=mapped)
     if explain or tried.document.explain:
         trying.show_plans(tried, as_json)
     if tried.document.explain:
@@ -84,6 +94,8 @@ def try_query(  # noqa: PLR0917 - click passes by keyword
     found = trying.run(tried, speed, folder, quiet=as_json, functions=allowed)
     if as_json:
         say_json(found.as_json())
+    for remark in found.remarks:
+        warn(remark)
     for stream, rows in found.late.items():
         warn(
             f"{stream}: {rows:,} rows came too late: sort the file by its time, or declare the "

@@ -39,14 +39,21 @@ class Tried:
     Attributes:
         rows: by answer, how many. files: by answer, if they were written.
         late: by stream, the rows that came too late.
+        remarks: what is odd about the files and answers.
     """
 
     rows: Mapping[str, int]
     files: Mapping[str, str]
     late: Mapping[str, int]
+    remarks: Sequence[str] = ()
 
     def as_json(self) -> dict[str, object]:
-        return {"rows": self.rows, "files": self.files, "late": self.late}
+        return {
+            "rows": self.rows,
+            "files": self.files,
+            "late": self.late,
+            "remarks": list(self.remarks),
+        }
 
 
 def files_of(streams: Sequence[str]) -> dict[str, Path]:
@@ -90,17 +97,18 @@ def trial(
     home: str | None,
     *,
     keys: Mapping[str, tuple[str, ...]] | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> Trial:
     """The trial of a document.
 
     Args:
-        keys: see `tools.trial.rehearsal.trial_of`.
+        keys, names: see `tools.trial.rehearsal.trial_of`.
 
     Raises:
         InvalidInputError: the document is wrong: shows the line and the place; or a file is.
     """
     try:
-        return trial_of(text, files, time, _own(home), keys=keys)
+        return trial_of(text, files, time, _own(home), keys=keys, names=names)
     except RecordingError:
         raise
     except InvalidInputError as error:
@@ -174,10 +182,10 @@ def run(
                 files.take(stream, table)
 
         if not quiet:
-            for remark in tried.document.remarks:
+            for remark in tried.remarks:
                 warn(remark)
             warn("starts a peer and Spark")
-        late = run_interruptible(partial(run_trial, tried, take, speed, functions))
+        posted = run_interruptible(partial(run_trial, tried, take, speed, functions))
     shown = {stream: tried.shown.get(stream, stream) for stream in tried.outputs}
     rows = {shown[stream]: answers.rows.get(stream, 0) for stream in tried.outputs}
     written = {} if files is None else {shown[s]: str(path) for s, path in files.paths.items()}
@@ -186,4 +194,6 @@ def run(
     elif not quiet:
         for stream, path in written.items():
             click.echo(f"{printable(path)}: {rows[stream]:,} rows")
-    return Tried(rows, written, {tried.shown.get(s, s): n for s, n in late.items()})
+    late = {tried.shown.get(stream, stream): n for stream, n in posted.late.items()}
+    found = {stream: answers.rows.get(stream, 0) for stream in tried.outputs}
+    return Tried(rows, written, late, posted.remarks(tried, found))

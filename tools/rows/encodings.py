@@ -1,0 +1,79 @@
+"""Texts in UTF-8 with a byte-order mark, in UTF-16 or UTF-32, as plain UTF-8."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable
+from typing import Final
+
+from overlay.errors import InvalidInputError
+
+LOOKED_AT: Final = 4
+"""First bytes of a text that tell its encoding."""
+
+_MARKS: Final = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+def encoding_of(beginning: bytes) -> str | None:
+    """The encoding of a text, by its byte-order mark, or by the zeros beside two ASCII characters,
+    with which rows begin; None: UTF-8, or another that is left as it is."""
+    for mark, encoding in _MARKS:
+        if beginning.startswith(mark):
+            return encoding
+    zeros = [not byte for byte in beginning[:LOOKED_AT]]
+    if zeros == [False, True, False, True]:
+        return "utf-16-le"
+    if zeros == [True, False, True, False]:
+        return "utf-16-be"
+    return None
+
+
+def plain_beginning(beginning: bytes) -> bytes:
+    """The first bytes of a text, as far as they are whole characters, in UTF-8."""
+    encoding = encoding_of(beginning)
+    if encoding is None:
+        return beginning
+    return codecs.getincrementaldecoder(encoding)("replace").decode(beginning).encode()
+
+
+def as_utf8(read: Callable[[], bytes]) -> Callable[[], bytes]:
+    """A function that reads the next piece of the same text in UTF-8; b"": the end.
+
+    Args:
+        read: reads the next piece; b"": the end.
+    """
+    decoder: codecs.IncrementalDecoder | None = None
+    begun = False
+
+    def beginning() -> bytes:
+        piece = read()
+        while len(piece) < LOOKED_AT and (more := read()):
+            piece += more
+        return piece
+
+    def read_utf8() -> bytes:
+        nonlocal begun, decoder
+        while True:
+            piece = read() if begun else beginning()
+            if not begun:
+                begun = True
+                if (encoding := encoding_of(piece)) is not None:
+                    decoder = codecs.getincrementaldecoder(encoding)()
+            if decoder is None:
+                return piece
+            try:
+                text = decoder.decode(piece, final=not piece)
+            except UnicodeDecodeError as error:
+                raise InvalidInputError(
+                    f"it begins as {error.encoding.upper()} and does not go on so: {error.reason}"
+                ) from None
+            if text or not piece:
+                return text.encode()
+
+    return read_utf8
