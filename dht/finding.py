@@ -116,10 +116,22 @@ class Finder:
         """
         records = await self.records(subject)
         if not records:
-            raise self.absent(f"{subject}: not found")
+            raise await self._absence(subject)
         if records[0].body is None:
             raise WithdrawnError(f"{subject}: its owner has deleted it")
         return records[0]
+
+    async def _absence(self, subject: Subject) -> NotFoundError | UnavailableError:
+        """The error for a subject that has no record. What our participant's peers publish does not
+        depend on any clock: they are asked themselves where records are in doubt.
+
+        Raises:
+            UnavailableError: other peers of ours, which may publish it, cannot be asked.
+        """
+        text = f"{subject}: not found"
+        if self.is_in_doubt and await self._is_ours_to_deny(subject):
+            return NotFoundError(text)
+        return self.absent(text)
 
     @property
     def is_in_doubt(self) -> bool:
@@ -130,7 +142,8 @@ class Finder:
         """The error for something that has no record."""
         if self.is_in_doubt:
             return UnavailableError(
-                f"{text}, but most other clocks contradict ours, or did until now: {MEND}"
+                f"{text}, but other clocks contradict ours, or did until now: {MEND}, or have the "
+                "one set that is (`medusa status` names them)"
             )
         return NotFoundError(text)
 

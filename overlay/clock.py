@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -53,6 +53,15 @@ TELL_S: Final = 600.0
 """Seconds between two events about others that contradict the clock."""
 
 MEND: Final = "if it is wrong, set it (`timedatectl set-ntp true`)"
+
+MEND_OF_TWO: Final = (
+    "set the one that is wrong (`timedatectl set-ntp true`); until then neither side takes the "
+    "other's datagrams and records"
+)
+
+FEWEST: Final = 2
+"""Other participants that together can be most of the others: one is not, though it is the only
+one. Of two clocks that differ nobody can tell which one is wrong."""
 
 
 MILLIS: Final = 1_000
@@ -148,16 +157,22 @@ class Clock:
             self._follow(wall, steady)
 
     def troubles(self) -> Iterator[Trouble]:
-        """What is wrong with this machine's clock, or seems so to most others."""
+        """What is wrong with this machine's clock, or seems so to most others; or that it is this
+        one or the only other one."""
         ours = self()
         if self._leap is not None:
             reads = shown(self._leap.at(self._steady()))
             what = f"leapt to {reads}; this peer goes on by its own count, {shown(ours)}"
             yield Trouble(Reason.CLOCK, "this machine's clock", what, MEND)
-        elif differing := self._differing(self._steady()):
-            middle = differing[len(differing) // 2]
-            what = f"says {shown(ours)}, those of most other participants {shown(middle)}"
+        elif len(differing := self._differing(self._steady())) >= FEWEST:
+            most = shown(_middle(differing))
+            what = f"says {shown(ours)}, those of most other participants {most}"
             yield Trouble(Reason.CLOCK, "this machine's clock", what, MEND)
+        else:
+            for participant, theirs in differing.items():
+                both = f"says {shown(theirs)}, this machine's {shown(ours)}"
+                what = f"{both}: one of the two is wrong"
+                yield Trouble(Reason.CLOCK, f"the clock of {participant}", what, MEND_OF_TWO)
 
     def hear(self, participant: str, theirs: float) -> None:
         """Take in the time, in seconds since the epoch, that a peer of that participant tells."""
@@ -172,38 +187,42 @@ class Clock:
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether the time is safe for irrevocable steps: most others agree or, where no other was
-        heard, the clock has stood for `OverlayTiming.clock_hold_s`."""
+        """Whether the time is safe for irrevocable steps: most others agree or, where the others
+        neither agree nor differ, the clock has stood for `OverlayTiming.clock_hold_s`."""
         ours, steady = self(), self._steady()
-        others = self._others_say(steady)
-        if others:
-            return _most(others, ours)
+        if _most(self._others_say(steady).values(), ours):
+            return True
+        if len(self._differing(steady)) >= FEWEST:
+            return False
         return self._leap is None and steady - self._believed_at >= self._timing.clock_hold_s
 
     @property
     def is_contradicted(self) -> bool:
-        """Whether most of the participants that were heard lately have another time. It stays true
-        for `MEETING_S` after the clock was set, because until then the peers refused each other."""
+        """Whether most of the participants that were heard lately have another time, or the only
+        one has: others' records may be taken for expired or of the future. It stays true for
+        `MEETING_S` after the clock was set, because until then the peers refused each other."""
         steady = self._steady()
         return steady - self._followed_at < MEETING_S or bool(self._differing(steady))
 
-    def _differing(self, steady: float) -> list[float]:
-        """The times of the other participants that differ from ours, if most of them do."""
+    def _differing(self, steady: float) -> dict[str, float]:
+        """The times of the other participants that differ from ours, if most of them do, the
+        earliest first."""
         ours, others = self(), self._others_say(steady)
-        differing = [each for each in others if abs(each - ours) > AGREE_S]
-        return differing if 2 * len(differing) > len(others) else []
+        differing = {who: each for who, each in others.items() if abs(each - ours) > AGREE_S}
+        return differing if 2 * len(differing) > len(others) else {}
 
     def _is_believed(self, leap: _Mark, ours: float, steady: float) -> bool:
-        others = self._others_say(steady)
+        others = self._others_say(steady).values()
         if _most(others, leap.at(steady)):
             return True
         return not _most(others, ours) and steady - leap.steady >= self._timing.clock_hold_s
 
-    def _others_say(self, steady: float) -> list[float]:
+    def _others_say(self, steady: float) -> dict[str, float]:
         """The present time by the clocks of the recently heard participants, the earliest first."""
         said = self._others.items()
         self._others = {who: mark for who, mark in said if steady - mark.steady <= FRESH_S}
-        return sorted(mark.at(steady) for mark in self._others.values())
+        times = ((who, mark.at(steady)) for who, mark in self._others.items())
+        return dict(sorted(times, key=lambda each: each[1]))
 
     def _follow(self, wall: float, steady: float) -> None:
         self._mark, self._leap = _Mark(wall, steady), None
@@ -219,8 +238,16 @@ class Clock:
             f"they do not agree with that count, for {self._timing.clock_hold_s / 60:.0f} minutes",
         )
 
-    def _note_contradiction(self, ours: float, others: list[float]) -> None:
-        middle = others[len(others) // 2]
+    def _note_contradiction(self, ours: float, others: dict[str, float]) -> None:
+        if len(others) < FEWEST:
+            ((participant, theirs),) = others.items()
+            self._events.note(
+                "error",
+                f"cannot tell whose clock is wrong: this peer's says {shown(ours)}, that of "
+                f"{participant} {shown(theirs)} ({theirs - ours:+.0f} s): {MEND_OF_TWO}",
+            )
+            return
+        middle = _middle(others)
         self._events.note(
             "error",
             f"doubts this peer's clock: it says {shown(ours)}, those of its peers {shown(middle)} "
@@ -229,7 +256,11 @@ class Clock:
         )
 
 
-def _most(others: list[float], moment: float) -> bool:
+def _middle(times: dict[str, float]) -> float:
+    return list(times.values())[len(times) // 2]
+
+
+def _most(others: Collection[float], moment: float) -> bool:
     """Whether more than half of these times agree with that moment."""
     return 2 * sum(abs(each - moment) <= AGREE_S for each in others) > len(others)
 

@@ -109,9 +109,12 @@ class _Lookup:
 
     def absent(self) -> NotFoundError | UnavailableError:
         """The error for a name under which nothing was found."""
-        if self.unavailable and not self.catalog.is_in_doubt:
-            return UnavailableError("; ".join(self.unavailable.values()))
-        return self.catalog.absent(f"nothing is known under {self.name}")
+        text = f"nothing is known under {self.name}"
+        if not self.unavailable:
+            return NotFoundError(text)
+        if self.catalog.is_in_doubt:
+            return self.catalog.absent(text)
+        return UnavailableError("; ".join(self.unavailable.values()))
 
 
 def _in_json(value: object) -> str:

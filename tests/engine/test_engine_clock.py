@@ -21,6 +21,7 @@ from engine_peers import (
     until,
 )
 
+from engine.objects.alteration import Alteration
 from engine.objects.availability import Availability, Mode
 from engine.objects.catalog_records import PRODUCER
 from engine.objects.definitions import Idle, Producer, StreamDefinition
@@ -34,8 +35,9 @@ from engine.replication.term import HIGHEST_NUMBER, Term
 from overlay.clock import AGREE_S, shown
 from overlay.config import OverlayTiming
 from overlay.encoding import encode
-from overlay.errors import InvalidInputError, UnavailableError
+from overlay.errors import InvalidInputError, NotFoundError, UnavailableError
 from overlay.names import ObjectName
+from overlay.troubles import Reason, Trouble
 from tools.client.async_client import AsyncMedusaClient
 
 DAY = 86_400.0
@@ -166,15 +168,15 @@ async def test_a_peer_that_starts_with_a_wrong_clock_is_told_by_the_others(town:
     await town.stop(mit)
     mit.clock_off_s = -50 * MINUTE
     await town.start(mit)
-    await until(lambda: any("its peers" in text for text in mit.errors()))
+    await until(lambda: any("whose clock" in text for text in mit.errors()))
     async with mit.client(patience_s=0.5) as doubtful:  # it does not say that there is none
         with pytest.raises(UnavailableError, match=r"other clocks contradict ours.*set it"):
             await doubtful.lookup_object(utah.name("there"))
         assert (await doubtful.lookup_object(mit.name("s"))).entries
-    (error,) = (text for text in mit.errors() if "its peers" in text)
+    (error,) = (text for text in mit.errors() if "whose clock" in text)
     assert shown(mit.wall())[:13] in error
     assert shown(utah.wall())[:13] in error
-    assert "set it" in error
+    assert "set the one that is wrong" in error
     # and when it is set, what it says is believed again, though it said so before
     mit.clock_off_s = 0.0
     await until(lambda: abs(mit.up.engine.overlay.clock() - mit.wall()) < 1)
@@ -189,6 +191,45 @@ async def test_a_peer_that_starts_with_a_wrong_clock_is_told_by_the_others(town:
             except Exception:  # noqa: BLE001 - until it is told
                 await trio.sleep(0.1)
     assert found.entries
+
+
+@pytest.mark.parametrize("wrong_s", [2 * 60 * MINUTE, -50 * MINUTE])
+async def test_a_partners_wrong_clock_does_not_stop_what_is_ones_own(
+    town: Town, wrong_s: float
+) -> None:
+    """In a federation of two. Both are told, and other names are not denied."""
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    await make_stream(await town.client(utah), utah, "there")
+    await town.close_clients()
+    await town.stop(utah)
+    utah.clock_off_s = wrong_s
+    await town.start(utah)
+    await until(lambda: all(told_of_clocks(place) for place in (mit, utah)))
+    for place, other in ((mit, utah), (utah, mit)):
+        (told,) = told_of_clocks(place)
+        assert told.thing == f"the clock of {other.participant}"
+        assert shown(place.wall())[:13] in told.what
+        assert shown(other.wall())[:13] in told.what
+        assert "one of the two is wrong" in told.what
+        assert "set" in told.mend
+        async with place.client(patience_s=0.2) as client:
+            await own_something(place, client)
+            assert await received(client.subscribe(place.name("odds")), 1) == [(1, 1)]
+            await client.stop_query(place.name("odd"))
+            await client.start_query(place.name("odd"))
+            await client.create_query_xml("CREATE STREAM more AS SELECT * FROM s WHERE value > 5")
+            await client.delete_query(place.name("more"))
+            await client.alter_stream(place.name("s"), Alteration(readers=()))
+            await make_stream(client, place, "spare")
+            await client.delete_stream(place.name("spare"))
+            with pytest.raises(NotFoundError):
+                await client.lookup_object(place.name("none"))
+            with pytest.raises(UnavailableError, match=r"clock.*set"):
+                await client.lookup_object(other.name("none"))
+
+
+def told_of_clocks(place: Place) -> list[Trouble]:
+    return [each for each in place.up.engine.overlay.troubles.now() if each.reason is Reason.CLOCK]
 
 
 async def test_a_stream_far_behind_its_clock_is_not_taken_there_before_it_is_confirmed(

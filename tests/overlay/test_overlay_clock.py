@@ -20,9 +20,9 @@ TIMING = OverlayTiming()
 class Machine:
     """Its two clocks, and a peer on it that looks at them once a second."""
 
-    def __init__(self) -> None:
+    def __init__(self, off: float = 0.0) -> None:
         self.true = NOW
-        self.off = 0.0
+        self.off = off
         self.events = Events(lambda: self.true)
         self.clock = Clock(
             self.events, TIMING, lambda: self.true + self.off, lambda: self.true - NOW
@@ -144,14 +144,59 @@ def test_time_is_never_taken_from_others(machine: Machine) -> None:
 
 
 def test_a_clock_that_others_contradict_is_named_with_both_times(machine: Machine) -> None:
+    machine.clock.hear("cmu.edu", machine.true)
     for _ in range(10):
         machine.clock.hear("utah.edu", machine.true + 3000)
+        machine.clock.hear("brown.edu", machine.true + 3000)
         machine.pass_time(60)
     (error,) = {text for text in machine.errors() if shown(NOW) in text}
     assert shown(NOW + 3000) in error
     assert "+3000 s" in error
     assert "set it" in error
     assert len(machine.errors()) < 3, "not at every word of theirs"
+
+
+@pytest.mark.parametrize("wrong_s", [-7200.0, 7200.0])
+def test_of_two_clocks_that_differ_nobody_can_tell_which_is_wrong(wrong_s: float) -> None:
+    """Both say so, with the same two times, and go by their own; neither is kept from
+    irrevocable steps for ever."""
+    one, other = Machine(), Machine(wrong_s)
+    for _ in range(3 + int(TIMING.clock_hold_s / FRESH_S)):
+        one.clock.hear("other.edu", other.true + wrong_s)
+        other.clock.hear("one.edu", one.true)
+        for machine, of, theirs, ours in (
+            (one, "other.edu", one.true + wrong_s, one.true),
+            (other, "one.edu", other.true, other.true + wrong_s),
+        ):
+            (trouble,) = machine.clock.troubles()
+            assert (trouble.reason, trouble.thing) == (Reason.CLOCK, f"the clock of {of}")
+            assert trouble.what == (
+                f"says {shown(theirs)}, this machine's {shown(ours)}: one of the two is wrong"
+            )
+            assert "set the one that is wrong (`timedatectl" in trouble.mend
+            machine.pass_time(FRESH_S - 1)
+    for machine in (one, other):
+        assert machine.clock.is_confirmed
+        assert any("cannot tell whose clock is wrong" in text for text in machine.errors())
+    assert one.wrong_s == 0
+
+
+@given(st.lists(st.sampled_from([0.0, 3600.0, -7200.0]), max_size=7))
+def test_troubles_name_this_clock_only_where_several_others_differ(offs: list[float]) -> None:
+    machine = Machine()
+    for number, off in enumerate(offs):
+        machine.clock.hear(f"p{number}.edu", machine.true + off)
+    differing = [off for off in offs if off]
+    things = [each.thing for each in machine.clock.troubles()]
+    if 2 * len(differing) <= len(offs):
+        assert things == []
+    elif len(differing) == 1:
+        assert things == ["the clock of p0.edu"]
+    else:
+        assert things == ["this machine's clock"]
+    assert machine.clock.is_contradicted is bool(things)
+    machine.pass_time(1)
+    assert bool(machine.errors()) >= bool(things)
 
 
 def test_one_liar_of_two_is_not_taken_for_all(machine: Machine) -> None:
