@@ -71,6 +71,17 @@ async def test_the_tasks_of_a_dead_worker_come_home_at_once(town: Town, made: Ma
     assert took_s < PATIENCE_S  # one after the other they take three times as long, at least
 
 
+async def test_a_worker_that_is_called_dead_and_answers_keeps_its_tasks(
+    town: Town, made: Made
+) -> None:
+    owner, worker = await town.siblings(2)
+    client, source, reader, _ = await chain(town, owner, worker)
+    believes(made, owner, worker.id, Health.DEAD)
+    await reader.end(client, source, range(200, 300))
+    assert reader.rows == [(at, at) for at in range(300)]
+    assert len(owner.up.engine.mover.records) == 3, "three moves away, and none back"
+
+
 async def test_one_patience_is_enough_for_all_tasks_of_a_worker_that_left(
     town: Town, made: Made
 ) -> None:
@@ -88,7 +99,7 @@ async def test_one_patience_is_enough_for_all_tasks_of_a_worker_that_left(
     took_s = await homecoming_s(owner, tasks, began)
     assert missed == [bytes.fromhex(gone)]
     assert took_s >= PATIENCE_S
-    first, *_, last = [each.at for each in owner.up.engine.mover.records][-3:]
+    first, *_, last = [each.at for each in list(owner.up.engine.mover.records)[-3:]]
     assert last - first < PATIENCE_S
     await reader.end(client, source, range(300, 400))
     assert reader.rows == [(at, at) for at in range(400)]
@@ -113,12 +124,9 @@ def test_what_comes_home(tasks: list[Away], health: dict[bytes, Health]) -> None
     home = to_take_home(tasks, health.__getitem__)
     for each in tasks:
         together = [other for other in tasks if other.worker == each.worker]
-        match health[each.worker]:
-            case Health.DEAD:
-                expected = not each.spared or each.is_late
-            case Health.LEFT:
-                waited_for = any(other.is_late for other in together)
-                expected = each.is_late or (waited_for and not each.spared)
-            case _:
-                expected = each.is_late
-        assert (each in home) is expected
+        left = health[each.worker] is Health.LEFT and any(other.is_late for other in together)
+        is_dead = health[each.worker] is Health.DEAD
+        at_once = each.is_late or (left and not each.spared)
+        assert (each in home.at_once) is at_once
+        dialled = is_dead and not each.is_late and not each.spared
+        assert (each in home.unless_reached.get(each.worker, [])) is dialled

@@ -3,8 +3,8 @@
 Of tasks that feed one another only the first is seen to stand still: the next ones have no input
 that they are behind. So a worker that is gone loses all of its tasks together.
 
-* A worker that the failure detector calls dead is not waited for: the detector has waited, and has
-  asked others.
+* A worker that the failure detector calls dead is not waited for, if it cannot be dialled either:
+  the detector has waited, and has asked others. On a machine that is busy it may be wrong.
 * A worker that said that it leaves may only be started anew. It has the patience of the task that
   is behind first.
 * A worker that lives loses the one task that stands still: others go on there.
@@ -39,15 +39,23 @@ class Away(NamedTuple):
         return self.behind_s > self.patience_s
 
 
-def to_take_home(away: Iterable[Away], health: Callable[[PeerId], Health]) -> dict[Away, str]:
-    """The tasks to take home now, each with what is said of it at that worker."""
+class Home(NamedTuple):
+    """The tasks to take home: at once; and by worker, unless that one can be dialled."""
+
+    at_once: list[Away]
+    unless_reached: dict[PeerId, list[Away]]
+
+
+def to_take_home(away: Iterable[Away], health: Callable[[PeerId], Health]) -> Home:
+    """The tasks to take home, of those that are away."""
     tasks = list(away)
-    believed = {each.worker: health(each.worker) for each in tasks}
-    gone = {
-        each.worker
-        for each in tasks
-        if believed[each.worker] is Health.DEAD or (each.is_late and believed[each.worker].gone)
-    }
-    late = {each: "stands still" for each in tasks if each.is_late}
-    lost = {each: "is not run" for each in tasks if each.worker in gone and not each.spared}
-    return lost | late
+    late = {each.worker for each in tasks if each.is_late}
+    found = Home([], {})
+    for each in tasks:
+        believed = health(each.worker)
+        left = believed is Health.LEFT and each.worker in late
+        if each.is_late or (left and not each.spared):
+            found.at_once.append(each)
+        elif believed is Health.DEAD and not each.spared:
+            found.unless_reached.setdefault(each.worker, []).append(each)
+    return found

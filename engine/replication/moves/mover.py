@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, TypeVar
 
@@ -82,6 +82,10 @@ FETCH_S: Final = 5.0
 """How long a task that comes home may wait for inputs that were not here, while its worker still
 works, seconds: the worker may be dead, and the peer that has the inputs with it."""
 
+REACH_S: Final = 3.0
+"""How long a worker that is called dead may take to accept a connection, seconds: some times what a
+busy machine takes."""
+
 FIRST_EPOCH_S: Final = 60.0
 """How long the first epoch after a switch is waited for, to measure the standstill, seconds."""
 
@@ -108,6 +112,7 @@ class Mover:
         self._here = shop.here
         self._sparing = Sparing(queries)
         self._preparing: dict[tuple[str, PeerId], int] = {}
+        self._dialling: set[PeerId] = set()
         self.teller = Notifier(shop.overlay, self._stored, self._timing.worker_call_s)
         self.teller.gone.add(self._fetch)
         self.records: deque[MoveRecord] = deque(maxlen=KEPT_RECORDS)
@@ -397,16 +402,36 @@ class Mover:
                 if placed.is_away and placed.running and not placed.moving.locked()
             }
             home = to_take_home(away, self._overlay.gossip.health)
-            for worker in dict.fromkeys(each.worker for each in home):
+            for worker in dict.fromkeys(each.worker for each in home.at_once):
                 self.missed.tell(worker)
-            for each, why in home.items():
+            for each in home.at_once:
+                why = "stands still" if each.is_late else "is not run"
                 self._nursery.start_soon(self._take_home, away[each], why)
+            for worker, lost in home.unless_reached.items():
+                if worker not in self._dialling:
+                    tasks = [away[each] for each in lost]
+                    self._nursery.start_soon(self._take_home_unless_reached, worker, tasks)
 
     def _away(self, placed: Copy) -> Away:
         placement, spared = placed.current, placed.spared.value
         patience_s = placement.owed.availability_s or self._patience_s
         behind_s = placed.watch(trio.current_time())
         return Away(placed.name, placement.term.holder, behind_s, patience_s, spared)
+
+    async def _take_home_unless_reached(self, worker: PeerId, lost: Sequence[Copy]) -> None:
+        self._dialling.add(worker)
+        try:
+            with trio.move_on_after(REACH_S):
+                await self._overlay.connect(worker)
+                return
+        except MedusaError:
+            pass
+        finally:
+            self._dialling.discard(worker)
+        self.missed.tell(worker)
+        for placed in lost:
+            if placed.running and placed.current.term.holder == worker:
+                self._nursery.start_soon(self._take_home, placed, "is not run")
 
     async def _dismiss(self, placed: Copy) -> None:
         """Take back a task whose output has ended: its worker has nothing more to do."""
