@@ -15,6 +15,7 @@ from engine.replication.copy import Copy
 from engine.replication.moves.messages import Deal
 from engine.streams.config import Timing
 from engine.tasks.runner import TaskRunner
+from overlay.names import PeerId
 from tools.client.async_client import AsyncMedusaClient
 
 pytestmark = [
@@ -157,8 +158,8 @@ async def test_a_worker_that_stands_still_is_noticed(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene, begin = await spared(town)
-    missed: list[str] = []
-    scene.owner.up.engine.mover.missed.add(lambda _, task: missed.append(task))
+    missed: list[PeerId] = []
+    scene.owner.up.engine.mover.missed.add(missed.append)
     stuck, run = (
         scene.leader.up.engine.assignments.of_task(scene.owner.name("out")),
         TaskRunner._run_epoch,
@@ -171,7 +172,7 @@ async def test_a_worker_that_stands_still_is_noticed(
 
     monkeypatch.setattr(TaskRunner, "_run_epoch", stands_still)
     await scene.feed(range(begin, begin + 250))
-    assert missed == [scene.owner.name("out")]
+    assert missed == [scene.leader.peer_id]
     await scene.finish(begin + 250)
 
 
