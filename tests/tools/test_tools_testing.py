@@ -246,6 +246,8 @@ def test_cases_of_all_kinds_with_one_start_of_spark(tmp_path: Path) -> None:
         {"utah.edu/big.json": '{"v": 4}\n{"v": 0.2}\n'},
     )
     case(tmp_path / "i_nothing", "SELECT k FROM s WHERE v > 99", good, {"answer.csv": "k\n"})
+    live = declared.replace(");", ") WITH (idle = 'clock');")
+    case(tmp_path / "j_the_past", live + BUSY, good, {"busy.csv": ANSWER})
     done = medusa_test(str(tmp_path))
     assert done.returncode == 1, done.stderr
     said = done.stdout.splitlines()
@@ -260,7 +262,8 @@ def test_cases_of_all_kinds_with_one_start_of_spark(tmp_path: Path) -> None:
         "g_new: FAILED",
         "h_others: ok",
         "i_nothing: ok",
-        "9 cases: 6 failed",
+        "j_the_past: ok",
+        "10 cases: 6 failed",
     ]
     assert "    medusa://you/busy: 3 rows, expected 3" in said
     assert any("missing: " in line and "k=b, c=2" in line for line in said)

@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 
 from engine.language.sql.errors import PointedError
-from engine.objects.definitions import MAX_SPAN_US
+from engine.objects.definitions import MAX_SPAN_US, Idle
 from engine.objects.query import inputs_of, outputs_of, streams_read
 from engine.objects.schema import FieldType, Schema
 from overlay.errors import InvalidInputError, NotFoundError
@@ -345,6 +345,16 @@ def test_a_declared_stream_keeps_its_schema(rows: Path) -> None:
     (schema,) = made.document.schemas
     assert schema.field("n") is not None
     assert types(schema)["n"] == FieldType.STRING
+
+
+def test_recorded_rows_make_their_own_time(rows: Path) -> None:
+    """Tries a stream whose boundary moves with the clock: its recorded rows would all be late."""
+    text = (
+        "CREATE STREAM s (at TIMESTAMP, n LONG, WATERMARK FOR at AS at) WITH (idle = 'clock');"
+        "SELECT n FROM s"
+    )
+    (stream,) = trial_of(text, {"s": rows}, None).document.streams
+    assert stream.idle is Idle.EXPLICIT
 
 
 def test_the_files_of_options() -> None:

@@ -15,7 +15,7 @@ from engine.language.document import Document
 from engine.language.history_range import renamed
 from engine.language.reading import read_draft
 from engine.objects.availability import Availability
-from engine.objects.definitions import MAX_SPAN_US, StreamDefinition
+from engine.objects.definitions import MAX_SPAN_US, Idle, StreamDefinition
 from engine.objects.query import Query, inputs_of, outputs_of, streams_read, streams_written
 from engine.objects.schema import Schema
 from overlay.errors import InvalidInputError, NotFoundError
@@ -227,6 +227,7 @@ def _ours(
                     schema=own_name(each.schema),
                     history_us=MAX_SPAN_US,
                     max_ahead_us=None,
+                    idle=Idle.EXPLICIT,  # recorded rows make their own time
                     leader="",
                     k_safety=0,
                     readers=("*",),
