@@ -61,7 +61,7 @@ def for_members(
         troubles=(),
         streams=tuple(each for each in status.streams if may_read(each.name)),
         tasks=tuple(
-            msgspec.structs.replace(task, reason="", waits_for="")
+            msgspec.structs.replace(task, reason="", waits=None)
             for task in status.tasks
             if may_read(task.name) and may_know(task.query)
         ),

@@ -23,6 +23,7 @@ from engine.streams.retention import Hold
 from engine.tasks.execution import Editions, Executor, Result
 from engine.tasks.plan import Task
 from engine.tasks.status import TaskStatus
+from engine.tasks.waiting import waiting
 from engine.tasks.windows import Interval, needed_after, needs, read_from, whole_after
 from overlay.concurrency import Watched
 from overlay.errors import InternalError, MedusaError, NotRetainedError
@@ -279,7 +280,10 @@ class TaskRunner:
             state = "starting"
         if stopped or worker:
             state, reason = "stopped" if stopped else "away", ""
-        waits_for = self._missing() if state == "waiting" else ""
+        inputs = {name: log.boundary for name, log in self._inputs.items()}
+        waits = None
+        if state == "waiting":
+            waits = waiting(self.task, self._output.boundary, inputs, now - self._waiting_since)
         return TaskStatus(
             name=self.task.name,
             query=self.task.query,
@@ -295,15 +299,8 @@ class TaskRunner:
             cost_ns=self.cost_ns,
             worker=worker,
             owner=owner,
-            waits_for=waits_for,
-            waits_s=now - self._waiting_since if waits_for else 0.0,
+            waits=waits,
         )
-
-    def _missing(self) -> str:
-        """The input that is furthest behind, if the next epoch waits for it."""
-        behind = min(self._inputs, key=lambda name: self._inputs[name].boundary)
-        needed = min(self._output.boundary, self.task.until - 1)
-        return behind if self._inputs[behind].boundary <= needed else ""
 
     @property
     def _consumer(self) -> Hold:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
+from engine.tasks.waiting import Waiting
 from overlay.troubles import Reason, Trouble
 
 
@@ -17,7 +18,7 @@ class TaskStatus(Struct, frozen=True):
         input_rate: rows per second that it reads, smoothed.
         cost_ns: CPU nanoseconds per input row at that rate; 0: not known yet.
         worker: id (hex) of the peer that runs it for us. owner: of the peer that we run it for.
-        waits_for: the input furthest behind, if it waits. waits_s: how long, seconds.
+        waits: for which input it waits, and with what; None: it does not.
     """
 
     name: str
@@ -34,8 +35,7 @@ class TaskStatus(Struct, frozen=True):
     cost_ns: int = 0
     worker: str = ""
     owner: str = ""
-    waits_for: str = ""
-    waits_s: float = 0.0
+    waits: Waiting | None = None
 
 
 def troubles_of(tasks: Iterable[TaskStatus], executor: str) -> Iterator[Trouble]:

@@ -62,5 +62,5 @@ async def lose_patience(
 
 
 def _standing(task: TaskStatus) -> str:
-    waits = f" for {task.waits_for}" if task.waits_for else ""
+    waits = f" for {task.waits.stream}" if task.waits else ""
     return f"{task.name} is {task.state}{waits}, {task.epochs} epochs done"

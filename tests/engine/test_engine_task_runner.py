@@ -11,6 +11,7 @@ from engine_peers import DEADLINE_S, Town, begin, make_stream, open_town, rows, 
 from engine.objects.query import Filter, Query, Union
 from engine.objects.schema import END
 from engine.tasks.runner import TaskRunner
+from engine.tasks.waiting import Held, Waiting
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -60,15 +61,19 @@ async def test_a_task_that_waits_says_for_which_input_and_how_long(town: Town) -
         await mit.state(mit.name("out")).log.wait_beyond(4)
     await until(lambda: mit.state(ahead).log.boundary == 9)
 
-    async def waiting() -> tuple[str, str, float]:
+    async def waiting() -> Waiting | None:
         (task,) = (await client.lookup_object(mit.name("q"))).tasks
-        return task.state, task.waits_for, task.waits_s
+        return task.waits
 
     async def is_waiting() -> bool:
-        return (await waiting())[0] == "waiting"
+        found = await waiting()
+        return found is not None and found.until == 9
 
     await until(is_waiting)
     found = await waiting()
-    assert found[1] == behind
-    assert (await waiting())[2] > found[2]
+    assert found is not None
+    assert (found.stream, found.at, found.held) == (behind, 5, Held.UNION)
+    later = await waiting()
+    assert later is not None
+    assert later.seconds > found.seconds
     assert (await client.status()).federation == "town"

@@ -21,6 +21,7 @@ from engine.objects.schema import BEGINNING, END
 from engine.replication.status import EventRecord, PeerStatus, ReplicaStatus, Snapshot
 from engine.streams.messages import StreamStatus
 from engine.tasks.status import TaskStatus
+from engine.tasks.waiting import Held, Waiting
 from overlay.errors import UnavailableError
 from overlay.troubles import Reason, Trouble
 from tools.client.times import show_duration, show_time
@@ -289,13 +290,17 @@ def test_an_error_names_the_id_that_finds_it_in_the_log_and_ids_of_peers_are_sho
 
 def test_a_task_that_waits_says_for_what_and_how_long() -> None:
     task = TaskStatus("medusa://mit.edu/t", "q", (), NOON, 9, 50.0, 0.1, 8.0, "waiting")
-    brief = replace(task, waits_for="medusa://utah.edu/flows", waits_s=0.5)
-    long = replace(brief, name="medusa://mit.edu/u", waits_s=75.0)
+    flows = Waiting("medusa://utah.edu/flows", NOON, 0.5, Held.WINDOW, NOON + 19_999_999)
+    brief = replace(task, waits=flows)
+    long = replace(brief, name="medusa://mit.edu/u", waits=replace(flows, seconds=75.0))
     peer = _peer(1, tasks=(brief, long))
     lines = _lines(render(Snapshot(0.0, "", "f", (peer,)), 80), 80)
-    assert [line.strip() for line in lines if "waits for" in line] == [
-        "waits for utah.edu/flows, 1m15s"
-    ]
+    at = lines.index(next(line for line in lines if "waits for" in line))
+    assert " ".join(line.strip() for line in lines[at : at + 2]) == (
+        f"the window that ends {show_time(NOON + 20_000_000)} waits for utah.edu/flows to pass it; "
+        f"utah.edu/flows stands at {show_time(NOON)}, for 1m15s"
+    )
+    assert sum("waits for" in line for line in lines) == 1, "it has waited for a moment only"
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])

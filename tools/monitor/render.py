@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from typing import Final
 
 from rich.console import Group, RenderableType
@@ -33,6 +34,7 @@ from tools.monitor.tables import (
     words,
 )
 from tools.monitor.troubles import in_words, style_of
+from tools.monitor.waiting_words import why_waiting
 
 WIDE: Final = 108
 """Columns from which on less important figures are shown as well."""
@@ -46,9 +48,6 @@ _BORDER_CELLS: Final = 2
 
 _NARROWEST: Final = 20
 """Least columns to which a reason is wrapped."""
-
-WAIT_S: Final = 5.0
-"""Seconds that a task waits for an input before the screen says so: epochs are shorter."""
 
 UNSETTLED: Final = {
     "up_failure": "tentative",
@@ -175,6 +174,7 @@ def _tasks(snapshot: Snapshot, width: int) -> Section:
     columns += figures("rows/s", "boundary")
     columns += figures("epochs") if wide else []
     items: list[list[Line]] = []
+    tasks = [task for peer in snapshot.peers for task in peer.tasks if not task.owner]
     for peer, task in _ordered_tasks(snapshot):
         cells: list[str | Text] = [Text(short(task.name))]
         cells += [Text(peer.participant)] if wide else []
@@ -184,18 +184,17 @@ def _tasks(snapshot: Snapshot, width: int) -> Section:
         cells += [number(task.input_rate)] if wide else []
         cells += [number(task.rate), _boundary(task.boundary, snapshot.at)]
         cells += [number(task.epochs)] if wide else []
-        items.append([cells, *_why(task, width)])
+        items.append([cells, *_why(task, tasks, width)])
     return Section("Tasks", columns, items)
 
 
-def _why(task: TaskStatus, width: int) -> list[Line]:
+def _why(task: TaskStatus, tasks: Sequence[TaskStatus], width: int) -> list[Line]:
     """Why the task does not run, below its name. A task that waits only for a moment runs."""
     if task.reason:
         text, style = shortened(task.reason), "red"
-    elif task.waits_for and task.waits_s >= WAIT_S:
-        text = f"waits for {short(task.waits_for)}, {show_duration(task.waits_s)}"
-        style = "yellow"
     else:
+        text, style = why_waiting(task.name, tasks), "yellow"
+    if not text:
         return []
     lines = textwrap.wrap(text, max(_NARROWEST, width - _INDENT - _BORDER_CELLS))
     return [[Text(" " * _INDENT, no_wrap=True).append(line, style)] for line in lines]

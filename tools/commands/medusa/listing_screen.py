@@ -25,6 +25,7 @@ from tools.monitor.availability_words import in_words
 from tools.monitor.tables import SHORT_ID, add_row, number, size, styled
 from tools.monitor.troubles import in_words as trouble_in_words
 from tools.monitor.troubles import style_of
+from tools.monitor.waiting_words import held_up, why_waiting
 
 T = TypeVar("T")
 
@@ -128,9 +129,8 @@ def query_details(line: QueryLine) -> Table:
         rows.append(("modified", f"{entry.edition} times; as it is from {since} on"))
     for first, task in _first(line.tasks):
         told = f"{task.name} {_doing(task)}, at {show_time(task.boundary)}"
-        rows.append(
-            ("tasks" if first else "", f"{told}{f': {task.reason}' if task.reason else ''}")
-        )
+        why = task.reason or why_waiting(task.name, line.tasks)
+        rows.append(("tasks" if first else "", f"{told}{f': {why}' if why else ''}"))
     return details_table(rows)
 
 
@@ -174,6 +174,10 @@ def status_details(snapshot: Snapshot) -> Table:
         ("load", f"{_load(own)}; {size(own.memory_bytes)} of memory"),
         ("streams", f"{len(own.streams):,}"),
         ("tasks", f"{len(here):,}, {failing:,} of them failing"),
+        *[
+            ("waiting" if first else "", f"{name}: {why}")
+            for first, (name, why) in _first(held_up(here).items())
+        ],
     ]
     away = [peer for peer in snapshot.peers if peer.state != "running"]
     rows += [

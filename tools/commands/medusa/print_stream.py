@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO, Final
 
@@ -14,11 +14,15 @@ import trio
 
 from engine.objects.schema import END, STIME
 from engine.streams.corrections import Change, Corrections, Kind
-from overlay.errors import InvalidInputError
+from overlay.errors import InvalidInputError, MedusaError
 from tools.client.async_client import open_medusa
+from tools.client.calls import ClientCalls
 from tools.client.corrected_subscription import CorrectedSubscription
 from tools.client.interrupt import run_interruptible
+from tools.client.link import open_background
 from tools.client.subscription import Subscription
+from tools.commands.command_line import warn
+from tools.monitor.waiting_words import WAIT_S, cause_now, in_words
 from tools.rows.formats import Format
 from tools.rows.row_output import RowWriter, open_writer
 
@@ -59,7 +63,9 @@ def print_stream(home: str | None, stream: str, options: Options) -> None:
 
     async def main() -> None:
         opening = open_medusa(home, patience_s=options.patience_s, also=options.also)
-        async with opening as client:
+        async with opening as client, open_background() as background:
+            if sys.stderr.isatty():
+                background.start_soon(tell_waits, client, stream)
             if options.corrections is None:
                 plain = client.subscribe(stream, options.after, options.subscriber)
                 async with plain:
@@ -70,6 +76,25 @@ def print_stream(home: str | None, stream: str, options: Options) -> None:
                 await copy_changes(corrected, sys.stdout.buffer, options)
 
     run_interruptible(main)
+
+
+async def tell_waits(client: ClientCalls, stream: str) -> None:
+    """Write to standard error, each time that it is another reason, why the stream stands still."""
+    told: tuple[object, ...] = ()
+    pause = WAIT_S
+    while True:
+        await trio.sleep(pause)
+        with suppress(MedusaError):  # the subscription itself tells of a broken link
+            snapshot = await client.status()
+            tasks = [task for peer in snapshot.peers for task in peer.tasks if not task.owner]
+            cause = cause_now(stream, tasks)
+            if cause is not None and told != (told := (cause.stream, cause.at, cause.until)):
+                warn(f"{stream}: {in_words(cause)}")
+        pause = LOOK_S
+
+
+LOOK_S: Final = 30.0
+"""Seconds between the looks why a stream stands still, after the first: each asks all peers."""
 
 
 async def copy(subscription: Subscription, file: IO[bytes], options: Options) -> None:

@@ -1,0 +1,85 @@
+"""Why a task gives out nothing: which input it waits for, and what is held back until that comes.
+
+A task's output has the boundary that all its inputs have. So the input that is furthest behind
+decides, and what others have brought, or the window that is open, waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from engine.objects.schema import BEGINNING, END
+from engine.tasks.plan import Task
+
+
+class Held(StrEnum):
+    """What a task holds back."""
+
+    NOTHING = "nothing"
+    WINDOW = "window"
+    JOIN = "join"
+    UNION = "union"
+
+
+class Waiting(Struct, frozen=True):
+    """What a task waits for.
+
+    Attributes:
+        stream: the input that is furthest behind. at: its boundary, microseconds.
+        seconds: for how long.
+        held: what the task holds back meanwhile.
+        until: the boundary that the input must reach, microseconds: the last microsecond of the
+            window, or the boundary of the input that is furthest ahead.
+    """
+
+    stream: str
+    at: int
+    seconds: float
+    held: Held = Held.NOTHING
+    until: int = BEGINNING
+
+
+def waiting(task: Task, output: int, inputs: Mapping[str, int], seconds: float) -> Waiting | None:
+    """What a task waits for; None: its next epoch can be computed.
+
+    Args:
+        output: its boundary. inputs: theirs, by stream.
+        seconds: how long ago its last epoch was out.
+    """
+    behind = min(inputs, key=inputs.__getitem__)
+    at, ahead = inputs[behind], max(inputs.values())
+    if at > min(output, task.until - 1):
+        return None
+    found = Waiting(behind, at, seconds)
+    if ahead > at:
+        held = Held.UNION if task.join is None else Held.JOIN
+        return replace(found, held=held, until=ahead)
+    window = task.at(output).window
+    if window is None or output in {BEGINNING, END}:
+        return found
+    closed = (output + 1 - window.size_us) // window.advance_us
+    end = (closed + 1) * window.advance_us + window.size_us - 1
+    return replace(found, held=Held.WINDOW, until=end)
+
+
+def cause_of(stream: str, tasks: Mapping[str, Waiting]) -> Waiting | None:
+    """Why a stream of a query stands still: what its own task, or the first before it, holds back,
+    and the stream at the end of the chain, which nobody in it makes.
+
+    Args:
+        tasks: those that wait, by their output.
+    """
+    found = last = tasks.get(stream)
+    seen = {stream}
+    while last is not None and last.stream in tasks and last.stream not in seen:
+        seen.add(last.stream)
+        last = tasks[last.stream]
+        if found is not None and found.held is Held.NOTHING:
+            found = last
+    if found is None or last is None:
+        return None
+    return replace(found, stream=last.stream, at=last.at, seconds=last.seconds)
