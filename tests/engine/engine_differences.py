@@ -52,6 +52,7 @@ class Difference:
 _NAN: Final = "cast('NaN' AS DOUBLE)"
 _INFINITY: Final = "cast('Infinity' AS DOUBLE)"
 _OFFSET: Final = "cast('2026-01-01 10:00:00+01:00' AS TIMESTAMP)"
+_FINE: Final = "cast('2026-01-01 09:59:59.9999999' AS TIMESTAMP)"
 
 DIFFERENCES: Final = (
     Difference(
@@ -193,6 +194,15 @@ DIFFERENCES: Final = (
         sql="cast('2026-01-01 10:00:00' AS TIMESTAMP)",
         spark_sql=None,
         duckdb_sql=None,
+    ),
+    Difference(
+        "what is finer than a microsecond, `cast('2026-01-01 09:59:59.9999999' AS TIMESTAMP)`, is "
+        "cut off",
+        medusa="2026-01-01 09:59:59",
+        spark="2026-01-01 09:59:59",
+        duckdb="2026-01-01 09:59:59",
+        sql=_FINE,
+        spark_sql=f"date_format({_FINE}, 'yyyy-MM-dd HH:mm:ss')",
     ),
     Difference(
         "`timestampdiff(HOUR, ...)` from 10:59 to 11:01: whole units, towards zero",

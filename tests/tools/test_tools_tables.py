@@ -65,6 +65,20 @@ def test_rows_are_deleted_only_where_the_schema_can_say_so() -> None:
         changed_rows(now, plain.payload.empty_table(), plain)
 
 
+@pytest.mark.parametrize(
+    ("type_", "later"),
+    [(F.INT, 1_700_000_001), (F.DOUBLE, 1_700_000_000.000001), (F.LONG, 1_700_000_000_000_001)],
+)
+def test_the_time_of_deletions_is_in_the_unit_of_the_schema(type_: F, later: float) -> None:
+    at, *others = schema().fields
+    of = Schema("medusa://mit.edu/t", (Field(at.name, type_), *others), "at", ("k",))
+    first = 1_700_000_000_000_000 if type_ is F.LONG else 1_700_000_000
+    now = pa.Table.from_pylist([{"at": first, "k": 1, "v": "a", DELETED: None}], of.payload)
+    now = now.add_column(0, "stime", pa.array([1_700_000_000_000_000], pa.int64()))
+    (gone,) = changed_rows(now, of.payload.empty_table(), of).to_pylist()
+    assert gone == {"at": later, "k": 1, "v": "a", DELETED: True}
+
+
 async def test_a_table_is_read_as_it_is_at_a_boundary(tmp_path: Path) -> None:
     async with open_town(tmp_path) as town:
         place = await town.settle("mit.edu")

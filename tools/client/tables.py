@@ -108,6 +108,8 @@ def _latest(schema: Schema, now: pa.Table, wanted: pa.Table) -> pa.Scalar:
     field = schema.field(schema.time)
     assert field is not None, "checked with the schema"
     at = pc.max(now.column(STIME)).as_py() + 1
+    if field.type is FieldType.INT:
+        return pa.scalar(-(-at // 1_000_000), field.type.arrow)
     if field.type in {FieldType.SINGLE, FieldType.DOUBLE}:
         return pa.scalar(at / 1e6, field.type.arrow)
     return pa.scalar(at, pa.int64()).cast(field.type.arrow)
