@@ -66,8 +66,10 @@ def all_are_moments(texts: pa.ChunkedArray) -> bool:
 def _of_units(counts: pa.ChunkedArray, per_second: int) -> pa.ChunkedArray:
     if per_second <= _MICROSECONDS:
         return _checked_product(counts, _MICROSECONDS // per_second)
-    finer = per_second // _MICROSECONDS  # Arrow's own cast cuts towards 1970
+    finer = per_second // _MICROSECONDS
     towards_zero = pc.divide(counts, finer)
+    if (pc.min(counts).as_py() or 0) >= 0:
+        return towards_zero.cast(_UTC)
     above = pc.less(counts, pc.multiply(towards_zero, finer)).cast(pa.int64())
     return pc.subtract(towards_zero, above).cast(_UTC)
 
