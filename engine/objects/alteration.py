@@ -24,6 +24,7 @@ class Alteration(Struct, frozen=True, omit_defaults=True):
     idle: Idle | UnsetType = UNSET
     max_ahead_us: int | UnsetType | None = UNSET
     lateness_us: int | UnsetType = UNSET
+    idle_timeout_us: int | UnsetType = UNSET
 
     @property
     def changes(self) -> dict[str, object]:

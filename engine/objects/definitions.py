@@ -48,6 +48,11 @@ DEFAULT_MAX_AHEAD_US = 3_600_000_000
 """An hour: clocks and time zones are off by less, slips of a unit by years."""
 
 
+DEFAULT_IDLE_TIMEOUT_US = 30_000_000
+"""Half a minute: a client that was killed is back in some seconds; and results of the others wait
+for one that is gone no longer than people bear."""
+
+
 class Idle(StrEnum):
     """How a source stream's boundary moves while nothing is posted."""
 
@@ -101,6 +106,8 @@ class StreamDefinition(Struct, frozen=True, omit_defaults=True, rename={"leader"
             microseconds: one row of a wrong unit would make all later ones late. None: no limit,
             for generated or recorded tuples.
         edition: grows with each alteration: of two definitions the one with the higher counts.
+        idle_timeout_us: how long the boundary of a source stream waits for a producer that stands
+            still, microseconds; 0: for none, so that the one who has come farthest decides.
         table: it is a table: of each key of its schema the newest tuple counts. What history and
             readers have passed is folded: of each key the newest tuple of it stays.
     """
@@ -123,6 +130,7 @@ class StreamDefinition(Struct, frozen=True, omit_defaults=True, rename={"leader"
     edition: int = 0
     table: bool = False
     lateness_us: int = 0
+    idle_timeout_us: int = DEFAULT_IDLE_TIMEOUT_US
 
     @property
     def owner(self) -> str:
@@ -151,6 +159,7 @@ def check_stream(stream: StreamDefinition) -> None:
         ("history", stream.history_us),
         ("max_ahead", stream.max_ahead_us or 0),
         ("lateness", stream.lateness_us),
+        ("idle_timeout", stream.idle_timeout_us),
     )
     for label, span in spans:
         if not 0 <= span <= MAX_SPAN_US:

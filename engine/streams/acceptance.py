@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from itertools import chain, repeat
 from typing import Final, NamedTuple
 
-import pyarrow.compute as pc
 from msgspec import Struct
 
 from engine.objects.definitions import StreamDefinition
 from engine.objects.schema import BEGINNING, END
 from engine.streams.entries import MAX_META_BYTES
-from engine.streams.lateness import Judged, chosen, judge
+from engine.streams.lateness import Judged, judge
+from engine.streams.presence import Claim, Presence, PresenceState
 from engine.streams.remembered import Remembered
 from engine.streams.validate import Batch
 from overlay.encoding import decode
@@ -73,10 +73,6 @@ class Progress(NamedTuple):
     offset: bytes = b""
 
 
-LEAP_US: Final = 86_400 * 1_000_000
-"""A day: a stream that was idle, or a peer that was off, for less time goes on at once."""
-
-
 UNKNOWN_ROWS: Final = 2**48
 """More rows than a stream takes between a backup and the loss of its leader, ten million a second
 for a year; and few enough for 30,000 such losses."""
@@ -111,8 +107,8 @@ class Entry(Struct, frozen=True, array_like=True):
         arrival: the stime of all rows, if the stream takes the time of arrival.
         promise: the boundary that the producer promised, END if it ended the stream.
         late: rows that were late, without those inserted.
-        taken: when it was accepted, microseconds, if replicas must give late rows the same stime;
-            else 0.
+        taken: when it was accepted, microseconds; late rows have it as their time of arrival. None:
+            the clock has no part in it.
         position: of a post of revisions: their place in the stream's time; `first`, `count` and
             `greatest` are of the revisions then. None: a post of tuples.
         missed: the numbers of the revisions that found no tuple.
@@ -122,6 +118,9 @@ class Entry(Struct, frozen=True, array_like=True):
             an entry it reaches replicas and survives, in order with the posts.
         inserted: the late rows that are revisions; None: there are none.
         slack_us: the stream's when it was accepted.
+        ceiling: its rows could take the boundary so far: others are present, and less far.
+        becomes: the boundary behind it.
+        done: nobody waits for more of the producer.
     """
 
     producer: str
@@ -133,7 +132,7 @@ class Entry(Struct, frozen=True, array_like=True):
     arrival: int | None
     promise: int | None
     late: int
-    taken: int = 0
+    taken: int | None = None
     position: int | None = None
     missed: tuple[int, ...] = ()
     participant: str = ""
@@ -141,6 +140,9 @@ class Entry(Struct, frozen=True, array_like=True):
     definition: StreamDefinition | None = None
     inserted: Inserted | None = None
     slack_us: int = 0
+    ceiling: int = END
+    becomes: int = BEGINNING
+    done: bool = False
 
     @property
     def writer(self) -> Writer:
@@ -149,7 +151,20 @@ class Entry(Struct, frozen=True, array_like=True):
     def judged(self, batch: Batch) -> Judged | None:
         """Its late rows, of a post of tuples."""
         lateness_us = 0 if self.inserted is None else self.inserted.lateness_us
-        return judge(batch, self.boundary, self.slack_us, lateness_us)
+        return judge(batch, self.boundary, self.slack_us, self.ceiling, lateness_us)
+
+    def claim(self, known: Claim | None) -> Claim | None:
+        """What its producer has said with it and before; None: the producer is not present.
+
+        Args:
+            known: what it had said before; None: it was not present.
+        """
+        promise = BEGINNING if self.promise is None else self.promise
+        moves = self.position is None and self.in_order > 0
+        if known is None and not moves and promise <= self.boundary:
+            return None  # nobody waits for one whose rows are all late
+        greatest = self.greatest if moves else BEGINNING
+        return (known or Claim()).and_also(Claim(greatest, promise))
 
     @property
     def in_order(self) -> int:
@@ -191,6 +206,7 @@ class Snapshot(Struct, frozen=True, array_like=True):
         offsets: by participant, of its producers in the order of `producers_of`.
         definition: the latest in the journal; None: it was never altered.
         ended_at: the boundary at which the stream ended; None: it has not, or it is not known.
+        presence: the producers that are present.
     """
 
     producers: dict[str, int]
@@ -207,6 +223,7 @@ class Snapshot(Struct, frozen=True, array_like=True):
     offsets: dict[str, tuple[bytes, ...]] = {}
     definition: StreamDefinition | None = None
     ended_at: int | None = None
+    presence: PresenceState = PresenceState()
 
     @property
     def progress(self) -> Iterator[tuple[Writer, Progress]]:
@@ -234,12 +251,14 @@ class Acceptance:
         revisions: rows of revisions so far; the next one's number.
         revised_at: the place of the last of them; only grows.
         definition, ended_at: see `Snapshot`.
-        slack_us: how far behind the greatest stime a row may come.
+        slack_us: how far behind the greatest stime a row may come. arrival: stime is the arrival.
+        presence: the producers for which the boundary waits; none where stime is the arrival.
     """
 
-    def __init__(self, *, slack_us: int, arrival: bool) -> None:
+    def __init__(self, *, slack_us: int, arrival: bool, idle_us: int = 0) -> None:
         self.slack_us = slack_us
-        self._arrival = arrival
+        self.presence = Presence(idle_us)
+        self.arrival = arrival
         self._doubted: set[Writer] = set()
         self._forget_posts()
         self.definition: StreamDefinition | None = None
@@ -275,6 +294,7 @@ class Acceptance:
             {who: tuple(at.offset for at in of.values()) for who, of in known.items()},
             self.definition,
             self.ended_at,
+            self.presence.state,
         )
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -284,6 +304,7 @@ class Acceptance:
             self._producers.note(writer.participant, writer.producer, progress)
         self.define(snapshot.definition)
         self.ended_at = snapshot.ended_at
+        self.presence.restore(snapshot.presence)
         self.boundary = snapshot.boundary
         self.greatest = snapshot.greatest
         self.rows = snapshot.rows
@@ -300,6 +321,7 @@ class Acceptance:
         if definition is not None:
             self.definition = definition
             self.slack_us = definition.slack_us
+            self.presence.idle_us = definition.idle_timeout_us
 
     def last_of(self, writer: Writer) -> int:
         """The number of its latest post; 0: none, or it is forgotten."""
@@ -389,51 +411,19 @@ class Acceptance:
         """The place of revisions that arrive now: beyond the boundary, so that they come out with
         the next tuples; not before the latest tuple that they revise, nor before earlier revisions.
         If stime is the time of arrival, so is the place."""
-        if self._arrival:
+        if self.arrival:
             return max(self.arrival_at(now_us), self.revised_at)
         return max(self.boundary + 1, latest, self.revised_at)
 
-    def late(self, batch: Batch, lateness_us: int) -> tuple[int, Inserted | None]:
-        """How many rows of a post are too late, and which of the late ones are revisions."""
-        found = judge(batch, self.boundary, self.slack_us, lateness_us)
-        if found is None:
-            return 0, None
-        late, near = chosen(found.late), chosen(found.near)
-        if not near:
-            return late, None
-        last = pc.max(found.bounds.filter(found.near)).as_py() + 1
-        position = max(last, self.revised_at)
-        return late, Inserted(lateness_us, near, self.revisions, self.revised_at, position)
-
-    @property
-    def by_times(self) -> int:
-        """The boundary of all rows so far, by the slack that the stream has now."""
-        if self._arrival or self.greatest == BEGINNING:
-            return BEGINNING
-        return self.greatest - self.slack_us - 1
-
-    def boundary_after(self, entry: Entry) -> int:
-        """The boundary once this entry is applied."""
-        boundary = max(self.boundary, entry.boundary)
-        altered = entry.definition
-        slack_us = entry.slack_us if altered is None else altered.slack_us
-        if entry.count and self._arrival:
-            # The next arrival is later than this one whatever the clock does.
-            boundary = max(boundary, self.greatest, entry.greatest)
-        elif (entry.count or altered) and not self._arrival and entry.position is None:
-            # Less slack counts at once, not with the next post: a replay with it finds the same.
-            boundary = max(boundary, max(self.greatest, entry.greatest) - slack_us - 1)
-        if entry.promise is not None:
-            boundary = max(boundary, entry.promise)
-        return min(boundary, END)
-
     def apply(self, entry: Entry) -> None:
-        before, self.boundary = self.boundary, self.boundary_after(entry)
+        before, self.boundary = self.boundary, max(self.boundary, entry.becomes)
         if before < self.boundary == END:
             self.ended_at = max(before, entry.boundary)
         self.define(entry.definition)
+        if entry.taken is not None and not self.arrival and before < END:
+            self._note_presence(entry, entry.taken)
         # rows after the end do not count, as the stream may be reopened
-        if before < END and entry.count and (self._arrival or entry.position is None):
+        if before < END and entry.count and (self.arrival or entry.position is None):
             self.greatest = max(self.greatest, entry.greatest)
         if entry.position is None:
             self.rows = entry.first + entry.count
@@ -453,6 +443,20 @@ class Acceptance:
             progress = Progress(entry.sequence, offset)
             self._producers.note(entry.participant, entry.producer, progress)
 
+    def _note_presence(self, entry: Entry, now: int) -> None:
+        presence, slack_us = self.presence, entry.slack_us
+        presence.expire(slack_us, now)
+        if self.boundary == END:
+            presence.leave_all()
+        elif entry.producer:
+            known = presence.claim(entry.participant, entry.producer)
+            claim = entry.claim(known)
+            in_time = entry.position is None and entry.in_order > 0
+            if claim is not None and (in_time or claim != known):
+                presence.move(entry.participant, entry.producer, claim, slack_us, now)
+            if entry.done:
+                presence.leave(entry.participant, entry.producer, slack_us, now)
+
     def advance(self, boundary: int) -> None:
         """Moves the boundary forward; never back."""
         if boundary == END > self.boundary:
@@ -463,17 +467,3 @@ class Acceptance:
         """Take back the end of the stream, which no reader has seen."""
         self.boundary = boundary
         self.ended_at = None
-
-    def tick(self, now_us: int) -> None:
-        """Move the boundary of an idle stream whose stime is the present, by the clock."""
-        self.advance(self.clock(now_us))
-
-    def leaps(self, now_us: int) -> bool:
-        """Whether `tick` moves the boundary so far that with a wrong clock all tuples would be late
-        for long. A new stream never leaps."""
-        return self.boundary > BEGINNING and self.clock(now_us) - self.boundary > LEAP_US
-
-    def clock(self, now_us: int) -> int:
-        """The boundary that `tick` makes."""
-        at = min(now_us - (0 if self._arrival else self.slack_us) - 1, END)
-        return max(self.boundary, at)

@@ -137,7 +137,7 @@ class SourceConfig:
 
     Attributes:
         slack_us: how far behind the greatest stime a tuple may come. idle: see `Idle`.
-        lateness_us: see `StreamDefinition`.
+        lateness_us, idle_timeout_us: see `StreamDefinition`.
         definition: of the stream, which may be altered; None: of late tuples.
         durable: whether acknowledged posts are on the disk itself, and survive a loss of power.
         replicated: other peers have the same journal; see `engine.streams.replica`.
@@ -151,6 +151,7 @@ class SourceConfig:
     replicated: bool = False
     definition: StreamDefinition | None = None
     lateness_us: int = 0
+    idle_timeout_us: int = 0
 
     def of(self, definition: StreamDefinition) -> SourceConfig:
         """The same, for a stream with that definition."""
@@ -161,4 +162,5 @@ class SourceConfig:
             replicated=definition.k_safety > 0,
             definition=definition,
             lateness_us=definition.lateness_us,
+            idle_timeout_us=definition.idle_timeout_us,
         )

@@ -130,6 +130,7 @@ class Intake:
                     body,
                     boundary=post.boundary,
                     end=post.end,
+                    done=post.done,
                     offsets=post.offsets,
                     now=self._clock(),
                 )
@@ -172,9 +173,10 @@ class Intake:
         told = leader.lost
         while True:
             altered = partial(state.altered.changed_from, state.altered.value)
-            clocked = state.entry.stream.idle is Idle.CLOCK
+            clocked = state.entry.stream.idle is Idle.CLOCK or leader.is_held
             with trio.move_on_after(self._config.epoch_s if clocked else float("inf")):
-                await until_one_ends(leader.wait_ready, altered)
+                waits = () if clocked else (leader.wait_held,)
+                await until_one_ends(leader.wait_ready, altered, *waits)
             with trio.move_on_after(pacer.delay(trio.current_time())):
                 await state.hurry.wait()
             state.hurry.clear()

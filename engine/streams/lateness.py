@@ -28,20 +28,24 @@ class Judged:
     late: pa.Array
 
 
-def judge(batch: Batch, boundary: int, slack_us: int, lateness_us: int) -> Judged | None:
+def judge(
+    batch: Batch, boundary: int, slack_us: int, ceiling: int, lateness_us: int
+) -> Judged | None:
     """The late tuples of a post; None: all of them come in time.
 
     Args:
         boundary: the stream's before the first of them. slack_us, lateness_us: the stream's.
+        ceiling: they can take the boundary so far, and no farther.
     """
     count = batch.payload.num_rows
-    reached = boundary if batch.ordered else max(boundary, batch.high - slack_us - 1)
+    own = min(batch.high - slack_us - 1, ceiling)
+    reached = boundary if batch.ordered else max(boundary, own)
     if not count or batch.low > reached:
         return None
     bounds = pa.repeat(pa.scalar(boundary, pa.int64()), count)
     if not batch.ordered:
         greatest = pc.cumulative_max(batch.stime)
-        after = pc.subtract(greatest[:-1], slack_us + 1)
+        after = pc.min_element_wise(pc.subtract(greatest[:-1], slack_us + 1), ceiling)
         before = pa.array([boundary], pa.int64())
         bounds = pc.max_element_wise(bounds, pa.concat_arrays([before, after]))
     in_order = pc.greater(batch.stime, bounds)

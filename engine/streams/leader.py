@@ -18,6 +18,7 @@ from engine.objects.definitions import StreamDefinition, is_revised
 from engine.objects.schema import BEGINNING, END, Schema
 from engine.streams.acceptance import Offsets, Writer
 from engine.streams.config import SourceConfig
+from engine.streams.deciding import is_held
 from engine.streams.entries import Bytes
 from engine.streams.epochs import EpochDamagedError
 from engine.streams.journal import Position
@@ -67,6 +68,7 @@ class Leader:
         self.late_log = late_log
         self._ready = Watched(source.ready)
         self._grown = Watched(source.position)
+        self._held = Watched(is_held(source.acceptance))
         self._retired = False
 
     @property
@@ -156,6 +158,7 @@ class Leader:
         *,
         boundary: int | None = None,
         end: bool = False,
+        done: bool = False,
         offsets: Offsets | None = None,
         now: float,
     ) -> Posted:
@@ -166,7 +169,8 @@ class Leader:
                 await self.log.wait_beyond(self.log.boundary)
 
         def accept() -> Posted:
-            post = partial(self._source.post, boundary=boundary, end=end, offsets=offsets)
+            post = partial(self._source.post, boundary=boundary, end=end, done=done)
+            post = partial(post, offsets=offsets)
             return post(writer, sequence, body, now=now)
 
         async with self._order, self._lock:
@@ -187,6 +191,7 @@ class Leader:
         history_us: int,
         boundary: int | None = None,
         end: bool = False,
+        done: bool = False,
         offsets: Offsets | None = None,
         now: float,
     ) -> Posted:
@@ -216,7 +221,7 @@ class Leader:
             async with self._lock:
                 revise = partial(Revising(self._source).revise, writer, sequence, looked_up)
                 revise = partial(revise, history_us=history_us, offsets=offsets)
-                accept = partial(revise, boundary=boundary, end=end, now=now)
+                accept = partial(revise, boundary=boundary, end=end, done=done, now=now)
                 posted = await trio.to_thread.run_sync(accept)
         self._tell()
         return posted
@@ -328,12 +333,23 @@ class Leader:
     def _tell(self) -> None:
         if self._has_ready:
             self._ready.set(self._source.ready)
+        self._held.set(self.is_held)
         self._grown.set(self._source.position)
 
     @property
     def _has_ready(self) -> bool:
         late = self._late.ready > self.late_log.boundary  # also after the stream's end
         return late or self._source.ready > self.log.boundary
+
+    @property
+    def is_held(self) -> bool:
+        """Whether its boundary may go on with the clock alone, without a post."""
+        return is_held(self._source.acceptance)
+
+    async def wait_held(self) -> None:
+        """Return once it is held."""
+        await trio.lowlevel.checkpoint()
+        await self._held.until(lambda held: held)
 
     async def wait_ready(self) -> None:
         """Returns once `advance` has work: a post has moved the boundary beyond the log's, or has

@@ -32,12 +32,14 @@ class Post(Struct, frozen=True):
     Attributes:
         sequence: 1, 2, 3... per producer; a repeated number is answered and not stored again, and
             one that leaps is refused. 0: nothing is posted; the answer has the producer's last one.
-        boundary: the producer promises no later tuple with stime <= boundary (microseconds).
-        end: no tuple follows at all.
+        boundary: the producer promises no later tuple of its own with stime <= boundary
+            (microseconds).
+        end: no tuple follows at all. Of another participant than the owner: none of this producer.
         revisions: the body is revisions of earlier tuples (`engine.streams.revisions.columns`).
         offsets: the producer's place in its source before and after this post, in words of its own
             (Kafka Connect's source offsets). The latter is stored with the tuples; a post is
             refused unless it begins where the last one ended.
+        done: no tuple of this producer follows for now: the boundary does not wait for it.
     """
 
     sequence: int
@@ -45,6 +47,7 @@ class Post(Struct, frozen=True):
     end: bool = False
     revisions: bool = False
     offsets: tuple[bytes, bytes] | None = None
+    done: bool = False
 
 
 class Posted(Struct, frozen=True):

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterator, Mapping
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
@@ -38,10 +38,18 @@ class Remembered(Generic[K, V]):
     def get(self, participant: str, key: K) -> V | None:
         return self._values.get(participant, {}).get(key)
 
-    def note(self, participant: str, key: K, value: V) -> None:
-        """Remember a value, as the latest, in place of the key's old one."""
+    def of(self, participant: str) -> ItemsView[K, V]:
+        """The values of one participant by their keys, the oldest first."""
+        return self._values.get(participant, {}).items()
+
+    def forget(self, participant: str, key: K) -> None:
+        """Forget a value, if it is there."""
         if key in self._values.get(participant, {}):
             self._forget(participant, key)
+
+    def note(self, participant: str, key: K, value: V) -> None:
+        """Remember a value, as the latest, in place of the key's old one."""
+        self.forget(participant, key)
         values = self._values.pop(participant, {})
         self._values[participant] = values
         values[key] = value

@@ -25,6 +25,7 @@ from typing import Final
 
 import msgspec
 import pyarrow as pa
+from msgspec import structs
 
 from engine.objects.definitions import Idle, StreamDefinition, is_revised
 from engine.objects.schema import BEGINNING, END, Schema
@@ -38,6 +39,7 @@ from engine.streams.acceptance import (
     decode_snapshot,
 )
 from engine.streams.config import SourceConfig
+from engine.streams.deciding import by_clock, by_slack, decide
 from engine.streams.entries import Bytes
 from engine.streams.ipc import encode
 from engine.streams.journal import Journal, Position, Record
@@ -86,7 +88,12 @@ class Source:
         self.name = name
         self.schema = schema
         self._config = config
-        self.acceptance = Acceptance(slack_us=config.slack_us, arrival=schema.time is None)
+        self.acceptance = Acceptance(
+            slack_us=config.slack_us,
+            arrival=schema.time is None,
+            idle_us=config.idle_timeout_us,
+        )
+        self._was_away = True
         self.waiting = WaitingTuples(name, schema, logged, late)
         self.settling = Settling(logged) if config.replicated else None
         revises = is_revised(schema, config.lateness_us)
@@ -185,6 +192,7 @@ class Source:
         *,
         boundary: int | None = None,
         end: bool = False,
+        done: bool = False,
         offsets: Offsets | None = None,
         now: float,
     ) -> Posted:
@@ -192,8 +200,10 @@ class Source:
 
         Args:
             body: an Arrow IPC stream of the schema's fields, or empty; kept, not copied.
-            boundary: no later tuple has stime <= it; one below the present boundary is ignored.
-            end: no tuple follows: all later posts are late.
+            boundary: no later tuple of this producer has stime <= it.
+            end: no tuple follows: all later posts are late. Of another participant than the owner,
+                as `done`.
+            done: nobody waits for more of this producer; with the number 0 that is all.
             offsets: the producer's place in its source; see `engine.streams.messages.Post`.
             now: seconds since the epoch.
 
@@ -209,9 +219,12 @@ class Source:
                 f"a post of {len(body)} bytes: send at most {MAX_BATCH_BYTES} at a time"
             )
         if (posted := self.known(writer, sequence, offsets)) is not None:
+            if done and not sequence:
+                self._leave(writer, posted.last, now)
             return posted
-        promise = END if end else boundary
-        return self._accept(writer, sequence, body, promise, now=now, offsets=offsets)
+        check_promise(boundary)
+        promise, done = promise_of(writer, boundary, end=end, done=done)
+        return self._accept(writer, sequence, body, promise, done=done, now=now, offsets=offsets)
 
     def known(self, writer: Writer, sequence: int, offsets: Offsets | None) -> Posted | None:
         """The answer to number 0, or to a post that was accepted before; None: a new post. A stream
@@ -261,18 +274,8 @@ class Source:
         """
         self._check_leading()
         now = self.acceptance
-        altered = Entry(
-            "",
-            0,
-            boundary=now.boundary,
-            count=0,
-            first=now.rows,
-            greatest=BEGINNING,
-            arrival=None,
-            promise=None,
-            late=0,
-            definition=definition,
-        )
+        becomes = by_slack(now, definition.slack_us)
+        altered = structs.replace(_by_itself(now), definition=definition, becomes=becomes)
         self.append(altered, b"", None)
 
     def goes_on_from(self, logged: int) -> int:
@@ -280,7 +283,8 @@ class Source:
         logged: the log's boundary before its end, as far as the log knows."""
         now = self.acceptance
         before = logged if now.ended_at is None else now.ended_at
-        return max(before, now.greatest, now.revised_at)
+        promised = now.presence.reached(now.slack_us, limit=BEGINNING)
+        return max(before, now.greatest, now.revised_at, promised)
 
     @kill_point(KillPoint.SOURCE_REOPEN)
     def reopen(self, boundary: int) -> None:
@@ -317,9 +321,17 @@ class Source:
             may_leap: whether by more than `LEAP_US`: no while the clock may be wrong.
         """
         self.hand_on_late(now)
-        now_us = int(now * 1e6)
-        if self._config.idle is Idle.CLOCK and (may_leap or not self.acceptance.leaps(now_us)):
-            self._move_by_clock(now_us)
+        self._wait_anew(now)
+        leads = self.settling is None or self.settling.leading
+        if not leads:
+            return
+        present, now_us = self._config.idle is Idle.CLOCK, int(now * 1e6)
+        at = by_clock(self.acceptance, now_us, present=present, may_leap=may_leap)
+        if self.settling is None:
+            self.acceptance.advance(at)
+        elif at > self.boundary:  # by an entry: replicas do not look at their own clocks
+            entry = _by_itself(self.acceptance)
+            self.append(structs.replace(entry, becomes=at, taken=now_us), b"", None)
 
     def cut(self) -> tuple[int, pa.Table] | None:
         """The next epoch for the log: (boundary, rows with stime <= it in canonical order).
@@ -363,6 +375,7 @@ class Source:
     def lead(self, term_number: int, reopened: int | None) -> None:
         """See `Replica.lead`."""
         self.acceptance.term_number = term_number
+        self._was_away = True
         if reopened is not None:
             self.reopen(reopened)
             return
@@ -414,16 +427,16 @@ class Source:
         body: Bytes,
         promise: int | None,
         *,
+        done: bool = False,
         now: float,
         offsets: Offsets | None = None,
     ) -> Posted:
-        check_promise(promise)
+        self._wait_anew(now)
         batch, arrival = read_post(body, self.schema), None
         check_ahead(batch.stime, promise, self.schema, self.definition, int(now * 1e6))
         if batch.stime is None and batch.payload.num_rows:
             arrival = self.acceptance.arrival_at(int(now * 1e6))
             batch = batch.arrived(arrival)
-        late, inserted = self.acceptance.late(batch, self._config.lateness_us)
         entry = Entry(
             writer.producer,
             sequence,
@@ -433,17 +446,18 @@ class Source:
             greatest=batch.high,
             arrival=arrival,
             promise=promise,
-            late=late,
-            taken=self._taken_at(now),
+            late=0,
+            taken=int(now * 1e6),
             participant=writer.participant,
             offset=None if offsets is None else offsets[1],
-            inserted=inserted,
-            slack_us=self.acceptance.slack_us,
+            done=done,
         )
+        entry = decide(self.acceptance, entry, batch, self._config.lateness_us)
+        inserted = entry.inserted
         if self.revisions is not None and inserted is not None:
-            size, becomes = taken_by(batch.payload), self.acceptance.boundary_after(entry)
-            self.revisions.check_room(self.name, size, self.pending_limit, self.ready, becomes)
-        self.waiting.check_room(batch, entry, self.acceptance, self.ready, self._config)
+            size, limit = taken_by(batch.payload), self.pending_limit
+            self.revisions.check_room(self.name, size, limit, self.ready, entry.becomes)
+        self.waiting.check_room(batch, entry, self.ready, self._config)
         leapt = self.acceptance.leapt(writer, sequence)
         self.append(entry, body, batch)
         self._note_leapt(writer, leapt)
@@ -592,7 +606,8 @@ class Source:
 
     def _begin(self) -> None:
         """Take posts from now on: the journal of a stream without replicas was read."""
-        self.acceptance.advance(max(self._reached, self.acceptance.by_times))
+        by_times = by_slack(self.acceptance, self.acceptance.slack_us)
+        self.acceptance.advance(max(self._reached, by_times))
         if self._lost and self._late is not None:
             # Late rows are handed on as they are accepted: missing posts had numbers there.
             handed_on = self._late.acceptance.last_of(Writer(self.name))
@@ -600,17 +615,29 @@ class Source:
         if self._lost or self._torn or not self._journal.segment:
             self._begin_segment()  # its snapshot remembers the doubted producers
 
-    def _move_by_clock(self, now_us: int) -> None:
-        if self.settling is None:
-            self.acceptance.tick(now_us)
-            return
-        # by an entry: replicas do not look at their own clocks
-        at = self.acceptance.clock(now_us)
-        if self.settling.leading and at > self.boundary:
-            self.append(_clock_entry(self.acceptance, at), b"", None)
+    def _wait_anew(self, now: float) -> None:
+        """Once it leads again: producers are waited for from now on."""
+        if self._was_away:
+            self._was_away = False
+            self.acceptance.presence.wait_anew(int(now * 1e6))
 
-    def _taken_at(self, now: float) -> int:
-        return 0 if self.settling is None else int(now * 1e6)
+    def _leave(self, writer: Writer, last: int, now: float) -> None:
+        """Wait no longer for a producer; last: the number of its last post."""
+        self._wait_anew(now)
+        presence = self.acceptance.presence
+        if presence.claim(writer.participant, writer.producer) is None:
+            return
+        entry = _by_itself(self.acceptance)
+        entry = structs.replace(
+            entry,
+            producer=writer.producer,
+            participant=writer.participant,
+            sequence=last,
+            done=True,
+            taken=int(now * 1e6),
+        )
+        none = Batch(self.schema.payload.empty_table())
+        self.append(decide(self.acceptance, entry, none, 0), b"", None)
 
     def _note_entry(self, at: Position) -> None:
         """Note the boundary after the entry that ends there."""
@@ -628,5 +655,16 @@ class Source:
         return newest if self.settling is None else min(newest, self.settling.settled[0])
 
 
-def _clock_entry(acceptance: Acceptance, at: int) -> Entry:
-    return Entry("", 0, acceptance.boundary, 0, acceptance.rows, BEGINNING, None, at, 0)
+def promise_of(
+    writer: Writer, boundary: int | None, *, end: bool, done: bool
+) -> tuple[int | None, bool]:
+    """What a post promises: (the boundary, END if it ends the stream; whether it is done). The end
+    is the owner's: another participant's producer ends its own rows."""
+    if end or boundary == END:
+        return (None, True) if writer.participant else (END, done)
+    return boundary, done
+
+
+def _by_itself(acceptance: Acceptance) -> Entry:
+    """An entry that is no post."""
+    return Entry("", 0, acceptance.boundary, 0, acceptance.rows, BEGINNING, None, None, 0)

@@ -19,7 +19,7 @@ from engine.objects.schema import (
     STIME,
     Schema,
 )
-from engine.streams.acceptance import Acceptance, Entry
+from engine.streams.acceptance import Entry
 from engine.streams.config import SourceConfig
 from engine.streams.corrections import Kind
 from engine.streams.entries import Bytes
@@ -33,6 +33,10 @@ from overlay.errors import BusyError, InvalidInputError
 
 _NUMBERED_BYTES: Final = 16
 """Bytes that a leader adds to each row: stime and seq."""
+
+
+HELD_SHARE: Final = 0.5
+"""Share of the memory for waiting tuples that those take which only other producers hold."""
 
 
 class _Waiting:
@@ -101,27 +105,31 @@ class WaitingTuples(_Waiting):
         batch = read_post(body, self._schema)
         return batch if entry.arrival is None else batch.arrived(entry.arrival)
 
-    def check_room(
-        self, batch: Batch, entry: Entry, accepted: Acceptance, ready: int, config: SourceConfig
-    ) -> None:
-        """Refuse a post for which there is no room.
+    def check_room(self, batch: Batch, entry: Entry, ready: int, config: SourceConfig) -> None:
+        """Refuse a post for which there is no room. A producer that others hold has a share of it:
+        the rest is for the posts that move the boundary.
 
         Args:
             ready: the boundary up to which `cut` gives rows.
 
         Raises:
-            BusyError: too much waits for the log. InvalidInputError: too much waits for the slack.
+            BusyError: too much waits for the log, or for other producers.
+            InvalidInputError: too much waits for the slack.
         """
         if not entry.count:
             return
-        limit, late_queue = config.pending_bytes, self.late_queue.bytes
+        held = entry.ceiling < entry.greatest - entry.slack_us - 1
+        limit = int(config.pending_bytes * (HELD_SHARE if held else 1))
+        late_queue = self.late_queue.bytes
         waiting = self.pending.bytes + late_queue
         more = taken_by(batch.payload) + _NUMBERED_BYTES * entry.count
         if waiting == 0 or waiting + more <= limit:
             return
         if late_queue or self.pending.ready(ready):
             raise BusyError(f"stream {self._name}: {waiting} bytes wait for its log; try again")
-        if not self.pending.ready(accepted.boundary_after(entry)):
+        if held:
+            raise BusyError(f"stream {self._name}: {waiting} bytes wait for other producers")
+        if not self.pending.ready(entry.becomes):
             raise InvalidInputError(
                 f"stream {self._name}: its slack of {config.slack_us / 1e6:g} s holds more "
                 f"than {limit} bytes of tuples: send a boundary, or declare less slack"
@@ -137,7 +145,7 @@ class WaitingTuples(_Waiting):
         found = entry.judged(batch)
         if found is not None and entry.late:
             late = batch.payload.filter(found.late)
-            self.late_queue.add(LateRows(late_posts + 1, at, late, entry.taken / 1e6))
+            self.late_queue.add(LateRows(late_posts + 1, at, late, (entry.taken or 0) / 1e6))
             self.late_rows += entry.late
         if entry.in_order:
             self._pend(entry, batch, found)

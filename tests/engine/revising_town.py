@@ -34,7 +34,10 @@ from engine.streams.source import Source
 from engine.streams.sources import journal_folders, open_sources
 from overlay.errors import StorageFullError
 
-CONFIG = SourceConfig(slack_us=SLACK_US, segment_bytes=2048, replicated=True)
+NOW = 1_700_000_000.0
+"""Seconds: long after all tuples, so that the clock holds no writer."""
+
+CONFIG = SourceConfig(slack_us=SLACK_US, segment_bytes=3072, replicated=True)
 
 REOPENED = "reopened"
 """In `Town.order`, with the term."""
@@ -295,9 +298,9 @@ class Town:
                 for kind, new in act.revised
             ]
             body = encode(pa.Table.from_pylist(request, schema=shape))
-            return await leader.revise(writer, sequence, body, history_us=self.history_us, now=0.0)
+            return await leader.revise(writer, sequence, body, history_us=self.history_us, now=NOW)
         body = encode(pa.Table.from_pylist(act.rows, schema=KEYED.payload)) if act.rows else b""
-        return await leader.post(writer, sequence, body, boundary=act.promise, now=0.0)
+        return await leader.post(writer, sequence, body, boundary=act.promise, now=NOW)
 
     async def ship(self, limit: int) -> None:
         self.replica.follow(self.leader.leader, limit)

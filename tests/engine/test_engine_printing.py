@@ -587,6 +587,7 @@ STREAMS = st.builds(
     k_safety=st.integers(0, 3),
     declassify=MEMBERS,
     max_ahead_us=st.none() | st.integers(0, 10**10),
+    idle_timeout_us=st.integers(0, 10**10),
     table=st.booleans(),
 )
 

@@ -115,7 +115,8 @@ def test_no_number_of_one_participant_is_taken_for_anothers(s: Stream) -> None:
     assert s.post([(20, 2)], P) == Posted(1, 1, 0, 19)
     s.crash()
     assert s.source.post(UTAH, 1, body([(10, 1)]), now=NOW).duplicate
-    s.post([(30, 3)], UTAH, end=True)
+    s.post([(30, 3)], UTAH)
+    s.post([], P, end=True)
     s.move()
     assert s.rows() == [(10, 1), (20, 2), (30, 3)]
 

@@ -294,14 +294,14 @@ def signatures_of_receipts_unchecked(patch: pytest.MonkeyPatch) -> None:
 
 def boundaries_may_go_back(patch: pytest.MonkeyPatch) -> None:
     """With a post of older rows."""
-    real = Acceptance.boundary_after
+    real = Acceptance.apply
 
-    def boundary_after(acceptance: Acceptance, entry: Entry) -> int:
+    def apply(acceptance: Acceptance, entry: Entry) -> None:
+        real(acceptance, entry)
         if entry.count and entry.promise is None:
-            return entry.greatest - acceptance._slack_us - 1
-        return real(acceptance, entry)
+            acceptance.boundary = entry.greatest - acceptance.slack_us - 1
 
-    patch.setattr(Acceptance, "boundary_after", boundary_after)
+    patch.setattr(Acceptance, "apply", apply)
 
 
 def nobody_forks(patch: pytest.MonkeyPatch) -> None:

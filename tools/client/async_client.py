@@ -156,7 +156,8 @@ class AsyncMedusaClient(ClientCalls):
 
     @in_trio
     async def finish(self) -> None:
-        """`flush`, without the streams whose failure the caller already knows.
+        """`flush`, without the streams whose failure the caller already knows; then say that no
+        posts follow for now, so that the boundaries of these streams do not wait for this client.
 
         Raises:
             MedusaError: a post has failed for good.
@@ -167,6 +168,7 @@ class AsyncMedusaClient(ClientCalls):
         for poster in tuple(self._posters.values()):
             if not poster.failure_told:
                 await poster.flush()
+                await poster.leave()
 
     async def poster(self, stream: str) -> Poster:
         """The poster of that stream: for its counts, and to flush it alone. Under trio."""

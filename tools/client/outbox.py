@@ -65,10 +65,14 @@ class Outbox:
         self._bytes += len(body)
         return self._sequence
 
-    def ask(self) -> None:
-        """Add a request for the producer's position, before any post is put."""
+    def ask(self, *, done: bool = False) -> None:
+        """Add a request for the producer's position, before any post is put.
+
+        Args:
+            done: all posts are stored, and no more follow for now; the stream is told.
+        """
         assert not self._waiting
-        self._waiting.append(Envelope(Post(0), b""))
+        self._waiting.append(Envelope(Post(0, done=done), b""))
 
     def next_unsent(self) -> Envelope | None:
         """The next post to send on this connection; it counts as sent."""
@@ -93,6 +97,6 @@ class Outbox:
         envelope = self._waiting.popleft()
         self._sent -= 1
         self._bytes -= len(envelope.body)
-        if posted.sequence == 0:
+        if posted.sequence == 0 and not envelope.post.done:
             self._sequence = posted.last
         return envelope

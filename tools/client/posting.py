@@ -34,6 +34,9 @@ from tools.rows.columns import to_payload
 OffsetAfter = Callable[[pa.Table], bytes]
 """A producer's position in its source, in its own encoding, after these rows."""
 
+LEAVE_S: Final = 5.0
+"""Seconds to say that no more posts follow; without that the stream waits for its idle timeout."""
+
 REACHED_S: Final = 5.0
 """Seconds to ask for the stored position, once posting has failed."""
 
@@ -79,6 +82,7 @@ class Poster:
         self.was_ended = False
         self.refused_after: bytes | None = None
         self._resumed = False
+        self._present = False
         self._began = b""
 
     @property
@@ -206,6 +210,17 @@ class Poster:
         """
         await self._until(lambda: not self._outbox)
 
+    async def leave(self) -> None:
+        """Say that no tuple follows for now, so that the stream's boundary does not wait for this
+        producer. A later post makes it present again."""
+        if not self._present or self._failure is not None or self._outbox:
+            return
+        self._present = False
+        self._outbox.ask(done=True)
+        self._notify()
+        with suppress(MedusaError), trio.move_on_after(LEAVE_S):
+            await self.flush()
+
     async def run(self) -> None:
         """Send posts, again after failures; callers get a final failure. Cancel to stop."""
         try:
@@ -262,6 +277,7 @@ class Poster:
         self._raise_failure()
         if not self._outbox:
             self._answered_at = trio.current_time()
+        self._present = self.schema.time is not None
         sequence = self._outbox.put(body, boundary, end=end, revisions=revisions, offsets=offsets)
         self._notify()
         return sequence
@@ -295,7 +311,7 @@ class Poster:
             self._patience.progress()
             self._answered_at = trio.current_time()
             if posted.sequence == 0:
-                self.offset = posted.offset
+                self.offset = self.offset if envelope.post.done else posted.offset
             elif envelope.post.offsets is not None:
                 self.stored = envelope.post.offsets[1]
             if not self.rows + self.late + self.inserted and posted.late:

@@ -24,12 +24,14 @@ class PostOptions(Struct, frozen=True, forbid_unknown_fields=True):
             has already is answered and not stored again.
         boundary: no later tuple has stime <= boundary, microseconds.
         end: no tuple follows at all.
+        done: no tuple of this producer follows for now: the boundary does not wait for it.
     """
 
     producer: str = ""
     sequence: int = 0
     boundary: int | None = None
     end: bool = False
+    done: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +86,8 @@ class Posting:
                         await duplex.send(Post(0))
                         last, _ = await duplex.receive(Posted)
                         sequence = last.last + 1
-                    await duplex.send(Post(sequence, options.boundary, options.end), body)
+                    post = Post(sequence, options.boundary, options.end, done=options.done)
+                    await duplex.send(post, body)
                     posted, _ = await duplex.receive(Posted)
                     return posted
             except EndOfCall:

@@ -20,6 +20,7 @@ from engine.language.sql.expressions import interval_us
 from engine.language.user_functions import check_names
 from engine.objects.definitions import (
     DEFAULT_HISTORY_US,
+    DEFAULT_IDLE_TIMEOUT_US,
     DEFAULT_MAX_AHEAD_US,
     MAX_SPAN_US,
     Idle,
@@ -149,6 +150,7 @@ def stream_of(
     declared = options.us("slack")
     lateness = options.us("lateness")
     history = options.us("history")
+    idle_timeout = options.us("idle_timeout")
     ahead = options.take("max_ahead")
     idle = options.text("idle", Idle.EXPLICIT)
     if idle not in set(Idle):
@@ -169,6 +171,7 @@ def stream_of(
             max_ahead_us=_ahead(ahead, source),
             table=table,
             lateness_us=lateness or 0,
+            idle_timeout_us=DEFAULT_IDLE_TIMEOUT_US if idle_timeout is None else idle_timeout,
         )
         check_stream(stream)
     options.finish()

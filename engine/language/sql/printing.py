@@ -23,6 +23,7 @@ from engine.language.tables import tables_of, tables_read
 from engine.objects.availability import Mode
 from engine.objects.definitions import (
     DEFAULT_HISTORY_US,
+    DEFAULT_IDLE_TIMEOUT_US,
     DEFAULT_MAX_AHEAD_US,
     Idle,
     StreamDefinition,
@@ -145,6 +146,7 @@ def stream_as_sql(stream: StreamDefinition) -> str:
         ("lateness", stream.lateness_us, 0),
         ("history", stream.history_us, DEFAULT_HISTORY_US),
         ("max_ahead", stream.max_ahead_us, DEFAULT_MAX_AHEAD_US),
+        ("idle_timeout", stream.idle_timeout_us, DEFAULT_IDLE_TIMEOUT_US),
     ):
         if us != usual:
             options.append((name, "none" if us is None else interval_sql(us)))

@@ -7,7 +7,7 @@
       </schema>
       <stream name="medusa://mit.edu/conns" schema="medusa://mit.edu/conn" slack="2" history="3600"
               idle="explicit" readers="utah.edu" writers="utah.edu" declassify="utah.edu"
-              max_ahead="3600"/>
+              max_ahead="3600" idle_timeout="30"/>
       <query name="medusa://mit.edu/web" ha="active_standby" recovery="precise" bound="2">
         <box name="web" type="filter">
           <input port="1" stream="medusa://mit.edu/conns"/>
@@ -54,6 +54,7 @@ from engine.language.xml.tree import Node
 from engine.objects.availability import AvailabilityRequest, parse_mode, parse_recovery
 from engine.objects.definitions import (
     DEFAULT_HISTORY_US,
+    DEFAULT_IDLE_TIMEOUT_US,
     DEFAULT_MAX_AHEAD_US,
     Idle,
     StreamDefinition,
@@ -108,6 +109,7 @@ def read_stream(node: Node, qualify: Qualify) -> StreamDefinition:
         "lateness",
         "history",
         "idle",
+        "idle_timeout",
         "readers",
         "writers",
         "declassify",
@@ -118,7 +120,7 @@ def read_stream(node: Node, qualify: Qualify) -> StreamDefinition:
     if idle not in set(Idle):
         raise node.error(f"idle is {' or '.join(Idle)}, not {idle[:40]!a}")
     history, k_safety = given.get("history"), given.get("k_safety", "0")
-    ahead = given.get("max_ahead")
+    ahead, idle_timeout = given.get("max_ahead"), given.get("idle_timeout")
     if not (k_safety.isascii() and k_safety.isdigit() and len(k_safety) == 1):
         raise node.error(f"k_safety {k_safety[:40]!a} is not a number of peers")
     with node.about():
@@ -136,6 +138,9 @@ def read_stream(node: Node, qualify: Qualify) -> StreamDefinition:
             max_ahead_us=DEFAULT_MAX_AHEAD_US if ahead is None else max_ahead(ahead),
             table=given.get("table", "0") in {"1", "true"},
             lateness_us=seconds_to_us(given.get("lateness", "0")),
+            idle_timeout_us=(
+                DEFAULT_IDLE_TIMEOUT_US if idle_timeout is None else seconds_to_us(idle_timeout)
+            ),
         )
         check_stream(stream)
     return stream

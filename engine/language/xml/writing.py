@@ -15,6 +15,7 @@ from engine.language.xml.parameters import parameters_of, type_of, us_to_seconds
 from engine.objects.availability import Availability, Mode
 from engine.objects.definitions import (
     DEFAULT_HISTORY_US,
+    DEFAULT_IDLE_TIMEOUT_US,
     DEFAULT_MAX_AHEAD_US,
     Idle,
     StreamDefinition,
@@ -110,6 +111,7 @@ def _stream(stream: StreamDefinition) -> str:
         ("slack", stream.slack_us, 0),
         ("lateness", stream.lateness_us, 0),
         ("history", stream.history_us, DEFAULT_HISTORY_US),
+        ("idle_timeout", stream.idle_timeout_us, DEFAULT_IDLE_TIMEOUT_US),
     ]
     members = [
         ("readers", stream.readers, UNSET),

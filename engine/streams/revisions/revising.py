@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from engine.objects.schema import BEGINNING, END
 from engine.streams.acceptance import Entry, Offsets, Writer, check_promise
+from engine.streams.deciding import decide
 from engine.streams.entries import Bytes
 from engine.streams.ipc import encode
 from engine.streams.log import StreamLog
@@ -30,7 +31,7 @@ from engine.streams.revisions.resolving import (
     replaced_times,
     resolve,
 )
-from engine.streams.source import Source
+from engine.streams.source import Source, promise_of
 from engine.streams.validate import Batch, check_ahead
 from engine.streams.waiting import WaitingRevisions
 from overlay.errors import InvalidInputError, UnavailableError
@@ -76,6 +77,7 @@ class Revising:
         history_us: int,
         boundary: int | None = None,
         end: bool = False,
+        done: bool = False,
         offsets: Offsets | None = None,
         now: float,
     ) -> Posted:
@@ -83,7 +85,7 @@ class Revising:
 
         Args:
             history_us: tuples further behind are not revised.
-            boundary, end, offsets: as of `Source.post`.
+            boundary, end, done, offsets: as of `Source.post`.
 
         Raises:
             InvalidInputError: the stream has ended, or the post is too large.
@@ -93,12 +95,13 @@ class Revising:
         """
         if (posted := self._source.known(writer, sequence, offsets)) is not None:
             return posted
-        here, promise, now_us = looked_up.here, END if end else boundary, int(now * 1e6)
+        check_promise(boundary)
+        promise, done = promise_of(writer, boundary, end=end, done=done)
+        here, now_us = looked_up.here, int(now * 1e6)
         if here.source is not self._source or here.accepted != self.accepted:
             raise UnavailableError(
                 f"stream {self._source.name}: its leader is changing: send it again"
             )
-        check_promise(promise)
         times = replaced_times(looked_up.search.request, self._source.schema)
         check_ahead(times, promise, self._source.schema, self._source.definition, now_us)
         if self._source.boundary == END:
@@ -122,7 +125,10 @@ class Revising:
             missed=resolved.missed,
             participant=writer.participant,
             offset=None if offsets is None else offsets[1],
+            taken=now_us,
+            done=done,
         )
+        entry = decide(self._source.acceptance, entry, Batch(resolved.rows), 0)
         journaled = encode(resolved.rows) if entry.count else memoryview(b"")
         self._check_revisions(entry, len(journaled))
         self._source.append(entry, journaled, Batch(resolved.rows))
@@ -162,8 +168,8 @@ class Revising:
                 f"become: revise at most {MAX_BATCH_BYTES} at a time"
             )
         source = self._source
-        becomes = source.acceptance.boundary_after(entry)
-        self.waiting.check_room(source.name, size, source.pending_limit, source.ready, becomes)
+        limit = source.pending_limit
+        self.waiting.check_room(source.name, size, limit, source.ready, entry.becomes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ _ATTRIBUTES: Final[dict[str, tuple[str, Callable[[str], object]]]] = {
     "lateness": ("lateness_us", seconds_to_us),
     "history": ("history_us", seconds_to_us),
     "idle": ("idle", _idle),
+    "idle_timeout": ("idle_timeout_us", seconds_to_us),
     "max_ahead": ("max_ahead_us", max_ahead),
 }
 """By the attribute's name in XML: the attribute of the definition, and the parser of its text."""

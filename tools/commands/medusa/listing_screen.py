@@ -204,6 +204,7 @@ def _of_source(entry: StreamEntry, owner: str) -> list[tuple[str, str | Text]]:
         ("slack", show_duration(stream.slack_us / 1e6)),
         ("lateness", show_duration(stream.lateness_us / 1e6)),
         ("idle", stream.idle),
+        ("idle timeout", show_duration(stream.idle_timeout_us / 1e6)),
         ("max ahead", "any time" if ahead is None else show_duration(ahead / 1e6)),
         ("k_safety", str(stream.k_safety)),
         ("leader", stream.leader[:SHORT_ID]),

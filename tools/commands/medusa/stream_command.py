@@ -43,6 +43,11 @@ stream.add_command(create_command("streams"))
     help="What moves the boundary without posts: promises alone, or the clock.",
 )
 @click.option(
+    "--idle-timeout",
+    metavar="SECONDS",
+    help="How long the boundary waits for a producer that stands still.",
+)
+@click.option(
     "--max-ahead",
     metavar="SECONDS|none",
     help="How far beyond the clock its times may go; none: they are generated or recorded.",
@@ -58,6 +63,7 @@ def alter(  # noqa: PLR0917 - click passes by keyword
     lateness: str | None,
     history: str | None,
     idle: str | None,
+    idle_timeout: str | None,
     max_ahead: str | None,
     home: str | None,
     as_json: bool,
@@ -76,6 +82,7 @@ def alter(  # noqa: PLR0917 - click passes by keyword
         "lateness": lateness,
         "history": history,
         "idle": idle,
+        "idle_timeout": idle_timeout,
         "max_ahead": max_ahead,
     }
     alteration = alter_stream.read({key: text for key, text in given.items() if text is not None})
