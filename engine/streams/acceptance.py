@@ -207,6 +207,7 @@ class Snapshot(Struct, frozen=True, array_like=True):
         definition: the latest in the journal; None: it was never altered.
         ended_at: the boundary at which the stream ended; None: it has not, or it is not known.
         presence: the producers that are present.
+        late_rows, inserted_rows: see `Acceptance`.
     """
 
     producers: dict[str, int]
@@ -224,6 +225,8 @@ class Snapshot(Struct, frozen=True, array_like=True):
     definition: StreamDefinition | None = None
     ended_at: int | None = None
     presence: PresenceState = PresenceState()
+    late_rows: int = 0
+    inserted_rows: int = 0
 
     @property
     def progress(self) -> Iterator[tuple[Writer, Progress]]:
@@ -247,7 +250,8 @@ class Acceptance:
         boundary: no row with stime <= it is accepted in order any more; only grows.
         greatest: the greatest stime accepted.
         rows: posted so far, late ones as well; the next row's number.
-        late_posts: posts that had late rows.
+        late_posts: posts that had late rows. late_rows: those rows.
+        inserted_rows: rows that came late, and became revisions.
         revisions: rows of revisions so far; the next one's number.
         revised_at: the place of the last of them; only grows.
         definition, ended_at: see `Snapshot`.
@@ -267,6 +271,8 @@ class Acceptance:
         self.greatest = BEGINNING
         self.rows = 0
         self.late_posts = 0
+        self.late_rows = 0
+        self.inserted_rows = 0
         self.term_number = 0
         self.revisions = 0
         self.revised_at = BEGINNING
@@ -295,6 +301,8 @@ class Acceptance:
             self.definition,
             self.ended_at,
             self.presence.state,
+            self.late_rows,
+            self.inserted_rows,
         )
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -309,6 +317,8 @@ class Acceptance:
         self.greatest = snapshot.greatest
         self.rows = snapshot.rows
         self.late_posts = snapshot.late_posts
+        self.late_rows = snapshot.late_rows
+        self.inserted_rows = snapshot.inserted_rows
         self.term_number = snapshot.term_number
         self.revisions = snapshot.revisions
         self.revised_at = snapshot.revised_at
@@ -431,9 +441,11 @@ class Acceptance:
             self.revisions = entry.first + entry.count
             self.revised_at = max(self.revised_at, entry.greatest)
         if entry.inserted is not None:
+            self.inserted_rows += entry.inserted.count
             self.revisions = entry.inserted.first + entry.inserted.count
             self.revised_at = max(self.revised_at, entry.inserted.position)
         self.late_posts += entry.late > 0
+        self.late_rows += entry.late
         if entry.missed:
             post = entry.producer, entry.sequence
             self._missed.note(entry.participant, post, entry.missed)

@@ -78,14 +78,18 @@ class Leader:
 
     @property
     def late_rows(self) -> int:
-        """Tuples that came late since this process started."""
-        return self._source.waiting.late_rows
+        """Tuples that came late, and went to the stream of late tuples."""
+        return self._source.acceptance.late_rows
 
     @property
     def inserted_rows(self) -> int:
-        """Late tuples that became revisions since this process started."""
-        revisions = self._source.revisions
-        return 0 if revisions is None else revisions.inserted_rows
+        """Late tuples that became revisions."""
+        return self._source.acceptance.inserted_rows
+
+    @property
+    def present(self) -> int:
+        """Producers that its boundary waits for."""
+        return self._source.acceptance.presence.count
 
     @property
     def pending_rows(self) -> int:

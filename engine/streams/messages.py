@@ -151,6 +151,7 @@ class StreamStatus(Struct, frozen=True):
         producer: id (hex) of the peer that it is read from, if another one produces it.
         waiting: stored rows of a source that wait for its boundary to pass them.
         inserted: rows that came late, within its lateness.
+        present: producers that its boundary waits for.
     """
 
     name: str
@@ -167,3 +168,4 @@ class StreamStatus(Struct, frozen=True):
     producer: str = ""
     waiting: int = 0
     inserted: int = 0
+    present: int = 0

@@ -103,6 +103,11 @@ class Presence:
         self._paced_us = dict(state.paced_us)
         self._owner, self._others = state.owner, state.others
 
+    @property
+    def count(self) -> int:
+        """How many are present."""
+        return sum(map(len, self._present.by_participant.values()))
+
     def claim(self, participant: str, producer: str) -> Claim | None:
         """What a producer has said; None: it is not present."""
         present = self._present.get(participant, producer)

@@ -198,6 +198,7 @@ class StreamState:
             version=self.version,
             waiting=self.leader.pending_rows if self.leader else 0,
             inserted=self.leader.inserted_rows if self.leader else 0,
+            present=self.leader.present if self.leader else 0,
         )
 
 

@@ -75,7 +75,6 @@ class WaitingTuples(_Waiting):
 
     Attributes:
         late_queue: those that were late, and that the stream of late tuples does not have yet.
-        late_rows: rows that came late since the start of this process.
     """
 
     def __init__(self, name: str, schema: Schema, committed: int, late: Taker | None) -> None:
@@ -83,7 +82,6 @@ class WaitingTuples(_Waiting):
         self._schema = schema
         super().__init__(schema.source, committed)
         self.late_queue = LateQueue(name, late)
-        self.late_rows = 0
 
     @property
     def tables(self) -> pa.Table:
@@ -146,7 +144,6 @@ class WaitingTuples(_Waiting):
         if found is not None and entry.late:
             late = batch.payload.filter(found.late)
             self.late_queue.add(LateRows(late_posts + 1, at, late, (entry.taken or 0) / 1e6))
-            self.late_rows += entry.late
         if entry.in_order:
             self._pend(entry, batch, found)
 
@@ -375,17 +372,12 @@ PENDING_SHARE: Final = 0.25
 
 
 class WaitingRevisions(_Waiting):
-    """The revisions of one source stream.
-
-    Attributes:
-        inserted_rows: late tuples that became revisions since the start of this process.
-    """
+    """The revisions of one source stream."""
 
     def __init__(self, schema: Schema, committed: int) -> None:
         revision = revisions_schema(schema, source=True)
         self._payload = revision.payload
         super().__init__(revision.source, committed)
-        self.inserted_rows = 0
 
     def check_room(self, name: str, size: int, limit: int, ready: int, becomes: int) -> None:
         """Refuse revisions for which there is no room.
@@ -430,7 +422,6 @@ class WaitingRevisions(_Waiting):
         log has them."""
         inserted = entry.inserted
         assert inserted is not None, "none of its tuples is inserted"
-        self.inserted_rows += inserted.count
         found = entry.judged(batch)
         if found is None or inserted.position <= self.committed:
             return

@@ -122,7 +122,6 @@ class TaskRunner:
                 failures = 0
                 self._epoch_s = self._pacer.finished(trio.current_time())
                 self._state, self._reason = "waiting", ""
-        self._state = "ended"
 
     async def suspect(self, error: MedusaError) -> None:
         """Look whether a damaged input made a job fail, which Spark does not say."""
@@ -280,6 +279,8 @@ class TaskRunner:
             state = "starting"
         if stopped or worker:
             state, reason = "stopped" if stopped else "away", ""
+        if self._output.boundary == END:  # also after a restart, where nothing runs any more
+            state, reason = "ended", ""
         inputs = {name: log.boundary for name, log in self._inputs.items()}
         waits = None
         if state == "waiting":

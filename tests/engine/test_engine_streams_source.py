@@ -51,7 +51,7 @@ def test_rows_come_out_in_order_once_the_boundary_passes_them(tmp_path: Path) ->
 def test_late_rows_are_counted_and_go_to_their_own_stream(s: Stream) -> None:
     s.post([(100, 1)])
     assert s.post([(99, 2), (100, 3), (50, 4)]) == Posted(2, 1, 2, 99)
-    assert s.source.waiting.late_rows == 2
+    assert s.source.acceptance.late_rows == 2
     s.post([], boundary=1000)
     assert s.post([(1000, 5)]) == Posted(4, 0, 1, 1000)
     s.move()
@@ -59,6 +59,11 @@ def test_late_rows_are_counted_and_go_to_their_own_stream(s: Stream) -> None:
     assert s.late_values() == [2, 4, 5]
     late = [stime for stime, _ in all_rows(s.late_log)]
     assert late == [NOW_US, NOW_US, NOW_US + 1]
+    s.crash()
+    assert s.source.acceptance.late_rows == 3, "in all, not since the start"
+    s.source._begin_segment()
+    s.crash()
+    assert s.source.acceptance.late_rows == 3
 
 
 def test_after_the_end_everything_is_late(s: Stream) -> None:

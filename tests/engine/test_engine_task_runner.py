@@ -77,3 +77,19 @@ async def test_a_task_that_waits_says_for_which_input_and_how_long(town: Town) -
     assert later is not None
     assert later.seconds > found.seconds
     assert (await client.status()).federation == "town"
+
+
+async def test_a_query_that_has_ended_says_so_after_a_restart_too(town: Town) -> None:
+    mit, client = await town.founder()
+    stream = await make_stream(client, mit, "s")
+    query = Query(mit.name("q"), (Filter("f", stream, (mit.name("out"),), ("value > 0",)),))
+    await begin(client, query)
+    await client.post_event(stream, rows([(1, 1), (0, 2)]), end=True)
+    await client.flush()
+    assert await to_the_end(client.subscribe(mit.name("out"))) == [(1, 1)]
+    await town.restart(mit)
+    async with mit.client() as again:
+        (task,) = (await again.lookup_object(query.name)).tasks
+        assert task.state == "ended"
+        status = mit.state(stream).status(trio.current_time())
+        assert (status.late, status.boundary) == (1, END)

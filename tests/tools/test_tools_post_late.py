@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from engine_peers import make_stream, open_town, rows
+from engine_peers import make_stream, open_town, rows, schema_of
+from msgspec import structs
 
+from engine.objects.definitions import StreamDefinition
 from overlay.errors import InvalidInputError
 from tools.commands.medusa.post_file import Options, post_rows
+from tools.commands.medusa.read_tables import PostedTable, posted_as_table
 
 
 def csv(path: Path, stimes: range) -> str:
@@ -33,6 +36,30 @@ async def test_all_rows_late_is_an_error_and_some_are_not(tmp_path: Path) -> Non
         async with mit.client(producer="b") as client:
             done = await post_rows(client, stream, new, Options(end=True))
             assert (done.rows, done.late) == (4, 2), "its own end makes no row late"
+
+
+async def test_late_rows_of_a_table_are_told(tmp_path: Path) -> None:
+    """All of them: an error, as the table has none of them."""
+    folder = tmp_path / "town"
+    folder.mkdir()
+    old, new = csv(tmp_path / "old.csv", range(2)), csv(tmp_path / "new.csv", range(8, 12))
+    async with open_town(folder) as town:
+        mit = await town.settle("mit.edu")
+        schema = structs.replace(
+            schema_of("mit.edu"), name="medusa://mit.edu/entry", key=("value",)
+        )
+        table = StreamDefinition("medusa://mit.edu/table", schema.name, table=True)
+        async with mit.client() as client:
+            await client.create_schema(schema)
+            await client.create_stream(table)
+            await client.post_event(table.name, None, boundary=9)
+            await client.flush()
+        async with mit.client() as client:
+            with pytest.raises(InvalidInputError, match="not one of 2 rows is in time; .*/late"):
+                await posted_as_table(client, table.name, old)
+        async with mit.client() as client:
+            posted = await posted_as_table(client, table.name, new)
+            assert posted == PostedTable(rows=4, posted=4, late=2)
 
 
 async def test_rows_within_the_lateness_are_told(tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ def stream_details(line: StreamLine) -> Table:
             ("rows", f"{line.status.rows:,}, {number(line.status.rate)} a second"),
             *_waiting(line.status, stream),
             ("late rows", _late(line.status, stream)),
+            ("producers present", f"{line.status.present:,}"),
             ("on disk", size(line.status.bytes)),
             ("subscribers", f"{line.status.subscribers:,}"),
             ("state", line.status.state.replace("_", " ")),

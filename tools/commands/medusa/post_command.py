@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Final
 
 import click
@@ -117,9 +118,10 @@ def post(  # noqa: PLR0917 - click passes by keyword
     if as_table:
         from tools.commands.medusa.read_tables import post_as_table
 
-        posted, rows = post_as_table(home, stream_name, file)
-        counts: dict[str, object] = {"stream": stream_name, "rows": rows, "posted": posted}
-        say(as_json, counts, f"posted {posted:,} changes; the table has {rows:,} rows")
+        table = post_as_table(home, stream_name, file)
+        counts: dict[str, object] = {"stream": stream_name, **asdict(table)}
+        late = f", {table.late:,} of them late: they are not in the table" if table.late else ""
+        say(as_json, counts, f"posted {table.posted:,} changes of {table.rows:,} rows{late}")
         return
     from tools.client.times import show_time
     from tools.commands.medusa import post_file

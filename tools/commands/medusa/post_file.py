@@ -21,10 +21,10 @@ from overlay.errors import InvalidInputError, MedusaError
 from tools.client.async_client import AsyncMedusaClient, open_medusa
 from tools.client.interrupt import run_interruptible
 from tools.client.posting import Poster
-from tools.client.times import show_time
 from tools.commands.command_line import warn
 from tools.commands.medusa.file_position import Position, Trail, decode_position, producer_of
 from tools.commands.medusa.follow import follow
+from tools.commands.medusa.late_rows import all_late
 from tools.commands.medusa.post_progress import PostProgress, open_progress
 from tools.rows.columns import few_names, unfilled_told
 from tools.rows.formats import Format, Reading
@@ -140,23 +140,8 @@ async def post_rows(client: AsyncMedusaClient, stream: str, file: str, options: 
             raise type(error)(f"{_of_file(error, posting)}; {stored}") from None
     done = posting.done
     if done.late and done.late == done.rows:
-        raise InvalidInputError(_all_late(stream, done, ended_before=poster.was_ended))
+        raise all_late(poster, done.rows)
     return done
-
-
-def _all_late(stream: str, done: Done, *, ended_before: bool) -> str:
-    """Advice if no row of a file came into the stream."""
-    told = f"{stream}: not one of {done.rows:,} rows is in time; they are in {stream}/late"
-    if ended_before:
-        return (
-            f"{told}: the stream has ended; `medusa stream reopen {stream}` lets it go on, and "
-            "--again posts them once more"
-        )
-    return (
-        f"{told}: the stream's time has come to {show_time(done.boundary)}, and takes no earlier "
-        "row. Rows that are as old as these go to a stream of their own; if a wrong time took it "
-        f"there, `medusa stream delete {stream}`, define it again, and post everything to it"
-    )
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,10 +12,11 @@ import pyarrow.compute as pc
 
 from engine.objects.schema import END, Schema
 from overlay.errors import InvalidInputError, NotFoundError
-from tools.client.async_client import open_medusa
+from tools.client.async_client import AsyncMedusaClient, open_medusa
 from tools.client.interrupt import run_interruptible
 from tools.client.tables import changed_rows, read_table
 from tools.client.times import parse_time
+from tools.commands.medusa.late_rows import all_late
 from tools.rows.formats import Format, Reading
 from tools.rows.row_output import open_writer
 from tools.rows.row_process import open_rows
@@ -50,30 +52,47 @@ def get(home: str | None, name: str, key: Sequence[str], at: str | None, kind: s
     _write(rows, kind)
 
 
-def post_as_table(home: str | None, name: str, file: str) -> tuple[int, int]:
-    """Make a table have the rows of a file, and no others.
+@dataclass(frozen=True)
+class PostedTable:
+    """What became of the rows of a file.
 
-    Returns:
-        how many rows were posted, and how many there are in the file.
-
-    Raises:
-        InvalidInputError: the stream is no table, or a row does not fit.
+    Attributes:
+        rows: of the file. posted: those that change the table. late: those of them that were late.
     """
 
-    async def main() -> tuple[int, int]:
+    rows: int
+    posted: int
+    late: int = 0
+
+
+def post_as_table(home: str | None, name: str, file: str) -> PostedTable:
+    """See `posted_as_table`."""
+
+    async def main() -> PostedTable:
         async with open_medusa(home) as client:
-            poster = await client.poster(name)
-            now = await read_table(client, name)
-            with open_rows(Path(file), Reading(poster.schema)) as rows:
-                parts = [*rows.batches(), poster.schema.payload.empty_table()]
-            wanted = pa.concat_tables(parts)
-            changes = changed_rows(now, wanted, poster.schema)
-            if changes.num_rows:
-                await poster.post(changes)
-                await poster.flush()
-            return changes.num_rows, wanted.num_rows
+            return await posted_as_table(client, name, file)
 
     return run_interruptible(main)
+
+
+async def posted_as_table(client: AsyncMedusaClient, name: str, file: str) -> PostedTable:
+    """Make a table have the rows of a file, and no others.
+
+    Raises:
+        InvalidInputError: the stream is no table, or a row does not fit; or all of them are late.
+    """
+    poster = await client.poster(name)
+    now = await read_table(client, name)
+    with open_rows(Path(file), Reading(poster.schema)) as rows:
+        parts = [*rows.batches(), poster.schema.payload.empty_table()]
+    wanted = pa.concat_tables(parts)
+    changes = changed_rows(now, wanted, poster.schema)
+    if changes.num_rows:
+        await poster.post(changes)
+        await poster.flush()
+    if poster.late and poster.late == changes.num_rows:
+        raise all_late(poster, changes.num_rows)
+    return PostedTable(wanted.num_rows, changes.num_rows, poster.late)
 
 
 def _read(home: str | None, name: str, at: str | None) -> tuple[pa.Table, Schema]:
