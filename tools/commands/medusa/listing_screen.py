@@ -74,7 +74,7 @@ def stream_details(line: StreamLine) -> Table:
             ("rows", f"{line.status.rows:,}, {number(line.status.rate)} a second"),
             *_waiting(line.status, stream),
             ("late rows", _late(line.status, stream)),
-            ("producers present", f"{line.status.present:,}"),
+            *_present(line.status, stream),
             ("on disk", size(line.status.bytes)),
             ("subscribers", f"{line.status.subscribers:,}"),
             ("state", line.status.state.replace("_", " ")),
@@ -215,6 +215,11 @@ def _of_source(entry: StreamEntry, owner: str) -> list[tuple[str, str | Text]]:
 def _late(status: StreamStatus, stream: StreamDefinition) -> str:
     inserted = f", and {status.inserted:,} that are revisions" if stream.lateness_us else ""
     return f"{status.late:,}{inserted}"
+
+
+def _present(status: StreamStatus, stream: StreamDefinition) -> list[tuple[str, str | Text]]:
+    """The producers of a source stream for which its boundary waits."""
+    return [] if stream.query else [("producers present", f"{status.present:,}")]
 
 
 def _waiting(status: StreamStatus, stream: StreamDefinition) -> list[tuple[str, str | Text]]:
