@@ -39,7 +39,7 @@ def decide(state: Acceptance, entry: Entry, batch: Batch, lateness_us: int) -> E
     if entry.position is None:
         late, inserted = _late(state, entry, batch, lateness_us)
         entry = structs.replace(entry, late=late, inserted=inserted)
-    if state.boundary == END or entry.promise == END:
+    if END in {state.boundary, entry.promise}:
         becomes = END
     elif state.arrival:
         becomes = _by_arrival(state, entry, limit)

@@ -246,9 +246,13 @@ def test_a_fast_one_leaves_room_for_the_one_that_it_waits_for(tmp_path: Path) ->
     with opened(tmp_path, config) as stream:
         producers = Producers(stream)
         producers.post(ONE, 10, at=10)
-        with pytest.raises(BusyError, match="wait for other producers"):
+
+        def fill() -> None:
             for turn in range(1000):
                 producers.post(OTHER, *[100 + turn + n / 1000 for n in range(500)], at=11)
+
+        with pytest.raises(BusyError, match="wait for other producers"):
+            fill()
         for turn in range(20):
             assert producers.post(ONE, *[10 + turn + n / 1000 for n in range(500)], at=12).late == 0
             stream.move()

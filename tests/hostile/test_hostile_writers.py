@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import pytest
@@ -48,7 +48,7 @@ class Evil:
 
     async def post(self, *times: int, producer: str = "evil", **more: object) -> None:
         """As a client that leaves without a word."""
-        with pytest.raises(_Gone):
+        with suppress(_Gone):
             async with self.client(producer) as client:
                 poster = await client.poster(self.stream)
                 await poster.resume()

@@ -55,7 +55,7 @@ async def test_late_rows_of_a_table_are_told(tmp_path: Path) -> None:
             await client.post_event(table.name, None, boundary=9)
             await client.flush()
         async with mit.client() as client:
-            with pytest.raises(InvalidInputError, match="not one of 2 rows is in time; .*/late"):
+            with pytest.raises(InvalidInputError, match=r"not one of 2 rows is in time; .*/late"):
                 await posted_as_table(client, table.name, old)
         async with mit.client() as client:
             posted = await posted_as_table(client, table.name, new)
