@@ -8,7 +8,7 @@ from engine.language.document import Document
 from engine.language.reading import read_draft
 
 BASE = "medusa://mit.edu/"
-STREAM = "CREATE STREAM {} (ts TIMESTAMP, k INT, WATERMARK FOR ts AS ts){};"
+STREAM = "CREATE STREAM {} (ts TIMESTAMP, k INT, WATERMARK FOR ts AS ts);"
 SESSIONS = """CREATE STREAM visits{} AS SELECT window_start, window_end, k, count(*) AS n
 FROM SESSION(TABLE {} PARTITION BY k, DESCRIPTOR(ts), INTERVAL '{}' MINUTE)
 GROUP BY window_start, window_end, k;"""
@@ -17,7 +17,6 @@ BOX = """<medusa>{}<query name="visits"><box name="b" type="sessions">
 <param name="aggregate-function.0" value="count()"/>
 <param name="aggregate-function-output-name.0" value="n"/>
 <param name="gap" value="{}"/>{}</box></query></medusa>"""
-SAID = " WITH (lateness = 0, history = INTERVAL '1' HOUR)"
 
 
 def remarks(text: str) -> tuple[str, ...]:
@@ -30,10 +29,10 @@ def remarks(text: str) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("text", "longest"),
     [
-        (STREAM.format("conns", SAID) + SESSIONS.format("", "conns", 10), "1 hour"),
-        (STREAM.format("conns", SAID) + SESSIONS.format("", "conns", 180), "3 hours"),
+        (STREAM.format("conns") + SESSIONS.format("", "conns", 10), "1 hour"),
+        (STREAM.format("conns") + SESSIONS.format("", "conns", 180), "3 hours"),
         (
-            STREAM.format("conns", SAID) + "CREATE STREAM v AS SELECT k, count(*) AS n FROM conns "
+            STREAM.format("conns") + "CREATE STREAM v AS SELECT k, count(*) AS n FROM conns "
             "GROUP BY SESSION(ts, INTERVAL '10' MINUTE), k;",
             "1 hour",
         ),
@@ -50,8 +49,7 @@ def test_the_longest_session_is_told_where_nothing_says_it(text: str, longest: s
 @pytest.mark.parametrize(
     "text",
     [
-        STREAM.format("conns", SAID)
-        + SESSIONS.format(" WITH (within = INTERVAL '1' HOUR)", "conns", 10),
+        STREAM.format("conns") + SESSIONS.format(" WITH (within = INTERVAL '1' HOUR)", "conns", 10),
         BOX.format("", 600, '<param name="longest" value="3600"/>'),
         BOX.format(
             '<stream name="conns" schema="conn" lateness="0" history="3600"/>',
@@ -62,13 +60,3 @@ def test_the_longest_session_is_told_where_nothing_says_it(text: str, longest: s
 )
 def test_what_is_said_is_not_told_even_if_it_is_what_would_hold(text: str) -> None:
     assert remarks(text) == ()
-
-
-def test_streams_are_told_together_and_each_bound_once() -> None:
-    late = STREAM.format("b", " WITH (history = INTERVAL '2' DAY)")
-    both = STREAM.format("a", "") + late + STREAM.format("c", SAID)
-    one, two = remarks(both)
-    assert one.startswith(f"rows of {BASE}a, {BASE}b that are later than the slack are not counted")
-    assert two.startswith(f"1 hour of {BASE}a is kept for queries that are created later")
-    xml = BOX.format('<stream name="conns" schema="conn"/>', 600, "")
-    assert [each.partition(" ")[0] for each in remarks(xml)] == ["a", "rows", "1"]

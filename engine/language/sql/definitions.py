@@ -175,8 +175,6 @@ def stream_of(
         )
         check_stream(stream)
     options.finish()
-    said = {"lateness": lateness, "history": history}
-    source.unsaid.stream(name, [each for each, value in said.items() if value is not None])
     return stream
 
 

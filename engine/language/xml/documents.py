@@ -97,9 +97,6 @@ def _read_medusa(root: Node, qualify: Qualify) -> Document:
 def _unsaid(nodes: Sequence[Node], qualify: Qualify) -> Unsaid:
     """The bounds that these definitions, which have been read, leave unsaid."""
     found = Unsaid()
-    for node in nodes:
-        if node.tag == "stream":
-            found.stream(qualify(node.attributes["name"]), node.attributes)
     for box in (child for node in nodes for child in node.children if child.tag == "box"):
         given = {
             each.attributes["name"]: each.attributes["value"]
