@@ -34,6 +34,7 @@ from overlay.errors import (
     UntrustedError,
 )
 from overlay.files import read_secret, storing, write_secret
+from overlay.inventory import Inventory, is_missing
 from overlay.membership import Membership
 
 FOLDER: Final = "contracts"
@@ -106,7 +107,12 @@ class Book:
         """
         contracts: dict[str, Contract] = {}
         problems: list[str] = []
-        for path in self._paths():
+        paths = self._paths()
+        inventory = Inventory(self._folder)
+        for name in inventory.missing(path.name for path in paths):
+            again = "restore it from a copy, or have the other party send it again"
+            problems.append(is_missing(self._folder / name, inventory, again))
+        for path in paths:
             try:
                 contract = self._read(path)
             except MedusaError as error:
@@ -141,6 +147,7 @@ class Book:
                 write_secret(
                     self._path(new.id), encode(_File(new.document, new.revocation, new.revoked_at))
                 )
+                Inventory(self._folder).add(self._path(new.id).name)
             self._contracts = {**self._contracts, new.id: new}
         return "" if new == old else self._news(new)
 
@@ -257,6 +264,7 @@ class Book:
             )
         for contract in gone:
             path = self._path(contract.id)
+            Inventory(self._folder).remove(path.name)
             with storing(path):
                 path.unlink(missing_ok=True)
             self._verified.pop(contract.id, None)

@@ -8,7 +8,7 @@ import os
 import stat
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
@@ -67,30 +67,6 @@ def load_json(
         elif checksum != _checksum(content):
             raise DecodeError("its checksum is wrong; if you have edited it, remove its last line")
         return decode_json(content, kind, limit=limit, what=str(path))
-
-
-def refuse(error: DamagedError) -> None:
-    """Raise the error: the default for damaged files."""
-    raise error
-
-
-def load_folder(
-    folder: Path, kind: type[T], *, mend: str, damaged: Callable[[DamagedError], None] = refuse
-) -> Iterator[T]:
-    """Load the JSON files of a folder, in the order of their names. mend: see `load_json`.
-
-    Args:
-        damaged: called with the error of each damaged file, which is left out. By default the first
-            damaged file ends the loading.
-
-    Raises:
-        DamagedError: as `damaged` raises it.
-    """
-    for path in sorted(folder.glob("*.json")):
-        try:
-            yield load_json(path, kind, mend=mend)
-        except DamagedError as error:
-            damaged(error)
 
 
 def save_json(path: Path, value: object, *, secret: bool = False) -> None:

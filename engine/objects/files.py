@@ -11,32 +11,26 @@ from pathlib import Path
 
 from engine.objects.schema import Schema
 from overlay.errors import DamagedError
-from overlay.files import load_folder, refuse, save_json, storing
+from overlay.json_folder import JsonFolder, refuse
 
 
 class SchemaFiles:
     """The schema files of one folder. All calls block."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._files = JsonFolder(folder, Schema, "remove it, and create the schema again")
 
     def load(self, damaged: Callable[[DamagedError], None] = refuse) -> Iterator[Schema]:
-        """As `load_folder`."""
-        mend = "remove it, and create the schema again"
-        return load_folder(self._folder, Schema, mend=mend, damaged=damaged)
+        """As `JsonFolder.load`."""
+        return self._files.load(damaged)
 
     def save(self, schema: Schema) -> None:
         """Save a schema. Raises: StorageError: the disk does not take it; the old file stays."""
-        save_json(self._path(schema.name), schema)
+        self._files.save(file_name(schema.name, ".json"), schema)
 
     def remove(self, name: str) -> None:
         """Remove a schema that another peer has defined."""
-        path = self._path(name)
-        with storing(path):
-            path.unlink(missing_ok=True)
-
-    def _path(self, name: str) -> Path:
-        return self._folder / file_name(name, ".json")
+        self._files.remove(file_name(name, ".json"))
 
 
 def file_name(name: str, suffix: str = "") -> str:

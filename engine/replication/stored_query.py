@@ -24,8 +24,9 @@ from engine.replication.term import Term
 from engine.tasks.network import Network
 from engine.tasks.query_editions import Edition
 from overlay.errors import DamagedError, NotFoundError, StorageError
-from overlay.files import load_folder, load_json, refuse, save_json, storing
+from overlay.files import load_json, save_json, storing
 from overlay.identity import parse_optional_peer_id, parse_peer_id
+from overlay.json_folder import JsonFolder, refuse
 from overlay.names import PeerId
 
 
@@ -132,20 +133,21 @@ class QueryFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        mend = "restore it from a copy, or remove it and create the query again"
+        self._files = JsonFolder(folder, StoredQuery, mend)
 
     def load(self, damaged: Callable[[DamagedError], None] = refuse) -> Iterator[StoredQuery]:
-        """As `load_folder`."""
-        mend = "restore it from a copy, or remove it and create the query again"
-        return load_folder(self._folder, StoredQuery, mend=mend, damaged=damaged)
+        """As `JsonFolder.load`."""
+        return self._files.load(damaged)
 
     def save(self, stored: StoredQuery) -> None:
         """Save a query. Raises: StorageError: the disk does not take it; the old file stays."""
-        save_json(self._path(stored.name), stored)
+        self._files.save(self._name(stored.name), stored)
 
     def remove(self, query: str) -> None:
         """Remove the file of a deleted query. Raises: StorageError: the disk does not let it go."""
+        self._files.remove(self._name(query))
         with storing(self._folder):
-            self._path(query).unlink(missing_ok=True)
             self._left(query).unlink(missing_ok=True)
 
     def leave(self, query: str, given: Mapping[str, int]) -> None:
@@ -160,8 +162,8 @@ class QueryFiles:
         # This makes room, and must not fail; a damaged file stays, for `given` to name.
         with suppress(StorageError, DamagedError):
             self._remember(query, given)
+        self._files.remove(self._name(query))
         with storing(self._folder):
-            self._path(query).unlink(missing_ok=True)
             left = sorted(self._folder.glob("*.left"), key=lambda path: path.stat().st_mtime)
             for path in left[:-MAX_LEFT]:
                 path.unlink(missing_ok=True)
@@ -190,5 +192,6 @@ class QueryFiles:
     def _left(self, query: str) -> Path:
         return self._folder / file_name(query, ".left")
 
-    def _path(self, query: str) -> Path:
-        return self._folder / file_name(query, ".json")
+    @staticmethod
+    def _name(query: str) -> str:
+        return file_name(query, ".json")

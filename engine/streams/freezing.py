@@ -24,6 +24,7 @@ from engine.streams.store import StreamStore
 from engine.streams.stream_state import StoredStream
 from overlay.errors import NotFoundError
 from overlay.files import load_json, save_json, storing
+from overlay.inventory import SUFFIX
 
 SIZES: Final = "sizes.json"
 """The file in the frozen folder with the lengths of the others."""
@@ -111,12 +112,15 @@ def _link(store: StreamStore, data: Path, into: Path) -> None:
 
 
 def copied(data: Path, leave_out: Iterable[Path] = ()) -> Iterator[Path]:
-    """The files of a peer's data that belong to a copy. leave_out: folders."""
+    """The files of a peer's data that belong to a copy. leave_out: folders.
+
+    Inventories do not: the copy has no votes, and less than all streams.
+    """
     out = {*leave_out, *_replicated(data), *(data / name for name in LEFT_OUT)}
     for folder, names, files in os.walk(data):
         names[:] = [name for name in names if Path(folder, name) not in out]
         for name in files:
-            if not name.startswith((".", TEMPORARY, INDEX)):
+            if not name.startswith((".", TEMPORARY, INDEX)) and not name.endswith(SUFFIX):
                 yield Path(folder, name)
 
 

@@ -18,6 +18,7 @@ from engine.streams.store import GONE, read_entry
 from engine.streams.stream_state import StoredStream
 from overlay.errors import DamagedError, NotFoundError
 from overlay.files import storing
+from overlay.inventory import SUFFIX, Inventory, is_missing
 
 LOG: Final = "log"
 
@@ -79,12 +80,17 @@ def see_streams(folder: Path, damaged: Damaged) -> Iterator[SeenStream]:
     """
     with storing(folder):
         folders = sorted(path for path in folder.glob("*") if path.is_dir())
+    inventory = Inventory(folder)
+    for name in inventory.missing(path.name for path in folders):
+        damaged(DamagedError(is_missing(folder / name, inventory)))
     for each in folders:
         if each.name.startswith(GONE):
             continue
         try:
             stored = read_entry(each)
-        except NotFoundError:
+        except NotFoundError as error:
+            if each.name in inventory.names:
+                damaged(DamagedError(str(error)))
             continue
         except DamagedError as error:
             damaged(error)
@@ -93,9 +99,7 @@ def see_streams(folder: Path, damaged: Damaged) -> Iterator[SeenStream]:
             stored,
             each,
             tuple(_logs(each, stored, damaged)),
-            tuple(
-                _journal(path, damaged) for path in sorted(each.glob("*journal*")) if path.is_dir()
-            ),
+            tuple(_journals(each, damaged)),
         )
 
 
@@ -131,8 +135,17 @@ def _log(name: str, files: Sequence[EpochFile]) -> SeenLog:
     )
 
 
+def _journals(folder: Path, damaged: Damaged) -> Iterator[SeenJournal]:
+    known = [path.with_suffix("") for path in folder.glob(f"*journal*{SUFFIX}")]
+    there = [path for path in folder.glob("*journal*") if path.is_dir()]
+    for path in sorted({*known, *there}):
+        yield _journal(path, damaged)
+
+
 def _journal(folder: Path, damaged: Damaged) -> SeenJournal:
     segments = sorted(folder.glob("*.journal"))
+    for name in Inventory(folder).missing(path.name for path in segments):
+        damaged(DamagedError(f"{folder / name} is missing: restore it from a copy"))
     entries = size = torn = 0
     for number, path in enumerate(segments, 1):
         with storing(path), path.open("rb") as file:

@@ -12,6 +12,9 @@ The files after a crash, step by step:
   After it: a segment that begins with its snapshot, and follows the old one.
 * `drop`: deletes from the oldest on, so the newest segments remain, without a gap.
 
+The segments are in the inventory of the folder (`overlay.inventory`), which is beside it: a missing
+one is told, be it the oldest, the newest, or the whole folder.
+
 Any other fault that `open` finds is damage: by the disk, or by a loss of power if the journal is
 not `durable` (then an entry survives the death of the process, not of the machine). A damaged
 segment is written anew with its whole entries; the old file stays beside it as `<number>.damaged`
@@ -26,6 +29,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -37,6 +41,7 @@ from engine.streams.entries import HEAD, Bytes, head, is_torn, length_of_whole, 
 from engine.streams.storage import TEMPORARY, keep_aside, sweep, sync_folder
 from overlay.errors import DamagedError, DecodeError, NotRetainedError, StorageError
 from overlay.files import storing
+from overlay.inventory import Inventory
 
 _NAME: Final = re.compile(r"(\d{12})\.journal")
 
@@ -81,10 +86,13 @@ class Journal:
     Attributes:
         segment: the newest segment's number; 0: none yet, call `begin`.
         size: its length, bytes.
+        lost_end: its newest segments were missing when it was opened, or all.
     """
 
     def __init__(self, folder: Path, *, durable: bool) -> None:
         self._folder = folder
+        self._inventory = Inventory(folder)
+        self.lost_end = False
         self._durable = durable
         self._file: BinaryIO | None = None
         self._segments: list[int] = []
@@ -105,11 +113,18 @@ class Journal:
             journal = cls(folder, durable=durable)
             names = [_NAME.fullmatch(path.name) for path in folder.iterdir()]
         journal._segments = sorted(int(name[1]) for name in names if name)
+        first, last = journal._gone()
         gaps = journal._close_gaps()
+        if first:
+            reader.missing(journal._missing(first))
         for number in journal._segments:
             if number in gaps:
                 reader.missing(gaps[number])
             journal._restore(number, reader)
+        if last:
+            journal.lost_end = True
+            reader.missing(journal._missing(last))
+        journal._enrol()
         return journal
 
     @property
@@ -179,6 +194,7 @@ class Journal:
         before, length = head(meta, body)
         path = self._path(self.segment)
         self._remove_stray()
+        self._inventory.add(path.name)  # if there was no room when it was begun
         if self._doubtful:
             self._copy()
         file = self._file
@@ -197,6 +213,7 @@ class Journal:
     def drop(self, before: int) -> None:
         """Delete the segments with a number below `before`; never the newest."""
         while len(self._segments) > 1 and self._segments[0] < before:
+            self._inventory.remove(self._path(self._segments[0]).name)
             with storing(self._folder):
                 self._path(self._segments[0]).unlink(missing_ok=True)
             del self._segments[0]
@@ -257,6 +274,7 @@ class Journal:
             self._segments.append(number)
         self.segment, self.size = number, sum(len(part) for part in parts)
         self._doubtful = self._durable
+        self._inventory.add(self._path(number).name)
         if self._durable:
             with storing(self._path(number)):
                 sync_folder(self._folder)
@@ -282,6 +300,28 @@ class Journal:
         return file
 
     # -- opening ------------------------------------------------------------------------------
+
+    def _gone(self) -> tuple[list[int], list[int]]:
+        """The segments of the inventory before the oldest and behind the newest that are there."""
+        known = [
+            int(match[1]) for name in self._inventory.names if (match := _NAME.fullmatch(name))
+        ]
+        oldest, newest = (self._segments or [0])[0], (self._segments or [0])[-1]
+        first = sorted(number for number in known if number < oldest)
+        return first, sorted(number for number in known if number > newest)
+
+    def _missing(self, numbers: Sequence[int]) -> str:
+        return (
+            f"{self._folder}: journal segments {numbers[0]}..{numbers[-1]} are missing: what was "
+            "acknowledged in them is lost; look at its disk, and who has removed them"
+        )
+
+    def _enrol(self) -> None:
+        """Have the inventory name what is there: what is missing was told."""
+        there = [self._path(number).name for number in self._segments]
+        self._inventory.remove(*self._inventory.names.difference(there))
+        for name in there:
+            self._inventory.add(name)
 
     def _close_gaps(self) -> dict[int, str]:
         """Rename the segments before a gap, so that the next `open` finds no gap. Gives texts about
@@ -385,6 +425,12 @@ class _Replay:
         )
         if not start:
             self._give(self._reader.state(), b"")
+
+
+def remove_journal(folder: Path) -> None:
+    """Remove the journal in that folder, which may be gone already. Blocking."""
+    Inventory(folder).path.unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _check_whole(data: Bytes, length: int, path: Path, offset: int) -> None:

@@ -608,6 +608,8 @@ class Source:
         """Take posts from now on: the journal of a stream without replicas was read."""
         by_times = by_slack(self.acceptance, self.acceptance.slack_us)
         self.acceptance.advance(max(self._reached, by_times))
+        if self._journal.lost_end:  # rows of it may be in the log, under numbers that go on
+            self.acceptance.begin_again(self._reached)
         if self._lost and self._late is not None:
             # Late rows are handed on as they are accepted: missing posts had numbers there.
             handed_on = self._late.acceptance.last_of(Writer(self.name))

@@ -34,6 +34,7 @@ from overlay.concurrency import Locks
 from overlay.errors import BrokenError, NotFoundError, StorageError
 from overlay.events import Events
 from overlay.files import load_json, save_json, storing
+from overlay.inventory import Inventory, forgotten, is_missing
 from overlay.killpoints import KillPoint, kill_point
 from overlay.listeners import Decision, Listeners
 from overlay.memory import Budgets
@@ -125,6 +126,8 @@ class StreamStore:
         self._shared = SharedMemory(min(SHARED_BYTES, memory.recent_bytes))
         self._streams: dict[LogKey, StreamState] = {}
         self._unknown: list[Path] = []
+        self._missing: list[str] = []
+        self._inventory = Inventory(folder)
         self._opening = trio.Lock()
         self._telling_end = Locks()
         self.tending = Tending(folder, subscriptions, config, events)
@@ -242,6 +245,10 @@ class StreamStore:
         """Open every stream of the last run."""
         with storing(self._folder):
             folders = sorted(path for path in self._folder.iterdir() if path.is_dir())
+        self._missing = self._inventory.missing(path.name for path in folders)
+        for name in self._missing:
+            text = is_missing(self._folder / name, self._inventory)
+            self._events.note("error", f"misses a stream with all its rows: {text}")
         for folder in folders:
             if folder.name.startswith(GONE):
                 await trio.to_thread.run_sync(_remove, folder)
@@ -281,6 +288,7 @@ class StreamStore:
         with storing(folder):
             folder.mkdir(parents=True, exist_ok=True)
         save_json(folder / _FILE, StoredStream(entry, role, variant))
+        self._inventory.add(folder.name)
         if role in {Role.SOURCE, Role.REPLICA}:
             state = await self._open_source(entry, role, variant, folder, journal)
         else:
@@ -406,6 +414,7 @@ class StreamStore:
         folder = self.folder_of(key)
         gone = folder.with_name(GONE + hashlib.sha256(str(key).encode()).hexdigest())
         try:
+            self._inventory.remove(folder.name)
             with storing(folder), suppress(FileNotFoundError):
                 folder.rename(gone)  # or a crash might leave a part of it
         except StorageError as error:
@@ -418,6 +427,7 @@ class StreamStore:
         folder = self.folder_of(LogKey(state.name, f"{ASIDE}-{int(self._clock())}"))
         with trio.CancelScope(shield=True):
             await self._let_go(state.key)
+            self._inventory.remove(self.folder_of(state.key).name)
             await trio.to_thread.run_sync(_put_aside, self.folder_of(state.key), folder)
         return folder
 
@@ -460,6 +470,9 @@ class StreamStore:
         yield from self.intake.troubles()
         for folder in self._unknown:
             yield Trouble(Reason.ROWS_LOST, str(folder), f"has no {_FILE}", _MEND)
+        for name in self._missing:
+            folder, mend = self._folder / name, forgotten(self._inventory)
+            yield Trouble(Reason.ROWS_LOST, str(folder), "is missing, with all its rows", mend)
         for state in self._streams.values():
             if (trouble := _loss(state)) is not None:
                 yield trouble

@@ -23,9 +23,10 @@ from engine.streams.config import EngineConfig
 from engine.streams.retention import Hold
 from engine.streams.stream_state import LogKey, StreamState
 from overlay.clock import shown
-from overlay.errors import BusyError, MedusaError, NotFoundError
+from overlay.errors import BusyError, DamagedError, MedusaError, NotFoundError
 from overlay.events import Events
 from overlay.files import load_json, save_json
+from overlay.inventory import Inventory, is_missing
 
 MAX_LEASES: Final = 10_000
 """Named subscribers of one peer: strangers must not fill the file with names."""
@@ -63,6 +64,7 @@ class Leases:
         self._lease_s = lease_s
         self._leases: dict[str, dict[str, Lease]] = {}
         self._changed = False
+        self._inventory = Inventory(path.parent)
         self._read()
 
     def _read(self) -> None:
@@ -70,6 +72,9 @@ class Leases:
         try:
             leases = load_json(self._path, list[Lease], mend=mend)
         except NotFoundError:
+            if self._path.name in self._inventory.names:
+                about = is_missing(self._path, self._inventory)
+                raise DamagedError(f"{about}: no subscriber is waited for then") from None
             return
         for lease in leases:
             self._leases.setdefault(lease.stream, {})[lease.subscriber] = lease
@@ -137,6 +142,7 @@ class Leases:
         self._changed = False
         try:
             save_json(self._path, self.all())
+            self._inventory.add(self._path.name)
         except MedusaError:
             self._changed = True
             raise

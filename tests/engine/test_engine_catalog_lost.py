@@ -15,6 +15,7 @@ from engine.objects.query import Filter, Query
 from engine.objects.schema import Field, FieldType, Schema
 from engine.objects.view import Range, View
 from overlay.errors import MedusaError
+from overlay.inventory import Inventory
 from tools.client.async_client import AsyncMedusaClient
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -119,6 +120,7 @@ async def test_a_schema_from_before_there_were_files_of_schemas_gets_one(town: T
     (file,) = (mit.home.data / "schemas").glob("*.json")
     await town.stop(mit)
     file.unlink()
+    Inventory(file.parent).path.unlink()
     await town.start(mit)
     assert file.exists()
     await town.stop(mit)

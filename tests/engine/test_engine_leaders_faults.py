@@ -22,8 +22,9 @@ Rows = list[tuple[int, int]]
 
 def lose_disk(place: Place) -> None:
     """All that the peer kept of streams; who it is stays."""
-    for name in ("streams", "ballots", "leases.json"):
-        path = place.home.data / name
+    data = place.home.data
+    kept = [data / name for name in ("streams", "ballots", "leases.json")]
+    for path in [*kept, *data.glob("*.inventory"), data.with_name("data.inventory")]:
         if path.is_dir():
             shutil.rmtree(path)
         else:

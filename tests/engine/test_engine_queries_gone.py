@@ -81,8 +81,7 @@ async def test_what_a_crash_left_of_a_query_is_undone(town: Town) -> None:
     before = await known(other), files(utah)
     await other.create_query(passing(utah, "q", source, utah.name("out")))
     await town.stop(utah)
-    (file,) = (utah.home.data / "queries").glob("*.json")
-    file.unlink()
+    QueryFiles(utah.home.data / "queries").remove(utah.name("q"))
     await town.start(utah)
     await until(lambda: files(utah) == before[1], "what nobody follows is dropped")
     assert (await known(other), files(utah)) == before

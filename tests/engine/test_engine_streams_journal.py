@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from engine.streams.journal import Journal, Record
 from overlay.errors import DamagedError, InvalidInputError, StorageError, StorageFullError
+from overlay.inventory import Inventory
 
 ENTRIES = [(b"first", b"x" * 30), (b"", b""), (b"third", b""), (b"m" * 40, b"y" * 7)]
 
@@ -228,6 +229,64 @@ def test_missing_segments_are_told_once(tmp_path: Path, gone: tuple[int, ...]) -
     assert entries(tmp_path) == [*left, (b"more", b"")]
 
 
+@pytest.mark.parametrize(
+    ("gone", "told", "lost_end"),
+    [
+        ((3,), ["3..3"], False),
+        ((3, 4), ["3..4"], False),
+        ((5,), ["5..5"], True),
+        ((4, 5), ["4..5"], True),
+        ((3, 5), ["3..3", "5..5"], True),
+        ((3, 4, 5), ["3..5"], True),
+    ],
+)
+@pytest.mark.parametrize("folder", [True, False])
+def test_missing_segments_at_both_ends_are_told_once(
+    tmp_path: Path, gone: tuple[int, ...], told: list[str], lost_end: bool, folder: bool
+) -> None:
+    place = tmp_path / "journal"
+    journal, _ = read(place)
+    for number in range(1, 6):
+        journal.begin(b"s%d" % number)
+        journal.append(b"entry %d" % number, b"")
+    journal.drop(3)
+    journal.close()
+    for number in gone:
+        (place / f"{number:012d}.journal").unlink()
+    if folder and len(gone) == 3:
+        place.rmdir()
+    left = [(b"entry %d" % number, b"") for number in range(3, 6) if number not in gone]
+    journal, reader = heard(place)
+    assert contents(reader.records) == left
+    assert [text.partition(": journal segments ")[2].split(" ")[0] for text in reader.lost] == told
+    assert journal.lost_end == lost_end
+    journal.begin(b"snapshot")
+    journal.append(b"more", b"")
+    journal.close()
+    assert entries(place) == [*left, (b"more", b"")]
+
+
+def test_a_crash_between_a_segment_and_its_inventory_is_no_loss(tmp_path: Path) -> None:
+    place = tmp_path / "journal"
+    journal, _ = read(place)
+    for number in range(1, 4):
+        journal.begin(b"s%d" % number)
+    before = journal_inventory(place).read_bytes()
+    journal.begin(b"s4")
+    journal.close()
+    journal_inventory(place).write_bytes(before)  # it came to 4, and not to its name
+    journal, _ = read(place)
+    journal_inventory(place).write_bytes(journal_inventory(place).read_bytes() + b"-000000000001")
+    journal.close()  # it came to a part of a line, and not to the file
+    journal, _ = read(place)
+    assert journal.segments == (1, 2, 3, 4)
+    journal.close()
+
+
+def journal_inventory(folder: Path) -> Path:
+    return Inventory(folder).path
+
+
 def test_a_full_disk_leaves_no_part_of_the_entry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,7 +338,7 @@ def test_durable_writes_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     journal.begin(b"s")
     journal.append(b"e", b"")
     journal.close()
-    assert len(synced) == 2
+    assert len(synced) == 3, "the segment, its name in the inventory, and the entry"
 
 
 def test_entries_that_are_too_long_are_refused(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -57,6 +58,40 @@ def test_a_flipped_bit_takes_the_post_that_it_is_in(s: Stream, tmp_path: Path) -
     while s.move():
         pass
     assert s.rows() == [(n, n) for n in range(50) if n != 20]
+
+
+@pytest.mark.parametrize("what", ["folder", "files"])
+def test_a_missing_journal_is_told_and_the_stream_goes_on(
+    s: Stream, tmp_path: Path, what: str
+) -> None:
+    for n in range(5):
+        s.post([(n, n)], Writer("a"))
+    while s.move():
+        pass
+    logged = s.rows()
+    for n in range(5, 50):
+        s.post([(n, n)], Writer("a"))
+    s.close()
+    if what == "folder":
+        shutil.rmtree(tmp_path / "journal")
+    else:
+        for path in (tmp_path / "journal").iterdir():
+            path.unlink()
+    s.open()
+    (lost,) = s.source.lost
+    assert f"{tmp_path / 'journal'}: journal segments 1..1 are missing" in lost
+    assert f"after boundary {s.source.waiting.committed}" in lost
+    s.crash()
+    assert s.source.lost == ()
+    s.post([(60, 60)], Writer("a"))
+    (lost,) = s.source.lost
+    assert lost.startswith("posts 1 to 50 of a are missing from the journal")
+    s.post([], Writer("a"), end=True)
+    while s.move():
+        pass
+    assert s.rows() == [*logged, (60, 60)]
+    numbers = pq.read_table(tmp_path / "log").column("seq").to_pylist()
+    assert len(set(numbers)) == len(numbers), "no number is given twice"
 
 
 def test_a_producer_whose_last_posts_are_lost_goes_on(s: Stream, tmp_path: Path) -> None:

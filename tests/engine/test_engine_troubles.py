@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -148,6 +149,25 @@ async def test_a_folder_without_its_definition_is_a_trouble(town: Town) -> None:
     (folder / "stream.json").unlink()
     await town.start(mit)
     assert troubles(mit)[Reason.ROWS_LOST].thing == str(folder)
+
+
+@pytest.mark.parametrize("gone", ["", "journal"])
+async def test_a_missing_folder_of_a_stream_is_a_trouble(town: Town, gone: str) -> None:
+    mit, client = await town.founder()
+    stream = await make_stream(client, mit, "s")
+    for at in range(50):
+        await client.post_event(stream, rows([(at, at)]))
+    await client.flush()
+    await town.close_clients()
+    await town.stop(mit)
+    folder = mit.home.data / "streams" / "mit.edu,s"
+    shutil.rmtree(folder / gone)
+    await town.start(mit)
+    trouble = troubles(mit)[Reason.ROWS_LOST]
+    assert trouble.thing == (stream if gone else str(folder))
+    assert str(folder / gone) in f"{trouble.thing} {trouble.what}"
+    assert "missing" in trouble.what
+    assert any(str(folder / gone) in text for text in mit.errors())
 
 
 @pytest.mark.town(timing=QUICK)

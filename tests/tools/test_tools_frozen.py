@@ -16,7 +16,7 @@ from trio.testing import MockClock
 from overlay.errors import BusyError, NotFoundError, StorageError
 from tools.home import frozen
 from tools.home.folder import Home
-from tools.home.frozen import LOOK_S, MAX_FROZEN, FrozenFolders, frozen_folders, held
+from tools.home.frozen import LOOK_S, FrozenFolders, frozen_folders, held
 
 HOLDER = """
 import sys, time
@@ -84,9 +84,17 @@ async def test_what_a_killed_command_held_goes(
         raise AssertionError("there is nothing to hold")
 
 
-async def test_there_are_only_so_many(folders: FrozenFolders, mock_clock: MockClock) -> None:
-    made = [(await folders.make(fill, 60.0))[0] for _ in range(MAX_FROZEN)]
-    with pytest.raises(BusyError, match=f"{MAX_FROZEN} frozen folders are in use"):
+@pytest.mark.parametrize(("limit", "most"), [("MAX_FROZEN", 9), ("MAX_FROZEN_NAMES", 9)])
+async def test_there_are_only_so_many(
+    folders: FrozenFolders,
+    mock_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    limit: str,
+    most: int,
+) -> None:
+    monkeypatch.setattr(frozen, limit, most)
+    made = [(await folders.make(fill, 60.0))[0] for _ in range(9)]
+    with pytest.raises(BusyError, match="9 frozen folders with 9 files are in use"):
         await folders.make(fill, 60.0)
     frozen._remove(made[0])  # by who asked for it
     await folders.make(fill, 60.0)
@@ -103,7 +111,7 @@ async def test_a_folder_that_could_not_be_filled_goes(
         await fill(folder)
         raise StorageError("no room")
 
-    for _ in range(MAX_FROZEN + 1):
+    for _ in range(3):
         with pytest.raises(StorageError, match="no room"):
             await folders.make(fails, 60.0)
     assert not os.listdir(tmp_path)

@@ -23,8 +23,12 @@ from tools.home.folder import Home
 
 T = TypeVar("T")
 
-MAX_FROZEN: Final = 16
-"""Frozen folders at once: each keeps files that the logs have replaced since."""
+MAX_FROZEN: Final = 1_000
+"""Frozen folders at once: a program that reads each second makes 900 in the time that they stay. A
+file that a log has replaced is kept once, in however many folders it is."""
+
+MAX_FROZEN_NAMES: Final = 500_000
+"""Files in all of them, above which no further folder is made: names cost some 60 bytes each."""
 
 MAX_FROZEN_S: Final = 86_400.0
 """Seconds that a folder stays at most unless it is held: a day of reading."""
@@ -72,7 +76,8 @@ class FrozenFolders:
     def __init__(self, home: Home) -> None:
         self._home = home
         self._until: dict[Path, float] = {}
-        self._making = 0
+        self._names: dict[Path, int] = {}
+        self._making = trio.Lock()
 
     async def make(self, fill: Callable[[Path], Awaitable[T]], seconds: float) -> tuple[Path, T]:
         """Make a folder; gives its path, and the result of `fill`, which makes it there.
@@ -83,23 +88,31 @@ class FrozenFolders:
         Raises:
             BusyError: too many are there.
         """
-        await self._sweep()
-        if len(self._until) + self._making >= MAX_FROZEN:
+        async with self._making:
+            await self._sweep()
+            self._check_room()
+            folder = self._home.frozen(secrets.token_hex(4))
+            try:
+                found = await fill(folder)
+            except BaseException:
+                _remove(folder)
+                raise
+            self._until[folder] = trio.current_time() + seconds
+            self._names[folder] = await trio.to_thread.run_sync(_count, folder)
+            return folder, found
+
+    def _check_room(self) -> None:
+        """
+        Raises:
+            BusyError: too many are there.
+        """
+        names = sum(self._names.values())
+        if len(self._until) >= MAX_FROZEN or names >= MAX_FROZEN_NAMES:
             raise BusyError(
-                f"{MAX_FROZEN} frozen folders are in use: wait until a backup ends, or remove a "
-                f"folder of `medusa stream files` in {self._home.folder} that nobody reads"
+                f"{len(self._until)} frozen folders with {names} files are in use: wait until a "
+                f"backup ends, or remove folders of `medusa stream files` in {self._home.folder} "
+                "that nobody reads"
             )
-        folder = self._home.frozen(secrets.token_hex(4))
-        self._making += 1
-        try:
-            found = await fill(folder)
-        except BaseException:
-            _remove(folder)
-            raise
-        finally:
-            self._making -= 1
-        self._until[folder] = trio.current_time() + seconds
-        return folder, found
 
     async def tend(self) -> None:
         """Remove folders whose time is over, for ever."""
@@ -115,8 +128,9 @@ class FrozenFolders:
             if not folder.exists() or (until <= now and not is_held(folder))
         ]
         for folder in over:
-            del self._until[folder]
             await trio.to_thread.run_sync(_remove, folder)
+            self._until.pop(folder, None)
+            self._names.pop(folder, None)
 
 
 @asynccontextmanager
@@ -128,6 +142,10 @@ async def frozen_folders(home: Home) -> AsyncIterator[FrozenFolders]:
         nursery.start_soon(folders.tend)
         yield folders
         nursery.cancel_scope.cancel()
+
+
+def _count(folder: Path) -> int:
+    return sum(len(files) for _, _, files in os.walk(folder))
 
 
 def _remove(folder: Path) -> None:

@@ -6,7 +6,6 @@ counts once the ballot says so, so that a crash in between leaves the old one.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from engine.replication.leaders.messages import (
     Stored,
 )
 from engine.streams.entries import split
-from engine.streams.journal import Journal, Record
+from engine.streams.journal import Journal, Record, remove_journal
 from engine.streams.leader import Leader
 from engine.streams.log import StreamLog
 from engine.streams.sources import journal_folders
@@ -167,13 +166,13 @@ class _Following:
             for log, start, upto in self._planned(plan):
                 await self._receive_log(log, start, upto)
             for path in journal_folders(folder, self.term_number):
-                await trio.to_thread.run_sync(shutil.rmtree, path, True)
+                await trio.to_thread.run_sync(remove_journal, path)
             await self._receive_journals()
             await keeper.around.store.replace_journal(self._state, self.term_number)
             await keeper.feed(CaughtUp(self.term_number, self.term_number))
         for path in [*folder.glob("journal*"), *folder.glob("late-journal*")]:
-            if path not in journal_folders(folder, self.term_number):
-                await trio.to_thread.run_sync(shutil.rmtree, path, True)
+            if path.is_dir() and path not in journal_folders(folder, self.term_number):
+                await trio.to_thread.run_sync(remove_journal, path)
 
     async def _drop_logs(self) -> None:
         """Drop the logs, and have the leader ship once more: its epochs would follow the old ones.

@@ -17,13 +17,20 @@ from engine.streams.retention import Hold
 from engine.streams.store import REPLICATED, StreamStore
 from engine.streams.stream_state import LogKey, Role, StreamState
 from overlay.errors import DamagedError, NotFoundError
-from overlay.files import load_folder, load_json, refuse, save_json, storing
+from overlay.files import load_json, save_json, storing
+from overlay.json_folder import JsonFolder, refuse
 from overlay.killpoints import KillPoint, kill_point
 
 ABSTAINS: Final = "abstains"
 """The file that names the streams on which this peer has no vote; no ballot has that name."""
 
 _MEND: Final = "restore it from a copy; do not remove it"
+
+
+_GONE: Final = (
+    "restore it from a copy; if there is none, this peer may vote no more: restore its home from a "
+    "backup, which has no votes, or make another peer"
+)
 
 
 class StoredBallot(Struct, frozen=True):
@@ -38,11 +45,12 @@ class BallotFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._files = JsonFolder(folder, StoredBallot, _MEND, _GONE)
 
     def load(self, damaged: Callable[[DamagedError], None] = refuse) -> Iterator[StoredBallot]:
-        """As `load_folder`. A damaged ballot must not be removed: a voter that forgot its vote may
-        let two peers believe that they are leader."""
-        return load_folder(self._folder, StoredBallot, mend=_MEND, damaged=damaged)
+        """As `JsonFolder.load`. A damaged ballot must not be removed: a voter that forgot its vote
+        may let two peers believe that they are leader."""
+        return self._files.load(damaged)
 
     def abstaining(self) -> frozenset[str]:
         """The streams on which this peer may not vote any more: it voted in a home that was lost,
@@ -63,10 +71,8 @@ class BallotFiles:
         """Save a ballot. Raises: StorageError: the disk does not take it; the old one stays."""
         with storing(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
-        save_json(self._path(stored.entry.stream.name), stored)
-
-    def _path(self, stream: str) -> Path:  # a name may be as long as a file's
-        return self._folder / f"{hashlib.sha256(stream.encode()).hexdigest()[:32]}.json"
+        name = stored.entry.stream.name  # which may be as long as a file's
+        self._files.save(f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.json", stored)
 
 
 HOLDER: Final = Hold("home")

@@ -27,8 +27,8 @@ from engine.tasks.network import Network
 from engine.tasks.plan import Task
 from overlay.concurrency import Job
 from overlay.errors import DamagedError, NotRetainedError, UnavailableError
-from overlay.files import load_folder, refuse, save_json, storing
 from overlay.identity import parse_peer_id
+from overlay.json_folder import JsonFolder, refuse
 from overlay.killpoints import KillPoint, kill_point
 from overlay.names import PeerId
 from overlay.node import Overlay
@@ -179,23 +179,22 @@ class AssignmentFiles:
     """The assignments of a worker, one file each, so that a restart goes on with them."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        mend = "remove it: the task's owner takes it home"
+        self._files = JsonFolder(folder, StoredAssignment, mend)
 
     def load(self, damaged: Callable[[DamagedError], None] = refuse) -> Iterator[StoredAssignment]:
-        """As `load_folder`."""
-        mend = "remove it: the task's owner takes it home"
-        return load_folder(self._folder, StoredAssignment, mend=mend, damaged=damaged)
+        """As `JsonFolder.load`."""
+        return self._files.load(damaged)
 
     @kill_point(KillPoint.ASSIGNMENT_SAVE)
     def save(self, stored: StoredAssignment) -> None:
         """Save it. Raises: StorageError: the disk does not take it; the old file stays."""
-        save_json(self._path(stored), stored)
+        self._files.save(self._name(stored), stored)
 
     def remove(self, stored: StoredAssignment) -> None:
-        path = self._path(stored)
-        with storing(path):
-            path.unlink(missing_ok=True)
+        self._files.remove(self._name(stored))
 
-    def _path(self, stored: StoredAssignment) -> Path:
+    @staticmethod
+    def _name(stored: StoredAssignment) -> str:
         task, term_number = stored.key  # a name may be as long as a file's
-        return self._folder / f"{hashlib.sha256(task.encode()).hexdigest()[:32]}-{term_number}.json"
+        return f"{hashlib.sha256(task.encode()).hexdigest()[:32]}-{term_number}.json"
