@@ -193,6 +193,9 @@ def _in_distinct_from(raw: list[Token], index: int) -> bool:
 
 def _type_name(text: str, token: Token, following: str) -> Token:
     name = token.text.lower()
+    if name in TYPE_TOKENS and following == "(":
+        reason = "a type has no size here: say substring(cast(x as string), 1, n)"
+        raise refusal(text, reason, token.start - 1)
     if name not in TYPE_TOKENS or following != ")":
         known = ", ".join(TYPE_TOKENS)
         raise refusal(

@@ -178,6 +178,13 @@ DIFFERENCES: Final = (
         sql="cast('1.5' AS INT)",
     ),
     Difference(
+        "`cast('Apache' AS VARCHAR(3))` has as many characters, as SQL:2016 says",
+        medusa="Apa",
+        spark="Apache",
+        duckdb="Apache",
+        sql="cast('Apache' AS VARCHAR(3))",
+    ),
+    Difference(
         "a time with an offset, `cast('2026-01-01 10:00:00+01:00' AS TIMESTAMP)`, is that moment",
         medusa="2026-01-01 09:00:00",
         spark="2026-01-01 09:00:00",
@@ -317,6 +324,12 @@ ORDERS: Final = (
         "the row that came last",
         "the same in Flink; of a batch, any of them",
         "tests/engine/test_engine_sql_tops.py::test_of_equal_times_the_last_that_came_is_the_newest",
+    ),
+    OrderOfRows(
+        "`string_agg` (`listagg`), `array_agg`",
+        "by the values, ascending unless it says `DESC`",
+        "Flink: of `HOP` the newest slice first, of merged sessions in no order",
+        "tests/engine/test_engine_sql_windows.py::test_percentiles_have_the_order_of_within_group",
     ),
     OrderOfRows(
         "`WITHIN` of a pattern, rows exactly so far apart",

@@ -257,7 +257,7 @@ def test_nodes_are_what_they_say() -> None:
         ("cast('soon' as timestamp)", "not a time", 6),
         ("n is true", "after `is`", 1),
         ("n in ()", "list of values", 1),
-        ("n in big", "not part of the language", 1),
+        ("n in big", "`in` takes a list of values in parentheses", 1),
         ("1e", "not a number", 1),
         ("1e999", "does not fit", 1),
         ("9223372036854775808", "does not fit", 1),

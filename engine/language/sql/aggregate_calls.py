@@ -9,10 +9,10 @@ from typing import Final
 from sqlglot import exp
 
 from engine.language.aggregates import ORDERED, OTHER_NAMES, PERCENTILES
-from engine.language.sql.dialect import Medusa
 from engine.language.sql.errors import Source
 from engine.language.sql.expressions import Substitute, expression_text
 from engine.language.sql.relation import Relation, Window
+from engine.language.unread import read_whole
 from engine.objects.query import AggregateFunction, Function
 
 _NAMES: Final = {
@@ -113,9 +113,26 @@ def _taken_apart(node: exp.Expr, source: Source) -> _Call:
     return _Call(node.name, tuple(given), distinct, order, within, condition)
 
 
-def key_of(node: exp.Expr) -> str:
-    """Equal nodes have equal keys."""
-    return node.sql(dialect=Medusa, comments=False)
+class Values:
+    """The texts that stand for nodes of a SELECT, and for those that are equal to them."""
+
+    def __init__(self) -> None:
+        self._found: dict[exp.Expr, tuple[exp.Expr, str]] = {}
+
+    def __contains__(self, node: exp.Expr) -> bool:
+        return node in self._found
+
+    def __setitem__(self, node: exp.Expr, text: str) -> None:
+        first, _ = self._found.get(node, (node, ""))  # which is the one that is translated
+        self._found[node] = first, text
+
+    def of(self, node: exp.Expr) -> str | None:
+        """The text that stands for a node. It is read by that, if it is only equal to the node
+        that was translated."""
+        translated, text = self._found.get(node, (None, None))
+        if translated is not None and translated is not node:
+            read_whole(node)
+        return text
 
 
 def substitute_of(relation: Relation, source: Source) -> Substitute:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final, TypeVar
 
 from msgspec import UNSET
 from sqlglot import exp
 
 from engine.language.sql.dialect import (
-    TYPES,
     Definition,
     FieldDefinition,
     FunctionDefinition,
@@ -17,6 +15,7 @@ from engine.language.sql.dialect import (
 )
 from engine.language.sql.errors import Source
 from engine.language.sql.expressions import interval_us
+from engine.language.sql.type_grammar import TypeName, type_of
 from engine.language.user_functions import check_names
 from engine.objects.definitions import (
     DEFAULT_HISTORY_US,
@@ -155,6 +154,8 @@ def stream_of(
     idle = options.text("idle", Idle.EXPLICIT)
     if idle not in set(Idle):
         raise source.refusal(f"idle is {' or '.join(Idle)}, not {idle[:40]!a}", node)
+    if declared is not None and slack_us:
+        raise source.refusal("the slack is that of WATERMARK, or that of WITH: say one", node)
     slack = declared if declared is not None else slack_us or 0
     with source.pointing(node):
         stream = StreamDefinition(
@@ -183,14 +184,22 @@ def function_of(node: FunctionDefinition, source: Source) -> UserFunction:
     with source.pointing(node):
         function = UserFunction(
             node.this.name.lower(),
-            tuple(TYPES[each.name] for each in node.args["arguments"]),
-            TYPES[node.args["result"].name],
+            tuple(_unsized(each, source) for each in node.args["arguments"]),
+            _unsized(node.args["result"], source),
             node.args["source"].name,
             bool(node.args.get("deterministic")),
         )
         check_function(function)
         check_names([function])
         return function
+
+
+def _unsized(node: TypeName, source: Source) -> FieldType:
+    """The type of an argument or a result."""
+    type_, size = type_of(node, source)
+    if size is not None:
+        raise source.refusal(f"texts of a function have no size: say {node.name}", node)
+    return type_
 
 
 def _ahead(node: exp.Expr | None, source: Source) -> int | None:
@@ -204,12 +213,10 @@ def _ahead(node: exp.Expr | None, source: Source) -> int | None:
 
 
 def _field(node: FieldDefinition, source: Source) -> Field:
-    type_ = TYPES[str(node.args["kind"])]
-    size = node.args.get("size")
+    type_, bound = type_of(node.args["kind"], source)
     constraints = node.args["constraints"]
-    if size is not None and not re.fullmatch(r"\d{1,9}", size.name):
-        raise source.refusal("a size is a whole number, like STRING(64)", size)
-    bound = int(size.name) if size is not None and type_ is FieldType.STRING else None
+    if len(set(constraints)) < len(constraints) or {"NULL", "NOT NULL"} <= set(constraints):
+        raise source.refusal(f"{node.this.name[:40]} is NULL or NOT NULL, and said once", node)
     nullable = "NOT NULL" not in constraints and "KEY" not in constraints
     return Field(node.this.name, type_, bound, nullable)
 

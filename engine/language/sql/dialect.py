@@ -14,28 +14,10 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.parsers.spark import SparkParser
 
-from engine.language.sql.window_grammar import WindowParser
-from engine.objects.schema import FieldType
+from engine.language.sql.type_grammar import TypeName, TypeParser
 
 EXPLAIN: Final = "EXPLAIN"
 """The first word of a script that asks for the plan of its queries."""
-
-TYPES: Final = {
-    **{each.upper(): each for each in FieldType},
-    "BOOLEAN": FieldType.BOOL,
-    "TINYINT": FieldType.BYTE,
-    "SMALLINT": FieldType.SHORT,
-    "INTEGER": FieldType.INT,
-    "BIGINT": FieldType.LONG,
-    "FLOAT": FieldType.SINGLE,
-    "REAL": FieldType.SINGLE,
-    "VARCHAR": FieldType.STRING,
-    "CHAR": FieldType.STRING,
-    "TEXT": FieldType.STRING,
-}
-"""The types of fields by their names, upper case."""
-
-_KNOWN_TYPES: Final = ", ".join(TYPES)
 
 
 class Definition(exp.Expression):
@@ -59,7 +41,7 @@ class FunctionDefinition(exp.Expression):
 
     arg_types: ClassVar = {
         "this": True,  # the name: an Identifier
-        "arguments": True,  # Identifiers, the names of types
+        "arguments": True,  # TypeNames
         "result": True,
         "deterministic": False,
         "source": True,  # a string: the place of its code
@@ -67,9 +49,9 @@ class FunctionDefinition(exp.Expression):
 
 
 class FieldDefinition(exp.Expression):
-    """`name type [(size)] [NOT NULL] [PRIMARY KEY]` in a list of fields."""
+    """`name type [NOT NULL] [PRIMARY KEY]` in a list of fields."""
 
-    arg_types: ClassVar = {"this": True, "kind": True, "size": False, "constraints": False}
+    arg_types: ClassVar = {"this": True, "kind": True, "constraints": False}
 
 
 class Watermark(exp.Expression):
@@ -90,14 +72,15 @@ class Split(exp.Expression):
     arg_types: ClassVar = {"this": True, "expressions": True, "rest": False}
 
 
-class MedusaParser(WindowParser):
+class MedusaParser(TypeParser):
     """Parses scripts of Medusa's dialect."""
 
     FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = {}
     FUNCTION_PARSERS: ClassVar = {
-        **{name: SparkParser.FUNCTION_PARSERS[name] for name in ("CAST", "EXTRACT")},
+        **{name: SparkParser.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST", "EXTRACT")},
         "POSITION": lambda self: self._position(),
     }
+    TABLE_ALIAS_TOKENS: ClassVar = SparkParser.TABLE_ALIAS_TOKENS - {TokenType.ASC, TokenType.DESC}
     NO_PAREN_FUNCTIONS: ClassVar[dict[TokenType, type[exp.Expr]]] = {}
     NO_PAREN_FUNCTION_PARSERS: ClassVar = {"CASE": SparkParser.NO_PAREN_FUNCTION_PARSERS["CASE"]}
 
@@ -112,6 +95,17 @@ class MedusaParser(WindowParser):
                 f"SELECT or WITH{_STATEMENTS.get(self._curr.text.upper(), '')}"
             )
         return super()._parse_statement()
+
+    def parse_set_operation(
+        self, this: exp.Expr | None, consume_pipe: bool = False, intersect_only: bool = False
+    ) -> exp.SetOperation | None:
+        """A UNION, before which sqlglot skips words of a join."""
+        index, start = self._index, self._curr
+        self._parse_join_parts()
+        if self._index > index and self._curr and self._curr.token_type in self.SET_OPERATIONS:
+            self._refuse(f"{start.text[:40]} means nothing before {self._curr.text}", start)
+        self._retreat(index)
+        return super().parse_set_operation(this, consume_pipe, intersect_only)
 
     def _parse_ordered(
         self, parse_method: Callable[[], exp.Expr | None] | None = None
@@ -147,7 +141,7 @@ class MedusaParser(WindowParser):
             mend = "; a VIEW is a TEMPORARY STREAM in a QUERY" if kind == "VIEW" else ""
             self._refuse(f"after CREATE comes SCHEMA, STREAM, TABLE, QUERY or FUNCTION{mend}")
         self._advance()
-        self._match_text_seq("IF", "NOT", "EXISTS")
+        self._refuse_if_not_exists()
         made = Definition(this=self._made_name(), kind=kind, temporary=bool(temporary))
         more = []
         while self._match(TokenType.COMMA):
@@ -165,17 +159,27 @@ class MedusaParser(WindowParser):
             made.set("query", self._made_of())
         return self.expression(made)
 
+    def _refuse_if_not_exists(self) -> None:
+        start = self._curr
+        if self._match_text_seq("IF", "NOT", "EXISTS"):
+            self._refuse("IF NOT EXISTS is not part of the language: leave it out", start)
+
     def _function(self) -> exp.Expr:
         """Parse a CREATE FUNCTION, behind these two words."""
         start = self._curr
-        self._match_text_seq("IF", "NOT", "EXISTS")
+        self._refuse_if_not_exists()
         name = self._parse_id_var(any_token=True)
         if name is None or not self._curr or self._curr.token_type is not TokenType.L_PAREN:
             self._refuse("a function is CREATE FUNCTION f(a INT, ...) RETURNS type ...", start)
         arguments = self._parse_wrapped_csv(self._argument_type)
         made = FunctionDefinition(this=name, arguments=arguments)
+        said: set[str] = set()
         while self._curr and not self._match(TokenType.ALIAS):
             word = self._curr
+            clause = "DETERMINISTIC" if word.text.upper() == "NOT" else word.text.upper()
+            if clause in said:
+                self._refuse(f"{clause} is said twice", word)
+            said.add(clause)
             if self._match_text_seq("RETURNS"):
                 made.set("result", self._type_name())
             elif self._match_text_seq("LANGUAGE"):
@@ -207,18 +211,14 @@ class MedusaParser(WindowParser):
         if not self._match_set((TokenType.IN, TokenType.COMMA)):
             self._refuse("position takes two texts: position('b' IN s)")
         operands = [part, self._parse_bitwise()]
+        if None in operands:
+            self._refuse("position takes two texts: position('b' IN s)")
         return self.expression(exp.Anonymous(this="position", expressions=operands))
 
-    def _argument_type(self) -> exp.Identifier:
+    def _argument_type(self) -> TypeName:
         if self._parse_id_var(any_token=True) is None:
             self._refuse("a function takes arguments, each a name and a type: f(a INT)")
         return self._type_name()
-
-    def _type_name(self) -> exp.Identifier:
-        type_ = self._curr
-        if not type_ or not self._match_texts(TYPES):
-            self._refuse(f"here comes a type; there are {_KNOWN_TYPES}")
-        return exp.to_identifier(type_.text.upper())
 
     def _made_name(self) -> exp.Table:
         """`[TEMPORARY] name`, of a statement that may make several streams."""
@@ -250,10 +250,7 @@ class MedusaParser(WindowParser):
                 pass  # Flink's users write it; a key is not enforced here either
             return self.expression(Key(expressions=fields))
         name, constraints = self._parse_id_var(any_token=True), []
-        type_ = self._curr
-        if not self._match_texts(TYPES):
-            self._refuse(f"{type_.text[:40]!a} is not a type; there are {_KNOWN_TYPES}")
-        size = self._size()
+        start, type_ = self._curr, self._type_name()
         while self._curr and self._curr.token_type not in {TokenType.COMMA, TokenType.R_PAREN}:
             word = self._curr
             if self._match_text_seq("NOT", "NULL"):
@@ -264,18 +261,8 @@ class MedusaParser(WindowParser):
                 constraints.append("NULL")
             else:
                 self._refuse("after a field's type comes NOT NULL, NULL or PRIMARY KEY", word)
-        made = FieldDefinition(this=name, kind=type_.text.upper(), size=size)
-        made.set("constraints", constraints)
-        return self.expression(made, type_)
-
-    def _size(self) -> exp.Expr | None:
-        if not self._match(TokenType.L_PAREN):
-            return None
-        size = self._parse_number()
-        if size is None:
-            self._refuse("a size is a whole number, like STRING(64)")
-        self._match_r_paren()
-        return size
+        made = FieldDefinition(this=name, kind=type_, constraints=constraints)
+        return self.expression(made, start)
 
     def _option(self) -> exp.Expr:
         token = self._curr
@@ -290,6 +277,9 @@ class MedusaParser(WindowParser):
 
 class Medusa(Spark):
     """Spark's SQL with standard strings and names: 'text', "name" or `name`."""
+
+    SAFE_DIVISION = False  # both are said once, in docs, and not by each / and ||
+    STRICT_STRING_CONCAT = True
 
     class Tokenizer(Spark.Tokenizer):
         """Splits a script into words and signs."""

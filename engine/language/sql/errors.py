@@ -35,6 +35,14 @@ def position_of(node: exp.Expr) -> int:
     return min((each.meta["start"] for each in node.walk() if "start" in each.meta), default=0)
 
 
+def span_of(node: exp.Expr) -> tuple[int, int] | None:
+    """Where a node begins and ends, as far as its parts know; None: none does."""
+    known = [each.meta for each in node.walk() if "start" in each.meta]
+    if not known:
+        return None
+    return min(each["start"] for each in known), max(each["end"] for each in known) + 1
+
+
 class Source:
     """The text of a script: makes the errors that point into it.
 

@@ -13,8 +13,9 @@ from typing import Final
 
 from sqlglot import exp
 
-from engine.language.expression_tokens import KEYWORDS, TYPE_TOKENS
+from engine.language.expression_tokens import KEYWORDS
 from engine.language.sql.errors import Source
+from engine.language.sql.type_grammar import type_of
 
 Substitute = Callable[[exp.Expr], str | None]
 """The text that stands for a node, or None: the node is printed as it is. It must answer for every
@@ -39,14 +40,6 @@ _BINARY: Final[dict[type[exp.Expr], str]] = {
 }
 
 _CHAINS: Final[dict[type[exp.Expr], str]] = {exp.And: "and", exp.Or: "or", exp.DPipe: "||"}
-
-_TYPES: Final = {kind.name: str(type_) for type_, kind in TYPE_TOKENS.items()} | {
-    "VARCHAR": "string",
-    "CHAR": "string",
-    "TIMESTAMPTZ": "timestamp",
-    "TIMESTAMPLTZ": "timestamp",
-    "TIMESTAMPNTZ": "timestamp",
-}
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -225,14 +218,9 @@ class _Printer:
         return " ".join([*parts, "end"])
 
     def cast(self, node: exp.Expr) -> str:
-        target = node.args["to"]
-        name = _TYPES.get(getattr(target.this, "name", ""))
-        if name is None:
-            known = ", ".join(sorted(set(_TYPES.values())))
-            raise self._source.refusal(
-                f"{target.sql()[:40]} is not a type here; there are {known}", node
-            )
-        return f"cast({self.text(node.this)} as {name})"
+        type_, size = type_of(node.args["to"], self._source)
+        cast = f"cast({self.text(node.this)} as {type_})"
+        return cast if size is None else f"substring({cast}, 1, {size})"
 
     def call(self, node: exp.Expr) -> str:
         name, operands = node.name.lower(), node.expressions
@@ -262,7 +250,6 @@ _FORMS: Final[dict[type[exp.Expr], Callable[[_Printer, exp.Expr], str]]] = {
     exp.Escape: _Printer.escape,
     exp.Case: _Printer.case,
     exp.Cast: _Printer.cast,
-    exp.TryCast: _Printer.cast,  # what Spark's grammar makes of CAST
     exp.RegexpLike: _Printer.matches,
     exp.NullSafeNEQ: _Printer.distinct,
     exp.NullSafeEQ: _Printer.same,

@@ -15,18 +15,19 @@ import msgspec
 from sqlglot import exp
 
 from engine.language.sql.aggregate_calls import (
+    Values,
     argument_of,
     function_of,
     is_aggregate,
-    key_of,
     substitute_of,
 )
 from engine.language.sql.errors import Source
 from engine.language.sql.expressions import Substitute, expression_text, name_text
 from engine.language.sql.network import Boxes
 from engine.language.sql.projection import Item
-from engine.language.sql.ranking import is_number
+from engine.language.sql.ranking import is_number, is_over
 from engine.language.sql.relation import Column, Relation, check_time, of_stream
+from engine.language.unread import read_whole, read_whole_parts
 from engine.objects.query import AggregateFunction, Function, Map, TupleWindows
 
 _ENDLESS: Final = (
@@ -41,7 +42,7 @@ def framed(items: Sequence[Item]) -> list[exp.Window]:
         each
         for node, _ in items
         for each in node.find_all(exp.Window)
-        if not is_number(each) and is_aggregate(each.this)
+        if not is_number(each) and is_over(each) and is_aggregate(each.this)
     ]
 
 
@@ -50,17 +51,17 @@ class Framed:
     """Rows, each with the aggregates of the last ones.
 
     Attributes:
-        values: what stands for a node of the SELECT, by the node's key.
+        values: what stands for a node of the SELECT.
     """
 
     relation: Relation
-    values: dict[str, str]
+    values: Values
 
     def substitute(self, source: Source) -> Substitute:
         """For the items of the SELECT: see `Substitute`."""
 
         def found(node: exp.Expr) -> str | None:
-            value = self.values.get(key_of(node))
+            value = self.values.of(node)
             if value is not None:
                 return value
             if is_aggregate(node):
@@ -96,18 +97,18 @@ class Framing:
             for number, each in enumerate(calls[0].args.get("partition_by") or ())
         ]
         functions: dict[str, AggregateFunction] = {}
-        values: dict[str, str] = {}
+        values = Values()
         for call in calls:
             name = f"over_{len(functions)}"
-            if key_of(call) not in values:
+            if call not in values:
                 functions[name] = self._function(call, name)
-                values[key_of(call)] = name
+                values[call] = name
         columns: dict[str, Column] = {}
-        for key, column in self._columns(items):
+        for node, column in self._columns(items):
             name = next((n for n, each in columns.items() if each == column), f"row_{len(columns)}")
             columns[name] = column
             functions[name] = AggregateFunction(Function.LASTVAL, column.text, name)
-            values[key] = name
+            values[node] = name
         number = self._number(items, calls[0], values)
         stream, names = self._grouped(select, groups, functions)
         parts = (size, 1, names, tuple(functions.values()), True, number)
@@ -115,7 +116,7 @@ class Framing:
         schema = self._boxes.add(box, select)
         return Framed(_dated(of_stream(schema, ""), columns), values)
 
-    def _number(self, items: Sequence[Item], call: exp.Window, values: dict[str, str]) -> str:
+    def _number(self, items: Sequence[Item], call: exp.Window, values: Values) -> str:
         """The field of the row's number, if it is among the items; "": it is not.
 
         Args:
@@ -126,8 +127,7 @@ class Framing:
             if not is_number(node):
                 continue
             same = all(
-                _key(node.args.get(part)) == _key(call.args.get(part))
-                for part in ("partition_by", "order")
+                node.args.get(part) == call.args.get(part) for part in ("partition_by", "order")
             )
             if not same or node.args.get("spec") is not None or node.this.expressions:
                 raise self._source.refusal(
@@ -135,7 +135,8 @@ class Framing:
                     "ORDER BY, and no rows: take one of them in a subquery",
                     node,
                 )
-            number = values[key_of(node)] = "over_number"
+            read_whole(node)
+            number = values[node] = "over_number"
         return number
 
     def _check_select(self, select: exp.Select, call: exp.Window) -> None:
@@ -158,12 +159,13 @@ class Framing:
         """The rows that all calls are over."""
         first, *others = calls
         parts = ("partition_by", "order", "spec")
-        said = [[_key(call.args.get(part)) for part in parts] for call in calls]
+        said = [[call.args.get(part) for part in parts] for call in calls]
         for call, each in zip(others, said[1:], strict=True):
             if each != said[0]:
                 raise self._source.refusal(
                     "two different OVER: take one of them in a subquery", call
                 )
+            read_whole_parts(call, parts)
         order = first.args.get("order")
         ordered = [] if order is None else order.expressions
         column = ordered[0].this if len(ordered) == 1 else None
@@ -177,10 +179,8 @@ class Framing:
         spec = call.args.get("spec")
         if spec is None:
             raise self._source.refusal(_ENDLESS, call)
-        kind, start, side = (
-            str(spec.args.get(name) or "") for name in ("kind", "start", "start_side")
-        )
-        end = str(spec.args.get("end") or "CURRENT ROW")
+        kind, start, side = (spec.text(name) for name in ("kind", "start", "start_side"))
+        end = spec.text("end") if spec.args.get("end") else "CURRENT ROW"
         if kind.upper() != "ROWS" or spec.args.get("exclude"):
             raise self._source.refusal(
                 "OVER takes ROWS; of a time: an overlapping window, HOP", call
@@ -200,12 +200,12 @@ class Framing:
         argument = argument_of(call.this, function, self._relation, self._source)
         return argument.of(function, name)
 
-    def _columns(self, items: Sequence[Item]) -> Iterator[tuple[str, Column]]:
-        """The columns outside of the calls, with the keys of their nodes."""
+    def _columns(self, items: Sequence[Item]) -> Iterator[tuple[exp.Expr, Column]]:
+        """The columns outside of the calls, with their nodes."""
         for node, _ in items:
             for each in node.walk(prune=lambda part: isinstance(part, exp.Window)):
                 if isinstance(each, exp.Column):
-                    yield key_of(each), self._relation.find(each, self._source)
+                    yield each, self._relation.find(each, self._source)
 
     def _grouped(
         self,
@@ -236,9 +236,3 @@ def _dated(relation: Relation, before: Mapping[str, Column]) -> Relation:
         for each in relation.columns
     )
     return replace(relation, columns=columns)
-
-
-def _key(part: object) -> object:
-    if isinstance(part, list):
-        return [_key(each) for each in part]
-    return key_of(part) if isinstance(part, exp.Expr) else part

@@ -12,10 +12,9 @@ from sqlglot import exp
 
 from engine.language.sql.aggregate_calls import (
     Argument,
-    aggregates_in,
+    Values,
     argument_of,
     function_of,
-    key_of,
     substitute_of,
     time_of_window,
 )
@@ -59,6 +58,12 @@ _GROUP_WINDOWS: Final = {"TUMBLE": 1, "HOP": 2, "SESSION": 1}
 """The functions of GROUP BY that are windows, as in `GROUP BY SESSION(ts, INTERVAL ...)`, and how
 many intervals each takes."""
 
+Called = tuple[Function, exp.Expr | None, str]
+"""A function, its call (None: nobody calls it, and a window has some), and its output's name."""
+
+Arguments = dict[exp.Expr | None, Argument]
+"""By call."""
+
 INSTANT: Final = Window("TUMBLE", 1, 1)
 """The window of all tuples of one stime: those that a window has made, all at its end."""
 
@@ -69,20 +74,20 @@ class Grouped:
 
     Attributes:
         relation: its columns are the grouped ones. before: what was grouped.
-        values: what stands for a node of the SELECT, by the node's SQL.
+        values: what stands for a node of the SELECT.
         natural: the fields of the aggregate's output, in order.
     """
 
     relation: Relation
     before: Relation
-    values: dict[str, str] = field(default_factory=dict)
+    values: Values = field(default_factory=Values)
     natural: tuple[str, ...] = ()
 
     def substitute(self, source: Source) -> Substitute:
         """For expressions over the grouped tuples: see `Substitute`."""
 
         def found(node: exp.Expr) -> str | None:
-            value = self.values.get(key_of(node))
+            value = self.values.of(node)
             if value is not None:
                 return value
             if isinstance(node, exp.Column):
@@ -100,7 +105,7 @@ class Grouped:
         return found
 
 
-_LAST_NUMBER: Final = key_of(exp.Anonymous(this="ROW_NUMBER"))
+_LAST_NUMBER: Final = exp.Anonymous(this="ROW_NUMBER", expressions=[])
 
 
 class Grouping:
@@ -108,7 +113,7 @@ class Grouping:
 
     Args:
         relation: what FROM and WHERE leave.
-        names: the output names of the calls that are SELECT items, in order, by the calls' keys.
+        names: the output names of the calls that are SELECT items, in order, by call.
         within_us: how long a session may last, microseconds; None: `longest_session`.
     """
 
@@ -117,7 +122,7 @@ class Grouping:
         boxes: Boxes,
         source: Source,
         relation: Relation,
-        names: dict[str, list[str]],
+        names: dict[exp.Expr, list[str]],
         within_us: int | None = None,
     ) -> None:
         self._boxes = boxes
@@ -229,7 +234,7 @@ class Grouping:
         free = "row_number"
         while free in taken:
             free += "_"
-        self._number = self._number or next(iter(self._names.get(key_of(node), [])), free)
+        self._number = self._number or next(iter(self._names.get(node, [])), free)
 
     def _take(self, window: Window, node: exp.Expr) -> None:
         if self._window is not None and self._window != window:
@@ -238,7 +243,7 @@ class Grouping:
 
     def _sparks(self, node: exp.Anonymous) -> Window:
         """`window(ts, '1 minute' [, '10 seconds'])`."""
-        time, *spans = node.expressions
+        time, *spans = node.expressions or [None]
         if not isinstance(time, exp.Column) or not 1 <= len(spans) <= 2:
             raise self._source.refusal("window takes (time field, '1 minute', '10 seconds')", node)
         check_time(self._relation, time, self._source)
@@ -248,7 +253,7 @@ class Grouping:
     def _window_of(self, node: exp.Anonymous) -> Window:
         """`TUMBLE(ts, size)`, `HOP(ts, advance, size)` or `SESSION(ts, gap)`."""
         kind = node.name.upper()
-        time, *spans = node.expressions
+        time, *spans = node.expressions or [None]
         if not isinstance(time, exp.Column) or len(spans) != _GROUP_WINDOWS[kind]:
             many = "two intervals" if kind == "HOP" else "an interval"
             raise self._source.refusal(f"{kind} takes the time field and {many}", node)
@@ -293,46 +298,40 @@ class Grouping:
                 select,
             )
 
-    def _functions(self, calls: Sequence[exp.Expr]) -> list[tuple[Function, str, str]]:
-        """(function, key of the call, output's name): a call once for each name that it has."""
-        found: list[tuple[Function, str, str]] = []
-        times: Counter[str] = Counter()
+    def _functions(self, calls: Sequence[exp.Expr]) -> list[Called]:
+        """A call once for each name that it has."""
+        found: list[Called] = []
+        times: Counter[exp.Expr] = Counter()
         for node in calls:
             if time_of_window(node, self._relation, self._source) is not None:
                 continue  # the result of the window has it
-            key = key_of(node)
-            names = self._names.get(key) or [f"agg_{len(found)}"]
-            if times[key] < len(names):
-                found.append((function_of(node, self._source), key, names[times[key]]))
-            times[key] += 1
-        return found or [(Function.COUNT, "", "agg_0")]
+            names = self._names.get(node) or [f"agg_{len(found)}"]
+            if times[node] < len(names):
+                found.append((function_of(node, self._source), node, names[times[node]]))
+            times[node] += 1
+        return found or [(Function.COUNT, None, "agg_0")]
 
-    def _prepared(
-        self, select: exp.Expr, functions: Sequence[tuple[Function, str, str]]
-    ) -> tuple[str, dict[str, Argument]]:
-        """The aggregate's input, and the arguments by the calls' keys."""
-        arguments: dict[str, Argument] = {"": Argument(None)}
-        nodes = {key_of(node): node for node in aggregates_in([select])}
-        for function, key, _ in functions:
-            if key:
-                arguments[key] = argument_of(nodes[key], function, self._relation, self._source)
+    def _prepared(self, select: exp.Expr, functions: Sequence[Called]) -> tuple[str, Arguments]:
+        """The aggregate's input, and the arguments by the calls."""
+        arguments: Arguments = {None: Argument(None)}
+        for function, node, _ in functions:
+            if node is not None:
+                arguments[node] = argument_of(node, function, self._relation, self._source)
         plain = all(text == name_text(name) for _, name, text in self._groups)
-        if plain and not any(self._boxes.calls(node) for node in nodes.values()):
+        if plain and not any(self._boxes.calls(node) for _, node, _ in functions if node):
             return self._relation.stream, arguments
         return self._mapped(select, arguments)
 
-    def _mapped(
-        self, select: exp.Expr, arguments: dict[str, Argument]
-    ) -> tuple[str, dict[str, Argument]]:
+    def _mapped(self, select: exp.Expr, arguments: Arguments) -> tuple[str, Arguments]:
         """A map that computes the groups and the arguments."""
         outputs = [(name, text) for _, name, text in self._groups]
-        fields: dict[str, Argument] = {}
-        for key, argument in arguments.items():
-            fields[key] = argument
+        fields: Arguments = {}
+        for node, argument in arguments.items():
+            fields[node] = argument
             if argument.text is not None:
                 name = f"argument_{len(fields)}"
                 outputs.append((name, argument.text))
-                fields[key] = replace(argument, text=name)
+                fields[node] = replace(argument, text=name)
         if self._is_table:
             outputs += hidden_columns(self._relation, outputs)
         schema = self._boxes.add(Map("prepare", self._relation.stream, "", tuple(outputs)), select)
@@ -365,29 +364,29 @@ class Grouping:
         stream: str,
         window: Window | RowWindow | None,
         calls: Sequence[exp.Expr],
-        functions: Sequence[tuple[Function, str, str]],
+        functions: Sequence[Called],
     ) -> Grouped:
         relation = self._made(stream, window)
         found = Grouped(relation, self._relation)
         made = {each.name: each.text for each in relation.columns if each.name in TIMES_OF_WINDOWS}
         for node, column in self._times:
-            found.values[key_of(node)] = shifted(column.offset or 0)
+            found.values[node] = shifted(column.offset or 0)
             if window is not INSTANT and column.name in made:
-                found.values[key_of(node)] = made[column.name]
+                found.values[node] = made[column.name]
         if isinstance(self._function_window, exp.Anonymous):
-            found.values |= _auxiliary(self._function_window, made)
+            for call, text in _auxiliary(self._function_window, made).items():
+                found.values[call] = text
         if self._is_sparks:
-            found.values["window.start"] = WINDOW_START
-            found.values["window.end"] = shifted(1)
+            found.values[exp.column("start", table=_WINDOW_OF_SPARK)] = WINDOW_START
+            found.values[exp.column("end", table=_WINDOW_OF_SPARK)] = shifted(1)
         for node, name, _ in self._groups:
-            found.values[key_of(node)] = name_text(name)
+            found.values[node] = name_text(name)
         if self._number:
             found.values[_LAST_NUMBER] = name_text(self._number)
-        names = {key: name for _, key, name in functions}
+        names = {node: name for _, node, name in functions}
         for node in calls:
             time = time_of_window(node, self._relation, self._source)
-            value = name_text(names[key_of(node)]) if time is None else made[time]
-            found.values[key_of(node)] = value
+            found.values[node] = name_text(names[node]) if time is None else made[time]
         fields = self._boxes.schemas[stream].fields
         said = window is not None or not self._is_table
         found.natural = tuple(each.name for each in fields if said or each.name != DELETED)
@@ -403,14 +402,14 @@ def _without_deletions(relation: Relation, is_table: bool) -> Relation:
     return replace(relation, columns=columns)
 
 
-def _auxiliary(node: exp.Anonymous, times: dict[str, str]) -> dict[str, str]:
-    """What stands for `SESSION_START(...)` and the like, by key. times: of the window."""
+def _auxiliary(node: exp.Anonymous, times: dict[str, str]) -> dict[exp.Expr, str]:
+    """What stands for `SESSION_START(...)` and the like. times: of the window."""
     named = {"START": WINDOW_START, "END": WINDOW_END, "ROWTIME": WINDOW_TIME}
-    found = {}
+    found: dict[exp.Expr, str] = {}
     for word, column in named.items():
         arguments = [each.copy() for each in node.expressions]
         call = exp.Anonymous(this=f"{node.name}_{word}", expressions=arguments)
-        found[key_of(call)] = times[column]
+        found[call] = times[column]
     return found
 
 

@@ -132,7 +132,7 @@ class Joining:
         plain = isinstance(node, exp.Between) and not node.args.get("symmetric")
         if plain and not self._temporal:
             for kind, key in ((exp.GTE, "low"), (exp.LTE, "high")):
-                made = kind(this=node.this.copy(), expression=node.args[key].copy())
+                made = kind(this=node.this, expression=node.args[key])
                 self.add(made)
             return
         if self._temporal or not self._bound(node):
@@ -214,6 +214,8 @@ class Joining:
                 raise self._source.refusal("a join AS OF is an inner or a LEFT join", node)
             return JoinKind.LEFT_ASOF if side == "LEFT" else JoinKind.ASOF
         found = None if method else _KINDS.get((side, kind))
+        if kind == "CROSS" and (node.args.get("on") or node.args.get("using")):
+            raise self._source.refusal("a CROSS JOIN has no ON: say JOIN", node)
         if found is None:
             words = " ".join(filter(None, (method, side, kind)))
             raise self._source.refusal(
@@ -289,7 +291,9 @@ class Joining:
 
     def _check_version(self, version: exp.Expr | None) -> None:
         """Refuse a table that is read at another time than that of the left tuple."""
-        time = None if version is None else self._time(version)
+        time = None
+        if version is not None and (version.name, version.args["kind"]) == ("TIMESTAMP", "AS OF"):
+            time = self._time(version.expression)
         if time is None or time.right or time.offset:
             raise self._source.refusal(
                 "a table is joined as it is at the time of the row: FOR SYSTEM_TIME AS OF "
@@ -364,9 +368,8 @@ class Joining:
 
 
 def _version_of(node: exp.Join) -> exp.Expr | None:
-    """The time of FOR SYSTEM_TIME AS OF, if the joined stream has it."""
-    version = node.this.args.get("version") if isinstance(node.this, exp.Table) else None
-    return None if version is None else version.expression
+    """FOR SYSTEM_TIME AS OF, if the joined stream has it."""
+    return node.this.args.get("version") if isinstance(node.this, exp.Table) else None
 
 
 def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:

@@ -169,7 +169,7 @@ class Matching:
 
     def _navigated(self, node: exp.Anonymous, own: str) -> str:
         name = node.name.upper()
-        column, *rest = node.expressions
+        column, *rest = node.expressions or [None]
         if not isinstance(column, exp.Column):
             raise self._source.refusal(f"{name} takes a field here", node)
         back = int(rest[0].name) if len(rest) == 1 and rest[0].name in {"0", "1"} else None

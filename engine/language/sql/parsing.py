@@ -14,7 +14,6 @@ from sqlglot.errors import ParseError, SqlglotError
 from engine.language.sql.dialect import EXPLAIN, Definition, Medusa, MedusaParser
 from engine.language.sql.errors import position_of, refusal
 from engine.language.sql.match_grammar import OURS
-from engine.language.sql.parts import check_parts
 
 MAX_TEXT: Final = 65_536
 """Characters of a script: hundreds of statements."""
@@ -129,7 +128,7 @@ def _parsed(text: str, tokens: list[Token]) -> exp.Expr:
     if len(trees) != 1 or trees[0] is None:
         raise refusal(text, "it is not one statement", tokens[0].start)
     _check_depth(text, trees[0])
-    check_parts(text, trees[0])
+    _check_whole(text, trees[0])
     return trees[0]
 
 
@@ -141,6 +140,13 @@ def _check_depth(text: str, tree: exp.Expr) -> None:
         if not level:
             return
     raise refusal(text, f"nested deeper than {MAX_DEPTH}", position_of(level[0]))
+
+
+def _check_whole(text: str, tree: exp.Expr) -> None:
+    """Refuse a list of which a member is missing: sqlglot does not miss it."""
+    for node in tree.walk():
+        if any(isinstance(each, list) and None in each for each in node.args.values()):
+            raise refusal(text, "something is missing in this list", position_of(node))
 
 
 def _below(node: exp.Expr) -> Iterator[exp.Expr]:
@@ -167,12 +173,15 @@ def _tokens(text: str) -> list[Token]:
         reason = f"the script has {len(tokens):,} words and signs, at most {MAX_TOKENS:,} allowed"
         raise refusal(text, reason, tokens[MAX_TOKENS].start)
     for token in tokens:
+        if token.token_type is TokenType.HINT:
+            raise refusal(text, "hints are not part of the language: /* a comment */", token.start)
         if token.token_type is TokenType.COLON:  # sqlglot reads a path of JSON behind it
             raise refusal(text, "`:` is not part of the language: say json_value", token.start)
     for token, following in pairwise(tokens):
         if token.token_type is TokenType.COMMA and following.token_type in _AFTER_LIST:
             raise refusal(text, "something is missing after the comma", token.start)
     _check_nesting(text, tokens)
+    _check_closed(text, tokens)
     return tokens
 
 
@@ -200,6 +209,20 @@ def _check_nesting(text: str, tokens: list[Token]) -> None:
             depth = 0
         if kind is TokenType.END and depth > 0:
             depth -= 1
+
+
+def _check_closed(text: str, tokens: list[Token]) -> None:
+    """Refuse a parenthesis that does not close: sqlglot does not miss that of a CAST."""
+    opened: list[Token] = []
+    for token in tokens:
+        if token.token_type is TokenType.L_PAREN:
+            opened.append(token)
+        elif token.token_type is TokenType.R_PAREN and opened:
+            opened.pop()
+        elif token.token_type is TokenType.SEMICOLON and opened:
+            break
+    if opened:
+        raise refusal(text, "a parenthesis does not close", opened[-1].start)
 
 
 def _syntax_error(error: ParseError, tokens: list[Token]) -> tuple[str, int]:

@@ -1,50 +1,14 @@
-"""The parts of a statement that the language has. sqlglot reads many more, of other databases: none
-of them may change what a script means without being understood."""
+"""The parts of a statement that its translation did not read: none may vanish in silence."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
 from typing import Final
 
 from sqlglot import exp
 
-from engine.language.sql.errors import position_of, refusal
-
-_READ: Final[dict[type[exp.Expr], str]] = {
-    exp.Select: "with_ expressions from_ joins match where group having distinct",
-    exp.Union: "with_ this expression distinct",
-    exp.Subquery: "with_ this alias joins",
-    exp.With: "expressions recursive",
-    exp.CTE: "this alias",
-    exp.From: "this",
-    exp.Table: "this db catalog alias joins version temporary",
-    exp.TableAlias: "this columns",
-    exp.Join: "this on using side kind method",
-    exp.Group: "expressions rollup cube grouping_sets all totals",
-    exp.Distinct: "expressions on",
-    exp.Column: "this table",
-    exp.Alias: "this alias",
-    exp.In: "this expressions query",
-    exp.Between: "this low high",
-    exp.Like: "this expression negate",
-    exp.RegexpLike: "this expression negate",
-    exp.Is: "this expression",
-    exp.Case: "this ifs default",
-    exp.If: "this true",
-    exp.Cast: "this to",
-    exp.Extract: "this expression",
-    exp.Anonymous: "this expressions",
-    exp.Filter: "this expression",
-    exp.Window: "this partition_by order spec alias over",
-    exp.WindowSpec: "kind start start_side end end_side exclude",
-    exp.WithinGroup: "this expression",
-    exp.Interval: "this unit",
-    exp.Star: "except_ replace",
-}
-"""What is read of each kind of node; of kinds that are not here the reader knows all, or refuses
-them as a whole."""
-
-_PARTS: Final = {kind: frozenset(names.split()) for kind, names in _READ.items()}
+from engine.language.sql.errors import Source, position_of, span_of
+from engine.language.unread import Unread, unread
 
 REASONS: Final = {
     "order": (
@@ -71,43 +35,41 @@ REASONS: Final = {
     "db": "a column is called table.column at most: give the stream a name by AS",
     "locks": "FOR UPDATE is not part of the language: a stream is not changed by a query",
     "connect": "CONNECT BY is not part of the language: a network of boxes has no loops",
-    "safe": "TRY_CAST is not part of the language: CAST gives NULL for what it cannot cast",
+    "columns": "say the names of the columns in the SELECT",
+    "version": "AS OF is for the second stream of a JOIN",
 }
 """By the name of a part that is refused, what to write instead."""
 
 
-def check_parts(text: str, tree: exp.Expr) -> None:
-    """Refuse what no reader of the tree looks at.
+def refuse_unread(tree: exp.Expr, source: Source) -> None:
+    """Refuse what the translation of a watched statement did not read.
 
     Raises:
-        PointedError: names the part.
+        PointedError: names the part in the text's own words.
     """
-    for node in tree.walk():
-        known = _PARTS.get(type(node))
-        if known is not None:
-            for name, part in node.args.items():
-                if part and name not in known:
-                    raise refusal(text, _reason(name, node), _place(part, node))
-        if isinstance(node, exp.TableAlias) and node.columns:
-            reason = "say the names of the columns in the SELECT"
-            raise refusal(text, reason, position_of(node))
-        dated = isinstance(node, exp.Table) and node.args.get("version")
-        if dated and not isinstance(node.parent, exp.Join):
-            raise refusal(text, "AS OF is for the second stream of a JOIN", position_of(node))
+    for part in unread(tree):
+        raise source.refusal(_reason(part, source.text), _place(part, source.text))
 
 
-def _reason(name: str, node: exp.Expr) -> str:
-    words = name.strip("_").replace("_", " ").upper()
-    return REASONS.get(name, f"{words} of {node.key.upper()} is not part of the language")
+def _reason(part: Unread, text: str) -> str:
+    if part.name in REASONS:
+        return REASONS[part.name]
+    spans = [span for node in part.nodes if (span := span_of(node)) is not None]
+    said = text[min(spans)[0] : max(end for _, end in spans)] if spans else _words(part.name)
+    return f"{said[:80]} means nothing here, and would be lost: leave it out"
 
 
-def _place(part: object, node: exp.Expr) -> int:
-    """Where a part begins, or else the node that has it."""
-    nodes = [each for each in _nodes(part) if any("start" in one.meta for one in each.walk())]
-    return position_of(nodes[0] if nodes else node)
+def _words(name: str) -> str:
+    """An argument as SQL calls it."""
+    return name.strip("_").replace("_", " ").upper()
 
 
-def _nodes(part: object) -> Iterator[exp.Expr]:
-    for each in part if isinstance(part, list) else [part]:
-        if isinstance(each, exp.Expr):
-            yield each
+def _place(part: Unread, text: str) -> int:
+    """Where a part begins; of a word that has no place behind the node that has it."""
+    spans = [span for node in part.nodes if (span := span_of(node)) is not None]
+    if spans:
+        return min(spans)[0]
+    place = position_of(part.node)
+    pattern = re.compile(rf"\b{_words(part.name).replace(' ', chr(92) + 's+')}\b", re.IGNORECASE)
+    found = pattern.search(text, place) or pattern.search(text)
+    return place if found is None else found.start()

@@ -14,12 +14,12 @@ from typing import Final
 
 from sqlglot import exp
 
-from engine.language.sql.aggregate_calls import key_of
 from engine.language.sql.errors import Source
 from engine.language.sql.expressions import name_text
 from engine.language.sql.projection import Item
 from engine.language.sql.relation import Column, Ranking, Relation
 from engine.language.totals import MOST_PLACES
+from engine.language.unread import read_whole
 from engine.objects.query import (
     AggregateFunction,
     Function,
@@ -35,9 +35,14 @@ NUMBERED_BY: Final = "rank_key_"
 """The beginning of the names of expressions of a ROW_NUMBER that are no columns of its SELECT."""
 
 
+def is_over(node: exp.Expr) -> bool:
+    """Whether the node is `... OVER (...)`."""
+    return isinstance(node, exp.Window) and node.args.get("over") == "OVER"
+
+
 def is_number(node: exp.Expr) -> bool:
     """Whether the node is `ROW_NUMBER() OVER (...)`."""
-    if not isinstance(node, exp.Window) or not isinstance(node.this, exp.Anonymous):
+    if not is_over(node) or not isinstance(node.this, exp.Anonymous):
         return False
     return node.this.name.upper() == "ROW_NUMBER"
 
@@ -134,9 +139,9 @@ def _ordered(node: exp.Expr, items: list[Item]) -> OrderBy:
 
 def _named(node: exp.Expr, items: list[Item]) -> str:
     """The name of an expression among the items, to which it is added if need be."""
-    key = key_of(node)
     for each, name in items:
-        if key_of(each) == key:
+        if each == node:
+            read_whole(node)
             return name
         if isinstance(each, exp.Column) and isinstance(node, exp.Column):
             same = each.name == node.name and not (each.table and node.table)
@@ -163,10 +168,11 @@ def bounded(
     """
     assert relation.ranking is not None, "a relation with places"
     place = relation.ranking.place
+    column = next(each for each in reversed(relation.columns) if each.name == place)
     found: list[int] = []
     rest: list[exp.Expr] = []
     for each in conditions:
-        most, whole = _most(each, place)
+        most, whole = _most(each, column)
         if most is not None:
             found.append(most)
         if not whole:
@@ -184,7 +190,7 @@ def bounded(
     return min(found), rest
 
 
-def _most(node: exp.Expr, place: str) -> tuple[int | None, bool]:
+def _most(node: exp.Expr, place: Column) -> tuple[int | None, bool]:
     """The greatest place that a condition allows, if it says one; and whether it says no more."""
     while isinstance(node, exp.Paren):
         node = node.this
@@ -222,12 +228,15 @@ _TURNED: Final[dict[type[exp.Expr], type[exp.Expr]]] = {
 """What a comparison is with its sides exchanged."""
 
 
-def _is(node: exp.Expr, place: str) -> bool:
-    return isinstance(node, exp.Column) and node.name.lower() == place.lower()
+def _is(node: exp.Expr, place: Column) -> bool:
+    """Whether a node is the place, by whichever of its names."""
+    if not isinstance(node, exp.Column) or node.name.lower() != place.name.lower():
+        return False
+    return not node.table or node.table in place.tables
 
 
 def _names(node: exp.Expr, place: str) -> bool:
-    return any(_is(each, place) for each in node.find_all(exp.Column))
+    return any(each.name.lower() == place.lower() for each in node.find_all(exp.Column))
 
 
 def _number(node: exp.Expr) -> int | None:
@@ -341,6 +350,4 @@ def names_place(node: exp.Select, rest: Sequence[exp.Expr], place: str) -> bool:
     """
     clauses = (node.args.get(name) for name in ("group", "having"))
     parts = [*node.expressions, *rest, *(each for each in clauses if each is not None)]
-    return any(
-        isinstance(each, exp.Star) or _is(each, place) for part in parts for each in part.walk()
-    )
+    return any(part.find(exp.Star) is not None or _names(part, place) for part in parts)

@@ -19,9 +19,11 @@ from engine.language.sql.errors import Source
 from engine.language.sql.expressions import name_text
 from engine.language.sql.network import Boxes
 from engine.language.sql.parsing import parse
+from engine.language.sql.parts import refuse_unread
 from engine.language.sql.ranking import NUMBERED_BY
 from engine.language.sql.relation import HIDDEN, Relation
 from engine.language.sql.select import Resolve, Selecting
+from engine.language.unread import watch
 from engine.language.user_functions import without_unused
 from engine.objects.availability import AvailabilityRequest, parse_mode, parse_recovery
 from engine.objects.definitions import StreamDefinition
@@ -143,7 +145,16 @@ class _Definer:
         return Document(tuple(self._schemas), tuple(self._streams), tuple(self._queries))
 
     def add(self, node: exp.Expr) -> None:
-        """Add what a statement defines."""
+        """Add what a statement defines.
+
+        Raises:
+            PointedError: it defines nothing, or a part of it has no meaning here.
+        """
+        watch(node)
+        self._define(node)
+        refuse_unread(node, self._source)
+
+    def _define(self, node: exp.Expr) -> None:
         match node:
             case FunctionDefinition():
                 self._function(node)
@@ -175,7 +186,10 @@ class _Definer:
         if node.args.get("schema") or node.args.get("query") or node.args.get("more"):
             raise self._source.refusal("a schema is a list of fields, and nothing else", node)
         name = self._name(node.this)
-        schema, _ = schema_of(node, name, self._source)
+        schema, slack = schema_of(node, name, self._source)
+        if slack:
+            reason = "a schema has a time and no slack: CREATE STREAM has it, WITH (slack = ...)"
+            raise self._source.refusal(reason, node)
         Options(node, self._source).finish()
         self._named[name] = schema
         self._schemas.append(schema)
@@ -216,17 +230,25 @@ class _Definer:
         options = Options(node, self._source)
         within_us = options.us("within")
         outputs: list[str] = []
+        hidden: dict[str, exp.Expr] = {}
         readers: dict[str, tuple[str, ...]] = {}
         for each in body:
             own = options if each is node else Options(each, self._source)
             streams = self._made(each, boxes, own, within_us)
-            if not each.args.get("temporary"):
-                named = zip(_names(each), streams, strict=True)
-                outputs += [stream for name_, stream in named if not name_.args.get("temporary")]
+            for name_, stream in zip(_names(each), streams, strict=True):
+                if each.args.get("temporary") or name_.args.get("temporary"):
+                    hidden[stream] = name_
+                else:
+                    outputs.append(stream)
             readers |= _readers(own, streams)
             if own is not options:
                 own.finish()
         read = {stream for box in boxes.boxes for stream in inputs_of(box)}
+        for stream, at in hidden.items():
+            if stream not in read:
+                raise self._source.refusal(
+                    "a TEMPORARY stream is one that another stream of its QUERY reads", at
+                )
         with self._source.pointing(node):
             query = Query(
                 name,
@@ -274,6 +296,9 @@ class _Definer:
         else:
             relation = selecting.relation(made_of)
             self._check_key(relation, boxes, made_of)
+            if node.args["kind"] == "TABLE" and relation.stream not in boxes.tables:
+                reason = "this SELECT gives a stream, and no table: say CREATE STREAM"
+                raise self._source.refusal(reason, node)
             schema = boxes.finish(relation.schema, streams[0], name, made_of)
             self._relations[streams[0]] = Relation(schema, relation.columns)
         return streams

@@ -12,7 +12,6 @@ from engine.language.sql.aggregate_calls import (
     aggregates_in,
     is_aggregate,
     is_last_number,
-    key_of,
     last_numbers,
     substitute_of,
 )
@@ -186,13 +185,13 @@ class Selecting:
         if node.args.get("distinct") is not None:
             raise self._source.refusal("ROW_NUMBER makes every row another: no DISTINCT", node)
         group = node.args.get("group")
-        groups = set() if group is None else {key_of(each) for each in group.expressions}
+        groups = set() if group is None else set(group.expressions)
 
         def size_of(column: exp.Column) -> int | None:
             found = relation.find(column, self._source)
             if isinstance(relation.window, RowWindow):
                 return None  # a time is a column like others: it is not that of the results
-            is_grouped = key_of(column) in groups or found.name in {WINDOW_START, WINDOW_END}
+            is_grouped = column in groups or found.name in {WINDOW_START, WINDOW_END}
             if grouped:
                 is_time = found.offset is not None or found.pane is not None
                 return INSTANT.size_us if is_time and is_grouped else None
@@ -290,15 +289,18 @@ class Selecting:
         calls = aggregates_in([*(each for each, _ in items), *conditions])
         groups = [] if clause is None else self._aliases(clause.expressions, items, relation)
         if clause is not None:
-            for name in ("rollup", "cube", "grouping_sets", "all", "totals"):
+            for name in ("rollup", "cube", "grouping_sets", "totals"):
                 if clause.args.get(name):
                     raise self._source.refusal(
                         f"GROUP BY {name.upper()} is not part of the language", clause
                     )
-        names: dict[str, list[str]] = {}
+            if clause.args.get("all") is not None:  # False: DISTINCT
+                reason = "GROUP BY ALL and GROUP BY DISTINCT are not part of the language"
+                raise self._source.refusal(reason, clause)
+        names: dict[exp.Expr, list[str]] = {}
         for each, name in items:
             if is_aggregate(each) or is_last_number(each):
-                names.setdefault(key_of(each), []).append(name)
+                names.setdefault(each, []).append(name)
         numbers = last_numbers([*(each for each, _ in items), *conditions])
         grouping = Grouping(self._boxes, self._source, relation, names, self._within_us)
         grouped = grouping.plan(node, groups, calls, numbers)
@@ -325,9 +327,10 @@ class Selecting:
         """The SELECT over the groups; the aggregate's output itself, if that is what it says."""
         substitute = grouped.substitute(self._source)
         if tuple(name for _, name in items) == grouped.natural:
+            values = [grouped.values.of(each) for each, _ in items]
             texts = [
-                name_text(name) if is_aggregate(each) else grouped.values.get(key_of(each))
-                for each, name in items
+                name_text(name) if is_aggregate(each) else value
+                for (each, name), value in zip(items, values, strict=True)
             ]
             if texts == [name_text(name) for _, name in items]:
                 return grouped.relation

@@ -51,9 +51,8 @@ class RowsTable(exp.Expression):
     """`TUMBLE(TABLE s, 10 ROWS)`, or `HOP(TABLE s, 3 ROWS, 10 ROWS [, PARTIAL])`."""
 
     arg_types: ClassVar = {
-        "this": True,  # the kind, upper case
         "table": True,
-        "rows": True,  # Literal: whole numbers
+        "rows": True,  # Literal: whole numbers; two of HOP
         "partial": False,
         "partition": False,
         "alias": False,
@@ -112,7 +111,7 @@ class WindowParser(MatchParser):
             self._refuse(f"{kind} takes {_TAKES[kind]}", start)
         self._match_r_paren()
         if of_rows:
-            rows = RowsTable(this=kind, table=table, rows=lengths, partition=partition)
+            rows = RowsTable(table=table, rows=lengths, partition=partition)
             rows.set("partial", bool(partial))
             return self.expression(rows, start)
         made = WindowTable(this=kind, table=table, time=time[0], intervals=lengths)

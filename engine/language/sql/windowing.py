@@ -39,6 +39,9 @@ def in_windows(
     lengths = [interval_us(each, source) for each in node.args["intervals"]]
     kind = str(node.this)
     window = Window(kind, lengths[-1], lengths[0], _partition(node))
+    if kind != "SESSION" and window.partition:
+        reason = "PARTITION BY is for SESSION, and for windows of rows: say GROUP BY"
+        raise source.refusal(reason, node)
     if kind == "SESSION":
         longest = within_us or unsaid_longest(relation.stream, lengths[0], source)
         window = replace(window, size_us=longest)

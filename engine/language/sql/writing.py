@@ -11,8 +11,9 @@ from sqlglot import Token, TokenType
 from engine.language.expression_tokens import FUNCTION, KEYWORDS, TYPE_TOKENS, tokens_of
 from engine.language.operators import CAST
 from engine.language.spans import in_units
-from engine.language.sql.dialect import TYPES, Medusa
+from engine.language.sql.dialect import Medusa
 from engine.language.sql.expressions import string_text
+from engine.language.sql.type_grammar import TYPES
 from engine.language.written_forms import INTERVAL
 from engine.objects.schema import FieldType
 from overlay.names import ObjectName
@@ -26,16 +27,6 @@ _RESERVED: Final = frozenset(KEYWORDS) | {
 
 _TYPE_NAMES: Final = {FieldType(type_): name for name, type_ in reversed(TYPES.items())}
 """Our own names of types."""
-
-_CAST_NAMES: Final = {
-    **{type_: str(type_) for type_ in FieldType},
-    FieldType.BOOL: "boolean",
-    FieldType.BYTE: "tinyint",
-    FieldType.SHORT: "smallint",
-    FieldType.LONG: "bigint",
-    FieldType.SINGLE: "float",
-}
-"""The names of types in a CAST, which sqlglot knows."""
 
 _TIGHT_BEFORE: Final = frozenset({")", ",", "."})
 _TIGHT_BEHIND: Final = frozenset({"(", "."})
@@ -197,7 +188,7 @@ def _word(token: Token) -> str:
         case TokenType.NUMBER:
             return token.text
         case kind if kind in _BY_TOKEN:
-            return _CAST_NAMES[_BY_TOKEN[kind]]
+            return type_sql(_BY_TOKEN[kind])
         case _ if token.text.isidentifier():
             return token.text.upper()
         case _:

@@ -1,0 +1,139 @@
+"""The grammar of types: of fields, of arguments, and of what a CAST gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Final
+
+from sqlglot import TokenType, exp
+
+from engine.language.sql.errors import Source
+from engine.language.sql.window_grammar import WindowParser
+from engine.objects.schema import FieldType
+
+TYPES: Final = {
+    **{each.upper(): each for each in FieldType},
+    "BOOLEAN": FieldType.BOOL,
+    "TINYINT": FieldType.BYTE,
+    "SMALLINT": FieldType.SHORT,
+    "INTEGER": FieldType.INT,
+    "BIGINT": FieldType.LONG,
+    "FLOAT": FieldType.SINGLE,
+    "REAL": FieldType.SINGLE,
+    "VARCHAR": FieldType.STRING,
+    "TEXT": FieldType.STRING,
+}
+"""The types of fields by their names, upper case."""
+
+_SYNONYMS: Final = {
+    "DOUBLE PRECISION": "DOUBLE",
+    "TIMESTAMPTZ": "TIMESTAMP",
+    "TIMESTAMP_LTZ": "TIMESTAMP",
+    "TIMESTAMP_NTZ": "TIMESTAMP",
+}
+"""All times are UTC."""
+
+_SUFFIXES: Final = {"L": "BIGINT", "S": "SMALLINT", "Y": "TINYINT", "D": "DOUBLE", "F": "FLOAT"}
+"""Of numbers."""
+
+_KNOWN: Final = ", ".join(TYPES)
+
+_MENDS: Final = {
+    "CHAR": ": it pads with blanks, which engines compare in different ways; say VARCHAR",
+    "CHARACTER": ": it pads with blanks, which engines compare in different ways; say VARCHAR",
+    "DATE": ": say TIMESTAMP, and date_trunc('day', x)",
+    "DECIMAL": ": say DOUBLE, or LONG of a smaller unit",
+    "NUMERIC": ": say DOUBLE, or LONG of a smaller unit",
+}
+
+MOST_DIGITS: Final = 9
+"""Of the size of a type: more than any text has characters."""
+
+
+class TypeName(exp.Expression):
+    """`name [(size)]`."""
+
+    arg_types: ClassVar = {"this": True, "size": False}
+
+
+class TypeParser(WindowParser):
+    """Parses types, and what has one."""
+
+    STRICT_CAST: ClassVar = True
+
+    def _type_name(self, synonyms: Mapping[str, str] = _SYNONYMS) -> TypeName:
+        start = self._curr
+        name = " ".join(start.text.upper().split()) if start else ""
+        name = synonyms.get(name, name)
+        if name not in TYPES or start.token_type in {TokenType.STRING, TokenType.IDENTIFIER}:
+            shown = start.text[:40] if start else ""
+            mend = _MENDS.get(name, f"; there are {_KNOWN}")
+            self._refuse(f"{shown!a} is not a type here{mend}", start)
+        self._advance()
+        size = None
+        if self._match(TokenType.L_PAREN):
+            size = self._parse_number()
+            if size is None:
+                self._refuse("a size is a whole number, like STRING(64)")
+            self._match_r_paren()
+        if name == "TIMESTAMP" and not self._match_text_seq("WITH", "TIME", "ZONE"):
+            self._match_text_seq("WITHOUT", "TIME", "ZONE")
+        return self.expression(TypeName(this=name, size=size), start)
+
+    def _parse_types(
+        self,
+        check_func: bool = False,
+        schema: bool = False,
+        allow_identifiers: bool = True,
+        with_collation: bool = False,
+    ) -> exp.Expr | None:
+        """The type of a constant like TIMESTAMP '2026-01-01'; others are no types but names."""
+        constant = self._next and self._next.token_type is TokenType.STRING
+        return self._type_name() if constant and self._curr.token_type in self.TYPE_TOKENS else None
+
+    def _parse_dcolon(self) -> exp.Expr | None:
+        """The type behind `::`; sqlglot has a number like 10L as 10::L."""
+        return self._type_name(_SYNONYMS | _SUFFIXES)
+
+    def _parse_cast(self, strict: bool, safe: bool | None = None) -> exp.Expr:
+        if safe:
+            self._refuse("TRY_CAST is not part of the language: CAST gives NULL for what it cannot")
+        value = self._parse_disjunction()
+        if value is None or not self._match(TokenType.ALIAS):
+            self._refuse("CAST takes a value AS a type")
+        made = exp.Cast(this=value, to=self._type_name())
+        if self._curr and self._curr.text.upper() == "FORMAT":
+            self._refuse("CAST has no FORMAT: say to_timestamp(x, 'format') or date_format")
+        return self.expression(made)
+
+
+def type_of(node: TypeName, source: Source) -> tuple[FieldType, int | None]:
+    """The type, and the size of a text; None: it has none.
+
+    Raises:
+        PointedError: a type has no such size.
+    """
+    name, size = node.name, node.args.get("size")
+    type_ = TYPES[name]
+    if size is None:
+        return type_, None
+    number = size.name
+    if not (number.isascii() and number.isdecimal() and 1 <= len(number) <= MOST_DIGITS):
+        raise source.refusal("a size is a whole number, like STRING(64)", size)
+    if type_ is FieldType.STRING and int(number):
+        return type_, int(number)
+    if type_ is FieldType.TIMESTAMP and int(number) == 6:
+        return type_, None
+    mend = _SIZED.get(name, f"say {name}")
+    raise source.refusal(f"{name}({number}) is not part of the language: {mend}", size)
+
+
+_SIZED: Final = {
+    "TIMESTAMP": (
+        "it has microseconds, and engines cut or round the others; say TIMESTAMP, and "
+        "date_trunc('millisecond', x), or 'second'"
+    ),
+    "FLOAT": "say REAL, or DOUBLE",
+    **dict.fromkeys(("STRING", "VARCHAR", "TEXT"), "a text has room for one character at least"),
+}
+"""By type, why it has not this size."""

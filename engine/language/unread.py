@@ -1,0 +1,93 @@
+"""What a translation leaves unread of sqlglot's tree: nothing, or the text is refused.
+
+sqlglot knows all of SQL, and puts what it parsed into the arguments of its nodes. A translator that
+does not ask for one of them would change in silence what the text means. So `watch` has the nodes
+note by which names their arguments are asked for, and `unread` gives those that nobody asked for.
+
+Walking a tree, copying it and comparing it ask for no argument by its name: they read nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlglot import exp
+
+_WRITING: Final = frozenset({(exp.Identifier, "quoted"), (exp.Literal, "is_string")})
+"""How a word is written, not what it means: a name in quotes is the same name."""
+
+
+class _Arguments(dict[str, Any]):
+    """The arguments of a node, and the names by which they were asked for."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        super().__init__(given)
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - as sqlglot's
+        self.read.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - as sqlglot's
+        self.read.add(name)
+        return super().get(name, default)
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """An argument that nobody asked for.
+
+    Attributes:
+        node: whose it is. name: as sqlglot calls it.
+    """
+
+    node: exp.Expr
+    name: str
+    value: Any
+
+    @property
+    def nodes(self) -> list[exp.Expr]:
+        """Those that the argument is made of."""
+        return nodes_of(self.value)
+
+
+def watch(tree: exp.Expr) -> None:
+    """Have all nodes of a tree note what is read of them from now on."""
+    hash(tree)  # nodes keep their hashes: so comparing them asks for no argument later
+    for node in tree.walk():
+        node.args = _Arguments(node.args)
+
+
+def unread(tree: exp.Expr) -> Iterator[Unread]:
+    """The arguments of a watched tree that were given and not read, from the root on."""
+    for node in tree.walk():
+        if not isinstance(node.args, _Arguments):
+            continue
+        for name, value in node.args.items():
+            if value and name not in node.args.read and (type(node), name) not in _WRITING:
+                yield Unread(node, name, value)
+
+
+def read_whole(tree: exp.Expr) -> None:
+    """Note that a part is read: it was found equal to one that is."""
+    for node in tree.walk():
+        if isinstance(node.args, _Arguments):
+            node.args.read.update(node.args)
+
+
+def read_whole_parts(node: exp.Expr, names: Sequence[str]) -> None:
+    """The same of some arguments of a node."""
+    for name in names:
+        for part in nodes_of(node.args.get(name)):
+            read_whole(part)
+
+
+def nodes_of(value: object) -> list[exp.Expr]:
+    """The nodes that an argument is made of; none if it is a word, or true."""
+    return [
+        each
+        for each in (value if isinstance(value, list) else [value])
+        if isinstance(each, exp.Expr)
+    ]

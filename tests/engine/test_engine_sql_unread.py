@@ -1,0 +1,234 @@
+"""Nothing that was written is left unread: each word changes the network, or is refused."""
+
+from __future__ import annotations
+
+import pytest
+import sqlglot
+from drawn_statements import INSERTED, SILENT, Words, altered, scripts
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from engine.language.document import Document
+from engine.language.sql.script import Script
+from engine.language.unread import read_whole, unread, watch
+from engine.objects.query import Map
+from examples import examples
+from overlay.errors import InvalidInputError
+
+BASE = "medusa://mit.edu"
+S = "CREATE STREAM s (ts TIMESTAMP, x DOUBLE, y INT, k STRING, WATERMARK FOR ts AS ts);"
+EACH = "FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE) GROUP BY window_start"
+
+
+def defined(text: str) -> Document:
+    return Script(text, BASE).complete({}, {})
+
+
+def network(words: Words) -> Document | None:
+    """What a script defines; None: it is refused."""
+    try:
+        return defined(" ".join(words))
+    except InvalidInputError:
+        return None
+
+
+# -- words -----------------------------------------------------------------------------------------
+
+
+@settings(max_examples=examples(250, soak=20_000), deadline=None)
+@given(scripts(), st.sampled_from(INSERTED), st.data())
+def test_a_word_that_is_added_changes_the_network_or_is_refused(
+    words: Words, added: str, data: st.DataObject
+) -> None:
+    before = network(words)
+    assert before is not None, " ".join(words)
+    place = data.draw(st.integers(0, len(words)))
+    changed = (*words[:place], *added.split(" "), *words[place:])
+    assert network(changed) != before, " ".join(changed)
+
+
+@settings(max_examples=examples(150, soak=20_000), deadline=None)
+@given(scripts(), st.data())
+def test_a_word_that_is_another_changes_the_network_or_is_refused(
+    words: Words, data: st.DataObject
+) -> None:
+    place = data.draw(st.integers(0, len(words) - 1))
+    other = altered(words[place])
+    assume(other is not None)
+    assert other is not None
+    changed = (*words[:place], *other.split(" "), *words[place + 1 :])
+    assert network(changed) != network(words), " ".join(changed)
+
+
+@settings(max_examples=examples(150, soak=20_000), deadline=None)
+@given(scripts(), st.data())
+def test_a_word_that_is_left_out_changes_the_network_or_is_refused(
+    words: Words, data: st.DataObject
+) -> None:
+    place = data.draw(st.integers(0, len(words) - 1))
+    assume(words[place] not in SILENT)
+    changed = (*words[:place], *words[place + 1 :])
+    assert network(changed) != network(words), " ".join(changed)
+
+
+# -- what is told ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "word"),
+    [
+        (
+            f"SELECT count(*) AS n {EACH.replace('s,', 's PARTITION BY k,')}",
+            "say GROUP BY",
+            "TUMBLE",
+        ),
+        (
+            "SELECT sum(x) OVER (ORDER BY ts NULLS FIRST ROWS 3 PRECEDING) AS n FROM s",
+            "NULLS FIRST means nothing here, and would be lost: leave it out",
+            "NULLS FIRST",
+        ),
+        (
+            "SELECT * FROM s MATCH_RECOGNIZE (ORDER BY ts NULLS FIRST MEASURES A.x AS x "
+            "AFTER MATCH SKIP TO NEXT ROW PATTERN (A B) WITHIN INTERVAL '1' HOUR)",
+            "NULLS FIRST means nothing",
+            "NULLS FIRST",
+        ),
+        ("CREATE TEMPORARY STREAM z (a INT)", "TEMPORARY means nothing here", "TEMPORARY"),
+        ("CREATE TEMPORARY STREAM z AS SELECT x FROM s", "another stream of its QUERY reads", "z"),
+        ("CREATE TABLE z AS SELECT x FROM s", "no table: say CREATE STREAM", "z"),
+        (
+            "CREATE SCHEMA z (a TIMESTAMP, WATERMARK FOR a AS a - INTERVAL '5' SECOND)",
+            "no slack",
+            "z",
+        ),
+        (
+            "CREATE STREAM z (a TIMESTAMP, WATERMARK FOR a AS a - INTERVAL '5' SECOND) "
+            "WITH (slack = 3)",
+            "that of WATERMARK, or that of WITH",
+            "z",
+        ),
+        (
+            "CREATE FUNCTION f(a INT) RETURNS INT RETURNS LONG LANGUAGE PYTHON AS 'a.py:f'",
+            "RETURNS is said twice",
+            "RETURNS LONG",
+        ),
+        ("CREATE STREAM IF NOT EXISTS z (a INT)", "IF NOT EXISTS is not part of the", "IF"),
+        ("CREATE STREAM z (a INT NOT NULL NULL)", "NULL or NOT NULL, and said once", "a INT"),
+        ("WITH q AS MATERIALIZED (SELECT x FROM s) SELECT x FROM q", "MATERIALIZED", "MATERIAL"),
+        ("WITH RECURSIVE q AS (SELECT x FROM s) SELECT x FROM q", "no RECURSIVE", "q"),
+        ("SELECT x FROM s WHERE x BETWEEN SYMMETRIC 1 AND 2", "SYMMETRIC", "x BETWEEN"),
+        ("SELECT x FROM s TABLESAMPLE (10 PERCENT)", "TABLESAMPLE", "10"),
+        ("SELECT x FROM s AS q (a, b)", "say the names of the columns in the SELECT", "a, b"),
+        ("SELECT x FROM s DESC", "'DESC' is a mistake", "DESC"),
+        ("SELECT x FROM s NATURAL UNION ALL SELECT y FROM s", "means nothing", "NATURAL"),
+        (
+            "SELECT a.x FROM s AS a CROSS JOIN s AS b ON a.x = b.x",
+            "a CROSS JOIN has no ON",
+            "s AS b",
+        ),
+        (
+            f"SELECT count(*) AS n {EACH.replace('BY', 'BY DISTINCT')}",
+            "GROUP BY DISTINCT",
+            "window_",
+        ),
+        ("SELECT x FROM s ORDER BY x", "in the order of its time", "x"),
+        ("SELECT /*+ BROADCAST(s) */ x FROM s", "hints are not part of the language", "/*+"),
+        ("SELECT cast(x AS INT AS y FROM s", "a parenthesis does not close", "(x AS"),
+    ],
+)
+def test_what_nobody_reads_is_told_with_its_place(text: str, reason: str, word: str) -> None:
+    with pytest.raises(InvalidInputError, match=reason) as refused:
+        defined(f"{S}\n{text}")
+    column = int(str(refused.value).rpartition("column ")[2])
+    assert "line 2" in str(refused.value)
+    assert text[column - 1 :].startswith(word)
+
+
+def test_the_place_of_a_row_may_have_the_name_of_its_subquery_and_no_other() -> None:
+    text = (
+        "SELECT k, x, place FROM (SELECT k, x, ROW_NUMBER() OVER (PARTITION BY k ORDER BY x) AS "
+        "place FROM s) AS q WHERE {}.place <= 3"
+    )
+    defined(S + text.format("q"))
+    with pytest.raises(InvalidInputError, match="place"):
+        defined(S + text.format("r"))
+
+
+# -- types -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "expression"),
+    [
+        ("cast(k AS VARCHAR(3))", "substring(cast(k as string), 1, 3)"),
+        ("k::VARCHAR(2)", "substring(cast(k as string), 1, 2)"),
+        ("cast(y AS STRING(1))", "substring(cast(y as string), 1, 1)"),
+        ("cast(k AS TEXT)", "cast(k as string)"),
+        ("cast(y AS DOUBLE PRECISION)", "cast(y as double)"),
+        ("cast(ts AS TIMESTAMP(6) WITH TIME ZONE)", "cast(ts as timestamp)"),
+        ("TIMESTAMP '2026-01-01'", "cast('2026-01-01' as timestamp)"),
+        ("10L", "cast(10 as long)"),
+    ],
+)
+def test_a_cast_has_all_of_its_type(value: str, expression: str) -> None:
+    """A text is cut, as SQL:2016 6.13 and Flink 2.3 do; Spark 4.3 and DuckDB 2.0 leave it whole."""
+    (query,) = defined(f"{S} SELECT {value} AS v FROM s").queries
+    (box,) = query.boxes
+    assert isinstance(box, Map)
+    assert box.expressions == (("v", expression),)
+
+
+@pytest.mark.parametrize(
+    ("type_", "reason"),
+    [
+        ("CHAR(3)", "'CHAR' is not a type here: it pads with blanks.*say VARCHAR"),
+        ("VARCHAR(0)", r"VARCHAR\(0\) is not part of the language: a text has room for one"),
+        ("VARCHAR(MAX)", "a size is a whole number, like STRING\\(64\\)"),
+        ("TIMESTAMP(0)", r"TIMESTAMP\(0\).*say TIMESTAMP, and date_trunc\('millisecond', x\)"),
+        ("TIMESTAMP(9)", "it has microseconds"),
+        ("FLOAT(3)", "say REAL, or DOUBLE"),
+        ("INT(3)", r"INT\(3\) is not part of the language: say INT"),
+        ("DECIMAL(3)", "say DOUBLE, or LONG of a smaller unit"),
+        ("DATE", r"say TIMESTAMP, and date_trunc\('day', x\)"),
+    ],
+)
+def test_a_size_without_meaning_is_refused(type_: str, reason: str) -> None:
+    """In a cast and of a field."""
+    for text in (f"SELECT cast(k AS {type_}) AS v FROM s", f"CREATE STREAM z (a {type_})"):
+        with pytest.raises(InvalidInputError, match=f"{reason}.*, at line 1, column"):
+            defined(f"{S} {text}")
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        ("cast(k AS TIMESTAMP FORMAT 'yyyy')", "say to_timestamp"),
+        ("cast(k AS INT FORMAT '9')", "say to_timestamp"),
+        ("try_cast(k AS INT)", "CAST gives NULL for what it cannot"),
+        ("cast(k AS INT DEFAULT 3 ON CONVERSION ERROR)", "'3'"),
+        ("cast(k AS STRING COLLATE utf8)", "syntax error"),
+    ],
+)
+def test_a_cast_of_another_grammar_is_refused(call: str, reason: str) -> None:
+    with pytest.raises(InvalidInputError, match=reason):
+        defined(f"{S} SELECT {call} AS v FROM s")
+
+
+# -- what notes it ---------------------------------------------------------------------------------
+
+
+def test_only_an_argument_that_is_asked_for_is_read() -> None:
+    tree = sqlglot.parse_one("SELECT a FROM s ORDER BY b DESC")
+    watch(tree)
+    assert tree == tree.copy()
+    assert len(list(tree.walk())) > 5
+    assert next(unread(tree)).name == "expressions"
+    (column,) = tree.expressions
+    assert column.name == "a"
+    source = tree.args["from_"].this
+    assert source.name == "s"
+    left = [(each.name, each.value) for each in unread(tree)]
+    assert left[0] == ("order", tree.args["order"])
+    assert ("desc", True) in left
+    read_whole(tree)
+    assert not list(unread(tree))
