@@ -238,6 +238,7 @@ def test_what_fails_and_what_is_gone_is_said(
     trouble = Trouble(Reason.TASK_FAILS, "t", f"fails: {task.reason}", "mend it", 0.5)
     warning = Trouble(Reason.DISK_NEARLY_FULL, "the disk", "fills", "clear it", 0.5)
     refusing = Trouble(Reason.REFUSES_POSTS, STREAM, "refuses posts: it burns", "quench it", 0.5)
+    away_for = Trouble(Reason.SIBLING_AWAY, f"our peer {'ef' * 20}", "does not answer", "", 0.5)
     stream = StreamStatus(STREAM, "source", 0.0, 0, 0.0, 0, 0, 0, 0, state=REFUSES_POSTS)
     here = PeerStatus(
         "mit.edu",
@@ -246,7 +247,7 @@ def test_what_fails_and_what_is_gone_is_said(
         "running",
         tasks=(task,),
         streams=(stream,),
-        troubles=(refusing, trouble, warning),
+        troubles=(away_for, refusing, trouble, warning),
     )
     away = PeerStatus("utah.edu", "cd" * 20, "192.0.2.1:7", "unreachable", health="dead")
 
@@ -259,17 +260,19 @@ def test_what_fails_and_what_is_gone_is_said(
         assert "failing: Spark does not?[2J start" in listed
         assert f"nothing is known under {QUERY}2" in listed  # it went while the list was made
         told = run("status")
-        assert told.splitlines()[:3] == [
+        assert told.splitlines()[:4] == [
+            "trouble     our peer efefefef does not answer (for 0.5s)",
             f"trouble     {STREAM} refuses posts: it burns; quench it (for 0.5s)",
             "trouble     t fails: Spark does not?[2J start; mend it (for 0.5s)",
             "warning     the disk fills; clear it (for 0.5s)",
         ]
         assert "tasks       1, 1 of them failing" in told
         checked = run("status", "--check", code=1).splitlines()
-        assert checked == [line[len("trouble     ") :] for line in told.splitlines()[:3]]
+        assert checked == [line[len("trouble     ") :] for line in told.splitlines()[:4]]
         as_json = json.loads(run("status", "--check", "--json", code=1))
         assert as_json["well"] is False
         assert [each["reason"] for each in as_json["troubles"]] == [
+            "sibling_away",
             "refuses_posts",
             "task_fails",
             "disk_nearly_full",

@@ -63,4 +63,9 @@ def _lines(participant: str, event: EventRecord, width: int) -> list[Line]:
 
 def shortened(text: str) -> str:
     """The text without the common scheme of names, and with shortened ids of peers."""
-    return _ID.sub(lambda found: found[1][:SHORT_ID], text).replace(PREFIX, "")
+    return with_short_ids(text).replace(PREFIX, "")
+
+
+def with_short_ids(text: str) -> str:
+    """The text with shortened ids of peers."""
+    return _ID.sub(lambda found: found[1][:SHORT_ID], text)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from overlay.troubles import Trouble
 from tools.client.times import show_duration
+from tools.monitor.render_events import with_short_ids
 
 
 def in_words(trouble: Trouble, at: float) -> str:
     """The trouble, its mend and its age, in one line. at: now, seconds since the epoch."""
-    return f"{trouble.sentence} (for {show_duration(max(0.0, at - trouble.since))})"
+    age = show_duration(max(0.0, at - trouble.since))
+    return f"{with_short_ids(trouble.sentence)} (for {age})"
 
 
 def style_of(trouble: Trouble) -> str:
