@@ -10,17 +10,20 @@ from typing import Final
 
 import pytest
 import trio
-from engine_peers import Place, Town, make_stream, received, rows
+from engine_peers import Place, Town, make_stream, received, rows, schema_of
+from hostile_siege import Siege
 from tools_xmlrpc import OpenStock, address_of, settled, token_for, trusting
 
+from engine.objects.definitions import StreamDefinition
 from engine.streams.messages import Subscribe
 from overlay.client_tokens import Scope
 from overlay.clients import open_client
 from overlay.connection import Connection
-from overlay.errors import BusyError
+from overlay.errors import BusyError, MedusaError
 from overlay.identity import read_certificate
 from overlay.listening import ConnectionLimits
 from tools.client.async_client import open_medusa
+from tools.home.token_file import TokenFile
 from tools.xmlrpc import listener
 
 USUAL_S: Final = 3.0
@@ -174,3 +177,29 @@ async def test_strangers_that_prove_nothing(besieged: tuple[Place, str], stock: 
     assert time.monotonic() - before < 2 * USUAL_S
     for each in silent:
         await trio.aclose_forcefully(each)
+
+
+async def test_posts_of_one_token(siege: Siege, seconds: float) -> None:
+    """A script with a token that may post sends all it can, of times that wait for a boundary, by
+    eight connections: honest posts and deliveries of other clients go on."""
+    home, stream = siege.mit.home, "medusa://mit.edu/flooded"
+    tokens = TokenFile(home)
+    token = tokens.add(f"flood{seconds:g}", frozenset({Scope.POST}), None, time.time()).decode()
+    async with open_medusa(home.folder) as owner:
+        schema = schema_of("mit.edu").name
+        await owner.create_stream(StreamDefinition(stream, schema, slack_us=2**40))
+    table = rows([(number, number) for number in range(100_000)])
+
+    async def flood() -> None:
+        async with open_medusa(home.folder, token=token) as client:
+            while True:
+                with suppress(MedusaError):
+                    await client.post_event(stream, table)
+
+    async with siege.watched(seconds) as watch, trio.open_nursery() as nursery:
+        for _ in range(8):
+            nursery.start_soon(flood)
+        await trio.sleep(seconds)
+        nursery.cancel_scope.cancel()
+    print(watch)
+    watch.check()
