@@ -301,6 +301,18 @@ def test_fields_that_nothing_fills_are_known() -> None:
     assert rows.columns.unfilled == ["dst_port", "note"]
 
 
+def test_the_process_that_reads_tells_of_columns(tmp_path: Path) -> None:
+    for text, dropped, unfilled in (
+        (TSV.replace("\tnote\n", "\tother\n"), ["uid", "other"], ["note"]),
+        ("".join(JSON.splitlines(True)[1:]), ["tags"], ["dst_port"]),
+        (JSON, ["uid", "tags"], []),
+    ):
+        (tmp_path / "f.log").write_text(text)
+        with open_rows(tmp_path / "f.log", Reading(SCHEMA, None, False, NAMES)) as rows:
+            assert sum(table.num_rows for table in rows.batches())
+            assert (sorted(rows.dropped), rows.unfilled) == (sorted(dropped), unfilled)
+
+
 def test_rows_without_any_value_are_rows() -> None:
     schema = Schema(PLAIN.name, (PLAIN.fields[2],))
     rows = read_rows(RowInput(io.BytesIO(b"{}\n{}\n")), "f", Reading(schema, Format.JSON))

@@ -158,7 +158,7 @@ def test_a_time_as_a_text_means_the_same_in_every_format_and_beside_every_other(
         assert micros(read(csv([text]), Format.CSV)) == [at]
 
 
-CHARACTERS = "0123456789-+:.,TtZz UTCGMe/"
+CHARACTERS = "0123456789-+:.,TtZz UTCGMe/\n\r\0"
 
 
 @given(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from overlay.errors import InvalidInputError
@@ -48,32 +49,29 @@ def as_utf8(read: Callable[[], bytes]) -> Callable[[], bytes]:
     Args:
         read: reads the next piece; b"": the end.
     """
-    decoder: codecs.IncrementalDecoder | None = None
-    begun = False
+    return partial(next, _pieces(read), b"")
 
-    def beginning() -> bytes:
-        piece = read()
-        while len(piece) < LOOKED_AT and (more := read()):
-            piece += more
-        return piece
 
-    def read_utf8() -> bytes:
-        nonlocal begun, decoder
-        while True:
-            piece = read() if begun else beginning()
-            if not begun:
-                begun = True
-                if (encoding := encoding_of(piece)) is not None:
-                    decoder = codecs.getincrementaldecoder(encoding)()
-            if decoder is None:
-                return piece
-            try:
-                text = decoder.decode(piece, final=not piece)
-            except UnicodeDecodeError as error:
-                raise InvalidInputError(
-                    f"it begins as {error.encoding.upper()} and does not go on so: {error.reason}"
-                ) from None
-            if text or not piece:
-                return text.encode()
-
-    return read_utf8
+def _pieces(read: Callable[[], bytes]) -> Iterator[bytes]:
+    piece = read()
+    while len(piece) < LOOKED_AT and (more := read()):
+        piece += more
+    encoding = encoding_of(piece)
+    if encoding is None:
+        while piece:
+            yield piece
+            piece = read()
+        return
+    decoder = codecs.getincrementaldecoder(encoding)()
+    ended = False
+    while not ended:
+        ended = not piece
+        try:
+            text = decoder.decode(piece, final=ended)
+        except UnicodeDecodeError as error:
+            raise InvalidInputError(
+                f"it begins as {error.encoding.upper()} and does not go on so: {error.reason}"
+            ) from None
+        if text:
+            yield text.encode()
+        piece = read() if piece else b""

@@ -95,12 +95,11 @@ def _of_texts(texts: pa.ChunkedArray) -> pa.ChunkedArray:
 def _reader_of(texts: pa.ChunkedArray) -> Callable[[pa.ChunkedArray], pa.ChunkedArray] | None:
     """The reader of the first text's form, if Arrow has one: to fail costs it as much per value as
     `_of_any` takes."""
-    first = next((value for chunk in texts.chunks for value in chunk if value.is_valid), None)
+    first = texts.drop_null().slice(0, 1)
     for read in (_zoned, _local, _numbers):
         with suppress(pa.ArrowInvalid):
-            if first is not None:
-                read(pa.chunked_array([pa.array([first.as_py()])]))
-                return read
+            read(first)
+            return read
     return None
 
 

@@ -73,6 +73,15 @@ class Successors:
         self._newest = here.st_dev, here.st_ino
         self._waiting.append(file)
 
+    def open_next(self) -> None:
+        """Open the present file, if there is one; `take` raises if it cannot be opened."""
+        try:
+            self.open()
+        except NotFoundError:
+            pass  # it is yet to come
+        except MedusaError as error:
+            self._failure = error
+
     @property
     def newest_is_there(self) -> bool:
         """Whether the newest file has the path still."""
@@ -88,12 +97,7 @@ class Successors:
             await trio.sleep(LOOK_S)
             with suppress(OSError):
                 if not self.newest_is_there and self._path.stat().st_size > 0:
-                    try:
-                        self.open()
-                    except NotFoundError:
-                        continue  # renamed this moment
-                    except MedusaError as error:
-                        self._failure = error
+                    self.open_next()
 
     async def take(self) -> IO[bytes]:
         """The next file, once there is one.
@@ -136,9 +140,8 @@ class Growing:
             if self._truncated():
                 self.torn = True
                 os.write(self._end, b"t")
-                with suppress(NotFoundError):
-                    if not self.successors.ready:
-                        self.successors.open()  # for what is written from its beginning on
+                if not self.successors.ready:
+                    self.successors.open_next()  # for what is written from its beginning on
                 break
             if self.successors.ready:
                 break
