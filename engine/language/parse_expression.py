@@ -107,6 +107,9 @@ class _Plain(Dialect):
     STRICT_STRING_CONCAT = True
 
 
+_PLAIN: Final = _Plain()
+
+
 def parse_expression(
     text: str,
     fields: Mapping[str, FieldType],
@@ -124,9 +127,9 @@ def parse_expression(
             reason and the position in `text`.
     """
     tree = _parse(text, tokens_of(text, functions or {}))
-    watch(tree)
+    watched = watch(tree)
     typed = _Typer(text, fields, nodes or {}, functions or {}).of(tree, 0)
-    for part in unread(tree):
+    for part in unread(watched):
         reason = f"{part.name!a} of {type(part.node).__name__} is not part of the language"
         raise refusal(text, reason, _position_of(part.node))
     if typed is None:
@@ -153,7 +156,7 @@ def parse_predicate(
 
 def _parse(text: str, tokens: list[Token]) -> exp.Expression:
     try:
-        trees = Parser(dialect=_Plain()).parse_into(exp.Condition, tokens, f"({text})")
+        trees = Parser(dialect=_PLAIN).parse_into(exp.Condition, tokens, f"({text})")
     except ParseError as error:
         raise refusal(text, *_syntax_error(error, tokens)) from None
     except RecursionError:

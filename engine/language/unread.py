@@ -9,7 +9,7 @@ Walking a tree, copying it and comparing it ask for no argument by its name: the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -53,20 +53,24 @@ class Unread:
         return nodes_of(self.value)
 
 
-def watch(tree: exp.Expr) -> None:
-    """Have all nodes of a tree note what is read of them from now on."""
+def watch(tree: exp.Expr) -> list[exp.Expr]:
+    """Have all nodes of a tree note what is read of them from now on; gives them, from the root."""
     hash(tree)  # nodes keep their hashes: so comparing them asks for no argument later
-    for node in tree.walk():
+    nodes = [tree]
+    for node in nodes:  # it grows. tree.walk() takes twice as long, and a query has many trees
+        for value in node.args.values():
+            nodes += nodes_of(value)
         node.args = _Arguments(node.args)
+    return nodes
 
 
-def unread(tree: exp.Expr) -> Iterator[Unread]:
-    """The arguments of a watched tree that were given and not read, from the root on."""
-    for node in tree.walk():
-        if not isinstance(node.args, _Arguments):
-            continue
-        for name, value in node.args.items():
-            if value and name not in node.args.read and (type(node), name) not in _WRITING:
+def unread(nodes: Iterable[exp.Expr]) -> Iterator[Unread]:
+    """The arguments of watched nodes that were given and not read."""
+    for node in nodes:
+        arguments = node.args
+        assert isinstance(arguments, _Arguments), "it is watched"
+        for name, value in arguments.items():
+            if value and name not in arguments.read and (type(node), name) not in _WRITING:
                 yield Unread(node, name, value)
 
 
@@ -86,8 +90,6 @@ def read_whole_parts(node: exp.Expr, names: Sequence[str]) -> None:
 
 def nodes_of(value: object) -> list[exp.Expr]:
     """The nodes that an argument is made of; none if it is a word, or true."""
-    return [
-        each
-        for each in (value if isinstance(value, list) else [value])
-        if isinstance(each, exp.Expr)
-    ]
+    if isinstance(value, list):
+        return [each for each in value if isinstance(each, exp.Expr)]
+    return [value] if isinstance(value, exp.Expr) else []

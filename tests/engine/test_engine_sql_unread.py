@@ -219,16 +219,16 @@ def test_a_cast_of_another_grammar_is_refused(call: str, reason: str) -> None:
 
 def test_only_an_argument_that_is_asked_for_is_read() -> None:
     tree = sqlglot.parse_one("SELECT a FROM s ORDER BY b DESC")
-    watch(tree)
+    nodes = watch(tree)
     assert tree == tree.copy()
     assert len(list(tree.walk())) > 5
-    assert next(unread(tree)).name == "expressions"
+    assert next(unread(nodes)).name == "expressions"
     (column,) = tree.expressions
     assert column.name == "a"
     source = tree.args["from_"].this
     assert source.name == "s"
-    left = [(each.name, each.value) for each in unread(tree)]
+    left = [(each.name, each.value) for each in unread(nodes)]
     assert left[0] == ("order", tree.args["order"])
     assert ("desc", True) in left
     read_whole(tree)
-    assert not list(unread(tree))
+    assert not list(unread(nodes))

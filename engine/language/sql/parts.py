@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from sqlglot import exp
@@ -29,7 +30,6 @@ REASONS: Final = {
     "sort": "SORT BY is not part of the language",
     "cluster": "CLUSTER BY is not part of the language",
     "into": "INTO is not part of the language: CREATE STREAM name AS SELECT",
-    "hint": "hints are not part of the language",
     "match_condition": "MATCH_CONDITION is not part of the language: say the times in ON",
     "by_name": "UNION BY NAME is not part of the language: say the columns in one order",
     "db": "a column is called table.column at most: give the stream a name by AS",
@@ -41,13 +41,13 @@ REASONS: Final = {
 """By the name of a part that is refused, what to write instead."""
 
 
-def refuse_unread(tree: exp.Expr, source: Source) -> None:
-    """Refuse what the translation of a watched statement did not read.
+def refuse_unread(nodes: Sequence[exp.Expr], source: Source) -> None:
+    """Refuse what the translation of a statement did not read. nodes: of `watch`.
 
     Raises:
         PointedError: names the part in the text's own words.
     """
-    for part in unread(tree):
+    for part in unread(nodes):
         raise source.refusal(_reason(part, source.text), _place(part, source.text))
 
 

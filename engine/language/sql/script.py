@@ -150,9 +150,9 @@ class _Definer:
         Raises:
             PointedError: it defines nothing, or a part of it has no meaning here.
         """
-        watch(node)
+        parts = watch(node)
         self._define(node)
-        refuse_unread(node, self._source)
+        refuse_unread(parts, self._source)
 
     def _define(self, node: exp.Expr) -> None:
         match node:
