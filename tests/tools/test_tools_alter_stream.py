@@ -84,7 +84,8 @@ async def test_a_participant_that_is_no_member_is_remarked_upon(
     document.write_text(
         """<medusa>
           <schema name="medusa://mit.edu/conn" time="ts"><field name="ts" type="double"/></schema>
-          <stream name="medusa://mit.edu/conns" schema="medusa://mit.edu/conn" writers="uta.edu"/>
+          <stream name="medusa://mit.edu/conns" schema="medusa://mit.edu/conn" writers="uta.edu"
+            lateness="0" history="3600"/>
           <query name="medusa://mit.edu/q">
             <box name="b" type="filter">
               <input port="1" stream="medusa://mit.edu/conns"/>

@@ -328,7 +328,8 @@ def _text(table: Table) -> str:
 
 
 TABLES = """
-CREATE STREAM plain (ts TIMESTAMP, k STRING, n BIGINT, WATERMARK FOR ts AS ts);
+CREATE STREAM plain (ts TIMESTAMP, k STRING, n BIGINT, WATERMARK FOR ts AS ts)
+  WITH (lateness = 0, history = INTERVAL '1' HOUR);
 CREATE STREAM sums AS SELECT k, sum(n) AS total FROM plain GROUP BY k;
 CREATE STREAM sizes AS SELECT total, count(*) AS n FROM sums GROUP BY total;
 """

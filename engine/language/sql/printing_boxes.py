@@ -10,6 +10,7 @@ from sqlglot import Token, TokenType
 
 from engine.language.aggregates import PERCENTILES, call_of, constant_of
 from engine.language.box_texts import nulls_words
+from engine.language.expression_tokens import tokens_of
 from engine.language.sql.expressions import name_text
 from engine.language.sql.printing_matches import match_sql
 from engine.language.sql.relation import WINDOW_TIME
@@ -135,7 +136,10 @@ def _windows(box: Aggregate | Sessions | Cumulate | TupleWindows, schema: Schema
     fields = [_field(name, box.input) if times else name_sql(name) for name in box.group_by]
     groups = [*times, *fields]
     by = f"\n    GROUP BY {', '.join(groups)}" if groups else ""
-    items = [*groups, *_calls(box.functions)]
+    functions = box.functions
+    if times:
+        functions = tuple(_of_stream(each, box.input) for each in functions)
+    items = [*groups, *_calls(functions)]
     if isinstance(box, TupleWindows) and box.number:
         items.append(f"ROW_NUMBER() AS {name_sql(box.number)}")
     return f"SELECT {', '.join(items)}\n    FROM {_window_table(box, schema, fields)}{by}"
@@ -169,6 +173,21 @@ def _field(name: str, stream: str) -> str:
     if name not in _OF_WINDOWS:
         return name_sql(name)
     return f"{name_sql(ObjectName.parse(stream).path)}.{name}"
+
+
+def _of_stream(function: AggregateFunction, stream: str) -> AggregateFunction:
+    """The function, its argument with the stream's name before fields that are called like a time
+    of its windows."""
+    text = function.argument
+    if text is None:
+        return function
+    before = f"{name_text(ObjectName.parse(stream).path)}."
+    parts, end = [], 0
+    for token in tokens_of(text, None)[1:-1]:
+        if token.token_type is TokenType.IDENTIFIER and token.text in _OF_WINDOWS:
+            parts += [text[end : token.start - 1], f"{before}{token.text}"]
+            end = token.end  # one more than in the text
+    return msgspec.structs.replace(function, argument="".join([*parts, text[end:]]))
 
 
 def _calls(functions: Iterable[AggregateFunction]) -> list[str]:
