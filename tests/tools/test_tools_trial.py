@@ -153,7 +153,7 @@ def test_columns_that_cannot_be_fields_are_left_out_and_said_why(tmp_path: Path)
     assert types(made.schema) == {"at": "timestamp", "id_orig_h": "string"}
     assert list(made.left_out) == ["day", "parts", "a-b", "stime"]
     trial = trial_of("SELECT id_orig_h FROM s", {"s": tmp_path / "x.parquet"}, None)
-    assert [each.partition("column ")[2] for each in trial.remarks] == [
+    assert [each.partition("column ")[2] for each in trial.left_out] == [
         "'day' is of type time64[us]: no field is: left out",
         "'parts' is of type list<element: int64>: no field is: left out",
         "'a-b': a name has 1 to 64 letters, digits and underscores, and does not begin with a "
@@ -188,7 +188,7 @@ def test_columns_of_other_names_are_fields(tmp_path: Path) -> None:
     (schema,) = made.document.schemas
     assert types(schema) == {"at": "long", "c": "long"}
     assert made.names == {"stime": "at", "a.b": "c"}
-    assert made.remarks == ()
+    assert made.left_out == ()
     with pytest.raises(RecordingError, match="--map x=y: no stream has a field 'y'"):
         trial_of("SELECT c FROM s", files, "at", names={"stime": "at", "a.b": "c", "x": "y"})
 

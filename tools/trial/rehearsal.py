@@ -36,7 +36,7 @@ class Trial:
         made: by the document's names, all streams that its queries make.
         shown: by names that are others than in the document, the document's.
         names: fields by columns of other names, in all files.
-        remarks: what whoever tries it should know of the document and of the files.
+        left_out: which columns of files are no fields, and why.
     """
 
     participant: str
@@ -46,7 +46,7 @@ class Trial:
     made: Mapping[str, str]
     shown: Mapping[str, str]
     names: Mapping[str, str] = field(default_factory=dict)
-    remarks: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     def as_given(self, text: str) -> str:
         """A text with the document's names."""
@@ -120,7 +120,7 @@ def trial_of(
     _check_mapped(names or {}, [*document.schemas, *read.values()])
     trial = _ours(document, read, tables, given, None if case is None else (own, case))
     foreign = (f"{reason}: left out" for name, reason in left_out.items() if name not in OURS)
-    return replace(trial, names=names or {}, remarks=(*document.remarks, *foreign))
+    return replace(trial, names=names or {}, left_out=tuple(foreign))
 
 
 def _with_reason(error: InvalidInputError, left_out: Mapping[str, str]) -> InvalidInputError:

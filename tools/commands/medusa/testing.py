@@ -153,7 +153,7 @@ async def _run_case(
         await forget(client, trial)
     outcome.late = {trial.as_given(stream): rows for stream, rows in posted.late.items()}
     found = {stream: answers.rows.get(stream, 0) for stream in streams}
-    outcome.remarks = [*trial.remarks, *posted.remarks(trial, found)]
+    outcome.remarks = [*trial.left_out, *posted.remarks(trial, found)]
     for stream, file in streams.items():
         table = with_moments(answers.beginnings[stream])
         wanted = read_expected(file, table.schema) if file.exists() else None

@@ -182,7 +182,7 @@ def run(
                 files.take(stream, table)
 
         if not quiet:
-            for remark in tried.remarks:
+            for remark in (*tried.document.remarks, *tried.left_out):
                 warn(remark)
             warn("starts a peer and Spark")
         posted = run_interruptible(partial(run_trial, tried, take, speed, functions))
