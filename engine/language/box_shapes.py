@@ -187,7 +187,7 @@ def _check_bounds(box: Join) -> None:
         raise InvalidInputError("its bounds of time are more than 366 days")
     if box.kind in joins.AS_OF and before > 0 and after > 0:
         raise InvalidInputError(
-            f"an {box.kind} join looks one way: back with after 0 or less, forward with before 0 "
+            f"{box.kind.words} looks one way: back with after 0 or less, forward with before 0 "
             f"or less; here before is {before / 1e6:g} s and after {after / 1e6:g} s"
         )
     if not box.expressions:

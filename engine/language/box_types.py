@@ -348,7 +348,7 @@ def _type_join(box: Join, left: Schema, right: Schema, functions: Declared | Non
     check_schema(made)
     if box.kind in joins.AS_OF and joins.equalities(predicate) is None:
         raise InvalidInputError(
-            f"predicate: an {box.kind} join takes equalities of a left and a right value, joined "
+            f"predicate: {box.kind.words} takes equalities of a left and a right value, joined "
             "by and"
         )
     key, deleted = joins.table_of(box, right)

@@ -95,11 +95,23 @@ _PREFIXES: Final = frozenset({TokenType.NOT, TokenType.DASH, TokenType.PLUS})
 _COMPLETE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|/\*.*?\*/""", re.DOTALL)
 
 
-def refusal(text: str, reason: str, position: int) -> InvalidInputError:
+class ExpressionError(InvalidInputError, code=None):
+    """An expression is refused.
+
+    Attributes:
+        text: of the expression. reason: without the text. position: of a character, from 0.
+    """
+
+    def __init__(self, text: str, reason: str, position: int) -> None:
+        self.text, self.reason = text, reason
+        self.position = min(max(position, 0), max(len(text) - 1, 0))
+        shown = text if len(text) <= 80 else text[:77] + "..."
+        super().__init__(f"expression {shown!a}: {reason}, at character {self.position + 1}")
+
+
+def refusal(text: str, reason: str, position: int) -> ExpressionError:
     """The error of every refused expression; position: of a character in `text`, from 0."""
-    shown = text if len(text) <= 80 else text[:77] + "..."
-    place = min(max(position, 0), max(len(text) - 1, 0)) + 1
-    return InvalidInputError(f"expression {shown!a}: {reason}, at character {place}")
+    return ExpressionError(text, reason, position)
 
 
 def tokens_of(text: str, functions: Collection[str] | None = ()) -> list[Token]:
@@ -213,13 +225,18 @@ def _word(text: str, token: Token, functions: Collection[str], *, called: bool) 
     if name == CAST:
         return token
     if name not in FUNCTIONS:
-        mend = _ABSENT.get(name) or _alike(name, functions)
-        raise refusal(text, f"there is no function {token.text[:80]!a}{mend}", token.start - 1)
+        raise refusal(text, no_function(token.text, functions), token.start - 1)
     return _retyped(token, TokenType.IDENTIFIER, FUNCTION + name)
 
 
-def _alike(name: str, functions: Collection[str]) -> str:
-    alike = get_close_matches(name[:80], sorted({*FUNCTIONS, *functions, CAST}))
+def no_function(name: str, others: Collection[str]) -> str:
+    """Why there is no such function, with those alike. others: there are beside `FUNCTIONS`."""
+    mend = _ABSENT.get(name.lower()) or _alike(name.lower(), others)
+    return f"there is no function {name[:80]!a}{mend}"
+
+
+def _alike(name: str, others: Collection[str]) -> str:
+    alike = get_close_matches(name[:80], sorted({*FUNCTIONS, *others, CAST}))
     known = f"alike are {', '.join(alike)}" if alike else "docs/queries.md names all"
     return f"; {known}; CREATE FUNCTION names one of your own"
 

@@ -8,7 +8,6 @@ from typing import Final, TypeVar, cast
 
 from sqlglot import Dialect, Token, exp
 from sqlglot.errors import ParseError, SqlglotError
-from sqlglot.parser import Parser
 
 from engine.language.constants import folded, number, widened
 from engine.language.expression_tokens import FUNCTION, TYPE_TOKENS, refusal, tokens_of
@@ -33,6 +32,7 @@ from engine.language.type_rules import fixed
 from engine.language.typed import Call, Constant, Expression, FieldRef, Operation
 from engine.language.unread import unread, watch
 from engine.language.user_functions import Declared
+from engine.language.words import NotingParser, own_words, position_of
 from engine.language.written_forms import INTERVAL
 from engine.objects.functions import UserFunction
 from engine.objects.schema import STIME, FieldType
@@ -156,7 +156,7 @@ def parse_predicate(
 
 def _parse(text: str, tokens: list[Token]) -> exp.Expression:
     try:
-        trees = Parser(dialect=_PLAIN).parse_into(exp.Condition, tokens, f"({text})")
+        trees = NotingParser(dialect=_PLAIN).parse_into(exp.Condition, tokens, f"({text})")
     except ParseError as error:
         raise refusal(text, *_syntax_error(error, tokens)) from None
     except RecursionError:
@@ -230,7 +230,8 @@ class _Typer:
     def _check_node(self, node: exp.Expression) -> None:
         kind = type(node)
         if kind not in _KINDS:
-            raise self._refusal(f"{kind.__name__} is not part of the language", node)
+            words, at = own_words(f"({self._text})", node)
+            raise refusal(self._text, f"`{words}` is not part of the language", at - 1)
         if kind is exp.Column and node.args.get("db"):
             raise self._refusal("a qualified name is not part of the language", node)
 
@@ -478,5 +479,4 @@ class _Typer:
 
 def _position_of(node: exp.Expr) -> int:
     """Where a node begins, in the text without the parentheses around it."""
-    starts = (part.meta.get("start") for part in node.walk())
-    return min((start for start in starts if isinstance(start, int)), default=1) - 1
+    return max(position_of(node), 1) - 1

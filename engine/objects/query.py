@@ -222,6 +222,12 @@ class JoinKind(StrEnum):
     LEFT_ASOF = "left_asof"
     """Of each t the pair with the u that is nearest in time, or t alone."""
 
+    @property
+    def words(self) -> str:
+        """In a sentence, like `a left as-of join`."""
+        name = self.replace("_", " ").replace("asof", "as-of")
+        return f"{'an' if name[0] in 'ai' else 'a'} {name} join"
+
 
 class Join(Struct, frozen=True, tag="join", omit_defaults=True):
     """Pairs of tuples t of `left` and u of `right`, with

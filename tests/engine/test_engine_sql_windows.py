@@ -526,7 +526,7 @@ def test_the_times_of_a_window_stand_in_aggregates_and_conditions(
             "a row is in several of these windows: window_end can be selected.* line 2, column 30",
         ),
         (
-            "SELECT k,\n sum(x - epoch(window_end))\nFROM SESSION(TABLE s PARTITION BY k, "
+            "SELECT k,\n sum(x - unix_micros(window_end))\nFROM SESSION(TABLE s PARTITION BY k, "
             "DESCRIPTOR(ts), INTERVAL '1' MINUTE)\nGROUP BY window_start, window_end, k",
             "which session a row is in is known when that is over: .* line 2",
         ),

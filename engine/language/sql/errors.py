@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +9,9 @@ from typing import Final
 
 from sqlglot import exp
 
+from engine.language.expression_tokens import ExpressionError
 from engine.language.unsaid import Unsaid
+from engine.language.words import own_words, position_of
 from overlay.errors import InvalidInputError
 
 
@@ -30,29 +31,34 @@ def refusal(text: str, reason: str, position: int) -> PointedError:
     return PointedError(f"{reason}, at line {line}, column {column}")
 
 
-def position_of(node: exp.Expr) -> int:
-    """Where a node begins: the first character of its parts that know theirs; 0 if none does."""
-    return min((each.meta["start"] for each in node.walk() if "start" in each.meta), default=0)
-
-
-def span_of(node: exp.Expr) -> tuple[int, int] | None:
-    """Where a node begins and ends, as far as its parts know; None: none does."""
-    known = [each.meta for each in node.walk() if "start" in each.meta]
-    if not known:
-        return None
-    return min(each["start"] for each in known), max(each["end"] for each in known) + 1
-
-
 class Source:
     """The text of a script: makes the errors that point into it.
 
     Attributes:
         unsaid: the bounds that hold because the script names none.
+        functions: the names of the functions that the script declares, in small letters.
     """
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.unsaid = Unsaid()
+        self.functions: set[str] = set()
+        self._printed: dict[str, list[int]] = {}
+        self._fields: dict[str, int] = {}
+
+    def printed(self, node: exp.Expr, expression: str) -> str:
+        """Note that an expression stands for a node."""
+        self._printed.setdefault(expression, []).append(position_of(node))
+        return expression
+
+    def makes(self, node: exp.Expr, field: str) -> None:
+        """Note that a call of an aggregate function makes a field of a box."""
+        self._fields[field] = position_of(node)
+
+    def no_part(self, node: exp.Expr, mend: str = "") -> PointedError:
+        """The error of a node that the language does not have, in the words of the text."""
+        words, at = own_words(self.text, node)
+        return self.refusal(f"`{words}` is not part of the language here{mend}", at)
 
     def refusal(self, reason: str, at: exp.Expr | int) -> PointedError:
         """The error that points at a node, or at a position."""
@@ -67,29 +73,45 @@ class Source:
             raise
         except InvalidInputError as error:
             place = at if isinstance(at, int) else position_of(at)
-            raise self._translated(str(error), place) from None
+            raise self._translated(error, place) from None
 
-    def _translated(self, reason: str, place: int) -> PointedError:
-        """The error of a box or an expression that was made of a part of the text: without the
-        words that the text does not have, and at the word that it is about."""
-        reason = _BOX.sub("", reason)
-        found = _EXPRESSION.fullmatch(reason)
-        if found is None:
-            return self.refusal(reason, place)
-        word = _word_at(ast.literal_eval(found["text"]), int(found["place"]) - 1)
-        lower = self.text.lower()
-        at = lower.find(word.lower(), place) if word else -1
-        return self.refusal(found["reason"], place if at < 0 else at)
+    def _translated(self, error: InvalidInputError, place: int) -> PointedError:
+        """The error of a box or an expression that was made of a part of the text, which begins at
+        `place`: without the words that the text does not have, and at the part it is about."""
+        cause = _expression_error(error)
+        if cause is not None:
+            return self.refusal(cause.reason, self._place_of(cause, place))
+        reason = str(error)
+        field = _FIELD.match(reason)
+        at = self._fields.get(field["name"], place) if field else place
+        return self.refusal(_BOX.sub("", reason), at)
 
+    def _place_of(self, error: ExpressionError, place: int) -> int:
+        """Where the part of an expression is in the text that an error points at."""
+        rest = error.text[error.position :]
+        printed = max(
+            (each for each in self._printed if rest.startswith(each)), key=len, default=""
+        )
+        places = self._printed.get(printed, [])
+        behind = [each for each in places if each >= place]
+        if places:
+            return min(behind, default=places[0])
+        word = _word_at(error.text, error.position)
+        at = self.text.lower().find(word.lower(), place) if word else -1
+        return place if at < 0 else at
+
+
+def _expression_error(error: BaseException | None) -> ExpressionError | None:
+    """The error of the expression that is the reason of an error."""
+    while error is not None and not isinstance(error, ExpressionError):
+        error = error.__context__
+    return error
+
+
+_FIELD: Final = re.compile(r"^(box '[^']*': )?output field '(?P<name>[^']*)': ")
 
 _BOX: Final = re.compile(
     r"^(box '[^']*': )?((expression \d+|predicate|output field '\w*'|condition of \w+): )?"
-)
-
-_EXPRESSION: Final = re.compile(
-    r"""expression (?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"): (?P<reason>.*), """
-    r"at character (?P<place>\d+)",
-    re.DOTALL,
 )
 
 

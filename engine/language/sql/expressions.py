@@ -13,9 +13,11 @@ from typing import Final
 
 from sqlglot import exp
 
-from engine.language.expression_tokens import KEYWORDS
+from engine.language.aggregates import OTHER_NAMES as OTHER_AGGREGATES
+from engine.language.expression_tokens import FUNCTIONS, KEYWORDS, no_function
 from engine.language.sql.errors import Source
 from engine.language.sql.type_grammar import type_of
+from engine.objects.query import Function
 
 Substitute = Callable[[exp.Expr], str | None]
 """The text that stands for a node, or None: the node is printed as it is. It must answer for every
@@ -105,8 +107,10 @@ class _Printer:
 
     def text(self, node: exp.Expr) -> str:
         replaced = self._substitute(node)
-        if replaced is not None:
-            return replaced
+        made = self._plain(node) if replaced is None else replaced
+        return self._source.printed(node, made)
+
+    def _plain(self, node: exp.Expr) -> str:
         kind = type(node)
         if kind in _CHAINS:
             return f" {_CHAINS[kind]} ".join(map(self.text, _chain(node)))
@@ -115,9 +119,7 @@ class _Printer:
         build = _FORMS.get(kind)
         if build is None:
             mend = next((each for of, each in _MENDS.items() if isinstance(node, of)), "")
-            raise self._source.refusal(
-                f"{_shown(node)} is not part of the language here{mend}", node
-            )
+            raise self._source.no_part(node, mend)
         return build(self, node)
 
     def _all(self, nodes: list[exp.Expr]) -> str:
@@ -224,6 +226,9 @@ class _Printer:
 
     def call(self, node: exp.Expr) -> str:
         name, operands = node.name.lower(), node.expressions
+        if name not in FUNCTIONS | self._source.functions:
+            others = self._source.functions | {*Function, *OTHER_AGGREGATES}
+            raise self._source.refusal(no_function(node.name, others), node)
         match name, operands:
             case "timestampdiff", [exp.Column(table="") as unit, *rest]:
                 return f"{name}({string_text(unit.name)}, {self._all(rest)})"
@@ -262,6 +267,19 @@ _FORMS: Final[dict[type[exp.Expr], Callable[[_Printer, exp.Expr], str]]] = {
 _MENDS: Final = {
     exp.Exists: ": say LEFT SEMI JOIN ... ON, or LEFT ANTI JOIN for NOT EXISTS",
     exp.Subquery: ": join the stream that it reads",
+    exp.IntDiv: ": say cast(a / b AS LONG)",
+    exp.BitwiseAnd: ": say bitand(a, b)",
+    exp.BitwiseOr: ": say bitor(a, b)",
+    exp.BitwiseXor: ": say bitxor(a, b)",
+    exp.BitwiseNot: ": say bitxor(a, -1)",
+    exp.BitwiseLeftShift: ": say shiftleft(a, bits)",
+    exp.BitwiseRightShift: ": say shiftright(a, bits)",
+    exp.AtTimeZone: ": times are in UTC; add an INTERVAL to one",
+    exp.Bracket: ": of JSON say json_value(s, '$[0]'), of a text split_index(s, ',', 0)",
+    exp.JSONExtract: ": say json_value(s, '$.name')",
+    exp.ILike: ": say lower(s) LIKE 'pattern'",
+    exp.IgnoreNulls: ": leave the nulls out by WHERE",
+    exp.RespectNulls: ": firstval and lastval do so",
     exp.Window: ": an earlier row is PREV(x) of MATCH_RECOGNIZE, or in ROWS BETWEEN n PRECEDING",
 }
 
@@ -274,15 +292,3 @@ def _chain(node: exp.Expr) -> list[exp.Expr]:
         parts.append(left.expression)
         left = left.this
     return [left, *reversed(parts)]
-
-
-def _shown(node: exp.Expr) -> str:
-    if isinstance(node, (exp.Subquery, exp.Select)):
-        return "a subquery"
-    if isinstance(node, exp.Window):
-        return "OVER"
-    if isinstance(node, exp.Exists):
-        return "EXISTS"
-    if isinstance(node, exp.Star):
-        return "*"
-    return type(node).__name__.upper()

@@ -101,6 +101,7 @@ class Framing:
         for call in calls:
             name = f"over_{len(functions)}"
             if call not in values:
+                self._source.makes(call, name)
                 functions[name] = self._function(call, name)
                 values[call] = name
         columns: dict[str, Column] = {}

@@ -307,6 +307,7 @@ class Grouping:
                 continue  # the result of the window has it
             names = self._names.get(node) or [f"agg_{len(found)}"]
             if times[node] < len(names):
+                self._source.makes(node, names[times[node]])
                 found.append((function_of(node, self._source), node, names[times[node]]))
             times[node] += 1
         return found or [(Function.COUNT, None, "agg_0")]

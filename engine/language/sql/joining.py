@@ -150,7 +150,7 @@ class Joining:
 
         return found
 
-    def box(self, outputs: Sequence[tuple[str, str]], at: exp.Expr) -> Relation:
+    def box(self, outputs: Sequence[tuple[str, str]]) -> Relation:
         """The pairs with these output fields (name, text)."""
         least, most = self._checked_bounds()
         box = Join(
@@ -165,7 +165,7 @@ class Joining:
             tuple(outputs),
             self._temporal,
         )
-        schema = self._boxes.add(box, at)
+        schema = self._boxes.add(box, self._node)
         known = self._offsets(least, most)
         made = of_stream(schema, "")
         texts = dict(outputs)
@@ -186,7 +186,7 @@ class Joining:
             table = each.tables[0] if each.tables else "side"
             names.append(each.name if len(same) == 1 else f"{table}_{each.name}")
         outputs = [(name, each.text) for name, each in zip(names, columns, strict=True)]
-        made = self.box(outputs, self._node)
+        made = self.box(outputs)
         stime = next(each for each in made.columns if each.name == STIME)
         renamed = [
             replace(

@@ -8,6 +8,8 @@ from typing import ClassVar, Final, NoReturn
 from sqlglot import Token, TokenType, exp
 from sqlglot.parsers.spark import SparkParser
 
+from engine.language.words import NotingParser
+
 OURS: Final = "medusa: "
 """Begins the descriptions of errors that are not sqlglot's."""
 
@@ -28,7 +30,7 @@ class MatchTable(exp.Expression):
     }
 
 
-class RefusingParser(SparkParser):
+class RefusingParser(NotingParser, SparkParser):
     """Has errors of our own."""
 
     def _refuse(self, reason: str, token: Token | None = None) -> NoReturn:

@@ -12,8 +12,9 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, SqlglotError
 
 from engine.language.sql.dialect import EXPLAIN, Definition, Medusa, MedusaParser
-from engine.language.sql.errors import position_of, refusal
+from engine.language.sql.errors import refusal
 from engine.language.sql.match_grammar import OURS
+from engine.language.words import position_of
 
 MAX_TEXT: Final = 65_536
 """Characters of a script: hundreds of statements."""

@@ -177,6 +177,7 @@ class _Definer:
         if self._functions.get(function.name, function) != function:
             raise self._source.refusal(f"function {function.name} is another one already", node)
         self._functions[function.name] = function
+        self._source.functions.add(function.name.lower())
 
     def _schema(self, node: Definition) -> None:
         if not node.args.get("fields"):

@@ -411,7 +411,7 @@ class Selecting:
             for each, name in items
         ]
         self._projecting.refuse_repeated(node, items)
-        return self._distinct(node, joining.box(outputs, node))
+        return self._distinct(node, joining.box(outputs))
 
     def _table(self, node: exp.Expr) -> Relation:
         match node:

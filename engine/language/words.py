@@ -1,0 +1,87 @@
+"""Where the parts of a parsed text are in it, and the words that each is written with.
+
+sqlglot names its nodes in its own words (`IntDiv`) and knows the places of names and constants
+only. So its parser notes the first and the last word of each node here, and a refusal shows what a
+person wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, TypeVar
+
+import sqlglot
+from sqlglot import Token, exp
+from sqlglot.parser import Parser
+
+E = TypeVar("E", bound=exp.Expr)
+
+MAX_SHOWN: Final = 60
+"""Characters of a part of the text in an error."""
+
+_FIRST: Final = "first"
+_LAST: Final = "last"
+"""In the `meta` of a node, beside sqlglot's own `start` and `end`."""
+
+_AROUND: Final = frozenset("()[]{},")
+
+
+class NotingParser(Parser):
+    """Notes where each node begins and ends."""
+
+    def expression(self, instance: E, *args: Any, **named: Any) -> E:  # noqa: ANN401 - sqlglot's
+        """Note the last word of a node that is made."""
+        made: E = super().expression(instance, *args, **named)
+        if self._prev:
+            made.meta.setdefault(_LAST, self._prev.end)
+        return made
+
+    def _parse_unary(self) -> exp.Expr | None:
+        """Parse an operand, and note its first and its last word."""
+        first = self._curr
+        return self._noted(first, super()._parse_unary())
+
+    def _noted(self, first: Token, made: E | None) -> E | None:
+        """Note that a node begins with a word, and ends with the last one."""
+        if made is not None and first:
+            made.meta.setdefault(_FIRST, first.start)
+            made.meta[_LAST] = max(made.meta.get(_LAST, 0), self._prev.end)
+        return made
+
+
+def position_of(node: exp.Expr) -> int:
+    """Where a node begins: the first character of its parts that know theirs; 0 if none does."""
+    return min(_places(node, ("start", _FIRST)), default=0)
+
+
+def _places(node: exp.Expr, keys: Sequence[str]) -> Iterator[int]:
+    return (each.meta[key] for each in node.walk() for key in keys if key in each.meta)
+
+
+def span_of(node: exp.Expr) -> tuple[int, int] | None:
+    """Where a node begins and ends, as far as its parts know; None: none does."""
+    ends = max(_places(node, ("end", _LAST)), default=None)
+    return None if ends is None else (position_of(node), ends + 1)
+
+
+def own_words(text: str, node: exp.Expr) -> tuple[str, int]:
+    """The words of a node that are not its parts', as they are written, and where they begin: `DIV`
+    of `a DIV b`; all words of a node that has only parentheses and commas of its own."""
+    begin, end = span_of(node) or (0, 0)
+    written = text[begin:end]
+    parts = [range(*span) for each in node.iter_expressions() if (span := span_of(each))]
+    own: list[Token] = []
+    for token in sqlglot.tokenize(written, read="spark"):
+        at = begin + token.start
+        if token.text not in _AROUND and not any(at in part for part in parts):
+            own.append(token)
+        elif own:
+            break
+    if not own:
+        return _shown(written), begin
+    return _shown(written[own[0].start : own[-1].end + 1]), begin + own[0].start
+
+
+def _shown(written: str) -> str:
+    plain = " ".join(written.split())
+    return plain if len(plain) <= MAX_SHOWN else plain[: MAX_SHOWN - 3] + "..."
