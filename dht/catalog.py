@@ -233,7 +233,7 @@ class Catalog:
             NotFoundError: the peers that should have it say that there is none.
             NotAuthorisedError: it is not for our participant.
             UnavailableError: too few peers answer, and it is not remembered here; or no reachable
-                peer has its body; or it is not found, and `is_in_doubt`.
+                peer has its body; or it is another participant's, not found, and `is_in_doubt`.
             UntrustedError: all answers had another body than the record's.
             DecodeError: its publisher published something else than this kind.
         """

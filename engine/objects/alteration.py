@@ -101,11 +101,14 @@ def streams_differ(existing: StreamDefinition, asked: StreamDefinition) -> str:
             f"{name.removesuffix('_us')} is {value_in_words(name, there)}, "
             f"not {value_in_words(name, here)}"
             for name in StreamDefinition.__struct_fields__
-            if name not in ours
-            and (there := getattr(existing, name)) != (here := getattr(asked, name))
+            if name not in ours and (there := _said(existing, name)) != (here := _said(asked, name))
         ),
         "; ",
     )
+
+
+def _said(stream: StreamDefinition, name: str) -> object:
+    return stream.admitted if name == "readers" else getattr(stream, name)
 
 
 def schemas_differ(existing: Schema, asked: Schema) -> str:

@@ -107,6 +107,9 @@ async def test_a_definition_of_an_older_release_keeps_its_readers(town: Town) ->
     await owner.flush()
     assert await received(guest.subscribe(stream), 1) == [(1, 1)]
     await owner.create_stream(older)
+    with pytest.raises(ConflictError, match=r"readers is \*, not nobody"):
+        await owner.create_stream(msgspec.structs.replace(older, readers=()))
+    await owner.create_stream(msgspec.structs.replace(older, readers=(ANY,)))
     assert owner.readers == {stream: "every member"}
     await owner.alter_stream(stream, Alteration(slack_us=1))
     assert await received(guest.subscribe(stream), 1) == [(1, 1)]

@@ -14,7 +14,13 @@ from cryptography import x509
 
 from overlay.clients import open_client
 from overlay.connection import Connection
-from overlay.errors import InvalidInputError, MedusaError, NotFoundError, UnavailableError
+from overlay.errors import (
+    BusyError,
+    InvalidInputError,
+    MedusaError,
+    NotFoundError,
+    UnavailableError,
+)
 from overlay.identity import read_certificate
 from tools.client.link import Dial
 from tools.home.addresses import Address
@@ -114,7 +120,7 @@ async def _dial_first(places: Sequence[Callable[[], Endpoint]]) -> AsyncIterator
         for number, where in enumerate(places, 1):
             try:
                 connection = await open_connection.enter_async_context(_dial(where))
-            except UnavailableError:
+            except (UnavailableError, BusyError):
                 if number == len(places):
                     raise
             else:
