@@ -254,10 +254,11 @@ def test_stime_of_each_type_of_time_field() -> None:
 
     assert stimes(FieldType.LONG, [5, -7]) == [5, -7]
     assert stimes(FieldType.TIMESTAMP, [123, 456]) == [123, 456]
-    assert stimes(FieldType.DOUBLE, [1.5, -0.0000005, 1521912990.158766]) == [
+    assert stimes(FieldType.DOUBLE, [1.5, -0.0000006, 1521912990.158766, 4.1]) == [
         1_500_000,
         -1,
         1_521_912_990_158_766,
+        4_100_000,
     ]
     assert stimes(FieldType.SINGLE, [2.5]) == [2_500_000]
     assert stimes(FieldType.INT, [2**31 - 1, -3]) == [2_147_483_647_000_000, -3_000_000]
