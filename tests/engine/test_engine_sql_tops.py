@@ -112,6 +112,7 @@ def test_a_place_of_one_is_no_field_and_the_order_is_as_it_is_said() -> None:
     "text",
     [
         NUMBERED.format("k", "ts DESC"),
+        NUMBERED.format("k", "ts DESC").replace("*", "k, ts, x"),
         NUMBERED.format("window_start, k", "ts DESC").replace(
             "FROM s", "FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE)"
         ),

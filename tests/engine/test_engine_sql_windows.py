@@ -12,7 +12,7 @@ import pytest
 
 from engine.language.check import check_query
 from engine.language.sql.script import Script
-from engine.objects.query import Rank
+from engine.objects.query import Map, Rank, inputs_of
 from engine.objects.schema import STIME, Field, FieldType, Schema
 from overlay.errors import InvalidInputError
 from testnet.simulation.interpreter import run_query
@@ -151,6 +151,19 @@ def test_the_first_of_each_window(text: str, words: str, seed: int) -> None:
     answer = made(text, data)
     assert answer == oracle(words, data)
     assert answer
+
+
+def test_a_numbered_select_of_columns_numbers_the_stream_itself() -> None:
+    """Its rows have their order of arrival; those of a map would have that of their fields."""
+    inner = "SELECT k, ts, ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts DESC) AS place FROM s"
+    text = f"SELECT * FROM ({inner}) WHERE place <= 2"
+    (query,) = Script(text, BASE).complete({S: SCHEMA}, {}).queries
+    first, behind = query.boxes
+    assert inputs_of(first) == (S,)
+    assert isinstance(behind, Map)
+    assert [name for name, _ in behind.expressions] == ["k", "ts", "place"]
+    with pytest.raises(InvalidInputError, match="there is no field x; there are k, ts"):
+        Script(f"SELECT k, x FROM ({inner}) WHERE place = 1", BASE).complete({S: SCHEMA}, {})
 
 
 def test_a_place_that_nobody_reads_is_not_made() -> None:

@@ -63,6 +63,27 @@ class Projecting:
                 return relation if shown == whole else _unwindowed(relation)
         return self.mapped(node, relation, items, substitute)
 
+    def narrowed(self, relation: Relation, items: Sequence[Item], free: str) -> Relation | None:
+        """The tuples as they are, of whose fields these items are seen; None: an item is no field,
+        or a field has the name that shall be free. So they keep their order of arrival, which
+        those of a map have not."""
+        fields = {field.name for field in relation.schema.fields}
+        if relation.stream in self._boxes.tables or free in fields:
+            return None
+        seen: list[Column] = []
+        for node, name in items:
+            if not isinstance(node, exp.Column):
+                return None
+            column = relation.find(node, self._source)
+            if name not in fields or column.text != name_text(name):
+                return None
+            seen.append(replace(column, name=name, shown=True))
+        time = [each for each in relation.columns if each.text == STIME]
+        made = of_stream(relation.schema, "").columns[0].tables
+        return Relation(
+            relation.schema, tuple(replace(each, tables=made) for each in (*seen, *time))
+        )
+
     def mapped(
         self,
         node: exp.Expr,

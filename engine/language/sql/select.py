@@ -153,7 +153,12 @@ class Selecting:
             items = self._projecting.items(node, relation)
         places = self._places(node, relation, items, grouped=not plain)
         items = items if places is None else list(places.items)
-        if plain:
+        narrowed = None
+        if plain and places is not None:
+            narrowed = self._projecting.narrowed(relation, items, places.place)
+        if narrowed is not None:
+            made = narrowed
+        elif plain:
             made = self._projecting.projected(node, relation, items)
         else:
             made = self._results(node, self._grouped(node, relation, items), items)
