@@ -227,6 +227,7 @@ class Snapshot(Struct, frozen=True, array_like=True):
     presence: PresenceState = PresenceState()
     late_rows: int = 0
     inserted_rows: int = 0
+    logged: int = BEGINNING
 
     @property
     def progress(self) -> Iterator[tuple[Writer, Progress]]:

@@ -109,6 +109,12 @@ class EpochDamagedError(DamagedError, code=None):
         self.path = path
 
 
+def lost_file(path: Path, after: int, upto: int) -> EpochFile:
+    """A lost file: it may have rows, from its beginning on, so it does not count as empty."""
+    size = path.stat().st_size if path.is_file() else 0
+    return EpochFile(path, after, upto, 0, size, 0, after + 1, after + 1, lost=True)
+
+
 def path_of(folder: Path, after: int, upto: int) -> Path:
     return folder / f"{after}_{upto}.parquet"
 

@@ -32,6 +32,7 @@ from engine.streams.epochs import (
     EpochFile,
     EpochWriter,
     discard,
+    lost_file,
     path_of,
     read_groups,
 )
@@ -128,6 +129,11 @@ class EpochFolder:
                 path.rename(last.path)
                 raise
         self._put(len(self._files) - 1, len(self._files), replace(last, path=path, upto=upto))
+
+    def lose(self, after: int, upto: int) -> None:
+        """Note that the newest files, of that interval, are missing."""
+        lost = lost_file(path_of(self.path, after, upto), after, upto)
+        self._put(len(self._files), len(self._files), lost)
 
     def replace(self, run: Sequence[EpochFile], writer: EpochWriter) -> int:
         """Put the written file in the place of these; gives their number, 0 if some are gone.

@@ -29,7 +29,7 @@ from engine.streams.replica import Replica
 from engine.streams.revisions.columns import revisions_schema
 from engine.streams.revisions.revising import Revising
 from engine.streams.source import Source
-from engine.streams.sources import open_sources
+from engine.streams.sources import journal_folders, logged_before, open_sources
 from overlay.concurrency import Watched
 from overlay.errors import InvalidInputError, UnavailableError
 from overlay.killpoints import KillPoint, kill_point
@@ -458,6 +458,10 @@ async def open_leader(
         revisions_log = None
         if is_revised(schema, config.lateness_us):
             revisions_log = open_log("revisions", revisions_schema(schema, source=True).source)
+        if not config.replicated:  # a replica's log may be behind its leader's
+            journals = journal_folders(folder, journal)
+            for each, place in zip((log, late_log), journals, strict=True):
+                each.reaches(logged_before(place))
         source, late = open_sources(
             folder,
             name,

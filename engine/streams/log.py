@@ -260,6 +260,14 @@ class StreamLog:
         self.shared.last.forget(self)
         self._move_to(boundary)
 
+    def reaches(self, boundary: int) -> None:
+        """Note that the log had reached that boundary: what it misses of that at its end is lost.
+        Blocking, before it has readers."""
+        if self.boundary < boundary:
+            self._folder.lose(self.boundary, boundary)
+            self._recent.begin(boundary)
+            self._move_to(boundary)
+
     @property
     def has_begun(self) -> bool:
         """Whether it has an epoch, be it one without tuples that goes no further than BEGINNING."""

@@ -26,6 +26,7 @@ from engine.streams.epochs import (
     EpochWriter,
     check_rows,
     content_of,
+    lost_file,
     path_of,
     read_groups,
     reading,
@@ -109,7 +110,7 @@ def _without_gaps(files: Sequence[EpochFile]) -> list[EpochFile]:
     for file in files:
         if whole and file.after > whole[-1].upto:
             after, upto = whole[-1].upto, file.after
-            whole.append(_lost(path_of(file.path.parent, after, upto), after, upto))
+            whole.append(lost_file(path_of(file.path.parent, after, upto), after, upto))
         whole.append(file)
     return whole
 
@@ -154,13 +155,7 @@ def _described(path: Path, after: int, upto: int, schema: pa.Schema) -> EpochFil
     try:
         return describe(path, after, upto, schema)
     except EpochDamagedError:
-        return _lost(path, after, upto)
-
-
-def _lost(path: Path, after: int, upto: int) -> EpochFile:
-    """A lost file: it may have rows, from its beginning on, so it does not count as empty."""
-    size = path.stat().st_size if path.is_file() else 0
-    return EpochFile(path, after, upto, 0, size, 0, after + 1, after + 1, lost=True)
+        return lost_file(path, after, upto)
 
 
 def _ends(

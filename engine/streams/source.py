@@ -537,7 +537,13 @@ class Source:
         self._torn.append(what)
 
     def state(self) -> bytes:
-        return _ENCODER.encode(self.acceptance.snapshot())
+        # What is before the oldest segment is in the log alone, which is then no shorter than this.
+        # A stream that has ended may be reopened, and its log be shortened.
+        logged = min(self.waiting.committed, self.boundary)
+        snapshot = self.acceptance.snapshot()
+        if logged < END:
+            snapshot = msgspec.structs.replace(snapshot, logged=logged)
+        return _ENCODER.encode(snapshot)
 
     def _note_leapt(self, writer: Writer, missing: range) -> None:
         if missing:

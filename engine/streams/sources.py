@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from pathlib import Path
 
 from engine.objects.schema import BEGINNING, Schema
+from engine.streams.acceptance import decode_snapshot
 from engine.streams.config import SourceConfig
+from engine.streams.entries import whole_entries
 from engine.streams.source import Source
+from overlay.errors import DecodeError
 
 
 def open_sources(
@@ -54,3 +59,14 @@ def journal_folders(folder: Path, journal: int) -> tuple[Path, Path]:
     """The folders of a stream's journal, and of its late tuples' journal."""
     suffix = f"-{journal}" if journal else ""
     return folder / f"journal{suffix}", folder / f"late-journal{suffix}"
+
+
+def logged_before(folder: Path) -> int:
+    """The boundary that the log had reached when the oldest segment of the journal in that folder
+    began; BEGINNING: not known. Blocking."""
+    for path in sorted(folder.glob("*.journal"))[:1]:
+        with suppress(OSError, DecodeError), path.open("rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            for entry in whole_entries(file.fileno(), size):
+                return decode_snapshot(entry.meta).logged if not entry.start else BEGINNING
+    return BEGINNING

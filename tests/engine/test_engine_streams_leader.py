@@ -13,7 +13,7 @@ import trio
 from deadline import DEADLINE_S
 from engine_streams_data import NOW, P, Row, all_rows, body, home_in
 
-from engine.objects.schema import END
+from engine.objects.schema import BEGINNING, END
 from engine.streams import waiting
 from engine.streams.acceptance import Writer
 from engine.streams.config import SourceConfig
@@ -275,3 +275,34 @@ async def test_a_full_disk_refuses_and_loses_nothing(small_disk: Path) -> None:
         assert all_rows(leader.log, limit_rows=10**6) == acknowledged + rows
         assert leader.boundary == END == leader.log.boundary
     assert not list(small_disk.rglob(".tmp*"))  # noqa: ASYNC240
+
+
+@pytest.mark.parametrize("kept", [0, 3, 9])
+async def test_missing_files_at_the_end_of_a_log_are_lost_and_named(
+    tmp_path: Path, kept: int
+) -> None:
+    """What its journal has no more; what it still has is there again."""
+    config = SourceConfig(segment_bytes=1)  # a segment for each post
+    async with home_in(tmp_path, config) as leader:
+        for n in range(1, 10):
+            await leader.post(P, n, body([(10 * n, n)]), boundary=10 * n, now=NOW)
+            await leader.advance(NOW)
+    files = sorted((tmp_path / "log").iterdir(), key=lambda path: int(path.stem.split("_")[1]))
+    assert len(files) == 9
+    for path in files[kept:]:
+        path.unlink()
+    for again in range(2):
+        async with home_in(tmp_path, config) as leader:
+            log = leader.log
+            if kept == 9:
+                assert not log.lost_files
+            elif kept or not again:
+                (lost,) = log.lost_files
+                assert lost.upto >= 80, "the segments before the last are gone"
+                assert lost.after == (10 * kept or BEGINNING)
+            at = 100 + again
+            await leader.post(P, 10 + again, body([(at, 1)]), boundary=at, now=NOW)
+            await leader.advance(NOW)
+            assert log.boundary == at
+            whole = [(time, value) for time, value in all_rows(log, after=log.whole_from)]
+            assert whole[-1] == (at, 1)

@@ -1,0 +1,3 @@
+import test_docs_commands as t
+
+t.PAGES = ("README.md", "docs/reading.md")
