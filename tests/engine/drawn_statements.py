@@ -252,5 +252,7 @@ def altered(word: str) -> str | None:
     return ALTERED.get(word)
 
 
-SILENT = frozenset({"AS", "TABLE", "LEFT", ",", ";", "*", "IS", "BETWEEN", "WHERE", "AND", "("})
+SILENT = frozenset(
+    {"AS", "TABLE", "LEFT", "THEN", ",", ";", "*", "IS", "BETWEEN", "WHERE", "AND", "("}
+)
 """Words that the grammar does not miss everywhere: `x NOT NULL`, `count()`, `s a SEMI JOIN t`."""

@@ -481,6 +481,8 @@ def test_an_array_has_its_order() -> None:
         ("string_agg(k, ',' ORDER BY ts)", "its values in their own order: ORDER BY what it takes"),
         ("listagg(k, ',' ORDER BY k) WITHIN GROUP (ORDER BY k)", "has two ORDER BY"),
         ("array_agg(k ORDER BY k LIMIT 2)", "LIMIT"),
+        ("array_agg(ORDER BY k)", "array_agg takes a value before ORDER BY"),
+        ("string_agg(k, ORDER BY k)", "string_agg takes a value before ORDER BY"),
         ("array_agg(DISTINCT k ORDER BY k)", "does not take DISTINCT"),
     ],
 )

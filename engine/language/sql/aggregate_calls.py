@@ -107,6 +107,8 @@ def _taken_apart(node: exp.Expr, source: Source) -> _Call:
         if order is not None:
             raise source.refusal(f"{node.name} has two ORDER BY", order)
         order, given[-1] = given[-1], given[-1].this
+        if given[-1] is None:
+            raise source.refusal(f"{node.name} takes a value before ORDER BY", order)
     distinct = len(given) == 1 and isinstance(given[0], exp.Distinct)
     if distinct:
         given = list(given[0].expressions)

@@ -55,6 +55,17 @@ _AFTER_LIST: Final = _CLOSING | {
     TokenType.ELSE,
 }
 
+_BEFORE_LIST: Final = {
+    TokenType.L_PAREN,
+    TokenType.L_BRACKET,
+    TokenType.SELECT,
+    TokenType.DISTINCT,
+    TokenType.FROM,
+    TokenType.GROUP_BY,
+    TokenType.ORDER_BY,
+    TokenType.PARTITION_BY,
+}
+
 _PREFIXES: Final = frozenset({TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE})
 
 
@@ -178,12 +189,19 @@ def _tokens(text: str) -> list[Token]:
             raise refusal(text, "hints are not part of the language: /* a comment */", token.start)
         if token.token_type is TokenType.COLON:  # sqlglot reads a path of JSON behind it
             raise refusal(text, "`:` is not part of the language: say json_value", token.start)
-    for token, following in pairwise(tokens):
-        if token.token_type is TokenType.COMMA and following.token_type in _AFTER_LIST:
-            raise refusal(text, "something is missing after the comma", token.start)
+    _check_lists(text, tokens)
     _check_nesting(text, tokens)
     _check_closed(text, tokens)
     return tokens
+
+
+def _check_lists(text: str, tokens: list[Token]) -> None:
+    """Refuse a list that begins or ends with a comma: sqlglot does not miss its member."""
+    for token, following in pairwise(tokens):
+        if token.token_type is TokenType.COMMA and following.token_type in _AFTER_LIST:
+            raise refusal(text, "something is missing after the comma", token.start)
+        if following.token_type is TokenType.COMMA and token.token_type in _BEFORE_LIST:
+            raise refusal(text, "something is missing before the comma", following.start)
 
 
 def _endless(text: str) -> int:
