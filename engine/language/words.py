@@ -39,10 +39,7 @@ class NotingParser(Parser):
     def _parse_unary(self) -> exp.Expr | None:
         """Parse an operand, and note its first and its last word."""
         first = self._curr
-        return self._noted(first, super()._parse_unary())
-
-    def _noted(self, first: Token, made: E | None) -> E | None:
-        """Note that a node begins with a word, and ends with the last one."""
+        made = super()._parse_unary()
         if made is not None and first:
             made.meta.setdefault(_FIRST, first.start)
             made.meta[_LAST] = max(made.meta.get(_LAST, 0), self._prev.end)
