@@ -202,7 +202,9 @@ class Run:
         await self._until_quiescent(deadline)
         with trio.move_on_after(self.manifest.settle_s):
             for stream in self.manifest.streams:
-                await end_stream(self.bed, stream.name, (stream.home, *self.manifest.peers))
+                owner = stream.home.partition("/")[0]
+                own = [peer for peer in self.manifest.peers if peer.partition("/")[0] == owner]
+                await end_stream(self.bed, stream.name, (stream.home, *own))
             self.bed.note("run", "streams are ended")
             for reader in readers:
                 await reader.ended.wait()

@@ -60,9 +60,10 @@ async def test_a_post_is_handed_on_to_the_streams_home(town: Town) -> None:
     mit, utah = await town.settle_all("mit.edu", "utah.edu")
     client, other = await town.clients(mit, utah)
     stream = await make_stream(client, mit, "s", writers=("utah.edu",))
-    await other.post_event(stream, rows([(5, 1), (3, 2), (9, 3)]))
+    await other.post_event(stream, rows([(3, 2), (5, 1), (9, 3)]))
     await other.post_event(stream, rows([(12, 4)]), end=True)
     await other.flush()
+    await client.post_event(stream, None, end=True)  # the end is the owner's
     assert utah.up.engine.store.get(stream) is None
     expected = [(3, 2), (5, 1), (9, 3), (12, 4)]
     assert await to_the_end(client.subscribe(stream)) == expected
@@ -269,11 +270,12 @@ async def test_where_a_producer_is_in_its_source_is_kept_with_its_tuples(town: T
     async with utah.client(producer="tail") as client:
         poster = await client.poster(stream)
         assert await poster.resume() == b"two"
-        await poster.post(rows([(3, 3)]), end=True, offset_after=place)
+        await poster.post(rows([(3, 3)]), offset_after=place)
         await poster.flush()
         assert await (await client.poster(stream)).resume() == b"three"
     client = await town.open(mit.client(producer="tail"))
     assert await (await client.poster(stream)).resume() is None
+    await client.post_event(stream, None, end=True)
     assert await to_the_end(client.subscribe(stream)) == [(1, 1), (2, 2), (3, 3)]
 
 

@@ -108,7 +108,7 @@ async def test_a_clock_that_is_set_wrong_and_back_while_peers_run_is_said_and_ch
     client = await town.open(mit.client(producer="p"))
     far = await town.client(utah)
     await own_something(mit, client)
-    await make_stream(client, mit, "ticking", idle=Idle.CLOCK)
+    await make_stream(client, mit, "ticking", idle=Idle.CLOCK, idle_timeout_us=0)
     arriving = Schema(mit.name("arriving"), (Field("value", FieldType.INT),))
     await client.create_schema(arriving)
     await client.create_stream(StreamDefinition(mit.name("arriving"), arriving.name))
@@ -135,7 +135,7 @@ async def test_a_clock_that_is_set_wrong_and_back_while_peers_run_is_said_and_ch
 
 async def test_an_idle_stream_goes_on_while_the_clock_is_behind(town: Town) -> None:
     mit, client = await town.founder()
-    await make_stream(client, mit, "ticking", idle=Idle.CLOCK)
+    await make_stream(client, mit, "ticking", idle=Idle.CLOCK, idle_timeout_us=0)
     log = mit.state("ticking").log
     await until(lambda: log.boundary > 0)
     mit.clock_off_s = -50 * MINUTE
@@ -238,7 +238,7 @@ async def test_a_stream_far_behind_its_clock_is_not_taken_there_before_it_is_con
     """A lone peer starts once with its clock 100 days ahead: tuples must not be late after."""
     mit = await town.settle("mit.edu")
     async with mit.client() as client:
-        await make_stream(client, mit, "ticking", idle=Idle.CLOCK)
+        await make_stream(client, mit, "ticking", idle=Idle.CLOCK, idle_timeout_us=0)
         await until(lambda: mit.state("ticking").log.boundary > 0)
     for off_s in (100 * DAY, 0.0):
         await town.stop(mit)
