@@ -161,6 +161,17 @@ def test_a_name_that_is_no_function_is_called_so(text: str, said: str) -> None:
     assert f"there is {said}" in reason(text)
 
 
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        ("row_number()", "ROW_NUMBER() takes OVER (PARTITION BY ... ORDER BY ...)"),
+        ("TUMBLE(ts, INTERVAL '1' HOUR)", "a window stands in FROM, like TUMBLE(TABLE s"),
+    ],
+)
+def test_a_function_that_stands_elsewhere_says_where(item: str, said: str) -> None:
+    assert reason(f"SELECT {item} AS v FROM s").startswith(said)
+
+
 def test_a_function_that_the_script_declares_is_one() -> None:
     declared = "CREATE FUNCTION Flor(a LONG) RETURNS LONG DETERMINISTIC LANGUAGE PYTHON AS 'f.py:f'"
     assert reason(f"{declared}; SELECT sum(flor(n)) AS v {WINDOW}") == ""

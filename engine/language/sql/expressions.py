@@ -226,6 +226,8 @@ class _Printer:
 
     def call(self, node: exp.Expr) -> str:
         name, operands = node.name.lower(), node.expressions
+        if name in _ELSEWHERE:
+            raise self._source.refusal(_ELSEWHERE[name], node)
         if name not in FUNCTIONS | self._source.functions:
             others = self._source.functions | {*Function, *OTHER_AGGREGATES}
             raise self._source.refusal(no_function(node.name, others), node)
@@ -263,6 +265,16 @@ _FORMS: Final[dict[type[exp.Expr], Callable[[_Printer, exp.Expr], str]]] = {
     exp.Anonymous: _Printer.call,
 }
 
+
+_ELSEWHERE: Final = {
+    "row_number": "ROW_NUMBER() takes OVER (PARTITION BY ... ORDER BY ...), or a window of rows",
+    **dict.fromkeys(
+        ("tumble", "hop", "session", "cumulate"),
+        "a window stands in FROM, like TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE), or in "
+        "GROUP BY",
+    ),
+}
+"""Functions of SQL that are no values of a row, and where they stand."""
 
 _MENDS: Final = {
     exp.Exists: ": say LEFT SEMI JOIN ... ON, or LEFT ANTI JOIN for NOT EXISTS",
