@@ -72,10 +72,10 @@ def test_tables_that_are_read_are_named() -> None:
 def test_the_first_so_far_and_those_of_windows() -> None:
     numbered = "SELECT *, ROW_NUMBER() OVER (PARTITION BY {} ORDER BY x DESC, k) AS place FROM {}"
     so_far = plan_of(f"SELECT * FROM ({numbered.format('k', 's')}) WHERE place <= 3")["answer"]
-    assert so_far.steps == ("answer: a table of the first 3 so far of each k, by x descending, k",)
+    assert so_far.steps == ("answer: a table of the first 3 so far of each k, by x desc, k",)
     assert (so_far.recalls, so_far.key) == (True, ("k", "place"))
     instants = plan_of(f"SELECT * FROM ({numbered.format('stime', 's')}) WHERE place <= 3")
-    assert instants["answer"].steps == ("answer: the first 3 of each instant, by x descending, k",)
+    assert instants["answer"].steps == ("answer: the first 3 of each instant, by x desc, k",)
     assert (instants["answer"].recalls, instants["answer"].box_class) == (False, "convergent")
 
 

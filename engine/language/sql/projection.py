@@ -77,7 +77,7 @@ class Projecting:
             column = relation.find(node, self._source)
             if name not in fields or column.text != name_text(name):
                 return None
-            seen.append(replace(column, name=name, shown=True))
+            seen.append(replace(column, name=name, shown=True, qualified=False))
         time = [each for each in relation.columns if each.text == STIME]
         made = of_stream(relation.schema, "").columns[0].tables
         return Relation(
