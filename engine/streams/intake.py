@@ -40,6 +40,10 @@ class _Refusal(NamedTuple):
     at: float
 
 
+LATE_NOTED_S: Final = 60.0
+"""Seconds between two notes of one stream's late rows: a source of them may go on for days."""
+
+
 class Intake:
     """Takes posts, and moves their tuples into logs, for every source stream that this peer leads.
 
@@ -63,6 +67,7 @@ class Intake:
         self._broken: dict[LogKey, str] = {}
         self._stuck: dict[LogKey, str] = {}
         self._refusals: dict[LogKey, _Refusal] = {}
+        self._late_noted: dict[LogKey, float] = {}
 
     def start(self, state: StreamState, leader: Leader) -> None:
         """Move a source's posts into its log, until its scope is cancelled."""
@@ -84,7 +89,7 @@ class Intake:
 
     def forget(self, key: LogKey) -> None:
         """Note that a source is closed."""
-        for noted in (self._broken, self._stuck, self._refusals):
+        for noted in (self._broken, self._stuck, self._refusals, self._late_noted):
             noted.pop(key, None)
 
     def troubles(self) -> Iterator[Trouble]:
@@ -145,9 +150,18 @@ class Intake:
                 continue
             state.memory.set(leader.pending_bytes)
             self._refusals.pop(state.key, None)
+            self._note_late(state, leader, posted)
             if leader.pending_bytes > HURRY_SHARE * self._config.pending_bytes:
                 state.hurry.ring()
             return posted
+
+    def _note_late(self, state: StreamState, leader: Leader, posted: Posted) -> None:
+        """Note that rows were late, now and then."""
+        now = trio.current_time()
+        if posted.late and now - self._late_noted.get(state.key, -LATE_NOTED_S) >= LATE_NOTED_S:
+            self._late_noted[state.key] = now
+            late = f"{leader.late_rows:,} rows of {state.name} came late so far"
+            self._events.note("warning", f"notes that {late}: they are in {state.name}/late")
 
     def _note_refusal(self, state: StreamState, reason: str) -> None:
         before = self._refusals.get(state.key)

@@ -94,6 +94,7 @@ class Source:
             idle_us=config.idle_timeout_us,
         )
         self._was_away = True
+        self._leads_since = 0
         self.waiting = WaitingTuples(name, schema, logged, late)
         self.settling = Settling(logged) if config.replicated else None
         revises = is_revised(schema, config.lateness_us)
@@ -325,7 +326,8 @@ class Source:
         leads = self.settling is None or self.settling.leading
         if not leads:
             return
-        present, now_us = self._config.idle is Idle.CLOCK, int(now * 1e6)
+        now_us = int(now * 1e6)
+        present = self._config.idle is Idle.CLOCK and not self._awaits_first(now_us)
         at = by_clock(self.acceptance, now_us, present=present, may_leap=may_leap)
         if self.settling is None:
             self.acceptance.advance(at)
@@ -627,7 +629,13 @@ class Source:
         """Once it leads again: producers are waited for from now on."""
         if self._was_away:
             self._was_away = False
+            self._leads_since = int(now * 1e6)
             self.acceptance.presence.wait_anew(int(now * 1e6))
+
+    def _awaits_first(self, now_us: int) -> bool:
+        """Whether nothing was posted yet, and somebody may be about to: it has just begun."""
+        waited = now_us - self._leads_since
+        return self.boundary == BEGINNING and 0 <= waited < self.acceptance.presence.idle_us
 
     def _leave(self, writer: Writer, last: int, now: float) -> None:
         """Wait no longer for a producer; last: the number of its last post."""

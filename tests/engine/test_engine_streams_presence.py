@@ -10,7 +10,7 @@ from engine_streams_data import Row, body
 from source_streams import Stream, opened
 
 from engine.objects.definitions import Idle
-from engine.objects.schema import END
+from engine.objects.schema import BEGINNING, END
 from engine.streams.acceptance import Writer
 from engine.streams.config import SourceConfig
 from engine.streams.messages import Posted
@@ -198,6 +198,8 @@ def test_the_clock_moves_the_boundary_while_nobody_holds_it(tmp_path: Path) -> N
     config = SourceConfig(idle=Idle.CLOCK, idle_timeout_us=IDLE * S, slack_us=2 * S)
     with opened(tmp_path, config) as stream:
         producers = Producers(stream)
+        producers.tick(68)
+        assert stream.source.boundary == BEGINNING, "somebody may be about to post"
         producers.tick(100)
         assert producers.boundary == 98
         producers.post(ONE, 99, at=100)

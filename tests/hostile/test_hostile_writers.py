@@ -14,7 +14,7 @@ from hostile_siege import Siege
 
 from engine.objects.definitions import StreamDefinition
 from engine.objects.schema import END
-from overlay.clock import wall_clock
+from overlay.events import wall_clock
 from tools.client.async_client import AsyncMedusaClient, open_medusa
 from tools.daemon.peer import open_peer
 from tools.home.config import load_config

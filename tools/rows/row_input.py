@@ -28,6 +28,10 @@ LIVE_S: Final = 0.5
 GROWN_S: Final = 0.2
 """Seconds between checks whether a followed file has grown."""
 
+CAUGHT_UP_S: Final = 1.0
+"""Seconds between two words that all of a followed file is read, while nothing comes: a stream's
+boundary goes by them."""
+
 _PACKED: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 """The first bytes of compressed files, and the compression."""
 
@@ -46,6 +50,9 @@ class RowInput(io.RawIOBase):
         live: whether its bytes arrive over time.
         growing: whether it is a followed file.
         torn: whether its last line may be incomplete: the pipe had a byte.
+        in_line: whether the bytes taken so far end within a line.
+        on_caught_up: is told, while a followed file does not grow, of a time at which all of its
+            bytes were taken, and whole lines; seconds since the epoch.
     """
 
     def __init__(self, file: IO[bytes], until: int | None = None) -> None:
@@ -57,6 +64,9 @@ class RowInput(io.RawIOBase):
         self.growing = until is not None
         self.live = self.growing or not file.seekable()
         self.torn = False
+        self.in_line = False
+        self.on_caught_up: Callable[[float], None] | None = None
+        self._told = -CAUGHT_UP_S
 
     @cached_property
     def packed(self) -> str | None:
@@ -103,10 +113,21 @@ class RowInput(io.RawIOBase):
         return bool(self._head) or self._ended
 
     def _read(self, size: int) -> bytes:
+        at = time.time()
         data = self._file.read(size)
         while not data and self.growing and not self._ended:
+            self._tell_caught_up(at)
+            at = time.time()
             data = self._read_within(size, GROWN_S)
         return data
+
+    def _tell_caught_up(self, at: float) -> None:
+        if self.on_caught_up is None or self.in_line:
+            return
+        now = time.monotonic()
+        if now - self._told >= CAUGHT_UP_S:
+            self._told = now
+            self.on_caught_up(at)
 
     def _read_within(self, size: int, seconds: float) -> bytes:
         """The bytes by which a file grows within that time."""
@@ -164,6 +185,7 @@ def whole_lines(
         if whole:
             yield rest[:whole]
             rest = rest[whole:]
+        source.in_line = bool(rest)
         if len(rest) > BLOCK_BYTES:
             raise InvalidInputError(
                 f"a line of more than {BLOCK_BYTES} bytes: is a quotation never closed?"

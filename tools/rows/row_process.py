@@ -13,7 +13,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,6 +66,10 @@ class _Found(Struct, frozen=True):
     unfilled: list[str] = []
 
 
+_CAUGHT_UP: Final = b"caught-up"
+"""Key of the metadata of an empty batch of a followed file: see `Rows.caught_up`."""
+
+
 @dataclass
 class Rows:
     """Rows being read.
@@ -75,6 +79,9 @@ class Rows:
         rows: of the file, if its format tells, once the first have been read.
         dropped: columns that the schema does not have, found so far.
         unfilled: fields that no column has filled so far.
+        caught_up: of a followed file whose last batch was empty: a time, in seconds since the
+            epoch, at which it had no more rows than those read; else None.
+        goes_on: whether the rows that come next still come to this file.
     """
 
     asked: Asked
@@ -86,6 +93,8 @@ class Rows:
     rows: int | None = None
     dropped: list[str] = field(default_factory=list)
     unfilled: list[str] = field(default_factory=list)
+    caught_up: float | None = None
+    goes_on: Callable[[], bool] = lambda: True
 
     @property
     def growing(self) -> bool:
@@ -115,9 +124,11 @@ class Rows:
             payload = self.asked.reading.schema.payload
             while True:
                 batch, news = stream.read_next_batch_with_custom_metadata()
-                if news is not None:
+                news = {} if news is None else dict(news)
+                if _FOUND in news:
                     found = msgspec.json.decode(news[_FOUND], type=_Found)
                     self.dropped, self.unfilled = found.dropped, found.unfilled
+                self.caught_up = float(news[_CAUGHT_UP]) if _CAUGHT_UP in news else None
                 yield pa.Table.from_arrays(batch.columns, schema=payload)
         code = self._process.wait()
         self._position = self.position  # callers ask for it after the file is closed
@@ -196,8 +207,9 @@ def main() -> int:
     try:
         # Not closed: a thread of Arrow's may be reading ahead from a silent pipe.
         file = open(0, "rb", buffering=0)  # noqa: SIM115 - see above
-        rows = read_rows(RowInput(file, asked.until), asked.name, asked.reading)
-        _write(rows, asked.reading.schema.payload)
+        source = RowInput(file, asked.until)
+        rows = read_rows(source, asked.name, asked.reading)
+        _write(rows, asked.reading.schema.payload, source)
     except MedusaError as error:
         sys.stderr.buffer.write(str(error).encode(errors="replace")[:_MAX_LINE])
         sys.stderr.flush()
@@ -207,11 +219,21 @@ def main() -> int:
     return 0
 
 
-def _write(rows: RowFile, payload: pa.Schema) -> None:
+def _write(rows: RowFile, payload: pa.Schema, source: RowInput) -> None:
     """Write the rows to standard output, with the file's metadata for the other side."""
     schema = payload if rows.rows is None else payload.with_metadata({_ROWS: str(rows.rows)})
     told = _Found()
+    nothing = pa.RecordBatch.from_arrays(
+        [pa.array([], each.type) for each in payload], schema=payload
+    )
     with pa.ipc.new_stream(sys.stdout.buffer, schema) as sink:
+
+        def tell_caught_up(at: float) -> None:
+            """In order: all rows before are written."""
+            sink.write_batch(nothing, custom_metadata={_CAUGHT_UP: str(at).encode()})
+            sys.stdout.flush()
+
+        source.on_caught_up = tell_caught_up
         for table in rows.batches():
             for batch in table.to_batches():
                 found = _Found(list(rows.columns.dropped), rows.columns.unfilled)

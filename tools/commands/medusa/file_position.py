@@ -86,7 +86,8 @@ class Trail:
         return self.position.offset
 
     def rest(self, tables: Iterator[pa.Table], since: Position) -> Iterator[pa.Table]:
-        """The part of a file's tables after a position; the trail passes the rows before it.
+        """The part of a file's tables after a position, empty ones too; the trail passes the rows
+        before it.
 
         Raises:
             InvalidInputError: the file does not begin with the rows up to the position.
@@ -97,7 +98,7 @@ class Trail:
                 self.step(table.slice(0, passed))
                 if self.rows == since.rows:
                     self._check(since)
-            if passed < table.num_rows:
+            if passed < table.num_rows or self.rows >= since.rows:
                 yield table.slice(passed)
         if self.rows < since.rows:
             self._check(since)

@@ -147,6 +147,11 @@ class Growing:
                 break
         self.close()
 
+    def goes_on(self) -> bool:
+        """Whether it has its place, and what was read of it, still."""
+        succeeded = self.successors.ready or not self.successors.newest_is_there
+        return not self.torn and not succeeded and not self._truncated()
+
     def close(self) -> None:
         """Let the reader stop at the present end of the file."""
         if self._end >= 0:
@@ -180,6 +185,7 @@ def open_growing(
             asked = Asked(str(path), reading_of(path, reading), until=until)
             with read_apart(file, asked) as rows:
                 growing = Growing(file, rows, successors, end)
+                rows.goes_on = growing.goes_on
                 yield growing
     finally:
         os.close(until)

@@ -7,14 +7,25 @@ from tools.client.posting import Poster
 from tools.client.times import show_time
 
 
-def all_late(poster: Poster, rows: int) -> InvalidInputError:
-    """The error, with the mend, where none of so many rows came into the stream."""
+def all_late(poster: Poster, rows: int, *, by_clock: bool = False) -> InvalidInputError:
+    """The error, with the mend, where none of so many rows came into the stream.
+
+    Args:
+        by_clock: the clock moves the stream's boundary while no producer is present.
+    """
     stream = poster.stream
     told = f"{stream}: not one of {rows:,} rows is in time; they are in {stream}/late"
     if poster.was_ended:
         return InvalidInputError(
             f"{told}: the stream has ended; `medusa stream reopen {stream}` lets it go on, and "
             "--again posts them once more"
+        )
+    if by_clock:
+        return InvalidInputError(
+            f"{told}: its clock has come to {show_time(poster.boundary)} while no producer was "
+            "present (idle='clock'). A producer that was away is waited for during the idle "
+            f"timeout: `medusa stream alter {stream} --idle-timeout SECONDS`; older rows go to a "
+            "stream of their own, at idle='explicit'"
         )
     return InvalidInputError(
         f"{told}: the stream's time has come to {show_time(poster.boundary)}, and takes no earlier "

@@ -173,7 +173,7 @@ def status_details(snapshot: Snapshot) -> Table:
         ("state", Text.assemble(styled(own.state), f", up {show_duration(own.uptime_s)}")),
         ("spark", styled(own.spark)),
         ("load", f"{_load(own)}; {size(own.memory_bytes)} of memory"),
-        ("streams", f"{len(own.streams):,}"),
+        ("streams", f"{len(own.streams):,}{_late_in_all(own.streams)}"),
         ("tasks", f"{len(here):,}, {failing:,} of them failing"),
         *[
             ("waiting" if first else "", f"{name}: {why}")
@@ -210,6 +210,11 @@ def _of_source(entry: StreamEntry, owner: str) -> list[tuple[str, str | Text]]:
         ("k_safety", str(stream.k_safety)),
         ("leader", stream.leader[:SHORT_ID]),
     ]
+
+
+def _late_in_all(streams: Sequence[StreamStatus]) -> str:
+    late = sum(stream.late for stream in streams)
+    return f"; {late:,} rows came late" if late else ""
 
 
 def _late(status: StreamStatus, stream: StreamDefinition) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AbstractContextManager, suppress
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import AbstractContextManager, aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Final
 import pyarrow as pa
 import trio
 
+from engine.objects.definitions import Idle, StreamDefinition
 from engine.objects.schema import Schema
 from engine.streams.revisions.columns import request_schema
 from overlay.errors import InvalidInputError, MedusaError
@@ -112,11 +113,12 @@ async def post_rows(client: AsyncMedusaClient, stream: str, file: str, options: 
     only with an error."""
     poster = await client.poster(stream)
     schema = poster.schema
+    definition = (await client.stream_entry(stream)).stream
     if options.revisions:
         poster.check_revisable()
         schema = request_schema(schema)
     async with open_progress(poster, quiet=options.quiet) as progress:
-        posting = Posting(poster, _reading(schema, options), options, progress)
+        posting = Posting(poster, _reading(schema, options), options, progress, definition)
         if options.all_or_nothing:
             await trio.to_thread.run_sync(_check, file, posting.reading)
         posting.since = _since(await poster.resume(), poster, options)
@@ -138,10 +140,8 @@ async def post_rows(client: AsyncMedusaClient, stream: str, file: str, options: 
                 raise
             stored = _stored(poster, posting.since, file, options)
             raise type(error)(f"{_of_file(error, posting)}; {stored}") from None
-    done = posting.done
-    if done.late and done.late == done.rows:
-        raise all_late(poster, done.rows)
-    return done
+    posting.check_late()
+    return posting.done
 
 
 @dataclass
@@ -157,6 +157,7 @@ class Posting:
     reading: Reading
     options: Options
     progress: PostProgress
+    stream: StreamDefinition
     since: Position = field(default_factory=Position)
     posted: int = 0
     missed: list[int] = field(default_factory=list)
@@ -165,6 +166,7 @@ class Posting:
 
     def __post_init__(self) -> None:
         self.trail = Trail(self.reading.schema.payload)
+        self._late_told = 0
 
     @property
     def done(self) -> Done:
@@ -186,23 +188,52 @@ class Posting:
         tables = _named(rows.asked.name, trail.rest(rows.batches(), since))
         started = trio.current_time()
         # read in a thread: the next rows are parsed while these are under way
-        async for piece in _in_thread(cut(tables, self.poster.schema, self.options.speed)):
-            await trio.sleep_until(started + piece.due)
-            first = trail.rows + 1
-            if self.options.revisions:
-                missed = await self.poster.revise(piece.table, offset_after=trail.step)
-                self.missed += [first + row for row in missed]
-            else:
-                await self.poster.post(piece.table, offset_after=trail.step)
-            self.posted += piece.table.num_rows
-            self.progress.seen = trail.rows
-            self._tell_dropped(rows)
-            if rows.growing:
-                self._tell_unfilled(rows)
+        pieces = _in_thread(cut(tables, self.poster.schema, self.options.speed))
+        async with aclosing(pieces):
+            async for piece in pieces:
+                await self._post_piece(piece, rows, trail, started)
         self._tell_unfilled(rows)
         if not trail.rows and not rows.growing and not self.options.quiet:
             warn(f"{rows.asked.name}: it has no rows")
         return trail.position
+
+    async def _post_piece(self, piece: Piece, rows: Rows, trail: Trail, started: float) -> None:
+        if rows.caught_up is not None:
+            if rows.goes_on():
+                await self._caught_up(rows.caught_up)
+            return
+        await trio.sleep_until(started + piece.due)
+        first = trail.rows + 1
+        if self.options.revisions:
+            missed = await self.poster.revise(piece.table, offset_after=trail.step)
+            self.missed += [first + row for row in missed]
+        else:
+            await self.poster.post(piece.table, offset_after=trail.step)
+        self.posted += piece.table.num_rows
+        self.progress.seen = trail.rows
+        self._tell_dropped(rows)
+        if rows.growing:
+            self._tell_unfilled(rows)
+
+    async def _caught_up(self, at: float) -> None:
+        """Take note that all rows that a followed file had then are posted. So no row of before is
+        to come; the stream's own clock need not say it. at: seconds since the epoch."""
+        if self.stream.idle is Idle.CLOCK and self.poster.schema.time is not None:
+            await self.poster.post(None, boundary=int(at * 1e6) - self.stream.slack_us - 1)
+        await self.poster.flush()
+        self.check_late()
+        if self.poster.late > self._late_told and not self.options.quiet:
+            late = f"{self.poster.late:,} of {self.posted:,} rows were late"
+            warn(f"{late}: they are in {self.poster.stream}/late")
+        self._late_told = self.poster.late
+
+    def check_late(self) -> None:
+        """
+        Raises:
+            InvalidInputError: rows were posted, and not one of them was in time.
+        """
+        if self.poster.late and self.poster.late == self.posted:
+            raise all_late(self.poster, self.posted, by_clock=self.stream.idle is Idle.CLOCK)
 
     def _tell_dropped(self, rows: Rows) -> None:
         """Tell of each dropped column once."""
@@ -221,7 +252,7 @@ class Posting:
         self.unfilled = tuple(rows.unfilled)
 
 
-async def _in_thread(pieces: Iterator[Piece]) -> AsyncIterator[Piece]:
+async def _in_thread(pieces: Iterator[Piece]) -> AsyncGenerator[Piece, None]:
     """Wait for each piece in a thread, which is abandoned when nobody waits any more."""
     take = partial(next, pieces, None)
     while (piece := await trio.to_thread.run_sync(take, abandon_on_cancel=True)) is not None:

@@ -81,7 +81,8 @@ class PostProgress:
         stored, whole = f"{self.stored:,}", self.share[1]
         if self.rows is not None and self.rows.rows is not None:
             stored += f" of {self.rows.rows:,}"
-        said = f"{stored} rows{self._rate}"
+        late = f", {self._poster.late:,} of them late" if self._poster.late else ""
+        said = f"{stored} rows{late}{self._rate}"
         if self.rows is not None and self.rows.rows is None and whole:
             said += f", {self.share[0] / 1e6:,.1f} of {whole / 1e6:,.1f} MB"
         return said
