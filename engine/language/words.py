@@ -17,7 +17,7 @@ from sqlglot.parser import Parser
 E = TypeVar("E", bound=exp.Expr)
 
 MAX_SHOWN: Final = 60
-"""Characters of a part of the text in an error."""
+"""Characters of a part of the text in an error, which points at the place as well."""
 
 _FIRST: Final = "first"
 _LAST: Final = "last"
