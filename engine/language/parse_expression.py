@@ -420,8 +420,9 @@ class _Typer:
         resolution = OPERATORS[name].resolve([operand.type for operand in filled])
         if resolution is None:
             given = ", ".join(operand.type for operand in filled[:8])
-            takes = OPERATORS[name].takes
-            raise self._refusal(f"`{name}` takes {takes}, not ({given})", node)
+            takes, said = OPERATORS[name].takes, "||" if isinstance(node, exp.DPipe) else name
+            mend = _one_type(name, {operand.type for operand in filled})
+            raise self._refusal(f"`{said}` takes {takes}, not ({given}){mend}", node)
         self._check_constants(name, filled, node)
         wide = tuple(map(widened, filled, resolution.operands))
         return Operation(name, wide, resolution.result)
@@ -480,3 +481,17 @@ class _Typer:
 def _position_of(node: exp.Expr) -> int:
     """Where a node begins, in the text without the parentheses around it."""
     return max(position_of(node), 1) - 1
+
+
+def _one_type(operator: str, types: set[FieldType]) -> str:
+    """How to mend operands of which some are strings, and all others of one other type."""
+    others = types - {FieldType.STRING}
+    if len(others) != 1 or others == types:
+        return ""
+    (other,) = others
+    if operator == "concat":
+        return f"; cast({other} AS STRING) is one" if can_cast(other, FieldType.STRING) else ""
+    if other is FieldType.TIMESTAMP:
+        return "; to_timestamp(string) is a timestamp"
+    kind = other.upper()
+    return f"; cast(string AS {kind}) is one" if can_cast(FieldType.STRING, other) else ""

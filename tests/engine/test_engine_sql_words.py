@@ -124,6 +124,11 @@ def test_no_expression_is_refused_with_a_word_of_the_parser() -> None:
         ("cast(n AS NUMERIC(3, 1))", "'NUMERIC' is not a type here: say DOUBLE", 18),
         ("lower(k) IGNORE NULLS", "`IGNORE NULLS` is not part", 17),
         ("lower(k) OVER (PARTITION BY n)", "`OVER` is not part", 17),
+        (
+            "rank() OVER (ORDER BY n)",
+            "`OVER` is not part of the language here: a rank is ROW_NUMBER()",
+            15,
+        ),
     ],
 )
 def test_a_refusal_shows_the_user_s_own_words(item: str, said: str, column: int) -> None:
@@ -186,7 +191,7 @@ PLACES = [
     (f"SELECT window_start, k, sum(n) AS a,\n  ^sum(k) AS b\n{WINDOW}", "sum does not take string"),
     (f"SELECT k, sum(n + 1) AS a,\n  sum(^k + 1) AS b\n{WINDOW}", "`+` takes"),
     (f"SELECT k, sum(n) AS a\n{WINDOW}\nHAVING sum(n) > 1\n   AND ^max(k) > 1", "`>` takes"),
-    (f"SELECT k,\n  sum(n) AS a\n{WINDOW}, ^k || 1", "`concat` takes strings"),
+    (f"SELECT k,\n  sum(n) AS a\n{WINDOW}, ^k || 1", "`||` takes strings"),
     (
         "SELECT s.k\nFROM s\nJOIN t ON s.k = t.k\n  AND ^s.n = t.k\n"
         "  AND t.ts BETWEEN s.ts - INTERVAL '1' HOUR AND s.ts",
@@ -210,7 +215,7 @@ PLACES = [
     (
         "CREATE QUERY q AS BEGIN\n  CREATE STREAM a AS SELECT k, n FROM s;\n"
         "  CREATE STREAM c AS\n    SELECT k,\n      ^n || 'x' AS z\n    FROM a;\nEND",
-        "`concat` takes strings",
+        "`||` takes strings",
     ),
     (
         "SELECT k, avg(n) OVER w1 AS a,\n  ^avg(k) OVER w1 AS b\nFROM s".replace(

@@ -135,7 +135,7 @@ async def test_what_there_is(town: Town, capfd: pytest.CaptureFixture[str]) -> N
     assert "minutes: aggregate" in shown
     assert "window-size 60, advance 60" in shown, "as the definition has it"
     assert "status        running\n" in shown
-    assert re.search(r"medusa://mit.edu/low (is [a-z]+|waits for input), at ", shown)
+    assert re.search(r"medusa://mit.edu/low (is [a-z]+|waits for input)", shown)
     assert json.loads(await at_mit("query", "show", "medusa://mit.edu/few", "--json"))["tasks"]
 
     # Who may not read a stream is told its name and its owner.

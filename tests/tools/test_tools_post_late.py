@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from engine_peers import make_stream, open_town, rows, schema_of
+from engine_peers import make_stream, open_town, rows, schema_of, until
 from msgspec import structs
 
 from engine.objects.definitions import StreamDefinition
+from engine.objects.schema import DELETED, Field, FieldType
 from overlay.errors import InvalidInputError
+from tools.client.tables import read_table
 from tools.commands.medusa.post_file import Options, post_rows
 from tools.commands.medusa.read_tables import PostedTable, posted_as_table
 
@@ -56,10 +58,41 @@ async def test_late_rows_of_a_table_are_told(tmp_path: Path) -> None:
             await client.flush()
         async with mit.client() as client:
             with pytest.raises(InvalidInputError, match=r"not one of 2 rows is in time; .*/late"):
-                await posted_as_table(client, table.name, old)
+                await posted_as_table(client, table.name, old, Options())
         async with mit.client() as client:
-            posted = await posted_as_table(client, table.name, new)
+            posted = await posted_as_table(client, table.name, new, Options())
             assert posted == PostedTable(rows=4, posted=4, late=2)
+
+
+async def test_a_file_deletes_rows_that_waited_for_a_later_one(tmp_path: Path) -> None:
+    """The newest rows of a table wait for its time to pass them: they are compared, too."""
+    folder = tmp_path / "town"
+    folder.mkdir()
+    file = tmp_path / "rows.csv"
+    async with open_town(folder) as town:
+        mit = await town.settle("mit.edu")
+        schema = structs.replace(schema_of("mit.edu"), name="medusa://mit.edu/entry", key=("name",))
+        deleted = Field(DELETED, FieldType.BOOL, nullable=True)
+        schema = structs.replace(schema, fields=(*schema.fields, deleted))
+        table = StreamDefinition("medusa://mit.edu/table", schema.name, table=True)
+        async with mit.client() as client:
+            await client.create_schema(schema)
+            await client.create_stream(table)
+        for text, options, posted in (
+            ("at,name,value\n20,a,1\n20,b,1\n", Options(names={"at": "t"}), (2, 2)),
+            ("t,name,value,more\n30,a,1,2\n", Options(ignore_extra=True), (1, 1)),
+            ("t,name,value\n40,c,1\n50,a,1\n", Options(), (2, 1)),
+            ("t,name,value\n60,a,1\n", Options(), (1, 1)),
+        ):
+            file.write_text(text)
+            async with mit.client() as client:
+                found = await posted_as_table(client, table.name, str(file), options)
+                assert (found.rows, found.posted, found.late) == (*posted, 0), text
+        async with mit.client() as client:
+            await client.post_event(table.name, None, boundary=60)
+            await client.flush()
+            await until(lambda: mit.state("table").log.boundary >= 60)
+            assert (await read_table(client, table.name)).column("name").to_pylist() == ["a"]
 
 
 async def test_rows_within_the_lateness_are_told(tmp_path: Path) -> None:

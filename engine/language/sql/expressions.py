@@ -292,7 +292,8 @@ _MENDS: Final = {
     exp.ILike: ": say lower(s) LIKE 'pattern'",
     exp.IgnoreNulls: ": leave the nulls out by WHERE",
     exp.RespectNulls: ": firstval and lastval do so",
-    exp.Window: ": an earlier row is PREV(x) of MATCH_RECOGNIZE, or in ROWS BETWEEN n PRECEDING",
+    exp.Window: ": a rank is ROW_NUMBER(), an earlier row PREV(x) of MATCH_RECOGNIZE, or in ROWS "
+    "BETWEEN n PRECEDING",
 }
 
 

@@ -23,7 +23,8 @@ def create(
     from tools.commands.medusa import calls
 
     names, readers = calls.create(home, file, availability)
-    lines = [f"{name}: read by {readers[name]}" if name in readers else name for name in names]
+    once = dict.fromkeys(names)  # a query of one stream has the name of that
+    lines = [f"{name}: read by {readers[name]}" if name in readers else name for name in once]
     say(as_json, {"created": list(names), "readers": readers}, "\n".join(lines))
 
 

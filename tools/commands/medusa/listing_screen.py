@@ -129,7 +129,8 @@ def query_details(line: QueryLine) -> Table:
         since = "the beginning" if entry.since == BEGINNING else show_time(entry.since)
         rows.append(("modified", f"{entry.edition} times; as it is from {since} on"))
     for first, task in _first(line.tasks):
-        told = f"{task.name} {_doing(task)}, at {show_time(task.boundary)}"
+        at = "" if task.boundary == BEGINNING else f", at {show_time(task.boundary)}"
+        told = f"{task.name} {_doing(task)}{at}"
         why = task.reason or why_waiting(task.name, line.tasks)
         rows.append(("tasks" if first else "", f"{told}{f': {why}' if why else ''}"))
     return details_table(rows)
@@ -224,7 +225,7 @@ def _late(status: StreamStatus, stream: StreamDefinition) -> str:
 
 def _present(status: StreamStatus, stream: StreamDefinition) -> list[tuple[str, str | Text]]:
     """The producers of a source stream for which its boundary waits."""
-    return [] if stream.query else [("producers present", f"{status.present:,}")]
+    return [] if stream.query else [("producers", f"{status.present:,}")]
 
 
 def _waiting(status: StreamStatus, stream: StreamDefinition) -> list[tuple[str, str | Text]]:

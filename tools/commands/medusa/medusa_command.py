@@ -33,7 +33,7 @@ def main() -> NoReturn:
 @click.option(
     "--token-file",
     metavar="FILE",
-    help="Show the client token in FILE, as made by `medusa-peer token add`, "
+    help="Use the client token in FILE, as made by `medusa-peer token add`, "
     "instead of the owner's (default: $MEDUSA_TOKEN).",
 )
 def medusa(token_file: str | None) -> None:

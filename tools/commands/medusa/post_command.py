@@ -113,39 +113,45 @@ def post(  # noqa: PLR0917 - click passes by keyword
         raise click.UsageError(
             "--follow takes a FILE, and no --end, --all-or-nothing, --revisions or --speed"
         )
-    if as_table and (file == "-" or end or again or revisions or follow or speed != "max"):
+    if as_table and (
+        file == "-"
+        or end
+        or producer
+        or again
+        or all_or_nothing
+        or revisions
+        or follow
+        or speed != "max"
+    ):
         raise click.UsageError("--as-table takes a FILE, and no option that posts it otherwise")
+    from tools.commands.medusa import post_file
+
+    options = post_file.Options(
+        kind=kind,
+        names=fields_by_column(names),
+        speed=_speed(speed),
+        end=end,
+        producer=producer,
+        again=again,
+        all_or_nothing=all_or_nothing,
+        ignore_extra=ignore_extra,
+        patience_s=patience,
+        also=also,
+        revisions=revisions,
+        follow=follow,
+        quiet=quiet or as_json,
+    )
     if as_table:
         from tools.commands.medusa.read_tables import post_as_table
 
-        table = post_as_table(home, stream_name, file)
+        table = post_as_table(home, stream_name, file, options)
         counts: dict[str, object] = {"stream": stream_name, **asdict(table)}
         late = f", {table.late:,} of them late: they are not in the table" if table.late else ""
         say(as_json, counts, f"posted {table.posted:,} changes of {table.rows:,} rows{late}")
         return
     from tools.client.times import show_time
-    from tools.commands.medusa import post_file
 
-    done = post_file.post_file(
-        home,
-        stream_name,
-        file,
-        post_file.Options(
-            kind=kind,
-            names=fields_by_column(names),
-            speed=_speed(speed),
-            end=end,
-            producer=producer,
-            again=again,
-            all_or_nothing=all_or_nothing,
-            ignore_extra=ignore_extra,
-            patience_s=patience,
-            also=also,
-            revisions=revisions,
-            follow=follow,
-            quiet=quiet or as_json,
-        ),
-    )
+    done = post_file.post_file(home, stream_name, file, options)
     told = f"{done.rows:,} rows"
     if done.late:
         told += f", {done.late:,} of them late"

@@ -118,7 +118,7 @@ async def post_rows(client: AsyncMedusaClient, stream: str, file: str, options: 
         poster.check_revisable()
         schema = request_schema(schema)
     async with open_progress(poster, quiet=options.quiet) as progress:
-        posting = Posting(poster, _reading(schema, options), options, progress, definition)
+        posting = Posting(poster, reading_for(schema, options), options, progress, definition)
         if options.all_or_nothing:
             await trio.to_thread.run_sync(_check, file, posting.reading)
         posting.since = _since(await poster.resume(), poster, options)
@@ -259,8 +259,9 @@ async def _in_thread(pieces: Iterator[Piece]) -> AsyncGenerator[Piece, None]:
         yield piece
 
 
-def _reading(schema: Schema, options: Options) -> Reading:
-    """
+def reading_for(schema: Schema, options: Options) -> Reading:
+    """How a file is read, by the options.
+
     Raises:
         InvalidInputError: the schema has no field that the options name.
     """

@@ -10,14 +10,19 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.objects.schema import END, Schema
+from engine.objects.schema import BEGINNING, DELETED, END, Schema
+from engine.streams.validate import times_of
 from overlay.errors import InvalidInputError, NotFoundError
 from tools.client.async_client import AsyncMedusaClient, open_medusa
 from tools.client.interrupt import run_interruptible
+from tools.client.posting import Poster
 from tools.client.tables import changed_rows, read_table
 from tools.client.times import parse_time
+from tools.commands.command_line import warn
 from tools.commands.medusa.late_rows import all_late
-from tools.rows.formats import Format, Reading
+from tools.commands.medusa.post_file import Options, reading_for
+from tools.rows.columns import few_names, unfilled_told
+from tools.rows.formats import Format
 from tools.rows.row_output import open_writer
 from tools.rows.row_process import open_rows
 
@@ -65,27 +70,38 @@ class PostedTable:
     late: int = 0
 
 
-def post_as_table(home: str | None, name: str, file: str) -> PostedTable:
+def post_as_table(home: str | None, name: str, file: str, options: Options) -> PostedTable:
     """See `posted_as_table`."""
 
     async def main() -> PostedTable:
-        async with open_medusa(home) as client:
-            return await posted_as_table(client, name, file)
+        async with open_medusa(home, patience_s=options.patience_s, also=options.also) as client:
+            return await posted_as_table(client, name, file, options)
 
     return run_interruptible(main)
 
 
-async def posted_as_table(client: AsyncMedusaClient, name: str, file: str) -> PostedTable:
+async def posted_as_table(
+    client: AsyncMedusaClient, name: str, file: str, options: Options
+) -> PostedTable:
     """Make a table have the rows of a file, and no others.
+
+    Args:
+        options: how the file is read.
 
     Raises:
         InvalidInputError: the stream is no table, or a row does not fit; or all of them are late.
     """
     poster = await client.poster(name)
-    now = await read_table(client, name)
-    with open_rows(Path(file), Reading(poster.schema)) as rows:
+    with open_rows(Path(file), reading_for(poster.schema, options)) as rows:
         parts = [*rows.batches(), poster.schema.payload.empty_table()]
+        unfilled = [field for field in rows.unfilled if field != DELETED]
+        if rows.dropped and not options.quiet:
+            warn(f"{few_names(rows.dropped)}: no field of the schema, not posted")
+        if unfilled and not options.quiet:
+            warn(f"{file}: {unfilled_told(unfilled)}")
     wanted = pa.concat_tables(parts)
+    await _let_out(poster, wanted)
+    now = await read_table(client, name)
     changes = changed_rows(now, wanted, poster.schema)
     if changes.num_rows:
         await poster.post(changes)
@@ -93,6 +109,20 @@ async def posted_as_table(client: AsyncMedusaClient, name: str, file: str) -> Po
     if poster.late and poster.late == changes.num_rows:
         raise all_late(poster, changes.num_rows)
     return PostedTable(wanted.num_rows, changes.num_rows, poster.late)
+
+
+async def _let_out(poster: Poster, wanted: pa.Table) -> None:
+    """Let the rows come out that wait in the stream for a later one: what is compared with the file
+    must have them. The file's rows that can still come into the table are all later than that."""
+    if poster.schema.time is None or not wanted.num_rows:
+        return
+    await poster.post(None, boundary=BEGINNING)
+    await poster.flush()  # the answer has the stream's boundary
+    times = times_of(wanted, poster.schema)
+    coming = pc.min(times.filter(pc.greater(times, poster.boundary))).as_py()
+    if coming is not None:
+        await poster.post(None, boundary=coming - 1)
+        await poster.flush()
 
 
 def _read(home: str | None, name: str, at: str | None) -> tuple[pa.Table, Schema]:
