@@ -32,7 +32,7 @@ from engine.language.type_rules import fixed
 from engine.language.typed import Call, Constant, Expression, FieldRef, Operation
 from engine.language.unread import unread, watch
 from engine.language.user_functions import Declared
-from engine.language.words import NotingParser, own_words, position_of
+from engine.language.words import OURS, NotingParser, own_words, position_of
 from engine.language.written_forms import INTERVAL
 from engine.objects.functions import UserFunction
 from engine.objects.schema import STIME, FieldType
@@ -130,8 +130,8 @@ def parse_expression(
     watched = watch(tree)
     typed = _Typer(text, fields, nodes or {}, functions or {}).of(tree, 0)
     for part in unread(watched):
-        reason = f"{part.name!a} of {type(part.node).__name__} is not part of the language"
-        raise refusal(text, reason, _position_of(part.node))
+        words, at = own_words(f"({text})", part.node)
+        raise refusal(text, f"`{words}` is not part of the language", at - 1)
     if typed is None:
         raise refusal(text, "null has no type: write cast(null as int), or another type", 0)
     return typed
@@ -172,9 +172,12 @@ def _parse(text: str, tokens: list[Token]) -> exp.Expression:
 def _syntax_error(error: ParseError, tokens: list[Token]) -> tuple[str, int]:
     """Reason and position of an error of sqlglot."""
     details = error.errors[0] if error.errors else {}
+    reason = str(details.get("description") or "")
     place = (details.get("line"), details.get("col"))
     for index, token in enumerate(tokens):
         if (token.line, token.col) == place:
+            if reason.startswith(OURS):
+                return reason.removeprefix(OURS), token.start - 1
             if index == len(tokens) - 1:
                 return "it ends too early", token.start - 1
             shown = token.text.removeprefix(FUNCTION)

@@ -7,14 +7,18 @@ person wrote.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 import sqlglot
-from sqlglot import Token, exp
+from sqlglot import Token, TokenType, exp
 from sqlglot.parser import Parser
 
 E = TypeVar("E", bound=exp.Expr)
+T = TypeVar("T")
+
+OURS: Final = "medusa: "
+"""Before the reason of an error that a parser of ours has sqlglot raise."""
 
 MAX_SHOWN: Final = 60
 """Characters of a part of the text in an error, which points at the place as well."""
@@ -36,6 +40,15 @@ class NotingParser(Parser):
             made.meta.setdefault(_LAST, self._prev.end)
         return made
 
+    def _parse_csv(
+        self, parse_method: Callable[[], T | None], sep: TokenType = TokenType.COMMA
+    ) -> list[T]:
+        """Parse a list. sqlglot does not miss a member behind the last comma."""
+        made: list[T] = super()._parse_csv(parse_method, sep)
+        if self._prev and self._prev.token_type is sep:
+            self.raise_error(f"{OURS}something is missing after the comma", self._prev)
+        return made
+
     def _parse_unary(self) -> exp.Expr | None:
         """Parse an operand, and note its first and its last word."""
         first = self._curr
@@ -47,8 +60,14 @@ class NotingParser(Parser):
 
 
 def position_of(node: exp.Expr) -> int:
-    """Where a node begins: the first character of its parts that know theirs; 0 if none does."""
-    return min(_places(node, ("start", _FIRST)), default=0)
+    """Where a node begins: the first character of its parts that know theirs, or else a place in
+    the part that it is in; 0 if none does."""
+    place = min(_places(node, ("start", _FIRST)), default=None)
+    around = node.parent
+    while place is None and around is not None:
+        place = next(_places(around, ("start", _FIRST)), None)
+        around = around.parent
+    return place or 0
 
 
 def _places(node: exp.Expr, keys: Sequence[str]) -> Iterator[int]:
@@ -57,8 +76,9 @@ def _places(node: exp.Expr, keys: Sequence[str]) -> Iterator[int]:
 
 def span_of(node: exp.Expr) -> tuple[int, int] | None:
     """Where a node begins and ends, as far as its parts know; None: none does."""
+    begin = min(_places(node, ("start", _FIRST)), default=None)
     ends = max(_places(node, ("end", _LAST)), default=None)
-    return None if ends is None else (position_of(node), ends + 1)
+    return None if begin is None or ends is None else (begin, ends + 1)
 
 
 def own_words(text: str, node: exp.Expr) -> tuple[str, int]:

@@ -9,8 +9,11 @@ from typing import Final
 from testnet.nexmark.oracle import QUERIES, TEXTS
 
 WITHIN_S: Final = 3_600
-"""The bound of joins whose text has none, seconds; Flink keeps all rows for ever. Within events of
-so short a time it leaves no pair out."""
+"""The bound of joins and sessions whose text has none, seconds; Flink keeps all rows for ever.
+Within events of so short a time it leaves no pair out."""
+
+UNBOUNDED: Final = frozenset({"q3", "q4", "q9", "q11", "q20"})
+"""The queries that have such joins or sessions."""
 
 SIDE_INPUT: Final = """\
 CREATE TABLE side_input (
@@ -76,4 +79,5 @@ def script(query: str) -> str:
         assert change.text in text, f"{query} has changed"
         text = text.replace(change.text, change.instead)
     tables = SIDE_INPUT if "side_input" in QUERIES[query] else ""
-    return f"{tables}CREATE STREAM {query} WITH (within = INTERVAL '{WITHIN_S}' SECOND) AS\n{text}"
+    bound = f"WITH (within = INTERVAL '{WITHIN_S}' SECOND) " if query in UNBOUNDED else ""
+    return f"{tables}CREATE STREAM {query} {bound}AS\n{text}"

@@ -135,6 +135,51 @@ def test_a_word_that_is_left_out_changes_the_network_or_is_refused(
         ("SELECT , x FROM s", "something is missing before the comma", ", x"),
         ("SELECT /*+ BROADCAST(s) */ x FROM s", "hints are not part of the language", "/*+"),
         ("SELECT cast(x AS INT AS y FROM s", "a parenthesis does not close", "(x AS"),
+        ("SELECT x FROM s *", "stands behind SELECT", "*"),
+        ("SELECT x FROM s AS", "a name is missing after AS", "AS"),
+        ("SELECT x FROM s,", "',' is a mistake", ","),
+        ("SELECT x, count(*) AS n FROM s GROUP BY x,", "missing after the comma", ","),
+        (
+            "SELECT x, count(*) AS n FROM s GROUP BY x, HAVING count(*) > 1",
+            "after the comma",
+            ", H",
+        ),
+        (
+            "SELECT sum(x) OVER (PARTITION BY k, ORDER BY ts ROWS 3 PRECEDING) AS n FROM s",
+            "something is missing after the comma",
+            ", ORDER",
+        ),
+        (
+            "WITH a AS (SELECT x FROM s), WITH b AS (SELECT x FROM a) SELECT x FROM b",
+            "comma",
+            ", W",
+        ),
+        ("SELECT 0x1F FROM s", "'0x1F' is not a number", "0x1F"),
+        ("SELECT y, 7x AS z FROM s", "there is no field 7x", "7x"),
+        ("CREATE STREAM z (a INT PRIMARY KEY, b INT PRIMARY KEY)", "one PRIMARY KEY", "b INT"),
+        ("CREATE STREAM z (a INT, PRIMARY KEY (a), PRIMARY KEY (a))", "one PRIMARY KEY", "a))"),
+        ("SELECT x FROM s FOR UPDATE", "FOR UPDATE", "x"),
+        ("SELECT x FROM s WITH (NOLOCK)", "means nothing here", "s"),
+        ("SELECT DISTINCT x FROM s", "no set of all its rows", "x"),
+        ("SELECT x FROM s EXCEPT SELECT x FROM s", "EXCEPT needs all rows", "x"),
+        (
+            "SELECT sum(x) OVER (ORDER BY ts ROWS 3 PRECEDING EXCLUDE TIES) AS n FROM s",
+            "no EXCLUDE",
+            "sum",
+        ),
+        ("CREATE STREAM z WITH (within = 3) AS SELECT x FROM s", "no join, session", "within"),
+        (
+            "CREATE QUERY w WITH (within = 3) AS BEGIN CREATE STREAM z AS SELECT x FROM s; END",
+            "leave it out",
+            "within",
+        ),
+        (
+            "CREATE STREAM z WITH (within = 3) AS "
+            "SELECT a.x FROM s AS a JOIN s AS b ON a.x = b.x AND a.ts = b.ts",
+            "or leave out the bounds that they have",
+            "within",
+        ),
+        ("CREATE STREAM z, w WITH (within = 3) AS SPLIT s BY x > 1 ELSE", "no join", "within"),
     ],
 )
 def test_what_nobody_reads_is_told_with_its_place(text: str, reason: str, word: str) -> None:

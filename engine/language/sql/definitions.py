@@ -16,6 +16,7 @@ from engine.language.sql.dialect import (
 from engine.language.sql.errors import Source
 from engine.language.sql.expressions import interval_us
 from engine.language.sql.type_grammar import TypeName, type_of
+from engine.language.sql.within import WITHIN, Within
 from engine.language.user_functions import check_names
 from engine.objects.definitions import (
     DEFAULT_HISTORY_US,
@@ -32,6 +33,8 @@ from engine.objects.schema import DELETED, Field, FieldType, Schema, check_schem
 SCHEMA_OF: Final = "schema"
 """The last segment of the name of a stream's own schema: `CREATE STREAM s (...)`."""
 
+
+_ONE_KEY: Final = "there is one PRIMARY KEY: say PRIMARY KEY (a, b), behind the fields"
 
 Default = TypeVar("Default")
 
@@ -72,6 +75,12 @@ class Options:
             seconds.meta.update(node.meta)
             node = seconds
         return interval_us(node, self._source)
+
+    def within(self, otherwise: Within) -> Within:
+        """The bound of what has none of its own; `otherwise`, if it is not said."""
+        given = self._given.get(WITHIN)
+        bound_us = self.us(WITHIN)
+        return otherwise if given is None else Within(bound_us, given)
 
     def flag(self, name: str, *, default: bool) -> bool:
         node = self.take(name)
@@ -115,11 +124,15 @@ def schema_of(node: Definition, name: str, source: Source) -> tuple[Schema, int 
             case FieldDefinition():
                 fields.append(_field(each, source))
                 if "KEY" in each.args["constraints"]:
+                    if key:
+                        raise source.refusal(_ONE_KEY, each)
                     key.append(each.this.name)
             case Watermark():
                 if time is not None:
                     raise source.refusal("a stream has one WATERMARK", each)
                 time, slack = _watermark(each, source)
+            case _ if key:
+                raise source.refusal(_ONE_KEY, each)
             case _:
                 key += [field.name for field in each.expressions]  # a Key
     said = {

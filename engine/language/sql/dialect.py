@@ -7,7 +7,7 @@ those that are allowed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import ClassVar, Final
 
 from sqlglot import Token, TokenType, exp
@@ -106,6 +106,29 @@ class MedusaParser(TypeParser):
             self._refuse(f"{start.text[:40]} means nothing before {self._curr.text}", start)
         self._retreat(index)
         return super().parse_set_operation(this, consume_pipe, intersect_only)
+
+    def _parse_join(
+        self,
+        skip_join_token: bool = False,
+        parse_bracket: bool = False,
+        alias_tokens: Collection[TokenType] | None = None,
+    ) -> exp.Join | None:
+        """A join; behind a comma, where sqlglot takes nothing as well, is a stream."""
+        if not self._match(TokenType.COMMA):
+            return super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
+        table = self._parse_table(alias_tokens=alias_tokens)
+        return self.expression(exp.Join(this=table, kind="CROSS"))
+
+    def _parse_table_alias(
+        self, alias_tokens: Collection[TokenType] | None = None
+    ) -> exp.TableAlias | None:
+        """The name of a stream in a SELECT, for which sqlglot does not wait after AS."""
+        if self._prev.token_type is TokenType.STAR:
+            self._refuse("* stands behind SELECT, and not behind a stream", self._prev)
+        made = super()._parse_table_alias(alias_tokens)
+        if made is None and self._prev.token_type is TokenType.ALIAS:
+            self._refuse("a name is missing after AS", self._prev)
+        return made
 
     def _parse_ordered(
         self, parse_method: Callable[[], exp.Expr | None] | None = None

@@ -182,7 +182,9 @@ class Framing:
             raise self._source.refusal(_ENDLESS, call)
         kind, start, side = (spec.text(name) for name in ("kind", "start", "start_side"))
         end = spec.text("end") if spec.args.get("end") else "CURRENT ROW"
-        if kind.upper() != "ROWS" or spec.args.get("exclude"):
+        if spec.args.get("exclude"):
+            raise self._source.refusal("a frame has no EXCLUDE: the current row is in it", call)
+        if kind.upper() != "ROWS":
             raise self._source.refusal(
                 "OVER takes ROWS; of a time: an overlapping window, HOP", call
             )

@@ -38,6 +38,7 @@ from engine.language.sql.relation import (
     shifted,
 )
 from engine.language.sql.windowing import unsaid_longest
+from engine.language.sql.within import Within
 from engine.objects.query import (
     WINDOW_END,
     WINDOW_START,
@@ -114,7 +115,7 @@ class Grouping:
     Args:
         relation: what FROM and WHERE leave.
         names: the output names of the calls that are SELECT items, in order, by call.
-        within_us: how long a session may last, microseconds; None: `longest_session`.
+        within: how long a session may last.
     """
 
     def __init__(
@@ -123,13 +124,13 @@ class Grouping:
         source: Source,
         relation: Relation,
         names: dict[exp.Expr, list[str]],
-        within_us: int | None = None,
+        within: Within,
     ) -> None:
         self._boxes = boxes
         self._source = source
         self._relation = relation
         self._names = names
-        self._within_us = within_us
+        self._within = within
         self._function_window: exp.Expr | None = None
         self._window: Window | RowWindow | None = relation.window
         self._is_sparks = False
@@ -261,7 +262,9 @@ class Grouping:
         lengths = [interval_us(each, self._source) for each in spans]
         if kind == "SESSION":
             gap = lengths[0]
-            longest = self._within_us or unsaid_longest(self._relation.stream, gap, self._source)
+            longest = self._within.take() or unsaid_longest(
+                self._relation.stream, gap, self._source
+            )
             return Window(kind, longest, gap)
         return Window(kind, lengths[-1], lengths[0])
 

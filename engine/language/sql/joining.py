@@ -13,6 +13,7 @@ from engine.language.sql.errors import Source
 from engine.language.sql.expressions import Substitute, expression_text, interval_us, name_text
 from engine.language.sql.network import Boxes
 from engine.language.sql.relation import Column, Relation, of_stream
+from engine.language.sql.within import Within
 from engine.objects.query import Join, JoinKind
 from engine.objects.schema import STIME
 
@@ -67,7 +68,7 @@ class Joining:
     """One join, to which conditions are added before it becomes a box.
 
     Args:
-        within_us: the bound of time that counts where the conditions have none; None: they must.
+        within: the bound of time that counts where the conditions have none.
 
     Attributes:
         relation: what its tuples are called; the columns' texts are for the join itself.
@@ -81,13 +82,13 @@ class Joining:
         right: Relation,
         *,
         node: exp.Join,
-        within_us: int | None,
+        within: Within,
     ) -> None:
         self._boxes = boxes
         self._source = source
         self._sides = left, right
         self._node = node
-        self._within = within_us
+        self._within = within
         self._bounds = Bounds()
         self._bounded_at: exp.Expr = node
         self._of_panes = Bounds()
@@ -316,10 +317,11 @@ class Joining:
             self._look_one_way(bounds)
         bounds.add(self._of_panes.least, self._of_panes.most)
         least, most = bounds.least, bounds.most
-        if least is None and self._within is not None:
-            least = -self._within
-        if most is None and self._within is not None:
-            most = self._within
+        within = self._within.take() if least is None or most is None else None
+        if least is None and within is not None:
+            least = -within
+        if most is None and within is not None:
+            most = within
         if least is None or most is None:
             left, right = self._names()
             hour = "INTERVAL '1' HOUR"

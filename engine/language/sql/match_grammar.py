@@ -8,10 +8,7 @@ from typing import ClassVar, Final, NoReturn
 from sqlglot import Token, TokenType, exp
 from sqlglot.parsers.spark import SparkParser
 
-from engine.language.words import NotingParser
-
-OURS: Final = "medusa: "
-"""Begins the descriptions of errors that are not sqlglot's."""
+from engine.language.words import OURS, NotingParser
 
 
 class MatchTable(exp.Expression):

@@ -13,6 +13,7 @@ from engine.language.sql.expressions import expression_text, interval_us, name_t
 from engine.language.sql.match_grammar import MatchTable
 from engine.language.sql.network import Boxes
 from engine.language.sql.relation import Relation, of_stream
+from engine.language.sql.within import Within
 from engine.objects.query import Contiguity, Function, Map, Match, Measure, PatternStep
 from engine.objects.schema import STIME
 
@@ -34,7 +35,7 @@ class Matching:
 
     Args:
         relation: what it reads.
-        within_us: bounds a match if it says no WITHIN; None: it must.
+        within: bounds a match if it says no WITHIN.
     """
 
     def __init__(
@@ -43,13 +44,13 @@ class Matching:
         source: Source,
         relation: Relation,
         node: MatchTable,
-        within_us: int | None,
+        within: Within,
     ) -> None:
         self._boxes = boxes
         self._source = source
         self._read = relation
         self._node = node
-        self._within = within_us
+        self._within = within
         self._measures: list[Measure] = []
         if relation.window is not None:
             raise source.refusal("a pattern reads a stream, not windows", node)
@@ -112,13 +113,14 @@ class Matching:
         given = self._node.args.get("within")
         if given is not None:
             return interval_us(given, self._source)
-        if self._within is None:
+        within = self._within.take()
+        if within is None:
             raise self._source.refusal(
                 "the rows of an endless stream cannot all be kept for a pattern: bound it, like "
                 "PATTERN (A B) WITHIN INTERVAL '1' HOUR",
                 self._node,
             )
-        return self._within
+        return within
 
     def _conditioned(self) -> tuple[PatternStep, ...]:
         conditions: dict[str, str] = {}

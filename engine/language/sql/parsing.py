@@ -13,8 +13,7 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from engine.language.sql.dialect import EXPLAIN, Definition, Medusa, MedusaParser
 from engine.language.sql.errors import refusal
-from engine.language.sql.match_grammar import OURS
-from engine.language.words import position_of
+from engine.language.words import OURS, position_of
 
 MAX_TEXT: Final = 65_536
 """Characters of a script: hundreds of statements."""
@@ -53,6 +52,7 @@ _AFTER_LIST: Final = _CLOSING | {
     TokenType.SEMICOLON,
     TokenType.FROM,
     TokenType.ELSE,
+    TokenType.WITH,
 }
 
 _BEFORE_LIST: Final = {
@@ -190,6 +190,7 @@ def _tokens(text: str) -> list[Token]:
         if token.token_type is TokenType.COLON:  # sqlglot reads a path of JSON behind it
             raise refusal(text, "`:` is not part of the language: say json_value", token.start)
     _check_lists(text, tokens)
+    _check_numbers(text, tokens)
     _check_nesting(text, tokens)
     _check_closed(text, tokens)
     return tokens
@@ -202,6 +203,15 @@ def _check_lists(text: str, tokens: list[Token]) -> None:
             raise refusal(text, "something is missing after the comma", token.start)
         if following.token_type is TokenType.COMMA and token.token_type in _BEFORE_LIST:
             raise refusal(text, "something is missing before the comma", following.start)
+
+
+def _check_numbers(text: str, tokens: list[Token]) -> None:
+    """Refuse a number that a word follows without a blank: `0x1F` is not a 0 that is called x1F."""
+    for token, following in pairwise(tokens):
+        behind = following.start == token.end + 1 and text[following.start].isidentifier()
+        if token.token_type is TokenType.NUMBER and behind:
+            written = text[token.start : following.end + 1]
+            raise refusal(text, f"{written[:40]!a} is not a number: write its digits", token.start)
 
 
 def _endless(text: str) -> int:

@@ -23,6 +23,7 @@ from engine.language.sql.parts import refuse_unread
 from engine.language.sql.ranking import NUMBERED_BY
 from engine.language.sql.relation import HIDDEN, Relation
 from engine.language.sql.select import Resolve, Selecting
+from engine.language.sql.within import Within
 from engine.language.unread import watch
 from engine.language.user_functions import without_unused
 from engine.objects.availability import AvailabilityRequest, parse_mode, parse_recovery
@@ -166,7 +167,7 @@ class _Definer:
                 raise self._source.refusal("a query is AS BEGIN ... END", node)
             case Definition():
                 self._stream(node)
-            case exp.Select() | exp.Union() | exp.Subquery():
+            case exp.Select() | exp.SetOperation() | exp.Subquery():
                 table = exp.Table(this=exp.to_identifier(MAIN))
                 self._query(Definition(this=table, kind="STREAM", query=node))
             case _:
@@ -229,13 +230,16 @@ class _Definer:
         body = node.args.get("body") or [node]
         boxes = Boxes(self._source, self._known, self._tables, self._functions)
         options = Options(node, self._source)
-        within_us = options.us("within")
+        within = options.within(Within())
         outputs: list[str] = []
         hidden: dict[str, exp.Expr] = {}
         readers: dict[str, tuple[str, ...]] = {}
         for each in body:
             own = options if each is node else Options(each, self._source)
-            streams = self._made(each, boxes, own, within_us)
+            bound = within if own is options else own.within(within)
+            streams = self._made(each, boxes, own, bound)
+            if bound is not within:
+                bound.finish(self._source)
             for name_, stream in zip(_names(each), streams, strict=True):
                 if each.args.get("temporary") or name_.args.get("temporary"):
                     hidden[stream] = name_
@@ -244,6 +248,7 @@ class _Definer:
             readers |= _readers(own, streams)
             if own is not options:
                 own.finish()
+        within.finish(self._source)
         read = {stream for box in boxes.boxes for stream in inputs_of(box)}
         for stream, at in hidden.items():
             if stream not in read:
@@ -271,7 +276,7 @@ class _Definer:
         node: Definition,
         boxes: Boxes,
         options: Options,
-        within_us: int | None,
+        within: Within,
     ) -> list[str]:
         """The boxes of one CREATE STREAM of a query; returns the streams that it names."""
         made_of = node.args.get("query")
@@ -287,9 +292,7 @@ class _Definer:
                 raise self._source.refusal(f"{stream} is there already", node)
         name = options.text("box", streams[0].rpartition("/")[2])
         boxes.begin(streams[0])
-        own = options.us("within")
-        within_us = within_us if own is None else own
-        selecting = Selecting(boxes, self._source, self._name, self._relations, within_us)
+        selecting = Selecting(boxes, self._source, self._name, self._relations, within)
         if isinstance(made_of, Split):
             selecting.split(made_of, streams, name)
         elif len(streams) > 1:

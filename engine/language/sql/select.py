@@ -46,6 +46,7 @@ from engine.language.sql.relation import (
 from engine.language.sql.union import union_of
 from engine.language.sql.window_grammar import RowsTable, WindowTable
 from engine.language.sql.windowing import in_row_windows, in_windows, with_window
+from engine.language.sql.within import Within
 from engine.objects.query import WINDOW_END, WINDOW_START, Filter, Map
 from engine.objects.schema import DELETED
 
@@ -59,7 +60,7 @@ class Selecting:
     Args:
         resolve: see `Resolve`.
         relations: what is known of streams that earlier statements made.
-        within_us: bounds what has no bound of its own, microseconds; None: that is refused.
+        within: bounds what has no bound of its own.
     """
 
     def __init__(
@@ -68,14 +69,14 @@ class Selecting:
         source: Source,
         resolve: Resolve,
         relations: dict[str, Relation],
-        within_us: int | None = None,
+        within: Within,
     ) -> None:
         self._boxes = boxes
         self._source = source
         self._projecting = Projecting(boxes, source)
         self._resolve = resolve
         self._relations = relations
-        self._within_us = within_us
+        self._within = within
         self._scopes: list[dict[str, Relation]] = []
 
     def relation(self, node: exp.Expr) -> Relation:
@@ -279,7 +280,9 @@ class Selecting:
                 distinct,
             )
         nodes = [exp.column(each.name) for each in shown]
-        grouped = Grouping(self._boxes, self._source, relation, {}).plan(node, nodes, [])
+        grouped = Grouping(self._boxes, self._source, relation, {}, self._within).plan(
+            node, nodes, []
+        )
         items = [(each, each.name) for each in nodes]
         return self._projecting.mapped(
             node, grouped.relation, items, grouped.substitute(self._source)
@@ -307,7 +310,7 @@ class Selecting:
             if is_aggregate(each) or is_last_number(each):
                 names.setdefault(each, []).append(name)
         numbers = last_numbers([*(each for each, _ in items), *conditions])
-        grouping = Grouping(self._boxes, self._source, relation, names, self._within_us)
+        grouping = Grouping(self._boxes, self._source, relation, names, self._within)
         grouped = grouping.plan(node, groups, calls, numbers)
         if having is not None:
             substitute = grouped.substitute(self._source)
@@ -357,7 +360,7 @@ class Selecting:
                 raise self._source.refusal("join the matches, or match the pairs, by WITH", pattern)
             relation = self._settled(relation, pattern)
             relation = Matching(
-                self._boxes, self._source, relation, pattern, self._within_us
+                self._boxes, self._source, relation, pattern, self._within
             ).relation()
         if joins:
             relation = self._settled(relation, clause)
@@ -369,7 +372,7 @@ class Selecting:
             self._check_tables(join, relation, right)
             right = self._settled(right, join)
             joining = Joining(
-                self._boxes, self._source, relation, right, node=join, within_us=self._within_us
+                self._boxes, self._source, relation, right, node=join, within=self._within
             )
             if joining.takes_where:
                 rest = [each for condition in rest for each in conjuncts(condition)]
@@ -422,7 +425,7 @@ class Selecting:
         match node:
             case WindowTable():
                 relation = self._settled(self._stream(node.args["table"]), node)
-                return in_windows(relation, node, self._source, self._within_us)
+                return in_windows(relation, node, self._source, self._within)
             case RowsTable():
                 relation = self._settled(self._stream(node.args["table"]), node)
                 if relation.stream in self._boxes.tables:

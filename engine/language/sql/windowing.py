@@ -18,17 +18,16 @@ from engine.language.sql.relation import (
     check_time,
 )
 from engine.language.sql.window_grammar import RowsTable, WindowTable
+from engine.language.sql.within import Within
 from engine.language.tuple_windows import check_sizes
 from engine.objects.query import WINDOW_END, WINDOW_START, longest_session
 
 
-def in_windows(
-    relation: Relation, node: WindowTable, source: Source, within_us: int | None
-) -> Relation:
+def in_windows(relation: Relation, node: WindowTable, source: Source, within: Within) -> Relation:
     """The rows of a stream in windows of time.
 
     Args:
-        within_us: how long a session may last, microseconds; None: `longest_session`.
+        within: how long a session may last.
 
     Raises:
         PointedError: the time is not that of the stream, or a length is none.
@@ -43,7 +42,7 @@ def in_windows(
         reason = "PARTITION BY is for SESSION, and for windows of rows: say GROUP BY"
         raise source.refusal(reason, node)
     if kind == "SESSION":
-        longest = within_us or unsaid_longest(relation.stream, lengths[0], source)
+        longest = within.take() or unsaid_longest(relation.stream, lengths[0], source)
         window = replace(window, size_us=longest)
     relation = _aliased(relation, node)
     tables = relation.columns[0].tables

@@ -1,0 +1,43 @@
+"""WITH (within = ...): the bound of time of what has none of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from sqlglot import exp
+
+from engine.language.sql.errors import Source
+
+WITHIN: Final = "within"
+
+
+@dataclass(slots=True)
+class Within:
+    """The bound of a query, or of one of its streams, and whether anything takes it.
+
+    Attributes:
+        at: where it is said.
+    """
+
+    _us: int | None = None
+    at: exp.Expr | None = None
+    _taken: bool = False
+
+    def take(self) -> int | None:
+        """The bound, microseconds; None: none is said."""
+        self._taken = True
+        return self._us
+
+    def finish(self, source: Source) -> None:
+        """Refuse a bound that nothing took.
+
+        Raises:
+            PointedError: points at it.
+        """
+        if self.at is not None and not self._taken:
+            reason = (
+                "no join, session or pattern here takes its bound from within: leave it out, or "
+                "leave out the bounds that they have"
+            )
+            raise source.refusal(reason, self.at)
