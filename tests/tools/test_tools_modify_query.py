@@ -168,11 +168,15 @@ async def test_an_edited_script_is_taken_and_its_changes_are_shown(
     client = await town.client(mit)
     await world(client, mit)
     file = tmp_path / "watch.sql"
-    file.write_text(SCRIPT)
+    side = "CREATE STREAM side (at TIMESTAMP, WATERMARK FOR at AS at - INTERVAL '5' SECOND)"
+    file.write_text(f"{side};\n{SCRIPT}")
     await prompt("query", "create", str(file))
     await client.start_query(WATCH)
     await until(lambda: mit.state("often").log.boundary >= FOUR_S * 1_000_000)
     same = await prompt("query", "modify", WATCH, str(file))
+    assert same == f"{WATCH}: it is what the script says; nothing changes\n"
+    await prompt("stream", "alter", "medusa://mit.edu/side", "--history", "7200")
+    same = await prompt("query", "modify", WATCH, str(file))  # what the script leaves open stays
     assert same == f"{WATCH}: it is what the script says; nothing changes\n"
 
     file.write_text(SCRIPT.replace("'60'", "'120'").replace(">= 2", ">= 3"))
@@ -192,6 +196,11 @@ async def test_an_edited_script_is_taken_and_its_changes_are_shown(
     change = {"box": "counts", "parameter": "window-size", "before": "120", "after": "60"}
     assert change in back["changes"]
     for edited, reason in (
+        (
+            f"{side.replace('5', '9')} WITH (lateness = 60);\n{SCRIPT}",
+            "medusa://mit.edu/side has another slack, lateness than the script says: `medusa "
+            "stream alter medusa://mit.edu/side --slack ... --lateness ...` changes that",
+        ),
         (SCRIPT.replace("watch", "other"), "it defines medusa://mit.edu/other, not"),
         (SCRIPT.replace("BY window_start, src_ip", "BY window_start"), "neither grouped nor"),
         (SCRIPT.replace("often", "seldom"), "there is a new box 'seldom'"),

@@ -159,7 +159,7 @@ def test_answers_without_rows_are_files_and_columns(attempt: Attempt, tmp_path: 
     # of a file without rows no column has a type: the stream has to be declared
     nothing = attempt(query, "--stream", "s=empty.csv")
     assert nothing.code == 1
-    assert "empty.csv: no column is a timestamp" in nothing.err
+    assert "empty.csv: it has no rows, by which a column would have a type: declare" in nothing.err
     declared = "CREATE STREAM s (at TIMESTAMP, id INT, price DOUBLE, WATERMARK FOR at AS at);"
     done = attempt(declared + query, "--stream", "s=empty.csv", "--json")
     assert json.loads(done.out)["rows"] == {"medusa://you/dear": 0}

@@ -42,8 +42,9 @@ def hidden(name: str) -> str:
     owner = ObjectName.parse(name).participant
     return (
         f"{name} is of {owner}, which does not let you read it or post to it: {owner} can name "
-        "you, or agree to a content contract; if it is made of others' streams, their owners must "
-        f"let you, too, and {owner} knows them"
+        f"you (`medusa stream alter {name} --readers` or `--writers`), or agree to a content "
+        "contract; if it is made of other streams, their owners must let you read those, and "
+        f"{owner} knows them"
     )
 
 

@@ -70,7 +70,8 @@ def recording_of(
     """
     fields: list[Field] = []
     left_out: dict[str, str] = {}
-    for column in arrow_schema_of(file):
+    columns = arrow_schema_of(file)
+    for column in columns:
         field = (names or {}).get(column.name, column.name.replace(".", "_"))
         reason = wrong_name(field)
         if reason:
@@ -83,7 +84,8 @@ def recording_of(
     if not fields:
         reasons = f": {next(iter(left_out.values()))}" if left_out else ""
         raise RecordingError(f"{file} has no columns{reasons}")
-    chosen = _time_of(file, fields, time)
+    without_rows = all(pa.types.is_null(column.type) for column in columns)
+    chosen = _time_of(file, fields, time, without_rows=without_rows)
     fields = [
         msgspec.structs.replace(each, nullable=False) if each.name == chosen else each
         for each in fields
@@ -117,7 +119,7 @@ def with_key(schema: Schema, key: Sequence[str], file: Path) -> Schema:
     return keyed
 
 
-def _time_of(file: Path, fields: Sequence[Field], time: str | None) -> str:
+def _time_of(file: Path, fields: Sequence[Field], time: str | None, *, without_rows: bool) -> str:
     if time is not None and any(each.name == time for each in fields):
         return time
     found = next((each.name for each in fields if each.type is FieldType.TIMESTAMP), None)
@@ -126,6 +128,11 @@ def _time_of(file: Path, fields: Sequence[Field], time: str | None) -> str:
     known = ", ".join(f"{each.name} {each.type}" for each in fields)[:200]
     if time is not None:
         raise RecordingError(f"{file} has no column {time[:80]!a}; there are {known}")
+    if without_rows:
+        raise RecordingError(
+            f"{file}: it has no rows, by which a column would have a type: declare the stream in "
+            "the query"
+        )
     raise RecordingError(
         f"{file}: no column is a timestamp: say --time COLUMN, of the columns {known}; of "
         f"rows that Medusa wrote, --map {STIME}=FIELD --time FIELD takes their stime"

@@ -21,7 +21,7 @@ def _idle(text: str) -> Idle:
     return Idle(text)
 
 
-_ATTRIBUTES: Final[dict[str, tuple[str, Callable[[str], object]]]] = {
+ATTRIBUTES: Final[dict[str, tuple[str, Callable[[str], object]]]] = {
     "readers": ("readers", members),
     "writers": ("writers", members),
     "declassify": ("declassify", members),
@@ -45,11 +45,11 @@ def read(given: Mapping[str, str]) -> Alteration:
         InvalidInputError: one cannot be read, or there is none.
     """
     if not given:
-        options = ", ".join(f"--{name.replace('_', '-')}" for name in _ATTRIBUTES)
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in ATTRIBUTES)
         raise InvalidInputError(f"nothing is to be altered: give one of {options}")
     changes: dict[str, Any] = {}
     for name, text in given.items():
-        attribute, read_text = _ATTRIBUTES[name]
+        attribute, read_text = ATTRIBUTES[name]
         try:
             changes[attribute] = read_text(text)
         except InvalidInputError as error:

@@ -16,14 +16,15 @@ from engine.language.modification import (
     differences,
     read_modification,
 )
-from engine.objects.definitions import QueryEntry
+from engine.objects.definitions import QueryEntry, StreamDefinition
 from engine.objects.schema import BEGINNING
 from overlay.errors import InvalidInputError
 from tools.client.at_prompt import ask
 from tools.client.entries import entry_of
 from tools.client.times import parse_time, show_time
 from tools.commands.in_text import in_file
-from tools.commands.medusa.reading_document import complete_document
+from tools.commands.medusa.alter_stream import ATTRIBUTES
+from tools.commands.medusa.reading_document import complete_document, entry_of_stream
 
 if TYPE_CHECKING:
     from tools.client.calls import ClientCalls
@@ -67,6 +68,7 @@ def modify_to(
         if edited is None:
             known = ", ".join(made)[:200] or "no query"
             raise InvalidInputError(f"it defines {known}, not {entry.query.name}")
+        await _check_streams(client, document.streams)
         differing = differences(entry.query, edited)
         if not differing:
             return Modified(entry.query.name, entry.since), ()
@@ -77,6 +79,31 @@ def modify_to(
         return ask(home, change)
     except InvalidInputError as error:
         raise in_file(error, file, text) from None
+
+
+async def _check_streams(client: ClientCalls, streams: Sequence[StreamDefinition]) -> None:
+    """
+    Raises:
+        InvalidInputError: the script says of a source stream what that is not: a modification is of
+            boxes alone. NotFoundError: there is no such stream.
+    """
+    for stream in streams:
+        there, unsaid = (
+            await entry_of_stream(client, stream.name),
+            StreamDefinition(stream.name, ""),
+        )
+        differing = [
+            name
+            for name, (attribute, _) in ATTRIBUTES.items()
+            if getattr(stream, attribute)
+            not in (getattr(there.stream, attribute), getattr(unsaid, attribute))
+        ]
+        if differing and not there.stream.query:
+            options = " ".join(f"--{name.replace('_', '-')} ..." for name in differing)
+            raise InvalidInputError(
+                f"{stream.name} has another {', '.join(differing)} than the script says: `medusa "
+                f"stream alter {stream.name} {options}` changes that, and nothing is modified"
+            )
 
 
 def is_script(text: str) -> bool:
