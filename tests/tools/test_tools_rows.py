@@ -123,6 +123,8 @@ def test_times_in_csv(text: str, at: int) -> None:
         (b"2020-01-01T00:00:00Z,a,40000,,,\n", "row 3, field 'n': '40000' is no short"),
         (b"2020-01-01T00:00:00Z,a,,,,\n", "row 3, field 'n': null"),
         (b"soon,a,1,,,\n", "row 3, field 'at': 'soon' is no timestamp"),
+        (b"1e18,a,1,,,\n", "row 3, field 'at': '1e18' is no timestamp: times are within"),
+        (b"nan,a,1,,,\n", "row 3, field 'at': 'nan' is no timestamp: a time is 2026-"),
         (b"2020-01-01T00:00:00Z,123456789,1,,,\n", "row 3, field 'name': longer than the 8 bytes"),
         (b"2020-01-01T00:00:00Z,a,1,,maybe,\n", "row 3, field 'b': 'maybe' is no bool"),
         (b"2020-01-01T00:00:00Z,a,1\n", "row 3: 3 values, and the first line names 6"),
@@ -133,6 +135,13 @@ def test_faults_in_csv_are_named(row: bytes, told: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
         _read(HEADER + GOOD + GOOD + row + GOOD, Format.CSV)
     assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("end", [b"", b"\r", b"\n"])
+def test_csv_whose_lines_end_with_cr_alone_is_refused(end: bytes) -> None:
+    """It is one line for all that cut files into lines: without rows, as if none were there."""
+    with pytest.raises(InvalidInputError, match="its lines end with CR alone: write LF"):
+        _read((HEADER + GOOD).replace(b"\n", b"\r").rstrip(b"\r") + end, Format.CSV)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -12,7 +13,7 @@ from engine.objects.moments import FORMS, TOO_FAR, moment_of
 from engine.objects.schema import SEQ, STIME, Field, FieldType, Schema
 from engine.streams.validate import times_of
 from overlay.errors import InvalidInputError
-from tools.rows.moments import is_text, moments_of
+from tools.rows.moments import NUMBER_FORM, is_text, moments_of
 
 SHOWN_CHARACTERS: Final = 60
 """Characters of a value in an error message: enough to recognise the value."""
@@ -242,11 +243,17 @@ def _refusal(value: pa.Scalar, field: Field) -> str:
     return f"{told}: {_reason_against(shown) if is_text(value.type) else TOO_FAR}"
 
 
+_NUMBER: Final = re.compile(NUMBER_FORM)
+
+
 def _reason_against(text: str) -> str:
     try:
         moment_of(text)
     except ValueError as error:
-        return f"{error}; a number is seconds since 1970" if str(error) == FORMS else str(error)
+        if str(error) != FORMS:
+            return str(error)
+        if not _NUMBER.fullmatch(text):
+            return f"{FORMS}; a number is seconds since 1970"
     return TOO_FAR
 
 

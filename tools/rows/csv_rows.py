@@ -110,13 +110,16 @@ def csv_tables(blocks: Iterator[bytes], choose: Choose) -> Iterator[pa.Table]:
     header, rest = first[:end], first[end:]
     check_columns(header.count(b",") + 1)
     try:
-        names = pv.read_csv(
+        first_line = pv.read_csv(
             io.BytesIO(header),
             read_options=pv.ReadOptions(use_threads=False),
             parse_options=pv.ParseOptions(newlines_in_values=True),
-        ).column_names
+        )
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise InvalidInputError(f"its first line: {' '.join(str(error).split())}") from None
+    if first_line.num_rows:  # Arrow ends lines at CR as well, and the blocks of lines do not
+        raise InvalidInputError("its lines end with CR alone: write LF, as `tr '\\r' '\\n'` does")
+    names = first_line.column_names
     lines = Lines(names, Dialect(), choose(names))
     yield names_alone(names)
     if rest.strip():

@@ -25,7 +25,9 @@ _PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _MICROSECONDS: Final = 1_000_000
 _DAY_US: Final = 86_400 * _MICROSECONDS
 
-_NUMBER: Final = r"^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$"
+NUMBER_FORM: Final = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+"""Seconds as a text, also for RE2."""
+
 _PARTS: Final = rf"^{MOMENT_FORM}$"
 
 _YEARS_FROM: Final = -62_135_596_800 * _MICROSECONDS
@@ -126,7 +128,7 @@ def _of_numbers(texts: pa.ChunkedArray, seconds: pa.ChunkedArray) -> pa.ChunkedA
 
 def _of_any(texts: pa.ChunkedArray) -> pa.ChunkedArray:
     """Texts of many forms."""
-    number = pc.match_substring_regex(texts, _NUMBER)
+    number = pc.match_substring_regex(texts, f"^(?:{NUMBER_FORM})$")
     numbers = pc.if_else(number, texts, pa.scalar(None, pa.string()))
     seconds = _of_numbers(numbers, numbers.cast(pa.float64()))
     return pc.if_else(number, seconds, _of_forms(texts))
