@@ -160,8 +160,8 @@ class Intake:
         now = trio.current_time()
         if posted.late and now - self._late_noted.get(state.key, -LATE_NOTED_S) >= LATE_NOTED_S:
             self._late_noted[state.key] = now
-            late = f"{leader.late_rows:,} rows of {state.name} came late so far"
-            self._events.note("warning", f"notes that {late}: they are in {state.name}/late")
+            late = f"{leader.late_rows:,} rows came late so far: they are in {state.name}/late"
+            self._events.note("warning", f"got late rows of {state.name}: {late}")
 
     def _note_refusal(self, state: StreamState, reason: str) -> None:
         before = self._refusals.get(state.key)

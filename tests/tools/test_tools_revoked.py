@@ -45,7 +45,7 @@ async def test_its_people_are_told_why_and_their_subscriptions_end(
         assert code == 0
         assert f"medusa: mit.edu refuses this peer: {reason}" in err, looked
     status = await at_evil("status")
-    assert f"mit.edu refuses this peer: {reason}" in status.partition("to mend")[2]
+    assert f"mit.edu refuses this peer: {reason}" in status.partition("trouble")[2]
     with trio.fail_after(30):
         for looked in (("subscribe", stream), ("lookup", stream)):
             assert f"refuses this peer: {reason}" in await at_evil.refused(*looked)
