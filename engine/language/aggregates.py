@@ -193,7 +193,7 @@ def check_parameter(each: AggregateFunction) -> None:
             raise InvalidInputError(f"{each.function} takes no constant beside its argument")
     elif not _fits(wanted, each.parameter):
         what, example = wanted.value
-        raise InvalidInputError(f"{each.function} needs {what}, like {each.function}(x, {example})")
+        raise InvalidInputError(f"{each.function} needs {what}, like {example}")
 
 
 def _fits(wanted: Parameter, given: int | float | str | None) -> bool:

@@ -102,7 +102,7 @@ def document(call: str) -> str:
     ("call", "reason"),
     [
         ("percentile(n)", "percentile needs a number from 0 to 1 with at most six decimals"),
-        ("percentile(n, 95)", "like percentile\\(x, 0.95\\)"),
+        ("percentile(n, 95)", "at most six decimals, like 0\\.95$"),
         ("percentile(n, 0.1234567)", "at most six decimals"),
         ("percentile(n, x)", "'x' is not a number like 0.5"),
         ("percentile(n, -0.5)", "'-0.5' is not a number"),
