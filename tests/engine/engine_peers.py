@@ -117,10 +117,11 @@ async def next_rows(subscription: Subscription) -> pa.Table:
 async def received(subscription: Subscription, rows_wanted: int) -> list[Row]:
     """The next rows of a subscription, however they are cut into epochs."""
     found: list[Row] = []
-    with trio.fail_after(DEADLINE_S):
+    with trio.move_on_after(DEADLINE_S):
         while len(found) < rows_wanted:
             found += pairs_of((await anext(subscription)).table)
-    return found
+        return found
+    raise AssertionError(f"of {rows_wanted} rows no more than {found} came: are others late?")
 
 
 async def to_the_end(subscription: Subscription) -> list[Row]:
