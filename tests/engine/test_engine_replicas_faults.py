@@ -28,6 +28,7 @@ from replicated_queries import (
 from dht.catalog import Catalog
 from engine.objects.availability import Mode, Recovery
 from engine.objects.catalog_records import STREAM
+from engine.objects.files import file_name
 from engine.objects.query import Query
 from engine.replication.replicas.primaries import Primaries
 from engine.replication.replicas.standbys import Standbys
@@ -39,7 +40,7 @@ pytestmark = pytest.mark.town(timing=QUICK)
 
 
 def query_file(place: Place, query: str) -> Path:
-    return place.up.engine.queries.files._path(query)
+    return place.home.data / "queries" / file_name(query, ".json")
 
 
 def query_primary(place: Place, query: Query) -> str:
