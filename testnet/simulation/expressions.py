@@ -131,6 +131,7 @@ _STRICT: dict[str, Callable[..., Any]] = {
     ">=": lambda a, b: not _less(a, b),
     "not": lambda a: not a,
     "lower": str.lower,
+    "upper": str.upper,
     "trim": lambda text: text.strip(" "),
     "length": len,
     "concat": lambda *parts: "".join(parts),

@@ -38,6 +38,7 @@ TEXTS_OF_DUCKDB = {
     "s not like '%a%%%' escape 'a'": "s NOT LIKE '%a%%%' ESCAPE 'a'",
     "s like '%$%\\%' escape '$'": "s LIKE '%$%\\%' ESCAPE '$'",
     "s like '%\\%%' escape '\\'": "s LIKE '%\\%%' ESCAPE '\\'",
+    "trim(s)": "trim(s, ' ')",
     "md5(s)": "md5(s)",
     "sha256(s)": "sha256(s)",
 }
@@ -115,6 +116,16 @@ def xxh64(data: bytes, seed: int = 42) -> int:
 def test_texts(spark: Spark, found: list[Row]) -> None:
     check_duckdb(spark, found, TEXTS_OF_DUCKDB)
     check_oracles(spark, found, TEXTS_OF_PYTHON)
+
+
+def test_letters_have_all_of_unicodes_mappings(spark: Spark) -> None:
+    """As SpecialCasing of Unicode has them; ß has two letters, and a last sigma its own."""
+    texts = ["aé1", "straße", "ǆ", "ŉ", "ΌΔΟΣ", "İ", "😀", ""]
+    found = [{**dict.fromkeys(FIELDS), "s": each} for each in texts]
+    assert check(spark, found, ["upper(s)", "lower(s)"]) == [
+        ["AÉ1", "STRASSE", "Ǆ", "ʼN", "ΌΔΟΣ", "İ", "😀", ""],
+        ["aé1", "straße", "ǆ", "ŉ", "όδος", "i̇", "😀", ""],
+    ]
 
 
 def test_no_text_grows_beyond_the_limit(spark: Spark) -> None:
