@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final, TypeVar, cast
 
 from sqlglot import Dialect, Token, exp
@@ -47,6 +48,10 @@ MAX_NODES: Final = 4096
 """Nodes of a typed expression: a text that is within the limits of
 `engine.language.expression_tokens` and repeats nothing has no more. Measured: Spark takes 4 s to
 build so many, and 0.4 s of an epoch."""
+
+SHORT_TEXT: Final = 64
+"""Characters of a text whose tree is remembered: a `*` writes the same names in each box, and
+parsing is most of what they cost. 512 such trees take 5 MB at most."""
 
 ROUND_DIGITS: Final = range(10)
 
@@ -126,7 +131,7 @@ def parse_expression(
         InvalidInputError: it is not of the language, or does not type-check; names the part, the
             reason and the position in `text`.
     """
-    tree = _parse(text, tokens_of(text, functions or {}))
+    tree = _tree_of(text, functions or {})
     watched = watch(tree)
     typed = _Typer(text, fields, nodes or {}, functions or {}).of(tree, 0)
     for part in unread(watched):
@@ -152,6 +157,17 @@ def parse_predicate(
     if predicate.type is not FieldType.BOOL:
         raise refusal(text, f"it gives {predicate.type}; a condition must be true or false", 0)
     return predicate
+
+
+def _tree_of(text: str, functions: Declared) -> exp.Expression:
+    if functions or len(text) > SHORT_TEXT:
+        return _parse(text, tokens_of(text, functions))
+    return _parsed(text).copy()  # readers note in a tree what they have read
+
+
+@lru_cache(maxsize=512)
+def _parsed(text: str) -> exp.Expression:
+    return _parse(text, tokens_of(text))
 
 
 def _parse(text: str, tokens: list[Token]) -> exp.Expression:
