@@ -4,7 +4,7 @@ Each producer promises for its own rows: by its times, and by the boundaries tha
 stream's boundary is the least of those of the producers that are present, as a watermark over
 partitions is. A producer is present from its first row in time until it says that it is done, or
 until it has stood still for the stream's idle timeout. So nobody holds the others for longer than
-that, and nobody takes the stream farther than those that are present have come (ADR 43).
+that, and nobody takes the stream farther than those that are present have come (ADR 41).
 """
 
 from __future__ import annotations
