@@ -25,6 +25,9 @@ from tools.trial.comparison import compare, read_expected, write_expected
 from tools.trial.rehearsal import Trial
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+CASES = Path(__file__).parent / "cases"
+"""Situations of other engines' bug reports, with inputs of our own; their answers are DuckDB's, or
+made by hand."""
 
 BUSY = """
 CREATE STREAM busy AS
@@ -303,3 +306,13 @@ def test_the_examples_cases(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "missing: conns=4" in done.stdout
     assert "unexpected: conns=3" in done.stdout
+
+
+@pytest.mark.spark
+@pytest.mark.process
+def test_what_others_were_asked_to_mend_is_right(tmp_path: Path) -> None:
+    """Answers what users of other engines, and once our own, had reported as wrong."""
+    shutil.copytree(CASES, tmp_path / "cases")
+    done = medusa_test(str(tmp_path / "cases"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == f"{len(list(CASES.iterdir()))} cases: all ok"
