@@ -83,4 +83,5 @@ async def post(client: AsyncMedusaClient, stream: str, numbers: range) -> list[t
     for number in numbers:
         await client.post_event(stream, rows([(number, number)]), boundary=number)
     await client.flush()
+    await (await client.poster(stream)).leave()  # else others' tuples wait for its idle timeout
     return [(number, number) for number in numbers]
