@@ -84,7 +84,7 @@ async def test_a_long_answer_crowds_out_nobodys(town: Town) -> None:
     mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
     async with mit.client() as client:
         await make_stream(client, mit, "s")
-    streams = tuple(stream_status(utah.name(f"s{n:05}" * 8)) for n in range(5000))
+    streams = tuple(stream_status(utah.name(f"s{n:05}" * 8)) for n in range(4500))
     lie = PeerStatus(utah.participant, utah.id, "", "running", streams=streams)
     assert SNAPSHOT_BYTES < len(encode(lie)) < MAX_STRUCT_BYTES
     say(utah.up, "peer_status", lie)
