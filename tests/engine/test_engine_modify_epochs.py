@@ -201,7 +201,7 @@ async def play(
 
 
 def _modify(bench: Bench, box: Box, least: int) -> str:
-    change = BoxChange(box.name, tuple(parameters_of(box)))
+    change = BoxChange(box.name, tuple(parameters_of(box)), whole=True)
     try:
         query = modified_query(bench.stored.entry.query, [change])
         check_query(query, SOURCES)

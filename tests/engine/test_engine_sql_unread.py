@@ -278,3 +278,17 @@ def test_only_an_argument_that_is_asked_for_is_read() -> None:
     assert ("desc", True) in left
     read_whole(tree)
     assert not list(unread(nodes))
+
+
+@pytest.mark.parametrize("participant", ["edu", "mit.edu", "cs.mit.edu", "ai.cs.mit.edu"])
+def test_every_part_of_a_long_name_is_read(participant: str) -> None:
+    """Reads names of participants of any number of labels."""
+    base = f"medusa://{participant}/"
+    text = (
+        f"CREATE STREAM {participant}.s (ts TIMESTAMP, n LONG, WATERMARK FOR ts AS ts);"
+        f"CREATE QUERY {participant}.q AS BEGIN"
+        f" CREATE STREAM {participant}.a AS SELECT n FROM {participant}.s; END"
+    )
+    document = Script(text, None).complete({}, {})
+    assert [each.name for each in document.streams] == [f"{base}s"]
+    assert [each.name for each in document.queries] == [f"{base}q"]

@@ -24,7 +24,7 @@ from engine.language.sql.ranking import NUMBERED_BY
 from engine.language.sql.relation import HIDDEN, Relation
 from engine.language.sql.select import Resolve, Selecting
 from engine.language.sql.within import Within
-from engine.language.unread import watch
+from engine.language.unread import read_whole_parts, watch
 from engine.language.user_functions import without_unused
 from engine.objects.availability import AvailabilityRequest, parse_mode, parse_recovery
 from engine.objects.definitions import StreamDefinition
@@ -104,6 +104,7 @@ class Script:
     def _name(self, node: exp.Table) -> str:
         db = node.args.get("db")
         parts = [str(db), node.name] if isinstance(db, str) else [each.name for each in node.parts]
+        read_whole_parts(node, ("this",))  # a name of more than three parts is a tree, walked here
         with self._source.pointing(node):
             if parts[-1].startswith(SCHEME):
                 return str(ObjectName.parse(parts[-1]))
