@@ -25,6 +25,9 @@ from tools.client.async_client import AsyncMedusaClient, Subscription
 SECOND = 1_000_000
 SOURCE, QUERY, COUNTS = (f"medusa://{name}" for name in ("a.edu/s", "b.edu/q", "b.edu/n"))
 BAD_WEATHER = LinkModel(0.001, 0.004, loss=0.08, duplicate=0.05, reorder=0.1)
+OWNER = "a.edu/0"
+"""The peer of the stream's owner."""
+
 PEERS = Federation({"a.edu": 1, "b.edu": 2, "c.edu": 1}, {"engine": {"epoch_s": 0.5}})
 
 
@@ -85,14 +88,17 @@ async def counted(subscription: Subscription) -> dict[int, int]:
 
 
 @asynccontextmanager
-async def work(world: World, posts: int, by: str = "a.edu/0") -> AsyncIterator[dict[int, int]]:
+async def work(world: World, posts: int, by: str = OWNER) -> AsyncIterator[dict[int, int]]:
     """A client posts and another one, at c.edu, reads to the end while the block does harm; after
     it, the dictionary holds what the reader got."""
     found: dict[int, int] = {}
 
     async def post() -> None:
-        async with world.client(by, patience_s=300.0) as client:
-            await send(client, posts)
+        if by != OWNER:
+            async with world.client(by, patience_s=300.0) as client:
+                await send(client, posts, end=False)
+        async with world.client(OWNER, patience_s=300.0) as client:
+            await send(client, posts if by == OWNER else 0)
 
     async def read() -> None:
         async with world.client("c.edu/0", patience_s=300.0) as client:
@@ -104,11 +110,15 @@ async def work(world: World, posts: int, by: str = "a.edu/0") -> AsyncIterator[d
         yield found
 
 
-async def send(client: AsyncMedusaClient, posts: int, every_s: float = 0.2) -> None:
+async def send(
+    client: AsyncMedusaClient, posts: int, every_s: float = 0.2, *, end: bool = True
+) -> None:
+    """end: of the stream, which is its owner's."""
     for number in range(posts):
         await client.post_event(SOURCE, table(number))
         await trio.sleep(every_s)
-    await client.post_event(SOURCE, None, end=True)
+    if end:
+        await client.post_event(SOURCE, None, end=True)
     await client.flush()
 
 
