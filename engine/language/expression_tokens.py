@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from difflib import get_close_matches
+from itertools import pairwise
 from typing import Final
 
 import sqlglot
@@ -137,8 +138,16 @@ def tokens_of(text: str, functions: Collection[str] | None = ()) -> list[Token]:
     if len(raw) > MAX_TOKENS:
         raise refusal(text, f"more than {MAX_TOKENS} words and signs", raw[MAX_TOKENS].start - 1)
     tokens = [_checked(text, raw, index, functions) for index in range(len(raw))]
+    _check_lists(text, tokens)
     _check_nesting(text, tokens)
     return tokens
+
+
+def _check_lists(text: str, tokens: list[Token]) -> None:
+    """Refuse a list that ends with a comma: sqlglot does not miss its member."""
+    for token, following in pairwise(tokens):
+        if (token.token_type, following.token_type) == (TokenType.COMMA, TokenType.R_PAREN):
+            raise refusal(text, "something is missing after the comma", token.start - 1)
 
 
 def _check_text(text: str) -> None:

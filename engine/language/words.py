@@ -7,15 +7,14 @@ person wrote.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 import sqlglot
-from sqlglot import Token, TokenType, exp
+from sqlglot import Token, exp
 from sqlglot.parser import Parser
 
 E = TypeVar("E", bound=exp.Expr)
-T = TypeVar("T")
 
 OURS: Final = "medusa: "
 """Before the reason of an error that a parser of ours has sqlglot raise."""
@@ -31,22 +30,14 @@ _AROUND: Final = frozenset("()[]{},")
 
 
 class NotingParser(Parser):
-    """Notes where each node begins and ends."""
+    """Notes where each node begins and ends, for one more frame of Python a level: texts that are
+    nested as deeply as they may be use most of the frames."""
 
     def expression(self, instance: E, *args: Any, **named: Any) -> E:  # noqa: ANN401 - sqlglot's
         """Note the last word of a node that is made."""
         made: E = super().expression(instance, *args, **named)
         if self._prev:
             made.meta.setdefault(_LAST, self._prev.end)
-        return made
-
-    def _parse_csv(
-        self, parse_method: Callable[[], T | None], sep: TokenType = TokenType.COMMA
-    ) -> list[T]:
-        """Parse a list. sqlglot does not miss a member behind the last comma."""
-        made: list[T] = super()._parse_csv(parse_method, sep)
-        if self._prev and self._prev.token_type is sep:
-            self.raise_error(f"{OURS}something is missing after the comma", self._prev)
         return made
 
     def _parse_unary(self) -> exp.Expr | None:

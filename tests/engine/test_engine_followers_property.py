@@ -89,7 +89,9 @@ class World:
         self.needed = END
         self.told = BEGINNING
         self.calm = False
-        directory = SimpleNamespace(connect=self._connect, number=lambda _: 0)
+        directory = SimpleNamespace(
+            connect=self._connect, number=lambda _: 0, reads_from=lambda *_: None
+        )
         store = SimpleNamespace(
             serving=lambda _: None,
             quota=SimpleNamespace(wait=trio.lowlevel.checkpoint),
@@ -132,7 +134,7 @@ class World:
             async with aclosing(call.parts):
                 yield call
 
-        return SimpleNamespace(open=open_call)
+        return SimpleNamespace(open=open_call, remote=SimpleNamespace(peer_id=None))
 
     def may_break(self) -> None:
         if not self.calm and self._rng.random() < 0.2:

@@ -8,13 +8,15 @@ those that are allowed.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeVar
 
 from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.parsers.spark import SparkParser
 
 from engine.language.sql.type_grammar import TypeName, TypeParser
+
+T = TypeVar("T")
 
 EXPLAIN: Final = "EXPLAIN"
 """The first word of a script that asks for the plan of its queries."""
@@ -128,6 +130,15 @@ class MedusaParser(TypeParser):
         made = super()._parse_table_alias(alias_tokens)
         if made is None and self._prev.token_type is TokenType.ALIAS:
             self._refuse("a name is missing after AS", self._prev)
+        return made
+
+    def _parse_csv(
+        self, parse_method: Callable[[], T | None], sep: TokenType = TokenType.COMMA
+    ) -> list[T]:
+        """Parse a list. sqlglot does not miss a member behind the last comma."""
+        made: list[T] = super()._parse_csv(parse_method, sep)
+        if self._prev and self._prev.token_type is sep:
+            self._refuse("something is missing after the comma", self._prev)
         return made
 
     def _parse_ordered(
