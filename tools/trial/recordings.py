@@ -166,11 +166,12 @@ def arrow_schema_of(file: Path) -> pa.Schema:
                 return pq.read_schema(file)
             case Format.CSV:
                 beginning = _beginning(file, end_of_quoted_lines)
-                return _types_of_texts(pv.read_csv(io.BytesIO(beginning)))
+                options = pv.ReadOptions(use_threads=False)  # they outlive a failure
+                return _types_of_texts(pv.read_csv(io.BytesIO(beginning), options))
             case Format.JSON:
                 beginning = _beginning(file, end_of_lines)
-                options = pj.ReadOptions(block_size=len(beginning) + 1, use_threads=False)
-                return _types_of_texts(pj.read_json(io.BytesIO(beginning), options))
+                whole = pj.ReadOptions(block_size=len(beginning) + 1, use_threads=False)
+                return _types_of_texts(pj.read_json(io.BytesIO(beginning), whole))
             case Format.ARROW:
                 with pa.OSFile(str(file)) as source:
                     return _of_arrow(source)
@@ -192,6 +193,8 @@ def _beginning(file: Path, end: Callable[[bytes], int]) -> bytes:
     with open_to_read(file) as opened:
         source = RowInput(opened)
         block = source.unpacked()()
+    if not block:
+        raise RecordingError(f"{file}: it is empty: declare the stream in the query")
     cut = block[:BEGINNING_BYTES]
     return cut if len(cut) == len(block) else cut[: end(cut)] or cut
 
