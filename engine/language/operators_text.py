@@ -80,6 +80,9 @@ SHA2_BITS: Final = (224, 256, 384, 512)
 JSON_NUMBER: Final = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 """A number of JSON, for Java and for Python."""
 
+NEGATIVE_ZERO: Final = r"(?<![eE0-9])-0(?:\.0{1,900})?(?![.0-9eE])"
+"""One that is no exact decimal, which has no sign of its zero."""
+
 REFERENCE: Final = re.compile(r"\$([1-9])")
 """A group, in the replacement of `regexp_replace`."""
 

@@ -162,11 +162,12 @@ def parse_predicate(
 def _tree_of(text: str, functions: Declared) -> exp.Expression:
     if functions or len(text) > SHORT_TEXT:
         return _parse(text, tokens_of(text, functions))
-    return _parsed(text).copy()  # readers note in a tree what they have read
+    return tree_of_short_text(text).copy()  # readers note in a tree what they have read
 
 
 @lru_cache(maxsize=512)
-def _parsed(text: str) -> exp.Expression:
+def tree_of_short_text(text: str) -> exp.Expression:
+    """A tree that is remembered, and must not be changed: copy it."""
     return _parse(text, tokens_of(text))
 
 

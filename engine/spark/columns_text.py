@@ -11,13 +11,21 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from engine.language.json_paths import in_brackets, read_path
-from engine.language.operators_text import JSON_NUMBER, MAX_MADE, longest_replaced
+from engine.language.operators_text import (
+    JSON_NUMBER,
+    MAX_MADE,
+    NEGATIVE_ZERO,
+    longest_replaced,
+)
 from engine.language.pattern_work import longest_text
 from engine.language.patterns import read_pattern
 from engine.language.type_rules import Literals
 from engine.spark.columns_address import ADDRESS_COLUMNS
 
 Columns = Sequence[Column]
+
+_STRING_OR_NOT: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[^"]++'
+"""A string of JSON, or what is between two."""
 
 
 def _long(number: int) -> Column:
@@ -87,7 +95,21 @@ def _regexp_replace(operands: Columns, constants: Literals) -> Column:
 
 def _variant(operands: Columns, constants: Literals, kind: str) -> Column:
     path = in_brackets(read_path(str(constants[1])))
-    return F.try_variant_get(F.try_parse_json(operands[0]), path, kind)
+    return F.try_variant_get(F.try_parse_json(_signed(operands[0])), path, kind)
+
+
+def _signed(text: Column) -> Column:
+    """A document whose negative zeros have an exponent: a variant keeps the sign of a double."""
+    negative = F.lit(NEGATIVE_ZERO)
+    parts = F.regexp_extract_all(text, F.lit(_STRING_OR_NOT), F.lit(0))
+
+    def with_exponents(part: Column) -> Column:
+        return F.when(F.startswith(part, F.lit('"')), part).otherwise(
+            F.regexp_replace(part, negative, F.lit("$0e0"))
+        )
+
+    made = F.array_join(F.transform(parts, with_exponents), "")
+    return F.when(F.rlike(text, negative), made).otherwise(text)
 
 
 def _json_kind(operands: Columns, constants: Literals) -> Column:

@@ -14,7 +14,13 @@ from typing import Any, Final
 from xxhash import xxh64_intdigest
 
 from engine.language.distinct import SEED
-from engine.language.operators_text import JSON_NUMBER, MAX_MADE, REFERENCE, longest_replaced
+from engine.language.operators_text import (
+    JSON_NUMBER,
+    MAX_MADE,
+    NEGATIVE_ZERO,
+    REFERENCE,
+    longest_replaced,
+)
 from engine.language.pattern_work import longest_text
 from engine.language.patterns import read_pattern
 from testnet.simulation.json_texts import Number, value_at
@@ -121,7 +127,8 @@ def _is_decimal(number: str) -> bool:
     whole, _, fraction = number.removeprefix("-").partition(".")
     digits = (whole + fraction).lstrip("0")
     return (
-        not set("eE") & set(number)
+        not re.fullmatch(NEGATIVE_ZERO, number)
+        and not set("eE") & set(number)
         and len(digits) <= _DECIMAL_DIGITS
         and len(fraction) <= _DECIMAL_DIGITS
     )
@@ -130,7 +137,7 @@ def _is_decimal(number: str) -> bool:
 def _plain(number: str) -> str:
     if "." in number:
         number = number.rstrip("0").removesuffix(".")
-    return "0" if number == "-0" else number
+    return number
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:

@@ -246,8 +246,8 @@ DIFFERENCES: Final = (
         duckdb_sql="json_extract_string('{\"a\":1e2}', '$.a')",
     ),
     Difference(
-        "a JSON number without one is an exact decimal, which has no -0.0: `-0.0`",
-        medusa="0",
+        "a JSON number without one is an exact decimal; a negative zero, `-0.0`, keeps its sign",
+        medusa="-0.0",
         spark="-0.0",
         duckdb="-0.0",
         sql="json_value('{\"a\":-0.0}', '$.a')",

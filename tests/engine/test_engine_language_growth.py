@@ -17,7 +17,7 @@ from engine.language.box_shapes import MAX_PORTS
 from engine.language.check import check_query
 from engine.language.expression_tokens import FUNCTIONS
 from engine.language.operators import CAST, OPERATORS, nullable
-from engine.language.parse_expression import MAX_NODES, parse_expression
+from engine.language.parse_expression import MAX_NODES, parse_expression, tree_of_short_text
 from engine.language.pattern_work import longest_text
 from engine.language.patterns import read_pattern
 from engine.language.time_units import PARTS
@@ -80,6 +80,7 @@ def walked(expression: Expression) -> int:
 def typed(text: str) -> Expression:
     read_pattern.cache_clear()
     longest_text.cache_clear()
+    tree_of_short_text.cache_clear()
     expression = parse_expression(text, FIELDS)
     nullable(expression, lambda name: name == "d")
     return expression

@@ -135,6 +135,7 @@ def value_of(path: str) -> Callable[[str], str | None]:
         if isinstance(value, _Number):
             _, digits, exponent = Decimal(value).as_tuple()
             exact = "e" not in value.lower() and len(digits) <= 38 and int(exponent) >= -38
+            exact = exact and not (value.startswith("-") and float(value) == 0)
             return without_zeros(f"{Decimal(value):f}") if exact else written(value, text)
         return value if isinstance(value, str) else None
 
@@ -150,8 +151,7 @@ def written(number: str, document: str) -> str | None:
 
 
 def without_zeros(number: str) -> str:
-    short = number.rstrip("0").rstrip(".") if "." in number else number
-    return "0" if short == "-0" else short
+    return number.rstrip("0").rstrip(".") if "." in number else number
 
 
 def double_of(path: str) -> Callable[[str], float | None]:
@@ -206,7 +206,11 @@ def test_odd_documents(spark: Spark) -> None:
         "": (None, None),
         "[]": (None, None),
         '"a"': (None, None),
-        '{"a":-0.0,"b":-0}': ("0", "0"),
+        '{"a":-0.0,"b":-0}': ("-0", "-0"),
+        '{"a":-0.00,"b":0}': ("-0.00", "0"),
+        '{"a":": -0.0, ","b":-0.0}': (": -0.0, ", "-0.0"),
+        '{"b":-0.0,"a":"' + "\\n" * 200_000 + '"}': ("\n" * 200_000, "-0.0"),
+        '{"b":[-0.0,"\\q"],"a":1}': (None, None),
         '{"a":' + "9" * 1000 + ',"b":2}': (None, "2"),
         '{"a":' + "9" * 1001 + ',"b":2}': (None, None),
         '{"a":1.' + "9" * 999 + ',"b":2}': ("1." + "9" * 999, "2"),
@@ -235,8 +239,11 @@ def test_odd_numbers(spark: Spark) -> None:
         "1.50E-7": ("1.50E-7", 1.5e-7),
         "9" * 39: ("9" * 39, 1e39),
         '1e2, "b": "99e9 100", "c": 1E+2': ("100", 100.0),
-        "-0.0": ("0", 0.0),
-        "-0": ("0", 0.0),
+        "-0.0": ("-0.0", 0.0),
+        "-0": ("-0", 0.0),
+        "1e-0": ("1e-0", 1.0),
+        "-0." + "0" * 900: ("-0." + "0" * 900, 0.0),
+        "-00.0": (None, None),
         "1.7976931348623157e308": ("1.7976931348623157e308", 1.7976931348623157e308),
         "12.50": ("12.5", 12.5),
         "9223372036854775809": ("9223372036854775809", 2.0**63),
