@@ -1,7 +1,7 @@
 """The SQLite file of a ledger: its schema, opening it, and its errors as this project's.
 
-Nobody can make the content again, so a lost or damaged file is never silently replaced: a second
-file beside it says that a ledger exists.
+Nobody can make the content again, so a lost or damaged file is never silently replaced: an
+inventory beside it says that it must be there.
 """
 
 from __future__ import annotations
@@ -13,15 +13,12 @@ from pathlib import Path
 from typing import Final
 
 from overlay.errors import InvalidInputError, NotFoundError, StorageError, StorageFullError
-from overlay.files import write_atomically
+from overlay.inventory import Inventory
 
 SCHEMA_VERSION: Final = 1
 
 BUSY_S: Final = 10.0
 """Seconds to wait for a reader (`medusa-peer contract balance`) to leave."""
-
-BEGUN: Final = ".begun"
-"""The suffix of the file that says that a ledger was begun."""
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS entries (
@@ -58,9 +55,7 @@ def connect(path: Path) -> Iterator[sqlite3.Connection]:
         with translated(path):
             _check_whole(connection, path)
             prepare(connection, path)
-        if not _begun(path).exists():
-            text = f"{path.name} was begun: without it this peer does not start\n"
-            write_atomically(_begun(path), text.encode())
+        Inventory(path).add(path.name)
         yield connection
     finally:
         connection.close()
@@ -88,10 +83,6 @@ def connect_for_reading(path: Path) -> Iterator[sqlite3.Connection]:
         connection.close()
 
 
-def _begun(path: Path) -> Path:
-    return path.with_name(path.name + BEGUN)
-
-
 def _check_there(path: Path) -> None:
     """
     Raises:
@@ -99,7 +90,8 @@ def _check_there(path: Path) -> None:
     """
     if path.is_dir():
         raise InvalidInputError(f"{path}: is a folder; move it away and {_mend(path)}")
-    if _begun(path).exists() and not (path.exists() and path.stat().st_size):
+    present = [path.name] if path.exists() and path.stat().st_size else []
+    if Inventory(path).missing(present):
         raise InvalidInputError(f"{path}: is lost; {_mend(path)}")
 
 
@@ -113,7 +105,7 @@ def _check_whole(connection: sqlite3.Connection, path: Path) -> None:
 def _mend(path: Path) -> str:
     return (
         "put a copy in its place: your partners heal its end; if there is none, remove it and "
-        f"{_begun(path).name}: another ledger is begun, without what was earned and spent"
+        f"{Inventory(path).path.name}: another ledger is begun, without what was earned and spent"
     )
 
 

@@ -69,7 +69,6 @@ ROOTS: Final = frozenset(
         "root.crt",
         "peer.crt",
         "ledger.sqlite",
-        "ledger.sqlite.begun",
     }
 )
 """Names that an archive may hold, at the top of a home: no key, no token, no program."""
