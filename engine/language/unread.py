@@ -18,6 +18,9 @@ from sqlglot import exp
 _WRITING: Final = frozenset({(exp.Identifier, "quoted"), (exp.Literal, "is_string")})
 """How a word is written, not what it means: a name in quotes is the same name."""
 
+_SAID_BY_FALSE: Final = frozenset({(exp.CTE, "materialized")})
+"""Arguments that are false if the text denies them, and None if it says nothing of them."""
+
 
 class _Arguments(dict[str, Any]):
     """The arguments of a node, and the names by which they were asked for."""
@@ -70,7 +73,8 @@ def unread(nodes: Iterable[exp.Expr]) -> Iterator[Unread]:
         arguments = node.args
         assert isinstance(arguments, _Arguments), "it is watched"
         for name, value in arguments.items():
-            if value and name not in arguments.read and (type(node), name) not in _WRITING:
+            said = value or (value is False and (type(node), name) in _SAID_BY_FALSE)
+            if said and name not in arguments.read and (type(node), name) not in _WRITING:
                 yield Unread(node, name, value)
 
 

@@ -197,6 +197,16 @@ INSERTED = [
     "WITH ( slack = 3 )",
     ". x",
     "+ 1",
+    "'s'",
+    "TOP 3",
+    "RESPECT NULLS",
+    "NOT MATERIALIZED",
+    "WITH q AS ( SELECT x FROM s )",
+    ", q AS ( SELECT x FROM s )",
+    "|> WHERE y > 1",
+    "ONE ROW PER MATCH",
+    "AFTER MATCH SKIP TO NEXT ROW",
+    "PATTERN ( A B )",
 ]
 """Modifiers and parts that mean something wherever they may stand."""
 

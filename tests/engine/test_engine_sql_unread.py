@@ -115,6 +115,33 @@ def test_a_word_that_is_left_out_changes_the_network_or_is_refused(
         ("CREATE STREAM IF NOT EXISTS z (a INT)", "IF NOT EXISTS is not part of the", "IF"),
         ("CREATE STREAM z (a INT NOT NULL NULL)", "NULL or NOT NULL, and said once", "a INT"),
         ("WITH q AS MATERIALIZED (SELECT x FROM s) SELECT x FROM q", "MATERIALIZED", "MATERIAL"),
+        (
+            "WITH q AS NOT MATERIALIZED (SELECT x FROM s) SELECT x FROM q",
+            "^NOT MATERIALIZED means nothing here, and would be lost: leave it out",
+            "NOT MATERIAL",
+        ),
+        (
+            "WITH q AS (SELECT x FROM s) WITH r AS (SELECT y FROM s) SELECT x, y FROM q",
+            "a query has one WITH: say WITH a AS",
+            "WITH r",
+        ),
+        (
+            "WITH q AS (SELECT x FROM s), r AS (SELECT y FROM s) SELECT x FROM q",
+            "no FROM reads r: leave it out, or make it a stream of its own, CREATE STREAM r AS",
+            "r AS",
+        ),
+        (
+            "WITH q AS (SELECT x FROM s) SELECT x FROM (WITH q AS (SELECT x FROM s) "
+            "SELECT x FROM q)",
+            "no FROM reads q",
+            "q AS (SELECT x FROM s) SELECT x FROM (",
+        ),
+        (
+            "CREATE FUNCTION f(a INT, A LONG) RETURNS INT LANGUAGE PYTHON AS 'a.py:f'",
+            "argument A occurs twice",
+            "A LONG",
+        ),
+        ("SELECT x FROM s |> WHERE x > 1", r"`\|>` is not part", "|>"),
         ("WITH RECURSIVE q AS (SELECT x FROM s) SELECT x FROM q", "no RECURSIVE", "q"),
         ("SELECT x FROM s WHERE x BETWEEN SYMMETRIC 1 AND 2", "SYMMETRIC", "x BETWEEN"),
         ("SELECT x FROM s TABLESAMPLE (10 PERCENT)", "TABLESAMPLE", "10"),
@@ -188,6 +215,78 @@ def test_what_nobody_reads_is_told_with_its_place(text: str, reason: str, word: 
     column = int(str(refused.value).rpartition("column ")[2])
     assert "line 2" in str(refused.value)
     assert text[column - 1 :].startswith(word)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("SELECT x FROM 's'", "s"),
+        ("SELECT x FROM s JOIN 't' ON x = y", "t"),
+        ("SELECT count(*) AS n FROM TUMBLE(TABLE 's', 3 ROWS)", "s"),
+        ("SELECT x FROM s AS 't'", "t"),
+        ("SELECT x FROM s 't'", "t"),
+        ("SELECT x AS 't' FROM s", "t"),
+        ("SELECT 's'.x FROM s", "s"),
+        ("SELECT s.'x' FROM s", "x"),
+        ("WITH 'q' AS (SELECT x FROM s) SELECT x FROM q", "q"),
+        ("CREATE STREAM 'z' (a INT)", "z"),
+        ("CREATE STREAM z ('a' INT)", "a"),
+        ("CREATE TABLE z (a INT, PRIMARY KEY ('a'))", "a"),
+        ("CREATE STREAM z (a TIMESTAMP, WATERMARK FOR 'a' AS a)", "a"),
+        ("CREATE STREAM z USING 'a'", "a"),
+        ("CREATE FUNCTION 'f'(a INT) RETURNS INT LANGUAGE PYTHON AS 'a.py:f'", "f"),
+        ("CREATE STREAM z, w AS SPLIT 's' BY x > 1 ELSE", "s"),
+    ],
+)
+def test_a_text_is_no_name(text: str, word: str) -> None:
+    """Refuses it wherever a name stands: engines differ in what they take for one."""
+    with pytest.raises(InvalidInputError, match=f"'{word}' is a text: a name stands without"):
+        defined(f"{S}\n{text}")
+    with pytest.raises(InvalidInputError) as refused:
+        defined(f"{S}\n{text}")
+    column = int(str(refused.value).rpartition("column ")[2])
+    assert text[column - 1 :].startswith(f"'{word}'")
+
+
+def test_the_name_of_an_option_may_be_a_text() -> None:
+    """Takes it as Flink's scripts write it."""
+    plain, text = (f"CREATE STREAM z (a INT) WITH ({name} = 3)" for name in ("slack", "'slack'"))
+    assert defined(plain) == defined(text)
+
+
+MATCHED = (
+    "SELECT * FROM s MATCH_RECOGNIZE (ORDER BY ts MEASURES A.x AS x {} AFTER MATCH SKIP TO NEXT ROW"
+    " {} PATTERN (A B) {} WITHIN INTERVAL '1' HOUR DEFINE B AS B.x > 1 {})"
+)
+
+
+@pytest.mark.parametrize(
+    ("place", "clause"),
+    [
+        (0, "ONE ROW PER MATCH ONE ROW PER MATCH"),
+        (0, "MEASURES B.x AS z"),
+        (0, "PARTITION BY k"),
+        (1, "ONE ROW PER MATCH"),
+        (1, "AFTER MATCH SKIP TO NEXT ROW"),
+        (2, "PATTERN (A B)"),
+        (3, "DEFINE A AS A.x > 1"),
+        (3, "WITHIN INTERVAL '2' HOUR"),
+    ],
+)
+def test_a_clause_of_a_pattern_stands_once_and_in_its_place(place: int, clause: str) -> None:
+    """Says so of the clause itself, not of another one that would be missing."""
+    said = [clause if each == place else "" for each in range(4)]
+    with pytest.raises(InvalidInputError, match="is said twice, or too late: the cl") as refused:
+        defined(S + MATCHED.format(*said))
+    assert clause.startswith(str(refused.value).partition(" is said")[0])
+
+
+@pytest.mark.parametrize("clause", ["WHERE y > 1", "GROUP BY y", "HAVING count(*) > 1"])
+def test_a_clause_of_a_query_stands_once(clause: str) -> None:
+    """Says which is there again."""
+    first = clause.partition(" y")[0].partition(" c")[0]
+    with pytest.raises(InvalidInputError, match=f"^{first} is said twice: a query has one"):
+        defined(f"{S} SELECT y, count(*) AS n FROM s {clause} {clause}")
 
 
 def test_the_place_of_a_row_may_have_the_name_of_its_subquery_and_no_other() -> None:

@@ -123,6 +123,18 @@ def test_no_expression_is_refused_with_a_word_of_the_parser() -> None:
         ("@p", "`@p` is not part", 8),
         ("cast(n AS NUMERIC(3, 1))", "'NUMERIC' is not a type here: say DOUBLE", 18),
         ("lower(k) IGNORE NULLS", "`IGNORE NULLS` is not part", 17),
+        ("lastval(n) IGNORE NULLS OVER (ORDER BY ts ROWS 3 PRECEDING)", "`IGNORE NULLS` is", 19),
+        (
+            "firstval(n RESPECT NULLS)",
+            "`RESPECT NULLS` is not part of the language here: leave",
+            19,
+        ),
+        (
+            "row_number() FILTER (WHERE n > 1) OVER (PARTITION BY k ORDER BY ts)",
+            "`FILTER` is not part of the language here: it is for an aggregate; for others say W",
+            21,
+        ),
+        ("lower(k) FILTER (WHERE n > 1)", "`FILTER` is not part of the language here: it is", 17),
         ("lower(k) OVER (PARTITION BY n)", "`OVER` is not part", 17),
         (
             "rank() OVER (ORDER BY n)",
@@ -135,6 +147,46 @@ def test_a_refusal_shows_the_user_s_own_words(item: str, said: str, column: int)
     told = reason(f"SELECT {item} AS v FROM s")
     assert told.startswith(said)
     assert told.endswith(f", at line 1, column {column}")
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "column"),
+    [
+        ("SELECT AS STRUCT k FROM s", "`SELECT AS STRUCT` is not part of the language: name", 1),
+        ("SELECT as value k FROM s", "`SELECT AS VALUE` is not part", 1),
+        (
+            "SELECT TOP 10 k FROM s",
+            "`TOP` is not part of the language: an endless stream has no",
+            8,
+        ),
+        ("SELECT top (10) k FROM s", "`TOP` is not part of the language: an endless stream", 8),
+        (
+            "CREATE TEMPORARY QUERY q AS BEGIN CREATE STREAM z AS SELECT k FROM s; END",
+            "a QUERY is not TEMPORARY: a stream of a QUERY is",
+            8,
+        ),
+        ("CREATE TEMP SCHEMA q (a INT)", "a SCHEMA is not TEMPORARY", 8),
+        (
+            "CREATE TEMPORARY FUNCTION f(a INT) RETURNS INT LANGUAGE PYTHON AS 'a.py:f'",
+            "a FUNCTION is not TEMPORARY",
+            8,
+        ),
+    ],
+)
+def test_a_refusal_of_a_statement_shows_the_user_s_own_words(
+    text: str, said: str, column: int
+) -> None:
+    """Names what other languages have, at its own place."""
+    told = reason(text)
+    assert told.startswith(said)
+    assert told.endswith(f", at line 1, column {column}")
+
+
+@pytest.mark.parametrize("columns", ["top", "top, ts", "top AS x", '"top"'])
+def test_a_column_may_be_called_top(columns: str) -> None:
+    """Takes the word for a name where no number follows."""
+    schema = Schema(S.name, (*S.fields, Field("top", FieldType.INT)), "ts")
+    Script(f"SELECT {columns} FROM s", BASE).complete({S.name: schema}, {})
 
 
 def test_a_join_as_of_is_called_by_its_name() -> None:

@@ -160,6 +160,34 @@ class MedusaParser(TypeParser):
         made.set("nulls_first", nulls_first)  # the check of a new node asks for a value
         return made
 
+    def _advance_any(self, ignore_reserved: bool = False) -> Token | None:
+        """A word, whichever it is; not a text, which sqlglot takes for a name."""
+        self._refuse_text()
+        return super()._advance_any(ignore_reserved)
+
+    def _parse_string_as_identifier(self) -> exp.Identifier | None:
+        self._refuse_text()
+        return None
+
+    def _refuse_text(self) -> None:
+        if self._curr and self._curr.token_type is TokenType.STRING:
+            self._refuse(text_is_no_name(self._curr))
+
+    def _parse_cte(self) -> exp.CTE | exp.FunctionSpecification | None:
+        """A member of WITH, between which sqlglot takes a WITH for a comma."""
+        before = self._tokens[max(self._index - 2, 0)].token_type
+        if self._prev.token_type is TokenType.WITH and before is TokenType.R_PAREN:
+            self._refuse("a query has one WITH: say WITH a AS (...), b AS (...) SELECT", self._prev)
+        return super()._parse_cte()
+
+    def _parse_respect_or_ignore_nulls(self, this: exp.Expr | None) -> exp.Expr | None:
+        """Refuse these words, in a call and behind it."""
+        start = self._curr
+        for word, mend in _NULLS.items():
+            if self._match_text_seq(word, "NULLS"):
+                self._refuse(f"`{word} NULLS` is not part of the language here: {mend}", start)
+        return this
+
     def _is_query(self) -> bool:
         return self._curr.token_type in {TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN}
 
@@ -169,8 +197,14 @@ class MedusaParser(TypeParser):
     def _definition(self) -> exp.Expr:
         if self._match_text_seq("FUNCTION"):
             return self._function()
+        start = self._curr
         temporary = self._match_text_seq("TEMPORARY") or self._match_text_seq("TEMP")
         kind = self._curr.text.upper()
+        if temporary and kind in {"SCHEMA", "QUERY", "FUNCTION"}:
+            self._refuse(
+                f"a {kind} is not TEMPORARY: a stream of a QUERY is, that another one of it reads",
+                start,
+            )
         if kind not in {"SCHEMA", "STREAM", "TABLE", "QUERY"}:
             mend = "; a VIEW is a TEMPORARY STREAM in a QUERY" if kind == "VIEW" else ""
             self._refuse(f"after CREATE comes SCHEMA, STREAM, TABLE, QUERY or FUNCTION{mend}")
@@ -205,7 +239,8 @@ class MedusaParser(TypeParser):
         name = self._parse_id_var(any_token=True)
         if name is None or not self._curr or self._curr.token_type is not TokenType.L_PAREN:
             self._refuse("a function is CREATE FUNCTION f(a INT, ...) RETURNS type ...", start)
-        arguments = self._parse_wrapped_csv(self._argument_type)
+        named: set[str] = set()
+        arguments = self._parse_wrapped_csv(lambda: self._argument_type(named))
         made = FunctionDefinition(this=name, arguments=arguments)
         said: set[str] = set()
         while self._curr and not self._match(TokenType.ALIAS):
@@ -249,9 +284,18 @@ class MedusaParser(TypeParser):
             self._refuse("position takes two texts: position('b' IN s)")
         return self.expression(exp.Anonymous(this="position", expressions=operands))
 
-    def _argument_type(self) -> TypeName:
-        if self._parse_id_var(any_token=True) is None:
+    def _argument_type(self, named: set[str]) -> TypeName:
+        """The type of an argument. named: those before it, in small letters."""
+        start, name = self._curr, self._parse_id_var(any_token=True)
+        if name is None:
             self._refuse("a function takes arguments, each a name and a type: f(a INT)")
+        if name.name.lower() in named:
+            self._refuse(
+                f"argument {name.name[:40]} occurs twice (case does not count): give each a name "
+                "of its own",
+                start,
+            )
+        named.add(name.name.lower())
         return self._type_name()
 
     def _made_name(self) -> exp.Table:
@@ -300,9 +344,10 @@ class MedusaParser(TypeParser):
 
     def _option(self) -> exp.Expr:
         token = self._curr
-        name = self._parse_id_var(any_token=True)
-        if name is None and self._match(TokenType.STRING):
-            name = self.expression(exp.Identifier(this=self._prev.text), token)
+        if self._match(TokenType.STRING):
+            name: exp.Expr | None = self.expression(exp.Identifier(this=token.text), token)
+        else:
+            name = self._parse_id_var(any_token=True)
         if not self._match(TokenType.EQ):
             self._refuse("an option is name = value")
         value = self._parse_interval() or self._parse_unary()
@@ -334,6 +379,17 @@ class Medusa(Spark):
 
     Parser = MedusaParser  # type: ignore[mutable-override]
 
+
+def text_is_no_name(token: Token) -> str:
+    """Why a text cannot stand where a name does."""
+    return f"'{token.text[:40]}' is a text: a name stands without quotes, or in \"double quotes\""
+
+
+_NULLS: Final = {
+    "IGNORE": "leave the nulls out by WHERE",
+    "RESPECT": "leave it out, as firstval and lastval keep the nulls",
+}
+"""The mends for words before NULLS."""
 
 _STATEMENTS: Final = {
     "INSERT": "; `medusa post` posts rows, and CREATE STREAM s AS SELECT ... makes a query",

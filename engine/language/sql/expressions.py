@@ -118,6 +118,8 @@ class _Printer:
             return f"{self.text(node.this)} {_BINARY[kind]} {self.text(node.expression)}"
         build = _FORMS.get(kind)
         if build is None:
+            if isinstance(node, exp.Window) and not isinstance(node.this, exp.Anonymous):
+                node = node.this  # what stands before OVER
             mend = next((each for of, each in _MENDS.items() if isinstance(node, of)), "")
             raise self._source.no_part(node, mend)
         return build(self, node)
@@ -290,8 +292,7 @@ _MENDS: Final = {
     exp.Bracket: ": of JSON say json_value(s, '$[0]'), of a text split_index(s, ',', 0)",
     exp.JSONExtract: ": say json_value(s, '$.name')",
     exp.ILike: ": say lower(s) LIKE 'pattern'",
-    exp.IgnoreNulls: ": leave the nulls out by WHERE",
-    exp.RespectNulls: ": firstval and lastval do so",
+    exp.Filter: ": it is for an aggregate; for others say WHERE, of this SELECT or of a subquery",
     exp.Window: ": a rank is ROW_NUMBER(), an earlier row PREV(x) of MATCH_RECOGNIZE, or in ROWS "
     "BETWEEN n PRECEDING",
 }

@@ -50,7 +50,9 @@ class MatchParser(RefusingParser):
         if self._match_text_seq("ALL", "ROWS"):
             self._refuse("a match is one row: say ONE ROW PER MATCH", self._prev)
         self._match_text_seq("ONE", "ROW", "PER", "MATCH")
+        self._refuse_earlier("AFTER MATCH SKIP")
         self._skip(start)
+        self._refuse_earlier("PATTERN")
         if not self._match_text_seq("PATTERN"):
             self._refuse("here comes PATTERN (A B+ ...)")
         made.set("skips", bool(self._match_text_seq("SEQ")))
@@ -61,6 +63,7 @@ class MatchParser(RefusingParser):
             self._refuse("SUBSET is not part of the language", self._prev)
         if self._match_text_seq("DEFINE"):
             made.set("define", self._parse_csv(self._definition_of_variable))
+        self._refuse_earlier()
         self._match_r_paren()
         made.set("alias", self._parse_table_alias(alias_tokens=self.TABLE_ALIAS_TOKENS))
         return self.expression(made, start)
@@ -72,6 +75,17 @@ class MatchParser(RefusingParser):
         if measured is None or not self._match(TokenType.ALIAS):
             self._refuse("a measure is FUNCTION(variable.field) AS name", start)
         return self.expression(exp.Alias(this=measured, alias=self._parse_id_var()))
+
+    def _refuse_earlier(self, before: str = "") -> None:
+        """Refuse a clause that belongs before this one; before the end, unless one is named."""
+        words = (each.text.upper() for each in self._tokens[self._index : self._index + 4])
+        here = " ".join(words)
+        for clause in _CLAUSES[: _CLAUSES.index(before) if before else None]:
+            if here.startswith(clause):
+                order = ", ".join(_CLAUSES)
+                self._refuse(
+                    f"{clause} is said twice, or too late: the clauses are, in this order, {order}"
+                )
 
     def _skip(self, start: Token) -> None:
         """AFTER MATCH SKIP TO NEXT ROW, which must be there: SQL's default is another one."""
@@ -105,6 +119,18 @@ class MatchParser(RefusingParser):
         condition = self._parse_disjunction()
         return self.expression(exp.Alias(this=condition, alias=name), start)
 
+
+_CLAUSES: Final = (
+    "PARTITION BY",
+    "ORDER BY",
+    "MEASURES",
+    "ONE ROW PER MATCH",
+    "AFTER MATCH SKIP",
+    "PATTERN",
+    "WITHIN",
+    "DEFINE",
+)
+"""Of MATCH_RECOGNIZE, in their order."""
 
 _PAST: Final = (
     "PAST LAST ROW makes each match depend on all before it, without end: say "

@@ -11,8 +11,15 @@ import sqlglot
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, SqlglotError
 
-from engine.language.sql.dialect import EXPLAIN, Definition, Medusa, MedusaParser
+from engine.language.sql.dialect import (
+    EXPLAIN,
+    Definition,
+    Medusa,
+    MedusaParser,
+    text_is_no_name,
+)
 from engine.language.sql.errors import refusal
+from engine.language.sql.parts import REASONS
 from engine.language.words import OURS, position_of
 
 MAX_TEXT: Final = 65_536
@@ -65,6 +72,9 @@ _BEFORE_LIST: Final = {
     TokenType.ORDER_BY,
     TokenType.PARTITION_BY,
 }
+
+_TWICE: Final = "Found multiple"
+"""How sqlglot begins to say that a clause of a query is there twice."""
 
 _PREFIXES: Final = frozenset({TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE})
 
@@ -189,7 +199,12 @@ def _tokens(text: str) -> list[Token]:
             raise refusal(text, "hints are not part of the language: /* a comment */", token.start)
         if token.token_type is TokenType.COLON:  # sqlglot reads a path of JSON behind it
             raise refusal(text, "`:` is not part of the language: say json_value", token.start)
+        if token.token_type is TokenType.PIPE_GT:
+            reason = "`|>` is not part of the language: say SELECT ... FROM ... WHERE ..."
+            raise refusal(text, reason, token.start)
     _check_lists(text, tokens)
+    _check_names(text, tokens)
+    _check_selects(text, tokens)
     _check_numbers(text, tokens)
     _check_nesting(text, tokens)
     _check_closed(text, tokens)
@@ -203,6 +218,31 @@ def _check_lists(text: str, tokens: list[Token]) -> None:
             raise refusal(text, "something is missing after the comma", token.start)
         if following.token_type is TokenType.COMMA and token.token_type in _BEFORE_LIST:
             raise refusal(text, "something is missing before the comma", following.start)
+
+
+def _check_names(text: str, tokens: list[Token]) -> None:
+    """Refuse a text before or behind a dot: sqlglot takes the second for a name."""
+    for pair in pairwise(tokens):
+        kinds = {each.token_type for each in pair}
+        if kinds == {TokenType.DOT, TokenType.STRING}:
+            word = next(each for each in pair if each.token_type is TokenType.STRING)
+            raise refusal(text, text_is_no_name(word), word.start)
+
+
+def _check_selects(text: str, tokens: list[Token]) -> None:
+    """Refuse other languages' words behind SELECT, which sqlglot takes for names or leaves out."""
+    for select, word, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        if select.token_type is not TokenType.SELECT:
+            continue
+        if word.token_type is TokenType.ALIAS:
+            said = f"SELECT AS {after.text[:40].upper()}"
+            reason = f"`{said}` is not part of the language: name the columns, SELECT a, b"
+            raise refusal(text, reason, select.start)
+        counted = after.token_type in {TokenType.NUMBER, TokenType.L_PAREN}
+        if word.text.upper() == "TOP" and word.token_type is not TokenType.IDENTIFIER and counted:
+            raise refusal(
+                text, f"`TOP` is not part of the language: {REASONS['limit']}", word.start
+            )
 
 
 def _check_numbers(text: str, tokens: list[Token]) -> None:
@@ -262,6 +302,8 @@ def _syntax_error(error: ParseError, tokens: list[Token]) -> tuple[str, int]:
     found = next((each for each in tokens if (each.line, each.col) == place), tokens[-1])
     if reason.startswith(OURS):
         return reason.removeprefix(OURS), found.start
+    if reason.startswith(_TWICE):
+        return f"{found.text} is said twice: a query has one", found.start
     if found is tokens[-1]:
         return f"it ends too early, or {found.text[:40]!a} is a mistake", found.start
     return f"syntax error at {found.text[:40]!a}", found.start

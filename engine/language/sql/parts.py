@@ -56,13 +56,14 @@ def _reason(part: Unread, text: str) -> str:
     if part.name in REASONS:
         return REASONS[part.name]
     spans = [span for node in part.nodes if (span := span_of(node)) is not None]
-    said = text[min(spans)[0] : max(end for _, end in spans)] if spans else _words(part.name)
+    said = text[min(spans)[0] : max(end for _, end in spans)] if spans else _words(part)
     return f"{said[:80]} means nothing here, and would be lost: leave it out"
 
 
-def _words(name: str) -> str:
+def _words(part: Unread) -> str:
     """An argument as SQL calls it."""
-    return name.strip("_").replace("_", " ").upper()
+    words = part.name.strip("_").replace("_", " ").upper()
+    return f"NOT {words}" if part.value is False else words
 
 
 def _place(part: Unread, text: str) -> int:
@@ -71,6 +72,6 @@ def _place(part: Unread, text: str) -> int:
     if spans:
         return min(spans)[0]
     place = position_of(part.node)
-    pattern = re.compile(rf"\b{_words(part.name).replace(' ', chr(92) + 's+')}\b", re.IGNORECASE)
+    pattern = re.compile(rf"\b{_words(part).replace(' ', chr(92) + 's+')}\b", re.IGNORECASE)
     found = pattern.search(text, place) or pattern.search(text)
     return place if found is None else found.start()

@@ -4,7 +4,7 @@ none."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -54,6 +54,19 @@ Resolve = Callable[[exp.Table], str]
 """The name of the stream that a table in the text means."""
 
 
+@dataclass(slots=True)
+class _Named:
+    """A query that WITH names.
+
+    Attributes:
+        at: where. read: a FROM has the name.
+    """
+
+    relation: Relation
+    at: exp.Expr
+    read: bool = False
+
+
 class Selecting:
     """Plans the SELECTs of one statement.
 
@@ -77,7 +90,7 @@ class Selecting:
         self._resolve = resolve
         self._relations = relations
         self._within = within
-        self._scopes: list[dict[str, Relation]] = []
+        self._scopes: list[dict[str, _Named]] = []
 
     def relation(self, node: exp.Expr) -> Relation:
         """The tuples of a SELECT, UNION ALL, or either in parentheses."""
@@ -93,24 +106,36 @@ class Selecting:
         self._scopes.append({})
         try:
             self._with(node)
-            match node:
-                case exp.Select():
-                    return self._select(node)
-                case exp.Union():
-                    return union_of(node, self.relation, self._boxes, self._source)
-                case exp.Subquery() if not node.args.get("alias"):
-                    return self._nested(node.this)
-                case exp.SetOperation():
+            made = self._rows(node)
+            for name, each in self._scopes[-1].items():
+                if not each.read:
                     raise self._source.refusal(
-                        f"{type(node).__name__.upper()} needs all rows of both sides, which an "
-                        "endless stream never has: say LEFT SEMI JOIN or LEFT ANTI JOIN within a "
-                        "bound of time",
-                        node,
+                        f"no FROM reads {name[:80]}: leave it out, or make it a stream of its own, "
+                        f"CREATE STREAM {name[:80]} AS SELECT",
+                        each.at,
                     )
-                case _:
-                    raise self._source.refusal("here comes SELECT", node)
+            return made
         finally:
             self._scopes.pop()
+
+    def _rows(self, node: exp.Expr) -> Relation:
+        """The tuples of a query, with the names of its WITH in scope."""
+        match node:
+            case exp.Select():
+                return self._select(node)
+            case exp.Union():
+                return union_of(node, self.relation, self._boxes, self._source)
+            case exp.Subquery() if not node.args.get("alias"):
+                return self._nested(node.this)
+            case exp.SetOperation():
+                raise self._source.refusal(
+                    f"{type(node).__name__.upper()} needs all rows of both sides, which an "
+                    "endless stream never has: say LEFT SEMI JOIN or LEFT ANTI JOIN within a "
+                    "bound of time",
+                    node,
+                )
+            case _:
+                raise self._source.refusal("here comes SELECT", node)
 
     def _with(self, node: exp.Expr) -> None:
         clause = node.args.get("with_")
@@ -124,7 +149,7 @@ class Selecting:
                 raise self._source.refusal("say the names of the columns in the SELECT", each)
             if name in self._scopes[-1]:
                 raise self._source.refusal(f"{name[:80]} is defined twice", each)
-            self._scopes[-1][name] = self._nested(each.this)
+            self._scopes[-1][name] = _Named(self._nested(each.this), each)
 
     # -- SELECT ------------------------------------------------------------------------------------
 
@@ -450,7 +475,8 @@ class Selecting:
     def _stream(self, node: exp.Table) -> Relation:
         for scope in reversed(self._scopes):
             if not node.args.get("db") and node.name in scope:
-                return scope[node.name].named(node.alias or node.name)
+                scope[node.name].read = True
+                return scope[node.name].relation.named(node.alias or node.name)
         stream = self._resolve(node)
         table = node.alias or node.name
         if stream in self._relations:
