@@ -19,7 +19,7 @@ from sqlglot.errors import SqlglotError
 
 from engine.language.operators import CAST, OPERATORS
 from engine.language.rewriting import OTHER_NAMES, SHORT_FORMS
-from engine.language.written_forms import as_calls
+from engine.language.written_forms import FormError, as_calls
 from engine.objects.schema import FieldType
 from overlay.errors import InvalidInputError
 
@@ -134,7 +134,10 @@ def tokens_of(text: str, functions: Collection[str] | None = ()) -> list[Token]:
         opening = re.search(r"""['"]|/\*""", rest)
         place = opening.start() if opening else 0
         raise refusal(text, "a string, name or comment does not end", place) from None
-    raw = as_calls(raw)
+    try:
+        raw = as_calls(raw)
+    except FormError as error:
+        raise refusal(text, str(error), error.token.start - 1) from None
     if len(raw) > MAX_TOKENS:
         raise refusal(text, f"more than {MAX_TOKENS} words and signs", raw[MAX_TOKENS].start - 1)
     tokens = [_checked(text, raw, index, functions) for index in range(len(raw))]

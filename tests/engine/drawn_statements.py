@@ -35,6 +35,8 @@ VALUES = [
     "date_trunc ( 'hour' , ts )",
     "ts + INTERVAL '5' MINUTE",
     "position ( 'b' IN k )",
+    "trim ( LEADING ' ' FROM k )",
+    "substring ( k FROM 2 FOR 3 )",
 ]
 CONDITIONS = [
     "y > 1",
@@ -226,6 +228,8 @@ ALTERED = {
     "=": "<>",
     "+": "-",
     "FIRST": "LAST",
+    "LEADING": "TRAILING",
+    "FOR": "WITH",
     "SEMI": "ANTI",
     "LEFT": "RIGHT",
     "NOT": "",

@@ -39,6 +39,10 @@ TEXTS_OF_DUCKDB = {
     "s like '%$%\\%' escape '$'": "s LIKE '%$%\\%' ESCAPE '$'",
     "s like '%\\%%' escape '\\'": "s LIKE '%\\%%' ESCAPE '\\'",
     "trim(s)": "trim(s, ' ')",
+    "trim(both from s) || trim(leading ' ' from s)": "trim(BOTH ' ' FROM s) || ltrim(s, ' ')",
+    "trim(trailing ' ' from s)": "trim(TRAILING ' ' FROM s)",
+    "substring(s from 2 for 3)": "substring(s FROM 2 FOR 3)",
+    "substring(s from 3)": "substring(s FROM 3)",
     "md5(s)": "md5(s)",
     "sha256(s)": "sha256(s)",
 }

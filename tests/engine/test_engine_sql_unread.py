@@ -160,6 +160,7 @@ def test_a_word_that_is_left_out_changes_the_network_or_is_refused(
         ),
         ("SELECT x FROM s ORDER BY x", "in the order of its time", "x"),
         ("SELECT , x FROM s", "something is missing before the comma", ", x"),
+        ("CREATE STREAM z, w AS SPLIT s BY , x > 1 ELSE", "missing before the comma", ", x"),
         ("SELECT /*+ BROADCAST(s) */ x FROM s", "hints are not part of the language", "/*+"),
         ("SELECT cast(x AS INT AS y FROM s", "a parenthesis does not close", "(x AS"),
         ("SELECT x FROM s *", "stands behind SELECT", "*"),

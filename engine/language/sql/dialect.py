@@ -14,7 +14,8 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.parsers.spark import SparkParser
 
-from engine.language.sql.type_grammar import TypeName, TypeParser
+from engine.language.sql.call_grammar import CallParser
+from engine.language.sql.type_grammar import TypeName
 
 T = TypeVar("T")
 
@@ -74,17 +75,10 @@ class Split(exp.Expression):
     arg_types: ClassVar = {"this": True, "expressions": True, "rest": False}
 
 
-class MedusaParser(TypeParser):
+class MedusaParser(CallParser):
     """Parses scripts of Medusa's dialect."""
 
-    FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = {}
-    FUNCTION_PARSERS: ClassVar = {
-        **{name: SparkParser.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST", "EXTRACT")},
-        "POSITION": lambda self: self._position(),
-    }
     TABLE_ALIAS_TOKENS: ClassVar = SparkParser.TABLE_ALIAS_TOKENS - {TokenType.ASC, TokenType.DESC}
-    NO_PAREN_FUNCTIONS: ClassVar[dict[TokenType, type[exp.Expr]]] = {}
-    NO_PAREN_FUNCTION_PARSERS: ClassVar = {"CASE": SparkParser.NO_PAREN_FUNCTION_PARSERS["CASE"]}
 
     def _parse_statement(self) -> exp.Expr | None:
         if self._match(TokenType.CREATE):
@@ -135,7 +129,9 @@ class MedusaParser(TypeParser):
     def _parse_csv(
         self, parse_method: Callable[[], T | None], sep: TokenType = TokenType.COMMA
     ) -> list[T]:
-        """Parse a list. sqlglot does not miss a member behind the last comma."""
+        """Parse a list. sqlglot misses no member before its first and behind its last comma."""
+        if self._curr and self._curr.token_type is sep:
+            self._refuse("something is missing before the comma")
         made: list[T] = super()._parse_csv(parse_method, sep)
         if self._prev and self._prev.token_type is sep:
             self._refuse("something is missing after the comma", self._prev)
@@ -179,14 +175,6 @@ class MedusaParser(TypeParser):
         if self._prev.token_type is TokenType.WITH and before is TokenType.R_PAREN:
             self._refuse("a query has one WITH: say WITH a AS (...), b AS (...) SELECT", self._prev)
         return super()._parse_cte()
-
-    def _parse_respect_or_ignore_nulls(self, this: exp.Expr | None) -> exp.Expr | None:
-        """Refuse these words, in a call and behind it."""
-        start = self._curr
-        for word, mend in _NULLS.items():
-            if self._match_text_seq(word, "NULLS"):
-                self._refuse(f"`{word} NULLS` is not part of the language here: {mend}", start)
-        return this
 
     def _is_query(self) -> bool:
         return self._curr.token_type in {TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN}
@@ -273,16 +261,6 @@ class MedusaParser(TypeParser):
             )
         made.set("source", source)
         return self.expression(made, start)
-
-    def _position(self) -> exp.Expr:
-        """Parse `part IN text` or `part, text`, within the parentheses of POSITION."""
-        part = self._parse_bitwise()
-        if not self._match_set((TokenType.IN, TokenType.COMMA)):
-            self._refuse("position takes two texts: position('b' IN s)")
-        operands = [part, self._parse_bitwise()]
-        if None in operands:
-            self._refuse("position takes two texts: position('b' IN s)")
-        return self.expression(exp.Anonymous(this="position", expressions=operands))
 
     def _argument_type(self, named: set[str]) -> TypeName:
         """The type of an argument. named: those before it, in small letters."""
@@ -384,12 +362,6 @@ def text_is_no_name(token: Token) -> str:
     """Why a text cannot stand where a name does."""
     return f"'{token.text[:40]}' is a text: a name stands without quotes, or in \"double quotes\""
 
-
-_NULLS: Final = {
-    "IGNORE": "leave the nulls out by WHERE",
-    "RESPECT": "leave it out, as firstval and lastval keep the nulls",
-}
-"""The mends for words before NULLS."""
 
 _STATEMENTS: Final = {
     "INSERT": "; `medusa post` posts rows, and CREATE STREAM s AS SELECT ... makes a query",
