@@ -56,6 +56,8 @@ def test_every_row_is_shown() -> None:
     for each in DIFFERENCES:
         assert bool(each.sql) != bool(each.test), each.case
         assert UNKNOWN not in each.medusa
+        asked = each.spark_sql is not None and each.flink != UNKNOWN
+        assert (each.flink_sql is not None) == asked, each.case
     for each in (*SHOWN, *ORDERS):
         file, _, name = each.test.partition("::")
         tree = ast.parse((REPOSITORY / file).read_text())

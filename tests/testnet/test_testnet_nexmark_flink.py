@@ -19,12 +19,11 @@ import pyarrow as pa
 import pytest
 import trio
 from click.testing import CliRunner
+from flink_here import flink_is_missing
 
 from engine.language.reading import read_draft
-from engine.spark.jvm import find_java
-from overlay.errors import InvalidInputError, UnavailableError
+from overlay.errors import UnavailableError
 from testnet.command import main
-from testnet.kit.environments import ENVIRONMENTS, FLINK, interpreter
 from testnet.nexmark.flink.answers import cut, read_answer, right_answer
 from testnet.nexmark.flink.reasons import is_timeout, reason
 from testnet.nexmark.flink.run import judged, run_flink
@@ -230,15 +229,6 @@ def test_a_process_that_does_not_start_is_an_error(tmp_path: Path) -> None:
                 limits=Limits(60, 60, 60),
             )
         )
-
-
-def flink_is_missing() -> str:
-    """Why Flink cannot run here; empty: it can."""
-    try:
-        find_java(os.environ)
-        return "" if interpreter(FLINK, {**os.environ, ENVIRONMENTS: "0"}) else FLINK.missing
-    except InvalidInputError as error:
-        return str(error)
 
 
 def test_a_flink_that_is_not_here_is_skipped_by_name(tmp_path: Path) -> None:

@@ -46,26 +46,16 @@ async def run_flink(
         say: told which query is next.
     """
     try:
-        python = await trio.to_thread.run_sync(interpreter, FLINK, environment)
-        java = await trio.to_thread.run_sync(find_java, environment)
+        program, around = await trio.to_thread.run_sync(find_flink, environment)
     except (UnavailableError, InvalidInputError) as error:
         return Beside(SYSTEM, skipped=str(error))
-    if python is None:
-        return Beside(SYSTEM, skipped=FLINK.missing)
-    around = {
-        **environment,
-        "PYTHONPATH": str(ROOT),
-        "JAVA_HOME": str(java),
-        # no worker for functions in Python, which would listen on all addresses
-        "_python_worker_execution_mode": "process",
-    }
     queries = options.queries or tuple(QUERIES)
     with tempfile.TemporaryDirectory(prefix="medusa-flink-") as name:
         folder = Path(name)
         events = await trio.to_thread.run_sync(_write, options, folder)
         work = _work(queries, folder, limits)
         try:
-            ran = await run_work([python, *PROGRAM], around, folder, work, say=say, limits=limits)
+            ran = await run_work(program, around, folder, work, say=say, limits=limits)
         except UnavailableError as error:
             return Beside(SYSTEM, skipped=f"flink does not start: {error}")
         rows = {table: data.num_rows for table, data in tables_of(events).items()}
@@ -76,6 +66,25 @@ async def run_flink(
             for each in ran
         ]
     return Beside(SYSTEM, tuple(outcomes))
+
+
+def find_flink(environment: Mapping[str, str]) -> tuple[list[str | Path], dict[str, str]]:
+    """The program that runs Flink, without its folder, and its environment.
+
+    Raises:
+        UnavailableError: there is no Flink here. InvalidInputError: there is no Java.
+    """
+    python = interpreter(FLINK, environment)
+    if python is None:
+        raise UnavailableError(FLINK.missing)
+    around = {
+        **environment,
+        "PYTHONPATH": str(ROOT),
+        "JAVA_HOME": str(find_java(environment)),
+        # no worker for functions in Python, which would listen on all addresses
+        "_python_worker_execution_mode": "process",
+    }
+    return [python, *PROGRAM], around
 
 
 def _write(options: Options, folder: Path) -> Events:

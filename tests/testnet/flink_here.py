@@ -1,0 +1,18 @@
+"""Whether tests can run Flink here."""
+
+from __future__ import annotations
+
+import os
+
+from overlay.errors import InvalidInputError, UnavailableError
+from testnet.kit.environments import ENVIRONMENTS
+from testnet.nexmark.flink.run import find_flink
+
+
+def flink_is_missing() -> str:
+    """Why Flink cannot run here; empty: it can."""
+    try:
+        find_flink({**os.environ, ENVIRONMENTS: "0"})
+    except (UnavailableError, InvalidInputError) as error:
+        return str(error)
+    return ""
