@@ -28,6 +28,9 @@ pytestmark = pytest.mark.town(timing=QUICK)
 ALONE = dataclasses.replace(QUICK, restored_ask_s=0.1)
 """Of a federation that has one peer: no other will answer, or call."""
 
+GONE_US = 500_000
+"""How long a restored stream waits for the client that posted before the backup."""
+
 
 @pytest.fixture(autouse=True)
 def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +189,7 @@ async def test_a_stream_of_today_goes_on_behind_the_present(town: Town, tmp_path
     """What nobody says that he has, a client may have: its time was not beyond the clock."""
     mit = await town.settle("mit.edu")
     async with mit.client() as client:
-        stream = await make_stream(client, mit, "s")
+        stream = await make_stream(client, mit, "s", idle_timeout_us=GONE_US)
         hour_ago = int(mit.wall() * 1e6) - 3_600_000_000
         await post(client, stream, range(hour_ago, hour_ago + 100), 0)
         await until(lambda: mit.state("s").log.boundary >= hour_ago + 99)
@@ -213,7 +216,7 @@ async def test_a_stream_of_another_time_keeps_its_rows_and_goes_on_where_it_was(
     """Of years ago, say; behind the present, all that it keeps would be older than its history."""
     mit = await town.settle("mit.edu")
     async with mit.client() as client:
-        stream = await make_stream(client, mit, "s")
+        stream = await make_stream(client, mit, "s", idle_timeout_us=GONE_US)
         await post(client, stream, range(100), 0)
         file, keys = await back_up(mit, tmp_path)
     await lose_and_restore(town, mit, file, keys)
@@ -232,7 +235,7 @@ async def test_who_knows_how_far_clients_have_read_says_so(
 ) -> None:
     mit = await town.settle("mit.edu")
     async with mit.client() as client:
-        stream = await make_stream(client, mit, "s", max_ahead_us=max_ahead_us)
+        stream = await make_stream(client, mit, "s", idle_timeout_us=GONE_US, max_ahead_us=max_ahead_us)
         await post(client, stream, range(100), 0)
         file, keys = await back_up(mit, tmp_path)
         await post(client, stream, range(100, 150), 0)
@@ -279,7 +282,7 @@ async def test_what_was_posted_and_waited_is_in_the_backup(town: Town, tmp_path:
 async def test_the_queries_of_a_restored_peer_go_on(town: Town, tmp_path: Path) -> None:
     mit, utah = await town.settle_all("mit.edu", "utah.edu")
     async with mit.client() as client, utah.client() as reader:
-        stream = await make_stream(client, mit, "s", max_ahead_us=None)
+        stream = await make_stream(client, mit, "s", idle_timeout_us=GONE_US, max_ahead_us=None)
         await begin(client, watch(mit, stream))
         await begin(reader, watch(utah, stream))
         await post(client, stream, range(105), 0)
