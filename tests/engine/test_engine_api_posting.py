@@ -201,7 +201,9 @@ async def test_promises_late_tuples_and_the_end(town: Town) -> None:
 
 async def test_a_stream_of_the_present_goes_on_by_the_clock(town: Town) -> None:
     mit, client = await town.founder()
-    stream = await make_stream(client, mit, "s", idle=Idle.CLOCK, slack_us=100_000)
+    stream = await make_stream(
+        client, mit, "s", idle=Idle.CLOCK, idle_timeout_us=0, slack_us=100_000
+    )
     now = int(wall_clock() * 1e6)
     await client.post_event(stream, rows([(now, 1)]))
     assert await received(client.subscribe(stream), 1) == [(now, 1)]

@@ -235,7 +235,9 @@ async def test_who_knows_how_far_clients_have_read_says_so(
 ) -> None:
     mit = await town.settle("mit.edu")
     async with mit.client() as client:
-        stream = await make_stream(client, mit, "s", idle_timeout_us=GONE_US, max_ahead_us=max_ahead_us)
+        stream = await make_stream(
+            client, mit, "s", idle_timeout_us=GONE_US, max_ahead_us=max_ahead_us
+        )
         await post(client, stream, range(100), 0)
         file, keys = await back_up(mit, tmp_path)
         await post(client, stream, range(100, 150), 0)

@@ -21,6 +21,9 @@ from tools.commands.medusa.post_file import Options, post_rows
 pytestmark = pytest.mark.process
 
 SLACK_US = 300_000
+AWAY_US = 600_000_000
+"""Longer than a follower takes to start again on a busy machine, twice."""
+
 RESTARTS = examples(3, soak=20)
 
 
@@ -67,7 +70,9 @@ async def test_kills_make_nothing_late_that_was_on_time(tmp_path: Path) -> None:
     async with open_town(folder) as town, trio.open_nursery() as nursery:
         mit = await town.settle("mit.edu")
         async with mit.client() as client:
-            stream = await make_stream(client, mit, "s", idle=Idle.CLOCK, slack_us=SLACK_US)
+            stream = await make_stream(
+                client, mit, "s", idle=Idle.CLOCK, idle_timeout_us=AWAY_US, slack_us=SLACK_US
+            )
         nursery.start_soon(log.write_on, over)
         leader = mit.state(stream).leader
         assert leader is not None
