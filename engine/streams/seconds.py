@@ -10,8 +10,11 @@ import pyarrow.compute as pc
 _MICROSECONDS: Final = 1_000_000
 """In a second."""
 
-MAX_SECONDS: Final = 9_223_372_036_853
+_MAX_WHOLE: Final = 9_223_372_036_854
 """Whole seconds from 1970 whose microseconds fit into 64 bits."""
+
+_MAX_FLOAT: Final = 9_223_372_036_854.775
+"""The float of most seconds whose microseconds fit into 64 bits; the next has 2 ms more."""
 
 
 def micros_of(seconds: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
@@ -20,13 +23,14 @@ def micros_of(seconds: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray
     A fraction goes to the nearest microsecond: 4.1 is a little less as a float, and means 4.1.
     """
     near = seconds.cast(pa.float64(), safe=False)  # of an integer, for the bound alone
-    inside = pc.less_equal(pc.abs(near), float(MAX_SECONDS))  # NaN is not
-    if pc.all(inside).as_py() is False:
+    whole_only = pa.types.is_integer(seconds.type)
+    inside = pc.less_equal(pc.abs(near), float(_MAX_WHOLE) if whole_only else _MAX_FLOAT)
+    if pc.all(inside).as_py() is False:  # NaN is not
         seconds = pc.if_else(inside, seconds, pa.scalar(None, seconds.type))
-    if pa.types.is_integer(seconds.type):
+    if whole_only:
         return pc.multiply(seconds.cast(pa.int64()), _MICROSECONDS)
     seconds = seconds.cast(pa.float64())
-    whole = pc.floor(seconds)
+    whole = pc.trunc(seconds)  # towards 1970: the whole seconds below the least do not fit
     # apart from the whole seconds, whose bits a product of all would push the fraction out by
     fraction = pc.round(pc.multiply(pc.subtract(seconds, whole), float(_MICROSECONDS)))
     return pc.add(pc.multiply(whole.cast(pa.int64()), _MICROSECONDS), fraction.cast(pa.int64()))

@@ -8,9 +8,10 @@ from __future__ import annotations
 import datetime
 import io
 import json
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -50,6 +51,10 @@ def parquet(column: pa.Array) -> bytes:
     return file.getvalue()
 
 
+def parquet_of(values: list[Any]) -> bytes:
+    return parquet(pa.array(values))
+
+
 def csv(values: list[Any]) -> bytes:
     return "".join(f'"{value}"\n' for value in ["at", *values]).encode()
 
@@ -82,7 +87,7 @@ def test_seconds_written_in_decimal_digits_keep_their_microseconds(count: int) -
 def test_seconds_go_to_the_nearest_microsecond(seconds: float) -> None:
     (found,) = micros_of(pa.array([seconds])).to_pylist()
     if found is None:
-        assert not abs(seconds) <= 9_223_372_036_853
+        assert not abs(seconds) <= 9_223_372_036_854.775
     else:
         away = abs(Fraction(found) - Fraction(seconds) * 10**6)
         # the fraction itself is multiplied as a float
@@ -94,12 +99,83 @@ def test_whole_seconds_are_exact(count: int, kind: pa.DataType) -> None:
     bits = kind.bit_width
     seconds = count % 2**bits if kind == pa.uint64() else (count >> (64 - bits))
     (found,) = micros_of(pa.array([seconds], kind)).to_pylist()
-    assert found == (seconds * 10**6 if abs(seconds) <= 9_223_372_036_853 else None)
+    assert found == (seconds * 10**6 if abs(seconds) <= 9_223_372_036_854 else None)
 
 
 def test_the_time_of_a_schema_in_whole_seconds_goes_by_seconds() -> None:
     schema = Schema("medusa://mit.edu/i", (Field("at", FieldType.INT),), "at")
     assert stime_of(pa.table({"at": pa.array([7], pa.int32())}), schema) == 7_000_000
+
+
+def arrow(kind: pa.DataType, of: pa.DataType | None = None) -> Callable[[list[Any]], bytes]:
+    """A writer of files of Arrow with a column of this type."""
+
+    def write(values: list[Any]) -> bytes:
+        sink = io.BytesIO()
+        table = pa.table({"at": pa.array(values, of).cast(kind)})
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        return sink.getvalue()
+
+    return write
+
+
+FREE: Final = Schema("medusa://mit.edu/s", (Field("at", FieldType.TIMESTAMP),))
+"""Its field is no stream's time, which has narrower bounds."""
+LAST_SECOND: Final = 9_223_372_036_854
+LAST_FLOAT: Final = 9_223_372_036_854.775
+NEXT_FLOAT: Final = 9_223_372_036_854.777
+LAST_DAY: Final = 106_751_991
+NEAR_LAST: Final = round(Fraction(LAST_FLOAT) * 10**6)
+SECONDS: Final = (LAST_SECOND, LAST_SECOND * 10**6, LAST_SECOND + 1)
+FLOATS: Final = (LAST_FLOAT, NEAR_LAST, NEXT_FLOAT)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(
+    ("kind", "write", "ends"),
+    [
+        (Format.CSV, csv, SECONDS),
+        (Format.CSV, csv, FLOATS),
+        (Format.JSON, ndjson, SECONDS),
+        (Format.JSON, ndjson, FLOATS),
+        (Format.ARROW, arrow(pa.int64()), SECONDS),
+        (Format.ARROW, arrow(pa.float64()), FLOATS),
+        (Format.ARROW, arrow(pa.timestamp("s")), SECONDS),
+        (Format.ARROW, arrow(pa.timestamp("ms")), (END // 1000, END // 1000 * 1000, 2**63 - 1)),
+        (
+            Format.ARROW,
+            arrow(pa.date32(), pa.int32()),
+            (LAST_DAY, LAST_DAY * 86_400_000_000, LAST_DAY + 1),
+        ),
+        (Format.PARQUET, parquet_of, SECONDS),
+        (Format.PARQUET, parquet_of, FLOATS),
+    ],
+)
+def test_the_last_moments_are_taken_and_those_beyond_refused_in_one_way(
+    sign: int, kind: Format, write: Callable[[list[Any]], bytes], ends: tuple[Any, int, Any]
+) -> None:
+    last, moment, beyond = ends
+    assert micros(read(write([sign * last]), kind, FREE)) == [sign * moment]
+    with pytest.raises(InvalidInputError, match=r"row 1, field 'at': .*292,000 years of 1970"):
+        read(write([sign * beyond]), kind, FREE)
+
+
+@pytest.mark.parametrize(
+    ("last", "moment", "beyond"),
+    [
+        ("+294247-01-10T04:00:54.775807Z", END, "+294247-01-10T04:00:54.775808Z"),
+        ("-290308-12-21T19:59:05.224192Z", BEGINNING, "-290308-12-21T19:59:05.224191Z"),
+    ],
+)
+def test_the_last_microseconds_are_moments(last: str, moment: int, beyond: str) -> None:
+    for kind, write in ((Format.CSV, csv), (Format.JSON, ndjson), (Format.PARQUET, parquet_of)):
+        assert micros(read(write([last]), kind, FREE)) == [moment]
+        with pytest.raises(InvalidInputError, match=r"row 1, field 'at': .*292,000 years of 1970"):
+            read(write([beyond]), kind, FREE)
+    for zone in (None, "Asia/Tokyo"):
+        data = arrow(pa.timestamp("us", zone))([moment])
+        assert micros(read(data, Format.ARROW, FREE)) == [moment]
 
 
 # -- texts -----------------------------------------------------------------------------------------
@@ -241,7 +317,7 @@ def test_timestamps_are_cut_down_to_the_microsecond_or_refused(
     column = pa.array([0, count], pa.int64()).cast(pa.timestamp(unit, zone))
     wanted = count * 10**6 // per_second
     found = moments_of(pa.chunked_array([column])).cast(pa.int64()).to_pylist()
-    assert found == [0, wanted if BEGINNING < wanted <= END else None] or count == BEGINNING
+    assert found == [0, wanted if BEGINNING <= wanted <= END else None]
     # and in a file of Arrow, whose readers are told the value, whatever calendars have
     sink = io.BytesIO()
     with pa.ipc.new_file(sink, pa.schema([("at", column.type)])) as writer:

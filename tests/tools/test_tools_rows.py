@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.objects.schema import Field, FieldType, Schema
+from examples import examples
 from overlay.errors import InvalidInputError, NotFoundError
 from tools.rows.formats import Format, Reading, format_of, read_rows
 from tools.rows.row_input import RowInput
@@ -147,23 +148,119 @@ def test_csv_whose_lines_end_with_cr_alone_is_refused(end: bytes) -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"n": "1"}, "row 2: Expected `int`, got `str` - at `$.n`"),
-        ({"n": 40000}, "row 2: Expected `int` <= 32767 - at `$.n`"),
-        ({"n": None}, "row 2: Expected `int`, got `null` - at `$.n`"),
-        ({"n": 10**30}, "row 2: "),
+        (
+            {"n": "1"},
+            "row 2, field 'n': \"1\" is a text, and a short is a whole number from -32768",
+        ),
+        ({"n": 40000}, "row 2, field 'n': 40000 is a number, and a short is a whole number from"),
+        ({"n": 1.5}, "row 2, field 'n': 1.5 is a number, and a short is a whole number from"),
+        ({"n": None}, "row 2, field 'n': null, and it may not be"),
+        ({"n": 10**80}, f"row 2, field 'n': 1{'0' * 59}... is a number, and a short is"),
+        ({"name": False}, "row 2, field 'name': false is a bool, and a string is a text"),
+        ({"d": {"x": 1}}, "row 2, field 'd': {\"x\": 1} is an object, and a double is a number"),
+        ({"b": 1}, "row 2, field 'b': 1 is a number, and a bool is true or false"),
         ({"at": 1e300}, "row 2, field 'at': '1e+300' is no timestamp: times are within"),
         ({"at": "soon"}, "row 2, field 'at': 'soon' is no timestamp: a time is 2026-"),
-        ({"at": []}, "row 2: Expected `float | str`, got `array` - at `$.at`"),
+        ({"at": []}, "row 2, field 'at': [] is a list, and a timestamp is a text, or a number of"),
         ({"more": 1}, "row 2: column 'more': no field of the schema; --ignore-extra posts"),
         ({"name": "123456789"}, "row 2, field 'name': longer"),
     ],
 )
 def test_faults_in_json_are_named(changes: dict[str, object], told: str) -> None:
     good: dict[str, object] = {"at": 1577836800.5, "name": "a", "n": 1}
-    lines = [json.dumps(row) for row in (good, good | changes, good)]
+    rows = [json.dumps(row) for row in (good, good | changes, good)]
+    for text in ("\n".join(rows), f"[{','.join(rows)}]"):
+        with pytest.raises(InvalidInputError) as caught:
+            _read(text.encode(), Format.JSON)
+        assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        (b'{"at":1,"name":"a"}', "row 2, field 'n': missing, and it may not be"),
+        (b'{"at":1,', "row 2: it breaks off: each object on one line (jq -c .)"),
+        (b"[1]", "row 2: a row is an object"),
+        (b"5", "row 2: a row is an object"),
+        (b'{"at":1,"n":NaN}', "row 2: no JSON from byte 13 on: NaN}"),
+        (b'{"at":1} {"at":2}', 'row 2: more after the object: {"at":2}'),
+        (b'{"at":1,"name":"\xff","n":1}', "row 2, field 'name': it is not UTF-8"),
+        (
+            b'{"at":1,"d":1e999,"name":"","n":1}',
+            "row 2, field 'd': 1e999 is a number, and a double",
+        ),
+        (b'{"at":1,"d":' + b"[" * 9999, "row 2: nested too deeply"),
+    ],
+)
+def test_lines_that_are_no_rows_are_named(row: bytes, told: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
-        _read("\n".join(lines).encode(), Format.JSON)
+        _read(b'{"at":1,"name":"a","n":1}\n\n' + row + b"\n", Format.JSON)
     assert told in str(caught.value)
+
+
+def test_an_array_that_breaks_off_is_said_to() -> None:
+    for text, told in (
+        (b'[{"at":1,"name":"a","n":1}', "it breaks off: its end is missing"),
+        (b'[{"at":1,"name":"a","n":1}] 1', "more after the array: 1"),
+        (b'[{"at":1,"name":"a","n":1},2]', "row 2: a row is an object"),
+    ):
+        with pytest.raises(InvalidInputError, match=told):
+            _read(text, Format.JSON)
+
+
+TEXT = st.sampled_from(["", "x", '"', "\\", '\\"', "a\n", '","n":1', "é", "2020-01-01"])
+MEMBER = st.one_of(
+    st.tuples(st.just("at"), st.sampled_from([1.5, "2020-01-01"])),
+    st.tuples(st.just("name"), TEXT.filter(lambda text: len(text) < 8)),
+    st.tuples(st.just("n"), st.integers(-9, 9)),
+    st.tuples(st.just("note"), st.none() | TEXT),
+    st.tuples(st.sampled_from(["stime", "seq"]), st.integers(0, 9) | TEXT),
+    st.tuples(st.just('mo"re'), TEXT | st.lists(st.dictionaries(TEXT, TEXT), max_size=2)),
+)
+
+
+@settings(max_examples=examples(100, soak=5_000), deadline=None)
+@given(
+    st.lists(st.lists(MEMBER, max_size=6), min_size=1, max_size=6),
+    st.sampled_from([(",", ":"), (" , ", " : ")]),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+)
+def test_a_name_that_is_twice_in_an_object_is_refused(
+    rows: list[list[tuple[str, object]]],
+    signs: tuple[str, str],
+    ascii_only: bool,
+    array: bool,
+    ignore_extra: bool,
+) -> None:
+    """The oracle counts the names; all values are good, in all ways to write them."""
+    needed = [("at", 1.5), ("name", "a"), ("n", 1)]
+    faults = []
+    texts = []
+    for number, members in enumerate(rows, 1):
+        kept = [each for each in members if ignore_extra or each[0] != 'mo"re']
+        have = {name for name, _ in kept}
+        whole = [*kept, *(each for each in needed if each[0] not in have)]
+        names = [name for name, _ in whole]
+        twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
+        if twice is not None:
+            faults.append(f"row {number}: column {twice!r} appears twice")
+        written = [
+            json.dumps(name)
+            + signs[1]
+            + json.dumps(value, ensure_ascii=ascii_only, separators=signs)
+            for name, value in whole
+        ]
+        texts.append("{" + signs[0].join(written) + "}")
+    data = f"[{','.join(texts)}]" if array else "\n".join(texts)
+    if not faults:
+        read = _read(data.encode(), Format.JSON, ignore_extra=ignore_extra)
+        assert read.num_rows == len(rows)
+        return
+    with pytest.raises(InvalidInputError) as caught:
+        _read(data.encode(), Format.JSON, ignore_extra=ignore_extra)
+    assert str(caught.value) == f"f: {faults[0]}"
 
 
 @pytest.mark.parametrize("kind", [Format.PARQUET, Format.ARROW])

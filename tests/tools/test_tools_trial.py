@@ -139,6 +139,22 @@ def test_files_that_are_no_recordings(tmp_path: Path, name: str, data: bytes) ->
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ('{"at":1,"a":2,"a":3}', "row 2: column 'a' appears twice"),
+        ('{"at":1,', "row 2: it breaks off: each object on one line"),
+        ('{"at":1,"a":"x"}', "row 2, column 'a': a string, and a number before"),
+    ],
+)
+def test_rows_of_json_that_give_no_types_are_named(tmp_path: Path, row: str, told: str) -> None:
+    file = tmp_path / "x.json"
+    file.write_text(f'{{"at":1,"a":2}}\n{row}\n')
+    with pytest.raises(RecordingError) as raised:
+        schema_of(file, "medusa://a/s", None)
+    assert str(raised.value).startswith(f"{file}: {told}")
+
+
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no such file"):
         schema_of(tmp_path / "x.csv", "medusa://a/s", None)

@@ -156,6 +156,13 @@ def test_what_libraries_write(inner: str, read: Value) -> None:
         (value("<nil>x</nil>"), "<nil> with"),
         (value("<dateTime.iso8601>20181324T14:06:00</dateTime.iso8601>"), "<dateTime.iso8601>"),
         (value("<struct><member><name>a</name></member></struct>"), "without <name> and <value>"),
+        (
+            value(
+                "<struct><member><name>a</name><value>1</value></member>"
+                "<member><name>a</name><value>2</value></member></struct>"
+            ),
+            "a struct with two members 'a'",
+        ),
         (value("<array/>"), "<array> without <data>"),
         (value("<int><int>1</int></int>"), "<int> inside <int>"),
         (value('<x:int xmlns:x="urn:x">1</x:int>'), "inside <value>"),

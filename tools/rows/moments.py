@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.objects.moments import AMBIGUOUS_NUMBER, CYCLE_US, CYCLE_YEARS, MOMENT_FORM, moment_text
-from engine.objects.schema import END, FieldType
+from engine.objects.schema import BEGINNING, END, FieldType
 from engine.streams.seconds import micros_of
 
 _UTC: Final = FieldType.TIMESTAMP.arrow
@@ -78,8 +78,8 @@ def _of_units(counts: pa.ChunkedArray, per_second: int) -> pa.ChunkedArray:
 
 def _checked_product(counts: pa.ChunkedArray, micros: int) -> pa.ChunkedArray:
     """Counts of so many microseconds; null where they do not fit."""
-    most = END // micros
-    fits = pc.and_(pc.less_equal(counts, most), pc.greater_equal(counts, -most))
+    least, most = -(-BEGINNING // micros), END // micros
+    fits = pc.and_(pc.less_equal(counts, most), pc.greater_equal(counts, least))
     if pc.all(fits).as_py() is False:
         counts = pc.if_else(fits, counts, pa.scalar(None, pa.int64()))
     return pc.multiply(counts, micros).cast(_UTC)

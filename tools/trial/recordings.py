@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 from engine.objects.schema import STIME, Field, FieldType, Schema, check_schema, wrong_name
 from overlay.errors import InvalidInputError, NotFoundError
 from tools.rows.formats import Format, format_of
+from tools.rows.json_faults import fault_in, lines_of, name_twice
 from tools.rows.moments import all_are_moments
 from tools.rows.row_input import RowInput, end_of_lines, end_of_quoted_lines
 from tools.rows.row_process import open_to_read
@@ -170,8 +172,7 @@ def arrow_schema_of(file: Path) -> pa.Schema:
                 return _types_of_texts(pv.read_csv(io.BytesIO(beginning), options))
             case Format.JSON:
                 beginning = _beginning(file, end_of_lines)
-                whole = pj.ReadOptions(block_size=len(beginning) + 1, use_threads=False)
-                return _types_of_texts(pj.read_json(io.BytesIO(beginning), whole))
+                return _types_of_texts(_json(beginning))
             case Format.ARROW:
                 with pa.OSFile(str(file)) as source:
                     return _of_arrow(source)
@@ -186,6 +187,30 @@ def arrow_schema_of(file: Path) -> pa.Schema:
         raise
     except InvalidInputError as error:
         raise RecordingError(f"{file}: {error}") from None
+
+
+_OTHER_KIND: Final = re.compile(r"Column\(/(.+)\) changed from (\w+) to (\w+) in row (\d+)")
+
+
+def _json(beginning: bytes) -> pa.Table:
+    """The columns of objects.
+
+    Raises:
+        InvalidInputError: names the first row, from 1, that does not go with those before it.
+    """
+    whole = pj.ReadOptions(block_size=len(beginning) + 1, use_threads=False)
+    try:
+        return pj.read_json(io.BytesIO(beginning), whole)
+    except pa.ArrowInvalid as error:
+        for number, row in enumerate(lines_of(beginning), 1):
+            if told := fault_in(row, {}) or name_twice(row):
+                raise InvalidInputError(f"row {number}{told}") from None
+        if match := _OTHER_KIND.search(str(error)):
+            column, before, now, at = match.groups()
+            raise InvalidInputError(
+                f"row {int(at) + 1}, column {column[:80]!r}: a {now}, and a {before} before"
+            ) from None
+        raise
 
 
 def _beginning(file: Path, end: Callable[[bytes], int]) -> bytes:

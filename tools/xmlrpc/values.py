@@ -279,13 +279,22 @@ def _answer(done: _Open) -> Any:  # noqa: ANN401 - a Fault or a Value
     return done.made[0][0]
 
 
+def _struct(members: list[tuple[str, Value]]) -> dict[str, Value]:
+    struct = dict(members)
+    if len(struct) < len(members):
+        names = [name for name, _ in members]
+        twice = next(name for at, name in enumerate(names) if name in names[:at])
+        raise DecodeError(f"XML-RPC: a struct with two members {printable(twice)[:40]!a}")
+    return struct
+
+
 _MAKERS: Final[Mapping[str, Callable[[_Open], Any]]] = {
     "methodCall": lambda done: Call(done.made[0], done.made[1] if len(done.made) > 1 else []),
     "methodResponse": _answer,
     "fault": lambda done: _fault(done.made[0]),
     "params": lambda done: done.made,
     "data": lambda done: done.made,
-    "struct": lambda done: dict(done.made),
+    "struct": lambda done: _struct(done.made),
     "member": lambda done: tuple(done.made),
     "array": lambda done: done.made[0],
     "param": lambda done: done.made[0],

@@ -1,0 +1,160 @@
+"""What is wrong with a row of JSON, in the words of the other formats: the field, its value, and
+what the schema takes there."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
+
+from engine.objects.schema import Field, FieldType
+from overlay.encoding import MALFORMED
+from tools.rows.columns import SHOWN_CHARACTERS
+
+Members: TypeAlias = dict[str, msgspec.Raw]
+"""An object: each of its values as it is written."""
+
+MEMBERS: Final = msgspec.json.Decoder(Members)
+
+NO_OBJECT: Final = 'a row is an object, {"field": value, ...}'
+
+
+def _integer(bits: int) -> object:
+    return Annotated[int, msgspec.Meta(ge=-(2 ** (bits - 1)), le=2 ** (bits - 1) - 1)]
+
+
+TYPES: Final[dict[FieldType, object]] = {
+    FieldType.BOOL: bool,
+    FieldType.BYTE: _integer(8),
+    FieldType.SHORT: _integer(16),
+    FieldType.INT: _integer(32),
+    FieldType.LONG: _integer(64),
+    FieldType.SINGLE: float,
+    FieldType.DOUBLE: float,
+    FieldType.STRING: str,
+    FieldType.TIMESTAMP: str | float,  # see `tools.rows.moments`
+}
+"""The values that a field takes."""
+
+
+def _whole(bits: int) -> str:
+    return f"a whole number from {-(2 ** (bits - 1))} to {2 ** (bits - 1) - 1}"
+
+
+_TAKEN: Final = {
+    FieldType.BOOL: "true or false",
+    FieldType.BYTE: _whole(8),
+    FieldType.SHORT: _whole(16),
+    FieldType.INT: _whole(32),
+    FieldType.LONG: _whole(64),
+    FieldType.SINGLE: "a number",
+    FieldType.DOUBLE: "a number of 64 bits",
+    FieldType.STRING: "a text",
+    FieldType.TIMESTAMP: "a text, or a number of seconds since 1970",
+}
+
+_KINDS: Final = {b'"': "a text", b"{": "an object", b"[": "a list", b"t": "a bool", b"f": "a bool"}
+"""Kinds of values, by the byte with which they begin; others are numbers."""
+
+
+def lines_of(text: bytes) -> Iterator[bytes]:
+    """The lines that are not empty."""
+    return (line for line in text.split(b"\n") if line and not line.isspace())
+
+
+def fault_in(row: bytes, columns: Mapping[str, Field]) -> str:
+    """Why an object is no row, to follow the row's number; "": it is one, but for its names.
+
+    Args:
+        columns: the fields, by the columns' names.
+    """
+    try:
+        members = MEMBERS.decode(row)
+    except MALFORMED as error:
+        return f": {no_json(row, error, 'object')}"
+    for column, field in columns.items():
+        if told := _fault_of(members.get(column), field):
+            return f", field {field.name!r}: {told}"
+    return ""
+
+
+def _fault_of(raw: msgspec.Raw | None, field: Field) -> str:
+    written = b"" if raw is None else bytes(raw)
+    if written in {b"", b"null"}:
+        missing = "null" if written else "missing"
+        return "" if field.nullable else f"{missing}, and it may not be"
+    try:
+        msgspec.json.decode(written, type=TYPES[field.type])
+    except UnicodeDecodeError:
+        return "it is not UTF-8"
+    except MALFORMED:
+        kind = _KINDS.get(written[:1], "a number")
+        return f"{_shown(written)} is {kind}, and {_article(field)} is {_TAKEN[field.type]}"
+    return ""
+
+
+def _article(field: Field) -> str:
+    return f"an {field.type}" if field.type is FieldType.INT else f"a {field.type}"
+
+
+_BYTE: Final = re.compile(r"\(byte (\d+)\)$")
+"""The place, from 0, in msgspec's errors about bytes that are no JSON."""
+
+
+def no_json(text: bytes, error: Exception, kind: str) -> str:
+    """Why a text is not JSON of a kind: an object or an array."""
+    match error:
+        case RecursionError():
+            return "nested too deeply"
+        case UnicodeDecodeError():
+            return "it is not UTF-8"
+        case msgspec.ValidationError():
+            return NO_OBJECT
+        case _:
+            return _not_json(text, str(error), kind)
+
+
+def _not_json(text: bytes, error: str, kind: str) -> str:
+    place = _BYTE.search(error)
+    if place is None:
+        end = "each object on one line (jq -c .)" if kind == "object" else "its end is missing"
+        return f"it breaks off: {end}"
+    at = int(place[1])
+    if "trailing characters" in error:
+        return f"more after the {kind}: {_shown(text[at - 1 :].lstrip())}"
+    return f"no JSON from byte {at + 1} on: {_shown(text[at:])}"
+
+
+def _shown(written: bytes) -> str:
+    text = written.decode(errors="replace")
+    cut = text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "..."
+    return ascii(cut)[1:-1] if not cut.isprintable() else cut
+
+
+def quotes(text: bytes) -> int:
+    """How many quotation marks begin or end a text in JSON."""
+    marks = text.count(b'"')
+    if b"\\" not in text:
+        return marks
+    return marks - text.replace(b"\\\\", b"").count(b'\\"')  # escaped ones, behind no escaped \
+
+
+def name_twice(row: bytes) -> str:
+    """The fault of an object that has a name twice, to follow the row's number; "": it has none, or
+    is no object."""
+    try:
+        once = quotes(row) == quotes(msgspec.json.encode(MEMBERS.decode(row)))
+    except MALFORMED:
+        return ""
+    if once:
+        return ""
+    names = json.loads(row, object_pairs_hook=_names, parse_int=str, parse_float=str)
+    twice = next(name for at, name in enumerate(names) if name in names[:at])
+    return f": column {twice[:SHOWN_CHARACTERS]!r} appears twice"
+
+
+def _names(members: list[tuple[str, object]]) -> list[str]:
+    return [name for name, _ in members]
