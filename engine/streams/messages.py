@@ -63,6 +63,7 @@ class Posted(Struct, frozen=True):
         last: the number of the producer's last post, in the answer to number 0.
         offset: the producer's place in its source after that post; b"": not reported.
         inserted: tuples that came late, within the stream's lateness: they are revisions.
+        waiting: in the answer to a post without tuples: tuples that wait for a later boundary.
     """
 
     sequence: int
@@ -74,6 +75,7 @@ class Posted(Struct, frozen=True):
     last: int = 0
     offset: bytes = b""
     inserted: int = 0
+    waiting: int = 0
 
 
 class Subscribe(Struct, frozen=True, rename={"term_number": "fence"}):

@@ -464,8 +464,14 @@ class Source:
         self.append(entry, body, batch)
         self._note_leapt(writer, leapt)
         self.hand_on_late(now)
-        many = 0 if inserted is None else inserted.count
-        return Posted(sequence, entry.in_order, entry.late, self.boundary, inserted=many)
+        return Posted(
+            sequence,
+            entry.in_order,
+            entry.late,
+            self.boundary,
+            inserted=0 if inserted is None else inserted.count,
+            waiting=0 if entry.count else self.waiting.pending.beyond(self.boundary),
+        )
 
     def append(self, entry: Entry, body: Bytes, batch: Batch | None) -> None:
         """Journal an accepted entry, and let it wait for the boundary.

@@ -252,6 +252,12 @@ class _Piece:
     def __post_init__(self) -> None:
         object.__setattr__(self, "bytes", taken_by(self.rows))
 
+    def beyond(self, boundary: int) -> int:
+        """How many rows have stime > boundary."""
+        if self.high <= boundary or self.low > boundary:
+            return 0 if self.high <= boundary else self.rows.num_rows
+        return pc.sum(pc.greater(self.rows.column(STIME), boundary)).as_py() or 0
+
     def split(self, boundary: int) -> tuple[_Piece | None, _Piece | None]:
         """The rows with stime <= boundary, and the others; either may be None."""
         if self.high <= boundary:
@@ -309,6 +315,10 @@ class Pending:
         piece = _Piece(rows, low, high, ordered)
         self._pieces.append(piece)
         self.bytes += piece.bytes
+
+    def beyond(self, boundary: int) -> int:
+        """How many rows have stime > boundary."""
+        return sum(piece.beyond(boundary) for piece in self._pieces)
 
     def ready(self, boundary: int) -> bool:
         """Whether the log's next epochs make room, if the boundary is this one."""

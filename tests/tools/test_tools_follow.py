@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -44,7 +46,9 @@ def wait_for(peer: FakePeer, *wanted: str) -> None:
 def posting(peer: FakePeer, file: Path | str, *more: str) -> Iterator[subprocess.Popen[bytes]]:
     home = ("--home", str(peer.home.folder))
     command = medusa_command("post", STREAM, str(file), *home)
-    process = subprocess.Popen([*command, *more], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [*command, *more], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     try:
         yield process
     finally:
@@ -71,6 +75,34 @@ def test_lines_of_a_pipe_are_posted_as_they_come(peer: FakePeer) -> None:
         process.stdin = None
         assert process.wait(DEADLINE_S) == 0
         wait_for(peer, "a", "b", "c", "two\nlines", "half\n", "last")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_follower_tells_what_it_has_posted(
+    peer: FakePeer, tmp_path: Path, number: signal.Signals
+) -> None:
+    """A line that was sent, and is not answered, is under way; the next run has it before."""
+    log = tmp_path / "conn.csv"
+    append(log, "ts,name\n", "1,a\n", "2,b\n")
+    with posting(peer, log, "--follow") as process:
+        wait_for(peer, "a", "b")
+        peer.silent = True
+        append(log, "3,c\n")
+        wait_for(peer, "a", "b", "c")
+        process.send_signal(number)
+        out, _ = process.communicate(timeout=DEADLINE_S)
+    told = re.match(rb"posted (\d) rows, (\d) more under way: the same command goes on; ", out)
+    assert told is not None
+    assert int(told[1]) + int(told[2]) == 3
+    assert process.returncode == 128 + number
+    peer.silent = False
+    with posting(peer, log, "--follow", "--json") as process:
+        append(log, "4,d\n")
+        wait_for(peer, "a", "b", "c", "d")
+        process.send_signal(number)
+        out, _ = process.communicate(timeout=DEADLINE_S)
+    value = json.loads(out)
+    assert (value["rows"] + value["under_way"], value["before"]) == (1, 3)
 
 
 def test_json_of_a_pipe_needs_no_word_for_it(peer: FakePeer) -> None:

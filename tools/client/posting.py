@@ -55,6 +55,8 @@ class Poster:
             one, or the position is not known.
         stored: the position after the last stored post of this run; None: none was stored.
         was_ended: the stream had ended before the first rows came.
+        waiting: tuples of the stream that waited for a later boundary, by the answer to the last
+            post without tuples.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Poster:
         self.offset = b""
         self.stored: bytes | None = None
         self.was_ended = False
+        self.waiting = 0
         self.refused_after: bytes | None = None
         self._resumed = False
         self._present = False
@@ -321,6 +324,7 @@ class Poster:
             self.inserted += posted.inserted
             self.duplicates += posted.duplicate
             self.boundary = posted.boundary
+            self.waiting = posted.waiting
             if posted.missed:
                 self._missed[posted.sequence] = posted.missed
             self._notify()

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from engine.objects.schema import BEGINNING, DELETED, END, SEQ, STIME, FieldType, Schema
 from engine.streams.folding import newest
 from engine.streams.ordering import between
-from overlay.errors import InvalidInputError
+from overlay.errors import InvalidInputError, UnavailableError
 
 if TYPE_CHECKING:
     from tools.client.async_client import AsyncMedusaClient
@@ -19,22 +19,37 @@ _OLD: Final = " before"
 """Ends the names of the columns of the table's present rows; no field's name has a blank."""
 
 
-async def read_table(client: AsyncMedusaClient, stream: str, at: int = END) -> pa.Table:
+REACH_S: Final = 30.0
+"""Seconds until a table's log has what its leader has acknowledged: many epochs."""
+
+
+async def read_table(
+    client: AsyncMedusaClient, stream: str, at: int = END, reach: int = BEGINNING
+) -> pa.Table:
     """The rows of a table as it is at a boundary, microseconds; by default as far as it has come.
+
+    Args:
+        reach: a boundary that its leader has told; to be waited for.
 
     Raises:
         InvalidInputError: the stream is no table.
         NotFoundError: there is no such stream.
+        UnavailableError: its log does not come to the boundary.
     """
     entry = await client.stream_entry(stream)
     if not entry.stream.table:
         raise InvalidInputError(f"{stream} is a stream, and no table: read it by subscribe")
     found: pa.Table | None = None
     after = BEGINNING
-    while after < at and (epoch := await client.receive_events(stream, after)) is not None:
+    while after < at:
+        epoch = await client.receive_events(stream, after, REACH_S if after < reach else 0.0)
+        if epoch is None:
+            break
         rows = between(epoch.table, BEGINNING, at)
         both = rows if found is None else pa.concat_tables([found, rows])
         found, after = newest(both, entry.schema.key), epoch.upto
+    if after < min(at, reach):
+        raise UnavailableError(f"{stream}: what was posted last cannot be read yet; try again")
     if found is None:
         return entry.schema.derived.empty_table()
     if entry.schema.deletes:

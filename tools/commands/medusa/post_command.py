@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -16,6 +16,9 @@ from tools.commands.command_line import (
     say,
 )
 from tools.commands.completion import names_of
+
+if TYPE_CHECKING:
+    from tools.commands.medusa.post_file import Done
 
 SHOWN_ROWS: Final = 10
 """Numbers of rows in one line for people; --json has all."""
@@ -147,11 +150,26 @@ def post(  # noqa: PLR0917 - click passes by keyword
         table = post_as_table(home, stream_name, file, options)
         counts: dict[str, object] = {"stream": stream_name, **asdict(table)}
         late = f", {table.late:,} of them late: they are not in the table" if table.late else ""
-        say(as_json, counts, f"posted {table.posted:,} changes of {table.rows:,} rows{late}")
+        waiting = (
+            f"; {table.waiting:,} rows of the table wait for one later than all of the file, and "
+            "were not compared"
+            if table.waiting
+            else ""
+        )
+        told = f"posted {table.posted:,} changes of {table.rows:,} rows{late}{waiting}"
+        say(as_json, counts, told)
         return
+
+    def tell(done: post_file.Done) -> None:
+        _tell(stream_name, done, revisions=revisions, as_json=as_json)
+
+    tell(post_file.post_file(home, stream_name, file, options, on_interrupt=tell))
+
+
+def _tell(stream: str, done: Done, *, revisions: bool, as_json: bool) -> None:
+    """The last line of the command."""
     from tools.client.times import show_time
 
-    done = post_file.post_file(home, stream_name, file, options)
     told = f"{done.rows:,} rows"
     if done.late:
         told += f", {done.late:,} of them late"
@@ -159,16 +177,19 @@ def post(  # noqa: PLR0917 - click passes by keyword
         told += f", {done.inserted:,} of them late as revisions"
     if done.before:
         told += f", {done.before:,} were there already"
+    if done.under_way:
+        told += f", {done.under_way:,} more under way: the same command goes on"
     if done.missed:
         shown = ", ".join(map(str, done.missed[:SHOWN_ROWS]))
         more = ", ..." if len(done.missed) > SHOWN_ROWS else ""
         told += f"; {len(done.missed):,} found nothing to revise: row {shown}{more}"
     value: dict[str, object] = {
-        "stream": stream_name,
+        "stream": stream,
         "rows": done.rows,
         "late": done.late,
         "inserted": done.inserted,
         "before": done.before,
+        "under_way": done.under_way,
         "boundary": done.boundary,
         "dropped": list(done.dropped),
         "unfilled": list(done.unfilled),

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -76,6 +76,8 @@ class Done:
         dropped: columns of the file that the schema does not have.
         unfilled: fields of the schema that no column of the file fills: they are null.
         inserted: rows that came late, within the stream's lateness.
+        under_way: rows that were sent, or to be sent, when the command was interrupted: the same
+            command posts those of them that the stream has not.
     """
 
     rows: int
@@ -86,10 +88,20 @@ class Done:
     dropped: tuple[str, ...] = ()
     inserted: int = 0
     unfilled: tuple[str, ...] = ()
+    under_way: int = 0
 
 
-def post_file(home: str | None, stream: str, file: str, options: Options) -> Done:
+def post_file(
+    home: str | None,
+    stream: str,
+    file: str,
+    options: Options,
+    on_interrupt: Callable[[Done], None] = lambda _: None,
+) -> Done:
     """Post the file; returns when all of it is stored.
+
+    Args:
+        on_interrupt: is told of the outcome so far, if Ctrl-C or SIGTERM ends it.
 
     Raises:
         InvalidInputError: a row does not fit; names the row, the field, and the stored part.
@@ -99,18 +111,31 @@ def post_file(home: str | None, stream: str, file: str, options: Options) -> Don
     if producer is None and file != STANDARD_INPUT:
         producer = producer_of(Path(file))
 
+    begun: list[Posting] = []
+
     async def main() -> Done:
         async with open_medusa(
             home, producer=producer, patience_s=options.patience_s, also=options.also
         ) as client:
-            return await post_rows(client, stream, file, options)
+            return await post_rows(client, stream, file, options, begun.append)
 
-    return run_interruptible(main)
+    try:
+        return run_interruptible(main)
+    except (KeyboardInterrupt, SystemExit):
+        for posting in begun:
+            on_interrupt(posting.so_far)
+        raise
 
 
-async def post_rows(client: AsyncMedusaClient, stream: str, file: str, options: Options) -> Done:
+async def post_rows(
+    client: AsyncMedusaClient,
+    stream: str,
+    file: str,
+    options: Options,
+    on_begin: Callable[[Posting], None] = lambda _: None,
+) -> Done:
     """Post the file through an open client, from its producer's position on; with `follow` it ends
-    only with an error."""
+    only with an error. on_begin: is told of the posting."""
     poster = await client.poster(stream)
     schema = poster.schema
     definition = (await client.stream_entry(stream)).stream
@@ -122,6 +147,7 @@ async def post_rows(client: AsyncMedusaClient, stream: str, file: str, options: 
         if options.all_or_nothing:
             await trio.to_thread.run_sync(_check, file, posting.reading)
         posting.since = _since(await poster.resume(), poster, options)
+        on_begin(posting)
         try:
             if options.follow:
                 await follow(
@@ -180,6 +206,13 @@ class Posting:
             self.poster.inserted,
             self.unfilled,
         )
+
+    @property
+    def so_far(self) -> Done:
+        """The outcome by the answers that have come."""
+        answered = self.poster.rows + self.poster.late + self.poster.inserted
+        rows = min(answered, self.posted)  # a post that is sent again is answered without its rows
+        return replace(self.done, rows=rows, under_way=self.posted - rows)
 
     async def post(self, rows: Rows, since: Position) -> Position:
         """Post the rows after a position; returns the position at the end."""

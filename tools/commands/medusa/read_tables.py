@@ -63,11 +63,13 @@ class PostedTable:
 
     Attributes:
         rows: of the file. posted: those that change the table. late: those of them that were late.
+        waiting: rows of the table that wait for a later one: they were not compared.
     """
 
     rows: int
     posted: int
     late: int = 0
+    waiting: int = 0
 
 
 def post_as_table(home: str | None, name: str, file: str, options: Options) -> PostedTable:
@@ -100,29 +102,34 @@ async def posted_as_table(
         if unfilled and not options.quiet:
             warn(f"{file}: {unfilled_told(unfilled)}")
     wanted = pa.concat_tables(parts)
-    await _let_out(poster, wanted)
-    now = await read_table(client, name)
+    waiting = await _let_out(poster, wanted)
+    now = await read_table(client, name, reach=poster.boundary)
     changes = changed_rows(now, wanted, poster.schema)
     if changes.num_rows:
         await poster.post(changes)
         await poster.flush()
     if poster.late and poster.late == changes.num_rows:
         raise all_late(poster, changes.num_rows)
-    return PostedTable(wanted.num_rows, changes.num_rows, poster.late)
+    return PostedTable(wanted.num_rows, changes.num_rows, poster.late, waiting)
 
 
-async def _let_out(poster: Poster, wanted: pa.Table) -> None:
+async def _let_out(poster: Poster, wanted: pa.Table) -> int:
     """Let the rows come out that wait in the stream for a later one: what is compared with the file
-    must have them. The file's rows that can still come into the table are all later than that."""
-    if poster.schema.time is None or not wanted.num_rows:
-        return
+    must have them. The file's rows that can still come into the table are all later than that.
+
+    Returns:
+        how many rows wait still.
+    """
     await poster.post(None, boundary=BEGINNING)
     await poster.flush()  # the answer has the stream's boundary
+    if poster.schema.time is None or not wanted.num_rows:
+        return poster.waiting
     times = times_of(wanted, poster.schema)
     coming = pc.min(times.filter(pc.greater(times, poster.boundary))).as_py()
     if coming is not None:
         await poster.post(None, boundary=coming - 1)
         await poster.flush()
+    return poster.waiting
 
 
 def _read(home: str | None, name: str, at: str | None) -> tuple[pa.Table, Schema]:
